@@ -1,0 +1,104 @@
+//! Why a read or a write did not succeed, sorted into what can be done about
+//! it.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The kinds of failure that a controller can tell apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FailureClass {
+    /// The object does not exist (404, 410).
+    NotFound,
+    /// Another version than expected, or an object that exists already (409).
+    Conflict,
+    /// The name belongs to another object by now (409 on DELETE and PUT, 422
+    /// "field is immutable" on PATCH).
+    UidMismatch,
+    /// The patch kind is not understood for this resource (415).
+    UnsupportedMedia,
+    /// The request can never succeed as it is (400, 422).
+    Invalid,
+    /// Not allowed (401, 403).
+    Forbidden,
+    /// Too many requests, or a disruption budget that refuses (429).
+    Throttled,
+    /// The server failed (5xx).
+    Server,
+    /// No answer: it may or may not have happened.
+    Timeout,
+    /// The server serves no such kind.
+    Unmappable,
+    /// The host's gate did not let it through.
+    RefusedByGate,
+}
+
+impl FailureClass {
+    /// Every class, in declaration order.
+    pub const ALL: [Self; 11] = [
+        Self::NotFound,
+        Self::Conflict,
+        Self::UidMismatch,
+        Self::UnsupportedMedia,
+        Self::Invalid,
+        Self::Forbidden,
+        Self::Throttled,
+        Self::Server,
+        Self::Timeout,
+        Self::Unmappable,
+        Self::RefusedByGate,
+    ];
+
+    /// The name used in `wit/`, in logs and as a metric label.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Conflict => "conflict",
+            Self::UidMismatch => "uid-mismatch",
+            Self::UnsupportedMedia => "unsupported-media",
+            Self::Invalid => "invalid",
+            Self::Forbidden => "forbidden",
+            Self::Throttled => "throttled",
+            Self::Server => "server",
+            Self::Timeout => "timeout",
+            Self::Unmappable => "unmappable",
+            Self::RefusedByGate => "refused-by-gate",
+        }
+    }
+
+    /// Whether the object that was decided on is gone: what a deletion wanted.
+    #[must_use]
+    pub const fn means_gone(self) -> bool {
+        matches!(self, Self::NotFound | Self::UidMismatch)
+    }
+}
+
+impl fmt::Display for FailureClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// One failed read or write.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{class}: {message}")]
+pub struct Failure {
+    /// What a controller may act on.
+    pub class: FailureClass,
+    /// What was attempted and what the server said, for a log.
+    pub message: String,
+    /// How long the server asked to wait.
+    pub retry_after: Option<Duration>,
+}
+
+impl Failure {
+    /// A failure without a `Retry-After`.
+    #[must_use]
+    pub fn new(class: FailureClass, message: impl Into<String>) -> Self {
+        Self {
+            class,
+            message: message.into(),
+            retry_after: None,
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! Davit's core: what is known of the cluster, what is to be looked at next,
+//! and what may be done.
+//!
+//! Nothing here does I/O, reads a clock or draws a random number. Time comes in
+//! as an argument ([`time::Now`]), effects go out as values.
+
+pub mod controller;
+pub mod expectation;
+pub mod failure;
+pub mod gate;
+pub mod health;
+pub mod manifest;
+pub mod mapping;
+pub mod msgpack;
+pub mod object;
+pub mod path;
+pub mod plan;
+pub mod queue;
+pub mod store;
+pub mod time;
+pub mod watch;

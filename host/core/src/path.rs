@@ -1,0 +1,282 @@
+//! Field paths, and trees of them: which parts of an object are kept.
+//!
+//! A path is written as Kubernetes users write it: `spec.nodeName`,
+//! `status.conditions[*].type`, `metadata.labels["kubernetes.io/os"]`.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
+/// One step of a path.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Segment {
+    /// The value of a map's key.
+    Field(Box<str>),
+    /// Every element of a list.
+    Each,
+}
+
+/// A path to a field of an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FieldPath(Vec<Segment>);
+
+/// Why a text is no field path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("\"{path}\" is no field path: {reason}")]
+pub struct PathError {
+    /// The text.
+    pub path: String,
+    /// What is wrong with it.
+    pub reason: &'static str,
+}
+
+impl FieldPath {
+    /// The steps from the object's root.
+    #[must_use]
+    pub fn segments(&self) -> &[Segment] {
+        &self.0
+    }
+
+    /// Whether everything at `other` is also at this path.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        other.0.starts_with(&self.0)
+    }
+
+    /// Whether the path lies within `metadata`.
+    #[must_use]
+    pub fn is_metadata(&self) -> bool {
+        matches!(self.0.first(), Some(Segment::Field(name)) if **name == *"metadata")
+    }
+}
+
+impl FromStr for FieldPath {
+    type Err = PathError;
+
+    fn from_str(path: &str) -> Result<Self, PathError> {
+        let error = |reason| PathError {
+            path: path.to_owned(),
+            reason,
+        };
+        let mut segments = Vec::new();
+        let mut rest = path;
+        loop {
+            if let Some(after) = rest.strip_prefix("[*]") {
+                segments.push(Segment::Each);
+                rest = after;
+            } else if let Some(after) = rest.strip_prefix("[\"") {
+                let (name, after) = after
+                    .split_once("\"]")
+                    .ok_or(error("a [\" is not closed by \"]"))?;
+                segments.push(Segment::Field(name.into()));
+                rest = after;
+            } else {
+                let end = rest.find(['.', '[']).unwrap_or(rest.len());
+                let (name, after) = rest.split_at(end);
+                if name.is_empty() {
+                    return Err(error("a field name is empty"));
+                }
+                segments.push(Segment::Field(name.into()));
+                rest = after;
+            }
+            if rest.is_empty() {
+                break;
+            }
+            if let Some(after) = rest.strip_prefix('.') {
+                rest = after;
+            } else if !rest.starts_with('[') {
+                return Err(error("a field name follows without a dot"));
+            }
+        }
+        match segments.first() {
+            Some(Segment::Field(_)) => Ok(Self(segments)),
+            _ => Err(error("it does not begin with a field of the object")),
+        }
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, segment) in self.0.iter().enumerate() {
+            match segment {
+                Segment::Each => f.write_str("[*]")?,
+                Segment::Field(name) if name.contains(['.', '[', '/']) || name.is_empty() => {
+                    write!(f, "[\"{name}\"]")?;
+                }
+                Segment::Field(name) if position == 0 => f.write_str(name)?,
+                Segment::Field(name) => write!(f, ".{name}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Which parts of a value are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FieldTree {
+    /// Everything below.
+    All,
+    /// Of a map, these fields; of a list, these of every element.
+    Some {
+        /// The fields of a map that are kept.
+        fields: BTreeMap<Box<str>, FieldTree>,
+        /// What is kept of every element of a list.
+        each: Option<Box<FieldTree>>,
+    },
+}
+
+impl Default for FieldTree {
+    fn default() -> Self {
+        Self::Some {
+            fields: BTreeMap::new(),
+            each: None,
+        }
+    }
+}
+
+impl<'a> FromIterator<&'a FieldPath> for FieldTree {
+    fn from_iter<T: IntoIterator<Item = &'a FieldPath>>(paths: T) -> Self {
+        let mut tree = Self::default();
+        for path in paths {
+            tree.add(path.segments());
+        }
+        tree
+    }
+}
+
+impl FieldTree {
+    /// What is kept of a field's value; none if nothing is.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&Self> {
+        match self {
+            Self::All => Some(&Self::All),
+            Self::Some { fields, .. } => fields.get(name),
+        }
+    }
+
+    /// What is kept of a list's elements; none if nothing is.
+    #[must_use]
+    pub fn each(&self) -> Option<&Self> {
+        match self {
+            Self::All => Some(&Self::All),
+            Self::Some { each, .. } => each.as_deref(),
+        }
+    }
+
+    /// Adds everything that `other` keeps.
+    pub fn merge(&mut self, other: &Self) {
+        match (&mut *self, other) {
+            (Self::All, _) => {}
+            (_, Self::All) => *self = Self::All,
+            (
+                Self::Some { fields, each },
+                Self::Some {
+                    fields: more,
+                    each: more_each,
+                },
+            ) => {
+                for (name, tree) in more {
+                    fields.entry(name.clone()).or_default().merge(tree);
+                }
+                if let Some(tree) = more_each {
+                    each.get_or_insert_default().merge(tree);
+                }
+            }
+        }
+    }
+
+    /// Whether everything that `other` keeps is kept here too.
+    #[must_use]
+    pub fn covers(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, _) => true,
+            (_, Self::All) => false,
+            (Self::Some { fields, each }, Self::Some { fields: f, each: e }) => {
+                f.iter()
+                    .all(|(name, tree)| fields.get(name).is_some_and(|mine| mine.covers(tree)))
+                    && match (each, e) {
+                        (_, None) => true,
+                        (None, Some(_)) => false,
+                        (Some(mine), Some(tree)) => mine.covers(tree),
+                    }
+            }
+        }
+    }
+
+    /// Whether partial metadata holds everything that is kept.
+    #[must_use]
+    pub fn is_metadata_only(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Some { fields, each } => {
+                each.is_none() && fields.keys().all(|name| **name == *"metadata")
+            }
+        }
+    }
+
+    fn add(&mut self, segments: &[Segment]) {
+        let Some((first, rest)) = segments.split_first() else {
+            *self = Self::All;
+            return;
+        };
+        if let Self::Some { fields, each } = self {
+            match first {
+                Segment::Field(name) => fields.entry(name.clone()).or_default().add(rest),
+                Segment::Each => each.get_or_insert_default().add(rest),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(paths: &[&str]) -> FieldTree {
+        let paths: Vec<FieldPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
+        paths.iter().collect()
+    }
+
+    #[test]
+    fn paths_are_written_as_they_were_read() {
+        for text in [
+            "spec.nodeName",
+            "status.conditions[*].type",
+            "metadata.labels[\"kubernetes.io/os\"]",
+            "a[*][*]",
+        ] {
+            assert_eq!(text.parse::<FieldPath>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn bad_paths_are_refused() {
+        for text in ["", ".a", "a.", "a..b", "[*].a", "a[\"b", "a[*]b", "a[0]"] {
+            assert!(text.parse::<FieldPath>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wider_path_swallows_a_narrower_one() {
+        let wide = tree(&["status.conditions[*].type", "status.conditions"]);
+        assert_eq!(wide, tree(&["status.conditions"]));
+        assert!(wide.covers(&tree(&["status.conditions[*].status"])));
+        assert!(!tree(&["status.conditions[*].status"]).covers(&wide));
+    }
+
+    #[test]
+    fn merging_keeps_both() {
+        let mut all = tree(&["metadata.generation", "spec.taints[*].key"]);
+        assert!(!all.is_metadata_only());
+        all.merge(&tree(&["spec.taints[*].effect"]));
+        assert_eq!(
+            all,
+            tree(&[
+                "metadata.generation",
+                "spec.taints[*].key",
+                "spec.taints[*].effect"
+            ])
+        );
+        assert!(tree(&["metadata.labels", "metadata.uid"]).is_metadata_only());
+    }
+}
