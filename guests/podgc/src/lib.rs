@@ -1,1 +1,105 @@
-//! Placeholder.
+//! Kubernetes' pod garbage collector as a Davit guest.
+//!
+//! It deletes pods that nobody else will: terminated pods above a threshold,
+//! terminating pods on nodes that are out of service, terminating pods that
+//! were never scheduled ([`pass`]), and pods of nodes that no longer exist
+//! ([`orphan`]).
+//!
+//! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36), but
+//! for these: every deletion carries the pod's uid; a pod that is gone already
+//! is no error; a pod is handled once a pass; a node that was verified as
+//! missing stays under watch until it is back or has no pods; namespace and uid
+//! break ties.
+
+mod config;
+mod deletion;
+pub mod orphan;
+pub mod pass;
+mod view;
+
+use std::time::Duration;
+
+use davit_guest::{
+    ApiResource, ConfigError, Context, Controller, Decision, Index, Manifest, Permission,
+    QueueSpec, Tick, Trigger, TriggerKey, Watch, WorkItem,
+};
+
+pub use config::Config;
+
+/// The queue of the periodic pass.
+pub const PASSES: &str = "podgc";
+/// The key of the periodic pass.
+pub const PASS: &str = "pass";
+/// The queue of the nodes that pods name and that may be missing. It is called
+/// as in kube-controller-manager.
+pub const ORPHANED: &str = "orphaned_pods_nodes";
+
+/// The first pause after a node could not be read.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+
+/// The pod garbage collector.
+#[derive(Debug)]
+pub struct PodGc {
+    config: Config,
+}
+
+davit_guest::export!(PodGc);
+
+impl Controller for PodGc {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self { config })
+    }
+
+    fn manifest(&self) -> Manifest {
+        let summary = "Deletes terminated pods above a threshold, and pods that are stuck \
+                       because their node is missing, out of service or was never chosen.";
+        Manifest {
+            watches: watches(),
+            // A node that goes starts its quarantine at once, one that comes
+            // back ends it.
+            triggers: vec![Trigger::new(
+                view::NODE_NAMES,
+                ORPHANED,
+                TriggerKey::OwnKey,
+            )],
+            queues: vec![
+                // A failed pass comes again with the next one.
+                QueueSpec::new(PASSES).retry(self.config.period, self.config.period),
+                QueueSpec::new(ORPHANED)
+                    .workers(4)
+                    .retry(FIRST_RETRY, FIRST_RETRY.max(self.config.quarantine)),
+            ],
+            ticks: vec![Tick::new(PASSES, PASS, self.config.period)],
+            permissions: vec![
+                Permission::new("get", "", "nodes"),
+                Permission::new("patch", "", "pods/status"),
+                Permission::new("delete", "", "pods"),
+            ],
+            metrics: deletion::metrics(),
+            config_schema: include_str!("../config.schema.json").to_owned(),
+            ..Manifest::new("podgc", env!("CARGO_PKG_VERSION"), summary)
+        }
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+        match item.queue.as_str() {
+            ORPHANED => orphan::reconcile(&self.config, cx, item),
+            _ => pass::reconcile(&self.config, cx),
+        }
+    }
+}
+
+fn watches() -> Vec<Watch> {
+    let nodes = || ApiResource::new("", "v1", "nodes");
+    vec![
+        Watch::of(view::PODS, ApiResource::new("", "v1", "pods"))
+            .index(Index::new(view::BY_NODE, "spec.nodeName").unset())
+            .index(Index::new(view::BY_PHASE, "status.phase").unset())
+            .index(Index::new(view::TERMINATING, "metadata.deletionTimestamp").presence()),
+        Watch::of(view::NODES, nodes()).index(Index::new(view::BY_TAINT, "spec.taints[*].key")),
+        Watch::of(view::NODE_NAMES, nodes()),
+    ]
+}

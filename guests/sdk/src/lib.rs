@@ -1,1 +1,75 @@
-//! Placeholder.
+//! What a Davit guest is written with.
+//!
+//! A guest is a Kubernetes controller's decision logic as a WebAssembly
+//! component. It implements [`Controller`], names it with [`export!`], and is
+//! tested natively with the harness in [`testing`]. `docs/writing-a-guest.md`
+//! walks through it.
+//!
+//! The types of the contract (`wit/`) are re-exported here with constructors
+//! added; their fields are the contract's own.
+
+pub mod bindings;
+pub mod component;
+mod config;
+mod context;
+mod decision;
+pub mod duration;
+mod fields;
+mod manifest;
+pub mod node;
+mod object;
+pub mod pod;
+
+
+mod time;
+
+use serde::de::DeserializeOwned;
+
+pub use bindings::davit::controller::cache::IndexKey;
+pub use bindings::davit::controller::decisions::{
+    Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, Patch, Plan,
+    PlanFailure, PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict, WorkItem,
+};
+pub use bindings::davit::controller::live::ListRequest;
+pub use bindings::davit::controller::log::Level;
+pub use bindings::davit::controller::manifests::{
+    ConfigError, Index, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick, Trigger,
+    TriggerKey, Watch,
+};
+pub use bindings::davit::controller::mapping::Mapped;
+pub use bindings::davit::controller::queue::Waiting;
+pub use bindings::davit::controller::types::{ApiResource, Failure, Instant, ObjectRef};
+pub use context::{Cache, Context};
+pub use fields::fields_of;
+pub use manifest::WatchName;
+pub use object::{Identity, Object};
+pub use time::Time;
+
+/// A controller's decision logic.
+///
+/// An instance lives as long as the host likes and several run at once: what
+/// has to outlast a call lives in the host (the cluster's objects, queues,
+/// notes), never in `self`.
+pub trait Controller: Sized {
+    /// The operator's configuration, with Kubernetes' field names
+    /// (`#[serde(default, rename_all = "camelCase")]`). Fields that it does not
+    /// have are refused by name, at every depth.
+    type Config: DeserializeOwned;
+
+    /// Checks the configuration. An error names the field that is wrong.
+    fn new(config: Self::Config) -> Result<Self, ConfigError>;
+
+    /// Says what the controller needs from the host.
+    fn manifest(&self) -> Manifest;
+
+    /// Decides about one key. It is told which one, not what happened: it reads
+    /// the current state and answers with what should be done.
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision;
+
+    /// Decides about the items of one call, in their order. Override it where
+    /// several are decided better together, for instance to join their live
+    /// reads.
+    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+        items.iter().map(|item| self.reconcile(cx, item)).collect()
+    }
+}

@@ -1,1 +1,177 @@
-//! Placeholder.
+//! What was just written and is not yet seen in the cache.
+//!
+//! Between the answer to a write and the watch event that tells of it, the
+//! cache shows the object as it was. A guest that looks at it then decides the
+//! same again: an expectation keeps that second decision from being carried
+//! out. Expectations lapse, since uid preconditions make a repeated write
+//! harmless, while one that waits for ever would not be.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::object::Uid;
+use crate::time::Instant;
+
+/// How long the cache may lag behind a write before the write may be repeated.
+pub const LAPSE: Duration = Duration::from_secs(30);
+
+/// Why a target is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Held {
+    /// A plan for it is being carried out.
+    InFlight,
+    /// It was written, and the cache does not show it yet.
+    NotSeenYet,
+}
+
+/// What the cache will show once it has caught up with a write.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Written {
+    /// The object is gone.
+    Gone,
+    /// The object has this version or a later one.
+    Version(u64),
+    /// The server did not say: whatever comes next.
+    Unknown,
+}
+
+#[derive(Clone, Debug)]
+enum Expected {
+    InFlight,
+    Gone,
+    Version(u64),
+}
+
+/// What is expected of every object that was written a moment ago.
+#[derive(Debug, Default)]
+pub struct Expectations {
+    by_uid: BTreeMap<Uid, (Expected, Instant)>,
+}
+
+impl Expectations {
+    /// A plan for this object is being carried out.
+    pub fn begin(&mut self, uid: Uid) {
+        self.by_uid
+            .insert(uid, (Expected::InFlight, Instant::FAR_FUTURE));
+    }
+
+    /// The plan for this object has ended; `written` is what its last
+    /// successful write left behind, if there was one.
+    pub fn end(&mut self, uid: &Uid, written: Option<Written>, now: Instant) {
+        let expected = match written {
+            Some(Written::Gone) => Expected::Gone,
+            Some(Written::Version(version)) => Expected::Version(version),
+            Some(Written::Unknown) | None => {
+                self.by_uid.remove(uid);
+                return;
+            }
+        };
+        self.by_uid
+            .insert(uid.clone(), (expected, now.after(LAPSE)));
+    }
+
+    /// Whether an object is held. `seen` is the version in the cache; none if
+    /// the cache does not have the object.
+    pub fn held(&mut self, uid: &Uid, seen: Option<Option<u64>>, now: Instant) -> Option<Held> {
+        let (expected, lapses) = self.by_uid.get(uid)?;
+        let held = match (expected, seen) {
+            (Expected::InFlight, _) => return Some(Held::InFlight),
+            (_, None) => false,
+            (Expected::Gone, Some(_)) => true,
+            (Expected::Version(wanted), Some(Some(seen))) => seen < *wanted,
+            // A version that is no number cannot be compared.
+            (Expected::Version(_), Some(None)) => false,
+        };
+        if held && now < *lapses {
+            return Some(Held::NotSeenYet);
+        }
+        self.by_uid.remove(uid);
+        None
+    }
+
+    /// Forgets what has lapsed; called now and then, so that objects nobody
+    /// asks about again take no memory.
+    pub fn expire(&mut self, now: Instant) {
+        self.by_uid.retain(|_, (_, lapses)| now < *lapses);
+    }
+
+    /// How many objects something is expected of.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.by_uid.len()
+    }
+
+    /// Whether nothing is expected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.by_uid.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UID: Uid = Uid::Uuid(7);
+
+    #[test]
+    fn a_deleted_object_is_held_until_the_cache_has_lost_it() {
+        let mut expectations = Expectations::default();
+        let start = Instant::ZERO;
+        expectations.begin(UID);
+        assert_eq!(
+            expectations.held(&UID, Some(Some(1)), start),
+            Some(Held::InFlight)
+        );
+        expectations.end(&UID, Some(Written::Gone), start);
+        assert_eq!(
+            expectations.held(&UID, Some(Some(9)), start),
+            Some(Held::NotSeenYet)
+        );
+        assert_eq!(expectations.held(&UID, None, start), None);
+        assert!(expectations.is_empty());
+    }
+
+    #[test]
+    fn a_patched_object_is_held_until_its_version_is_seen() {
+        let mut expectations = Expectations::default();
+        let start = Instant::ZERO;
+        expectations.begin(UID);
+        expectations.end(&UID, Some(Written::Version(10)), start);
+        assert_eq!(
+            expectations.held(&UID, Some(Some(9)), start),
+            Some(Held::NotSeenYet)
+        );
+        assert_eq!(expectations.held(&UID, Some(Some(10)), start), None);
+    }
+
+    #[test]
+    fn the_event_may_come_before_the_answer() {
+        let mut expectations = Expectations::default();
+        expectations.begin(UID);
+        expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
+        assert_eq!(expectations.held(&UID, Some(Some(12)), Instant::ZERO), None);
+    }
+
+    #[test]
+    fn an_expectation_lapses() {
+        let mut expectations = Expectations::default();
+        expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
+        let later = Instant::ZERO.after(LAPSE);
+        assert_eq!(expectations.held(&UID, Some(Some(1)), later), None);
+        expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
+        expectations.expire(later);
+        assert_eq!(expectations.len(), 0);
+    }
+
+    #[test]
+    fn a_plan_that_wrote_nothing_leaves_nothing_behind() {
+        let mut expectations = Expectations::default();
+        expectations.begin(UID);
+        expectations.end(&UID, None, Instant::ZERO);
+        assert_eq!(
+            expectations.held(&UID, Some(Some(1)), Instant::ZERO),
+            None
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! What a guest says it needs: the core's form of `manifest` in `wit/`.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::time::Duration;
 
 use crate::object::ApiResource;
@@ -156,6 +157,17 @@ impl Permission {
     pub fn covers(&self, verb: &str, group: &str, resource: &str) -> bool {
         let fits = |rule: &str, value: &str| rule == "*" || rule == value;
         fits(&self.verb, verb) && fits(&self.group, group) && fits(&self.resource, resource)
+    }
+}
+
+impl fmt::Display for Permission {
+    /// `delete pods`, `patch pods/status`, `create batch/jobs`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.verb)?;
+        if !self.group.is_empty() {
+            write!(f, "{}/", self.group)?;
+        }
+        f.write_str(&self.resource)
     }
 }
 

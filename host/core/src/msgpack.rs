@@ -1,1 +1,349 @@
-//! Placeholder.
+//! Reading MessagePack where it lies, without building a tree of it.
+//!
+//! The bytes come from the host's own projector, yet nothing here trusts them:
+//! whatever they are, the answer is a value or [`Malformed`], in bounded stack.
+//! Maps have text keys, and of two equal keys the first counts.
+
+use rmp::Marker;
+use rmp::decode::{RmpRead, ValueReadError};
+
+use crate::path::{FieldPath, FieldTree, Segment};
+
+/// How many lists and maps a path or tree is followed into. Kubernetes' own
+/// schemas stay under 30.
+pub const MAX_DEPTH: usize = 128;
+
+/// Bytes that are no MessagePack value, or one that is nested deeper than
+/// [`MAX_DEPTH`] where it had to be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the bytes are no MessagePack, or a map's key is no text, or they nest too deeply")]
+pub struct Malformed;
+
+impl<E: rmp::decode::RmpReadErr> From<ValueReadError<E>> for Malformed {
+    fn from(_: ValueReadError<E>) -> Self {
+        Self
+    }
+}
+
+/// One value; what a list or map holds is read when it is iterated.
+#[derive(Clone, Debug)]
+pub enum Value<'a> {
+    /// `null`
+    Nil,
+    /// `true` or `false`
+    Bool(bool),
+    /// An integer written without a sign.
+    Unsigned(u64),
+    /// An integer written with a sign.
+    Signed(i64),
+    /// A number with a fraction.
+    Float(f64),
+    /// A string.
+    Text(&'a str),
+    /// Raw bytes or an extension's; JSON has neither.
+    Binary(&'a [u8]),
+    /// A list.
+    List(Elements<'a>),
+    /// A map.
+    Map(Entries<'a>),
+}
+
+impl<'a> Value<'a> {
+    /// Reads the value that the bytes begin with.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let (head, rest) = Head::read(bytes)?;
+        Ok(match head {
+            Head::Nil => Self::Nil,
+            Head::Bool(value) => Self::Bool(value),
+            Head::Unsigned(value) => Self::Unsigned(value),
+            Head::Signed(value) => Self::Signed(value),
+            Head::Float(value) => Self::Float(value),
+            Head::Text(len) => Self::Text(text(split_at(rest, len)?.0)?),
+            Head::Binary(len) => Self::Binary(split_at(rest, len)?.0),
+            Head::List(left) => Self::List(Elements { left, bytes: rest }),
+            Head::Map(left) => Self::Map(Entries { left, bytes: rest }),
+        })
+    }
+}
+
+/// The elements of a list, each as its bytes. Ends after an error.
+#[derive(Clone, Debug)]
+pub struct Elements<'a> {
+    left: u32,
+    bytes: &'a [u8],
+}
+
+impl Elements<'_> {
+    /// Whether there are none, or no more.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.left == 0
+    }
+}
+
+impl<'a> Iterator for Elements<'a> {
+    type Item = Result<&'a [u8], Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        match split(self.bytes) {
+            Ok((element, rest)) => {
+                self.bytes = rest;
+                Some(Ok(element))
+            }
+            Err(error) => {
+                self.left = 0;
+                Some(Err(error))
+            }
+        }
+    }
+}
+
+/// The keys of a map with the bytes of their values. Ends after an error.
+#[derive(Clone, Debug)]
+pub struct Entries<'a> {
+    left: u32,
+    bytes: &'a [u8],
+}
+
+impl<'a> Entries<'a> {
+    fn read(&mut self) -> Result<(&'a str, &'a [u8]), Malformed> {
+        let (Head::Text(len), rest) = Head::read(self.bytes)? else {
+            return Err(Malformed);
+        };
+        let (key, rest) = split_at(rest, len)?;
+        let (value, rest) = split(rest)?;
+        self.bytes = rest;
+        Ok((text(key)?, value))
+    }
+}
+
+impl<'a> Iterator for Entries<'a> {
+    type Item = Result<(&'a str, &'a [u8]), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.left = self.left.checked_sub(1)?;
+        let entry = self.read();
+        if entry.is_err() {
+            self.left = 0;
+        }
+        Some(entry)
+    }
+}
+
+/// Splits the bytes behind the first value.
+pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+    let mut rest = bytes;
+    let mut left = 1_u64;
+    while left > 0 {
+        let (head, after) = Head::read(rest)?;
+        rest = after;
+        left -= 1;
+        match head {
+            Head::Text(len) | Head::Binary(len) => rest = split_at(rest, len)?.1,
+            Head::List(len) => left = left.saturating_add(u64::from(len)),
+            Head::Map(len) => left = left.saturating_add(2 * u64::from(len)),
+            _ => {}
+        }
+    }
+    bytes
+        .split_at_checked(bytes.len() - rest.len())
+        .ok_or(Malformed)
+}
+
+/// The bytes of a field's value; none if there is no such field, or no map.
+pub fn field<'a>(bytes: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malformed> {
+    let Value::Map(entries) = Value::read(bytes)? else {
+        return Ok(None);
+    };
+    for entry in entries {
+        let (key, value) = entry?;
+        if key == name {
+            return Ok(Some(value));
+        }
+    }
+    Ok(None)
+}
+
+/// Hands over every value at a path, in the order of the lists it goes
+/// through. A part of the object that is not there, or is no list where the
+/// path has `[*]`, has none.
+pub fn visit<'a>(
+    bytes: &'a [u8],
+    path: &FieldPath,
+    found: &mut dyn FnMut(Value<'a>),
+) -> Result<(), Malformed> {
+    visit_below(bytes, path.segments(), MAX_DEPTH, found)
+}
+
+fn visit_below<'a>(
+    mut bytes: &'a [u8],
+    mut path: &[Segment],
+    depth: usize,
+    found: &mut dyn FnMut(Value<'a>),
+) -> Result<(), Malformed> {
+    while let Some((step, rest)) = path.split_first() {
+        path = rest;
+        match step {
+            Segment::Field(name) => match field(bytes, name)? {
+                Some(value) => bytes = value,
+                None => return Ok(()),
+            },
+            Segment::Each => {
+                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                if let Value::List(elements) = Value::read(bytes)? {
+                    for element in elements {
+                        visit_below(element?, path, depth, found)?;
+                    }
+                }
+                return Ok(());
+            }
+        }
+    }
+    found(Value::read(bytes)?);
+    Ok(())
+}
+
+/// Whether two values agree in everything that a tree keeps.
+///
+/// Where the tree ends, they must be equal byte for byte, so that a map whose
+/// keys changed places counts as another one. Above, a part that is missing is
+/// the same as one that is null or holds nothing of what is kept, and lists
+/// must be of one length. Malformed values agree with themselves only.
+#[must_use]
+pub fn subset_equal(tree: &FieldTree, a: &[u8], b: &[u8]) -> bool {
+    agree(tree, Some(a), Some(b), MAX_DEPTH).unwrap_or(false)
+}
+
+fn agree(
+    tree: &FieldTree,
+    a: Option<&[u8]>,
+    b: Option<&[u8]>,
+    depth: usize,
+) -> Result<bool, Malformed> {
+    if a == b {
+        return Ok(true);
+    }
+    let FieldTree::Some { fields, each } = tree else {
+        return Ok(false);
+    };
+    let depth = depth.checked_sub(1).ok_or(Malformed)?;
+    match (read_or_nil(a)?, read_or_nil(b)?) {
+        (Value::List(a), Value::List(b)) => match each {
+            Some(each) => lists_agree(each, a, b, depth),
+            None => Ok(true),
+        },
+        (Value::List(list), Value::Nil) | (Value::Nil, Value::List(list)) => {
+            Ok(each.is_none() || list.is_empty())
+        }
+        (Value::Map(_) | Value::Nil, Value::Map(_) | Value::Nil) => {
+            for (name, tree) in fields {
+                if !agree(tree, field_of(a, name)?, field_of(b, name)?, depth)? {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        }
+        _ => Ok(false),
+    }
+}
+
+fn lists_agree(
+    each: &FieldTree,
+    mut a: Elements<'_>,
+    mut b: Elements<'_>,
+    depth: usize,
+) -> Result<bool, Malformed> {
+    loop {
+        match (a.next().transpose()?, b.next().transpose()?) {
+            (None, None) => return Ok(true),
+            (Some(a), Some(b)) if agree(each, Some(a), Some(b), depth)? => {}
+            _ => return Ok(false),
+        }
+    }
+}
+
+fn read_or_nil(bytes: Option<&[u8]>) -> Result<Value<'_>, Malformed> {
+    bytes.map_or(Ok(Value::Nil), Value::read)
+}
+
+fn field_of<'a>(bytes: Option<&'a [u8]>, name: &str) -> Result<Option<&'a [u8]>, Malformed> {
+    bytes.map_or(Ok(None), |bytes| field(bytes, name))
+}
+
+/// What stands before a value's contents.
+enum Head {
+    Nil,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    /// This many bytes.
+    Text(usize),
+    /// This many bytes.
+    Binary(usize),
+    /// This many elements.
+    List(u32),
+    /// This many entries.
+    Map(u32),
+}
+
+impl Head {
+    fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
+        let (&first, mut rest) = bytes.split_first().ok_or(Malformed)?;
+        let from = &mut rest;
+        let head = match Marker::from_u8(first) {
+            Marker::Null => Self::Nil,
+            Marker::True => Self::Bool(true),
+            Marker::False => Self::Bool(false),
+            Marker::FixPos(value) => Self::Unsigned(value.into()),
+            Marker::U8 => Self::Unsigned(from.read_data_u8()?.into()),
+            Marker::U16 => Self::Unsigned(from.read_data_u16()?.into()),
+            Marker::U32 => Self::Unsigned(from.read_data_u32()?.into()),
+            Marker::U64 => Self::Unsigned(from.read_data_u64()?),
+            Marker::FixNeg(value) => Self::Signed(value.into()),
+            Marker::I8 => Self::Signed(from.read_data_i8()?.into()),
+            Marker::I16 => Self::Signed(from.read_data_i16()?.into()),
+            Marker::I32 => Self::Signed(from.read_data_i32()?.into()),
+            Marker::I64 => Self::Signed(from.read_data_i64()?),
+            Marker::F32 => Self::Float(from.read_data_f32()?.into()),
+            Marker::F64 => Self::Float(from.read_data_f64()?),
+            Marker::FixStr(len) => Self::Text(len.into()),
+            Marker::Str8 => Self::Text(from.read_data_u8()?.into()),
+            Marker::Str16 => Self::Text(from.read_data_u16()?.into()),
+            Marker::Str32 => Self::Text(from.read_data_u32()? as usize),
+            Marker::Bin8 => Self::Binary(from.read_data_u8()?.into()),
+            Marker::Bin16 => Self::Binary(from.read_data_u16()?.into()),
+            Marker::Bin32 => Self::Binary(from.read_data_u32()? as usize),
+            // An extension's type stands between its length and its bytes: it
+            // is counted among them.
+            Marker::Ext8 => Self::Binary(usize::from(from.read_data_u8()?) + 1),
+            Marker::Ext16 => Self::Binary(usize::from(from.read_data_u16()?) + 1),
+            Marker::Ext32 => Self::Binary((from.read_data_u32()? as usize).saturating_add(1)),
+            Marker::FixExt1 => Self::Binary(2),
+            Marker::FixExt2 => Self::Binary(3),
+            Marker::FixExt4 => Self::Binary(5),
+            Marker::FixExt8 => Self::Binary(9),
+            Marker::FixExt16 => Self::Binary(17),
+            Marker::FixArray(len) => Self::List(len.into()),
+            Marker::Array16 => Self::List(from.read_data_u16()?.into()),
+            Marker::Array32 => Self::List(from.read_data_u32()?),
+            Marker::FixMap(len) => Self::Map(len.into()),
+            Marker::Map16 => Self::Map(from.read_data_u16()?.into()),
+            Marker::Map32 => Self::Map(from.read_data_u32()?),
+            Marker::Reserved => return Err(Malformed),
+        };
+        Ok((head, rest))
+    }
+}
+
+fn split_at(bytes: &[u8], len: usize) -> Result<(&[u8], &[u8]), Malformed> {
+    bytes.split_at_checked(len).ok_or(Malformed)
+}
+
+fn text(bytes: &[u8]) -> Result<&str, Malformed> {
+    std::str::from_utf8(bytes).map_err(|_| Malformed)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,2 +1,178 @@
-//! Placeholder.
-fn main() {}
+//! `cargo xtask COMMAND`: how the project is built, shown, tested and measured.
+
+use std::env;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use clap::{Parser, Subcommand};
+use serde_json::Value;
+
+const TARGET: &str = "wasm32-wasip2";
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Builds, shows, tests and measures Davit"
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Task,
+}
+
+#[derive(Subcommand)]
+enum Task {
+    /// Builds every guest for wasm32-wasip2, into target/wasm32-wasip2/guest.
+    Guests,
+    /// Builds the guests and the host, and runs `davit demo`.
+    Demo {
+        /// What `davit demo` takes.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
+    /// Checks format and lints, builds the guests and runs every test.
+    Test,
+    /// Checks format and lints only.
+    Lint,
+    /// Measures an optimised build and prints the figures.
+    Bench,
+}
+
+fn main() -> Result<()> {
+    let workspace = workspace()?;
+    match Arguments::parse().command {
+        Task::Guests => guests(&workspace),
+        Task::Demo { arguments } => demo(&workspace, &arguments),
+        Task::Test => {
+            lint(&workspace)?;
+            guests(&workspace)?;
+            cargo(&workspace, ["test", "--workspace", "--locked"])
+        }
+        Task::Lint => lint(&workspace),
+        Task::Bench => bench(&workspace),
+    }
+}
+
+fn lint(workspace: &Path) -> Result<()> {
+    cargo(workspace, ["fmt", "--all", "--check"])?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
+    cargo(workspace, clippy.into_iter().chain(["--", "-D", "warnings"]))
+}
+
+fn guests(workspace: &Path) -> Result<()> {
+    ensure_target()?;
+    let packages = guest_packages(workspace)?;
+    ensure!(!packages.is_empty(), "the workspace has no guests");
+    let mut arguments = vec!["build", "--locked", "--profile", "guest", "--target", TARGET];
+    for package in &packages {
+        arguments.extend(["-p", package]);
+    }
+    cargo(workspace, arguments)
+}
+
+fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
+    guests(workspace)?;
+    let run = ["run", "--quiet", "--locked", "-p", "davit", "--", "demo"];
+    let arguments = arguments.iter().map(String::as_str);
+    cargo(workspace, run.into_iter().chain(arguments))
+}
+
+/// Every figure comes from an example that can also be run on its own.
+fn bench(workspace: &Path) -> Result<()> {
+    guests(workspace)?;
+    let examples = [
+        ("davit-cluster", "project_bench"),
+        ("davit-core", "store_scale"),
+        ("davit-engine", "call_cost"),
+        ("davit", "podgc_scale"),
+        ("davit", "idle_memory"),
+    ];
+    cargo(
+        workspace,
+        ["build", "--release", "--locked", "-p", "davit", "--bin", "davit"],
+    )?;
+    for (package, example) in examples {
+        println!("\n== {package}: {example}");
+        let run = ["run", "--quiet", "--release", "--locked", "-p", package];
+        cargo(workspace, run.into_iter().chain(["--example", example]))?;
+    }
+    Ok(())
+}
+
+/// The packages under `guests/` that compile to a component.
+fn guest_packages(workspace: &Path) -> Result<Vec<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--no-deps", "--format-version", "1"])
+        .current_dir(workspace)
+        .output()
+        .context("running cargo metadata")?;
+    ensure!(
+        output.status.success(),
+        "cargo metadata failed: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout)?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    Ok(packages
+        .filter(|package| is_guest(package, workspace))
+        .filter_map(|package| package["name"].as_str().map(str::to_owned))
+        .collect())
+}
+
+fn is_guest(package: &Value, workspace: &Path) -> bool {
+    let guests = workspace.join("guests");
+    let manifest = package["manifest_path"].as_str().map(Path::new);
+    let mut targets = package["targets"].as_array().into_iter().flatten();
+    manifest.is_some_and(|manifest| manifest.starts_with(guests))
+        && targets.any(|target| {
+            let mut types = target["crate_types"].as_array().into_iter().flatten();
+            types.any(|kind| kind == "cdylib")
+        })
+}
+
+/// Installs the guests' target where rustup can; says what to do where not.
+fn ensure_target() -> Result<()> {
+    if target_is_installed()? {
+        return Ok(());
+    }
+    println!("installing the target {TARGET}");
+    let added = Command::new("rustup")
+        .args(["target", "add", TARGET])
+        .status();
+    if added.is_ok_and(|status| status.success()) && target_is_installed()? {
+        return Ok(());
+    }
+    bail!(
+        "guests are compiled for {TARGET}, whose standard library is not installed and could \
+         not be installed by `rustup target add {TARGET}`: install it for the toolchain that \
+         rust-toolchain.toml names, then try again"
+    )
+}
+
+fn target_is_installed() -> Result<bool> {
+    let output = Command::new(env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .output()
+        .context("running rustc")?;
+    let directory = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
+    Ok(output.status.success() && directory.is_dir())
+}
+
+fn cargo<S: AsRef<OsStr>>(
+    workspace: &Path,
+    arguments: impl IntoIterator<Item = S>,
+) -> Result<()> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments).current_dir(workspace);
+    let line = format!("{command:?}").replace(env!("CARGO"), "cargo");
+    let status = command.status().with_context(|| format!("running {line}"))?;
+    ensure!(status.success(), "{line} failed: {status}");
+    Ok(())
+}
+
+fn workspace() -> Result<PathBuf> {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = here.ancestors().nth(2);
+    Ok(root.context("xtask lies outside its workspace")?.to_owned())
+}

@@ -1,0 +1,56 @@
+//! The operator's configuration, as `config.schema.json` describes it.
+
+use std::time::Duration;
+
+use davit_guest::ConfigError;
+use serde::Deserialize;
+
+/// What an operator can choose.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Config {
+    /// How many terminated pods the cluster keeps. 0 or less keeps all.
+    pub terminated_pod_threshold: i32,
+    /// The pause between two passes.
+    #[serde(with = "davit_guest::duration")]
+    pub period: Duration,
+    /// How long a node has to be missing before its pods are deleted.
+    #[serde(with = "davit_guest::duration")]
+    pub quarantine: Duration,
+    /// How many pods of one decision are deleted at once.
+    pub max_parallel_deletes: u32,
+}
+
+impl Default for Config {
+    /// The values that kube-controller-manager has.
+    fn default() -> Self {
+        Self {
+            terminated_pod_threshold: 12_500,
+            period: Duration::from_secs(20),
+            quarantine: Duration::from_secs(40),
+            max_parallel_deletes: 20,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        if self.period.is_zero() {
+            return Err(ConfigError::new("period", "it must be more than 0s"));
+        }
+        if self.max_parallel_deletes == 0 {
+            return Err(ConfigError::new(
+                "maxParallelDeletes",
+                "it must be 1 or more",
+            ));
+        }
+        Ok(())
+    }
+
+    /// How many terminated pods are kept; none if all are.
+    pub(crate) fn threshold(&self) -> Option<usize> {
+        usize::try_from(self.terminated_pod_threshold)
+            .ok()
+            .filter(|&threshold| threshold > 0)
+    }
+}

@@ -1,0 +1,67 @@
+//! Pods whose node is missing. The work items are nodes' names.
+
+use std::time::Duration;
+
+use davit_guest::{Context, Decision, Identity, Level, ObjectRef, WorkItem};
+
+use crate::Config;
+use crate::deletion::{self, Reason};
+use crate::view::{BY_NODE, NODE_NAMES, PODS};
+
+/// Deletes the pods of a node that has been missing for the whole quarantine
+/// and that the API server does not have either.
+///
+/// The item's creation time is when the node was first found missing. It is
+/// dropped as soon as the node is back, so that the next quarantine starts
+/// afresh, and kept as long as the node is missing and has pods, so that a pod
+/// that shows up late does not wait again.
+pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+    let node = &item.key;
+    let exists = cx.watch(NODE_NAMES).get(node).is_some();
+    if exists || cx.watch(PODS).index_count(BY_NODE, node) == 0 {
+        return Decision::done();
+    }
+    let missing_for = Duration::from_millis(cx.now().abs_diff(item.created_at));
+    if let Some(rest) = config.quarantine.checked_sub(missing_for)
+        && !rest.is_zero()
+    {
+        return Decision::again_after(rest);
+    }
+    match is_gone(cx, node) {
+        Ok(true) => delete_pods(config, cx, node),
+        // The cache lags. If the node really goes, a pass finds it missing.
+        Ok(false) => Decision::done(),
+        Err(why) => Decision::retry(format!("the node {node} could not be read: {why}")),
+    }
+}
+
+fn delete_pods(config: &Config, cx: &Context<'_>, node: &str) -> Decision {
+    let plans: Vec<_> = cx
+        .watch(PODS)
+        .by_index(BY_NODE, node)
+        .map(|pod| {
+            let message = format!("its node {node} no longer exists");
+            deletion::plan(cx, pod, Reason::Orphaned, message)
+        })
+        .collect();
+    let count = plans.len().to_string();
+    cx.log(
+        Level::Info,
+        "deleting the pods of a node that no longer exists",
+        &[("node", node), ("pods", &count)],
+    );
+    Decision::again_after(config.period)
+        .plans(plans)
+        .parallel(config.max_parallel_deletes)
+}
+
+/// Whether the API server does not have the node.
+fn is_gone(cx: &Context<'_>, node: &str) -> Result<bool, String> {
+    let target = ObjectRef::named("v1", "Node", "", node);
+    match cx.live_get::<Identity>(&[target]).pop() {
+        Some(Ok(_)) => Ok(false),
+        Some(Err(failure)) if failure.class == "not-found" => Ok(true),
+        Some(Err(failure)) => Err(format!("{}: {}", failure.class, failure.message)),
+        None => Err("the host gave no answer".to_owned()),
+    }
+}

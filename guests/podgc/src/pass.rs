@@ -1,0 +1,141 @@
+//! The periodic pass over the cluster. Every stage starts at an index, so that
+//! a pass over a healthy cluster costs as much as it has nodes, however many
+//! pods there are.
+
+use std::collections::BTreeSet;
+
+use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
+use davit_guest::{Command, Context, Decision, Level, Object, Plan};
+
+use crate::deletion::{self, Reason};
+use crate::view::{BY_NODE, BY_PHASE, BY_TAINT, NODE_NAMES, NODES, PODS, Pod, TERMINATING};
+use crate::{Config, ORPHANED};
+
+/// The phases of a pod that has not ended. Anything else has, also a phase that
+/// is not known or not set.
+const ALIVE: [&str; 3] = ["Pending", "Running", "Unknown"];
+
+/// Decides what to delete now, and which nodes to look for.
+pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
+    let mut plans = Plans::default();
+    if let Some(threshold) = config.threshold() {
+        terminated(cx, threshold, &mut plans);
+    }
+    out_of_service(cx, &mut plans);
+    unscheduled(cx, &mut plans);
+    let missing = missing_nodes(cx);
+    if !plans.all.is_empty() {
+        let count = plans.all.len().to_string();
+        cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
+    }
+    Decision::done()
+        .plans(plans.all)
+        .commands(missing.map(|node| Command::enqueue(ORPHANED, &node, config.quarantine)))
+        .parallel(config.max_parallel_deletes)
+}
+
+/// The pass's plans, one for each pod.
+#[derive(Default)]
+struct Plans {
+    all: Vec<Plan>,
+    uids: BTreeSet<String>,
+}
+
+impl Plans {
+    fn add(&mut self, cx: &Context<'_>, pod: Object<Pod>, reason: Reason, message: String) {
+        if self.uids.insert(pod.reference.uid.clone()) {
+            self.all.push(deletion::plan(cx, pod, reason, message));
+        }
+    }
+}
+
+/// The oldest terminated pods, as many as there are above the threshold, but
+/// evicted ones first.
+fn terminated(cx: &Context<'_>, threshold: usize, plans: &mut Plans) {
+    let pods = cx.watch(PODS);
+    let mut phases = Vec::new();
+    let mut count = 0_usize;
+    for phase in pods.index_keys(BY_PHASE) {
+        if !ALIVE.contains(&phase.value.as_str()) {
+            count += phase.count as usize;
+            phases.push(phase.value);
+        }
+    }
+    let excess = count.saturating_sub(threshold);
+    if excess == 0 {
+        return;
+    }
+    let mut candidates: Vec<_> = phases
+        .iter()
+        .flat_map(|phase| pods.by_index(BY_PHASE, phase))
+        .collect();
+    candidates.sort_by(|one, other| age(one).cmp(&age(other)));
+    for pod in candidates.into_iter().take(excess) {
+        let message = format!("{count} pods have terminated, {threshold} are kept");
+        plans.add(cx, pod, Reason::Terminated, message);
+    }
+}
+
+/// Terminating pods on nodes that are not ready and that an operator has put
+/// out of service: no kubelet will confirm that they ended.
+fn out_of_service(cx: &Context<'_>, plans: &mut Plans) {
+    let pods = cx.watch(PODS);
+    let mut candidates = Vec::new();
+    for node in cx.watch(NODES).by_index(BY_TAINT, OUT_OF_SERVICE) {
+        if !is_node_ready(&node.view.status.conditions) {
+            let on_node = pods.by_index(BY_NODE, &node.reference.name);
+            candidates.extend(on_node.filter(is_terminating));
+        }
+    }
+    candidates.sort_by(|one, other| age(one).cmp(&age(other)));
+    for pod in candidates {
+        let node = &pod.view.spec.node_name;
+        let message = format!("its node {node} is out of service and not ready");
+        plans.add(cx, pod, Reason::OutOfService, message);
+    }
+}
+
+/// Terminating pods that were never bound to a node: no kubelet knows them.
+fn unscheduled(cx: &Context<'_>, plans: &mut Plans) {
+    let pods = cx.watch(PODS);
+    // They are in both of two indexes: go through the smaller one.
+    let terminating = pods.index_count(TERMINATING, "true");
+    let (index, value) = if terminating <= pods.index_count(BY_NODE, "") {
+        (TERMINATING, "true")
+    } else {
+        (BY_NODE, "")
+    };
+    for pod in pods.by_index(index, value) {
+        if is_terminating(&pod) && pod.view.spec.node_name.is_empty() {
+            let message = "it is terminating and was never scheduled".to_owned();
+            plans.add(cx, pod, Reason::Unscheduled, message);
+        }
+    }
+}
+
+/// The names of nodes that pods are bound to and the cache does not have.
+fn missing_nodes(cx: &Context<'_>) -> impl Iterator<Item = String> {
+    let nodes: BTreeSet<String> = cx.watch(NODE_NAMES).keys().collect();
+    cx.watch(PODS)
+        .index_keys(BY_NODE)
+        .map(|node| node.value)
+        .filter(move |node| !node.is_empty() && !nodes.contains(node))
+}
+
+fn is_terminating(pod: &Object<Pod>) -> bool {
+    pod.view.metadata.deletion_timestamp.is_some()
+}
+
+/// The order in which pods are deleted: evicted ones first, then by age, then
+/// by name. A pod without a creation time counts as the oldest.
+fn age(pod: &Object<Pod>) -> impl Ord + '_ {
+    let status = &pod.view.status;
+    let evicted = status.phase == "Failed" && status.reason == "Evicted";
+    (
+        !evicted,
+        pod.view.metadata.creation_timestamp,
+        pod.reference.name.as_str(),
+        pod.reference.namespace.as_str(),
+        pod.reference.uid.as_str(),
+    )
+}

@@ -1,0 +1,175 @@
+//! How a [`Controller`] becomes a component.
+
+use std::cell::OnceCell;
+
+use crate::context::{Context, Host};
+use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config};
+
+#[doc(hidden)]
+pub use crate::bindings::{
+    export_component, exports::davit::controller::decide::Guest as ExportedGuest,
+};
+
+/// Makes a [`Controller`] what the crate exports as a component:
+/// `davit_guest::export!(PodGc);`
+///
+/// On other targets than wasm32 it is nothing, so the same crate is tested
+/// natively.
+#[macro_export]
+macro_rules! export {
+    ($controller:ty) => {
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            ::std::thread_local! {
+                static INSTANCE: $crate::component::Instance<$controller> =
+                    const { $crate::component::Instance::new() };
+            }
+
+            struct Component;
+
+            impl $crate::component::ExportedGuest for Component {
+                fn describe(
+                    config: ::std::vec::Vec<u8>,
+                ) -> ::std::result::Result<$crate::Manifest, $crate::ConfigError> {
+                    INSTANCE.with(|instance| instance.describe(&config))
+                }
+
+                fn reconcile(
+                    now: $crate::Instant,
+                    items: ::std::vec::Vec<$crate::WorkItem>,
+                ) -> ::std::vec::Vec<$crate::Decision> {
+                    INSTANCE.with(|instance| {
+                        instance.reconcile(&$crate::component::Imports, now, &items)
+                    })
+                }
+            }
+
+            $crate::component::export_component!(Component with_types_in $crate::bindings);
+        };
+    };
+}
+
+/// The controller of one instance of a component, once it was described.
+#[doc(hidden)]
+pub struct Instance<C>(OnceCell<C>);
+
+impl<C: Controller> Instance<C> {
+    /// An instance that was not described yet.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self(OnceCell::new())
+    }
+
+    /// Builds the controller from the operator's configuration and keeps it.
+    /// The host does this once, before anything else.
+    pub fn describe(&self, config: &[u8]) -> Result<Manifest, ConfigError> {
+        let controller = C::new(config::read(config)?)?;
+        Ok(self.0.get_or_init(|| controller).manifest())
+    }
+
+    /// Decides about the items of one call.
+    pub fn reconcile(&self, host: &dyn Host, now: Instant, items: &[WorkItem]) -> Vec<Decision> {
+        let Some(controller) = self.0.get() else {
+            // The host broke the contract. Nothing that could be answered
+            // would be right: end the call with a trap.
+            std::process::abort();
+        };
+        controller.reconcile_batch(&Context::new(now, host), items)
+    }
+}
+
+impl<C: Controller> Default for Instance<C> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+pub use imports::Imports;
+
+#[cfg(target_arch = "wasm32")]
+mod imports {
+    use crate::bindings::davit::controller::{cache, live, log, mapping, notes, queue, types};
+    use crate::context::Host;
+
+    /// The host, through the component's imports.
+    #[doc(hidden)]
+    pub struct Imports;
+
+    impl Host for Imports {
+        fn len(&self, watch: &str) -> u64 {
+            cache::len(watch)
+        }
+
+        fn get(&self, watch: &str, key: &str) -> Option<types::Object> {
+            cache::get(watch, key)
+        }
+
+        fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object> {
+            cache::get_by_uid(watch, uid)
+        }
+
+        fn by_index(
+            &self,
+            watch: &str,
+            index: &str,
+            value: &str,
+            cursor: u64,
+            limit: u32,
+        ) -> cache::Page {
+            cache::by_index(watch, index, value, cursor, limit)
+        }
+
+        fn index_count(&self, watch: &str, index: &str, value: &str) -> u32 {
+            cache::index_count(watch, index, value)
+        }
+
+        fn index_keys(
+            &self,
+            watch: &str,
+            index: &str,
+            after: Option<&str>,
+            limit: u32,
+        ) -> Vec<cache::IndexKey> {
+            cache::index_keys(watch, index, after, limit)
+        }
+
+        fn keys(&self, watch: &str, cursor: u64, limit: u32) -> cache::KeyPage {
+            cache::keys(watch, cursor, limit)
+        }
+
+        fn scan(&self, watch: &str, cursor: u64, limit: u32) -> cache::Page {
+            cache::scan(watch, cursor, limit)
+        }
+
+        fn live_get(
+            &self,
+            requests: &[live::GetRequest],
+        ) -> Vec<Result<types::Object, types::Failure>> {
+            live::get(requests)
+        }
+
+        fn live_list(
+            &self,
+            request: &live::ListRequest,
+        ) -> Result<Vec<types::Object>, types::Failure> {
+            live::list(request)
+        }
+
+        fn lookup(&self, api_version: &str, kind: &str) -> Option<mapping::Mapped> {
+            mapping::lookup(api_version, kind)
+        }
+
+        fn pending(&self, queue: &str, key: &str) -> Option<queue::Waiting> {
+            queue::pending(queue, key)
+        }
+
+        fn note(&self, key: &str) -> Option<Vec<u8>> {
+            notes::get(key)
+        }
+
+        fn log(&self, level: log::Level, message: &str, fields: &[(String, String)]) {
+            log::emit(level, message, fields);
+        }
+    }
+}

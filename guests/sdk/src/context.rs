@@ -1,0 +1,242 @@
+//! What a guest can see while it decides.
+
+use std::marker::PhantomData;
+
+use serde::de::DeserializeOwned;
+
+use crate::bindings::davit::controller::{
+    cache::{KeyPage, Page},
+    live::GetRequest,
+    types,
+};
+use crate::object::decode;
+use crate::{
+    Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, Waiting, WatchName,
+    fields_of,
+};
+
+/// How many objects or keys are asked of the host at once. A pod is some 300
+/// bytes here: a page stays far below a guest's memory limit.
+const PAGE: u32 = 500;
+
+/// One call's view of the cluster: a consistent snapshot of the watches, live
+/// reads, the controller's queues and notes, and its log.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    now: Instant,
+    host: &'a dyn Host,
+}
+
+/// The functions that the contract lets a guest import. The component's imports
+/// implement it, and the test harness does.
+#[doc(hidden)]
+pub trait Host {
+    fn len(&self, watch: &str) -> u64;
+    fn get(&self, watch: &str, key: &str) -> Option<types::Object>;
+    fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object>;
+    fn by_index(&self, watch: &str, index: &str, value: &str, cursor: u64, limit: u32) -> Page;
+    fn index_count(&self, watch: &str, index: &str, value: &str) -> u32;
+    fn index_keys(
+        &self,
+        watch: &str,
+        index: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<IndexKey>;
+    fn keys(&self, watch: &str, cursor: u64, limit: u32) -> KeyPage;
+    fn scan(&self, watch: &str, cursor: u64, limit: u32) -> Page;
+    fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, Failure>>;
+    fn live_list(&self, request: &ListRequest) -> Result<Vec<types::Object>, Failure>;
+    fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped>;
+    fn pending(&self, queue: &str, key: &str) -> Option<Waiting>;
+    fn note(&self, key: &str) -> Option<Vec<u8>>;
+    fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
+}
+
+impl<'a> Context<'a> {
+    pub(crate) fn new(now: Instant, host: &'a dyn Host) -> Self {
+        Self { now, host }
+    }
+
+    /// The time of this call, the same throughout, in milliseconds since the
+    /// Unix epoch.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The cached objects of a watch. All watches show one state of the
+    /// cluster, at least as new as what triggered the call.
+    #[must_use]
+    pub fn watch<T>(&self, name: WatchName<T>) -> Cache<'a, T> {
+        Cache {
+            host: self.host,
+            watch: name.as_str(),
+            view: PhantomData,
+        }
+    }
+
+    /// Reads objects from the API server, in parallel; one result for each
+    /// target, in its order. The call waits for it. Needs the permission `get`.
+    #[must_use]
+    pub fn live_get<T: DeserializeOwned>(
+        &self,
+        targets: &[ObjectRef],
+    ) -> Vec<Result<Object<T>, Failure>> {
+        let fields = fields_of::<T>();
+        let requests: Vec<GetRequest> = targets
+            .iter()
+            .map(|target| GetRequest {
+                target: target.clone(),
+                fields: fields.clone(),
+            })
+            .collect();
+        let results = self.host.live_get(&requests);
+        results.into_iter().map(|it| it.map(decode)).collect()
+    }
+
+    /// Lists a resource at the API server; the request's fields are those of
+    /// the view. Needs the permission `list`.
+    pub fn live_list<T: DeserializeOwned>(
+        &self,
+        request: ListRequest,
+    ) -> Result<Vec<Object<T>>, Failure> {
+        let objects = self.host.live_list(&ListRequest {
+            fields: fields_of::<T>(),
+            ..request
+        })?;
+        Ok(objects.into_iter().map(decode).collect())
+    }
+
+    /// The resource of a kind; none when the server does not serve it.
+    #[must_use]
+    pub fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped> {
+        self.host.lookup(api_version, kind)
+    }
+
+    /// The item of this key, if it waits in the queue.
+    #[must_use]
+    pub fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+        self.host.pending(queue, key)
+    }
+
+    /// What the command [`SetNote`](crate::SetNote) last wrote under this key.
+    #[must_use]
+    pub fn note(&self, key: &str) -> Option<Vec<u8>> {
+        self.host.note(key)
+    }
+
+    /// Writes to the host's log.
+    pub fn log(&self, level: Level, message: &str, fields: &[(&str, &str)]) {
+        let fields: Vec<(String, String)> = fields
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        self.host.log(level, message, &fields);
+    }
+}
+
+/// The objects of one watch, as this call sees them.
+///
+/// An object that does not fit the view ends the call with a trap that names
+/// it: taking it for absent could delete what is still needed.
+pub struct Cache<'a, T> {
+    host: &'a dyn Host,
+    watch: &'static str,
+    view: PhantomData<fn() -> T>,
+}
+
+impl<'a, T: DeserializeOwned> Cache<'a, T> {
+    /// How many objects the watch holds.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        self.host.len(self.watch)
+    }
+
+    /// Whether the watch holds no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The object of this key: `namespace/name`, or `name` for a cluster-scoped
+    /// resource.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Object<T>> {
+        self.host.get(self.watch, key).map(decode)
+    }
+
+    /// The object of this uid.
+    #[must_use]
+    pub fn get_by_uid(&self, uid: &str) -> Option<Object<T>> {
+        self.host.get_by_uid(self.watch, uid).map(decode)
+    }
+
+    /// The objects that an index holds under a value.
+    pub fn by_index(
+        &self,
+        index: &'a str,
+        value: &'a str,
+    ) -> impl Iterator<Item = Object<T>> + use<'a, T> {
+        let (host, watch) = (self.host, self.watch);
+        pages(move |cursor| {
+            let page = host.by_index(watch, index, value, cursor, PAGE);
+            (page.objects, page.next)
+        })
+        .map(decode)
+    }
+
+    /// How many objects an index holds under a value.
+    #[must_use]
+    pub fn index_count(&self, index: &str, value: &str) -> u32 {
+        self.host.index_count(self.watch, index, value)
+    }
+
+    /// The values that an index holds, in byte order, and for how many objects.
+    pub fn index_keys(&self, index: &'a str) -> impl Iterator<Item = IndexKey> + use<'a, T> {
+        let (host, watch) = (self.host, self.watch);
+        let mut after: Option<String> = None;
+        let mut ended = false;
+        std::iter::from_fn(move || {
+            if ended {
+                return None;
+            }
+            let page = host.index_keys(watch, index, after.as_deref(), PAGE);
+            after = page.last().map(|key| key.value.clone());
+            ended = page.len() < PAGE as usize;
+            Some(page)
+        })
+        .flatten()
+    }
+
+    /// The keys of the watch.
+    pub fn keys(&self) -> impl Iterator<Item = String> + use<'a, T> {
+        let (host, watch) = (self.host, self.watch);
+        pages(move |cursor| {
+            let page = host.keys(watch, cursor, PAGE);
+            (page.keys, page.next)
+        })
+    }
+
+    /// Every object of the watch. It costs a copy of all of them: prefer an
+    /// index.
+    pub fn scan(&self) -> impl Iterator<Item = Object<T>> + use<'a, T> {
+        let (host, watch) = (self.host, self.watch);
+        pages(move |cursor| {
+            let page = host.scan(watch, cursor, PAGE);
+            (page.objects, page.next)
+        })
+        .map(decode)
+    }
+}
+
+/// The elements of an answer in parts, each asked for when it is needed.
+fn pages<E>(mut part: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Iterator<Item = E> {
+    let mut cursor = Some(0);
+    std::iter::from_fn(move || {
+        let (elements, next) = part(cursor?);
+        cursor = next;
+        Some(elements)
+    })
+    .flatten()
+}

@@ -1,0 +1,316 @@
+//! What a decision is built with.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::manifest::milliseconds;
+use crate::{
+    Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Instant, Measure, ObjectRef,
+    Patch, Plan, PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict,
+};
+
+impl Decision {
+    /// The item is done.
+    #[must_use]
+    pub fn done() -> Self {
+        Self::with(Verdict::Done)
+    }
+
+    /// The item comes again after the queue's back-off.
+    #[must_use]
+    pub fn retry(reason: impl Into<String>) -> Self {
+        Self::with(Verdict::Retry(reason.into()))
+    }
+
+    /// The item comes again after that time, with the same creation time.
+    #[must_use]
+    pub fn again_after(pause: Duration) -> Self {
+        Self::with(Verdict::AgainAfter(milliseconds(pause)))
+    }
+
+    /// The item comes again when the cache shows what the plans wrote.
+    #[must_use]
+    pub fn again_when_written() -> Self {
+        Self::with(Verdict::AgainWhenWritten)
+    }
+
+    fn with(verdict: Verdict) -> Self {
+        Self {
+            plans: Vec::new(),
+            commands: Vec::new(),
+            verdict,
+            parallel: 0,
+        }
+    }
+
+    /// Adds plans.
+    #[must_use]
+    pub fn plans(mut self, plans: impl IntoIterator<Item = Plan>) -> Self {
+        self.plans.extend(plans);
+        self
+    }
+
+    /// Adds commands, which are carried out before the plans.
+    #[must_use]
+    pub fn commands(mut self, commands: impl IntoIterator<Item = Command>) -> Self {
+        self.commands.extend(commands);
+        self
+    }
+
+    /// Lets so many plans be carried out at once.
+    #[must_use]
+    pub fn parallel(mut self, plans: u32) -> Self {
+        self.parallel = plans;
+        self
+    }
+}
+
+impl Plan {
+    /// A plan without a step. The target needs its uid; the reason is a short
+    /// word for metrics and logs, the message a sentence for an operator.
+    #[must_use]
+    pub fn new(target: ObjectRef, reason: &str, message: impl Into<String>) -> Self {
+        Self {
+            target,
+            reason: reason.to_owned(),
+            message: message.into(),
+            steps: Vec::new(),
+            measures: Vec::new(),
+            when_cancelled: None,
+        }
+    }
+
+    /// Adds a step. It is carried out only if those before it succeeded.
+    #[must_use]
+    pub fn step(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Patches the target.
+    #[must_use]
+    pub fn patch(self, patch: Patch) -> Self {
+        self.step(Step::Patch(patch))
+    }
+
+    /// Deletes the target.
+    #[must_use]
+    pub fn delete(self, options: DeleteOptions) -> Self {
+        self.step(Step::Delete(options))
+    }
+
+    /// Evicts the target, so that disruption budgets hold.
+    #[must_use]
+    pub fn evict(self, options: DeleteOptions) -> Self {
+        self.step(Step::Evict(options))
+    }
+
+    /// Creates an object: the whole of it, with `apiVersion`, `kind` and
+    /// `metadata`.
+    #[must_use]
+    pub fn create(self, object: &impl Serialize) -> Self {
+        let body = encode(object);
+        self.step(Step::Create(Create { body }))
+    }
+
+    /// Tells of it in an event on the target; best effort.
+    #[must_use]
+    pub fn event(self, event_type: &str, reason: &str, message: &str, component: &str) -> Self {
+        self.step(Step::Event(Event {
+            event_type: event_type.to_owned(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            component: component.to_owned(),
+        }))
+    }
+
+    /// Counts when the plan is carried out: `attempted`, `succeeded` or
+    /// `failed`.
+    #[must_use]
+    pub fn measure(mut self, when: &str, measure: Measure) -> Self {
+        self.measures.push(PlanMeasure {
+            when: when.to_owned(),
+            measure,
+        });
+        self
+    }
+
+    /// Carries the plan out only if the `cancel` command of the same decision
+    /// found this item waiting.
+    #[must_use]
+    pub fn when_cancelled(mut self, queue: &str, key: &str) -> Self {
+        self.when_cancelled = Some(queue_key(queue, key));
+        self
+    }
+}
+
+impl DeleteOptions {
+    /// The server's defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            resource_version: String::new(),
+            propagation_policy: String::new(),
+            grace_period_seconds: None,
+        }
+    }
+
+    /// At once, without asking the node: a grace period of 0 s.
+    #[must_use]
+    pub fn force() -> Self {
+        Self {
+            grace_period_seconds: Some(0),
+            ..Self::new()
+        }
+    }
+
+    /// `Background`, `Foreground` or `Orphan`.
+    #[must_use]
+    pub fn propagation(mut self, policy: &str) -> Self {
+        policy.clone_into(&mut self.propagation_policy);
+        self
+    }
+
+    /// Only if the object still has this version.
+    #[must_use]
+    pub fn only_version(mut self, resource_version: &str) -> Self {
+        resource_version.clone_into(&mut self.resource_version);
+        self
+    }
+}
+
+impl Default for DeleteOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Patch {
+    /// A strategic merge patch, for types that are compiled into the API
+    /// server.
+    #[must_use]
+    pub fn strategic_merge(body: &impl Serialize) -> Self {
+        Self::new("strategic-merge", body)
+    }
+
+    /// A JSON merge patch (RFC 7396).
+    #[must_use]
+    pub fn merge(body: &impl Serialize) -> Self {
+        Self::new("merge", body)
+    }
+
+    fn new(kind: &str, body: &impl Serialize) -> Self {
+        Self {
+            kind: kind.to_owned(),
+            subresource: String::new(),
+            body: encode(body),
+        }
+    }
+
+    /// Patches the subresource `status`.
+    #[must_use]
+    pub fn status(mut self) -> Self {
+        "status".clone_into(&mut self.subresource);
+        self
+    }
+}
+
+impl Command {
+    /// Adds an item to a queue after a pause. If it waits already, the earlier
+    /// time holds.
+    #[must_use]
+    pub fn enqueue(queue: &str, key: &str, after: Duration) -> Self {
+        Self::Enqueue(Enqueue {
+            queue: queue.to_owned(),
+            key: key.to_owned(),
+            after: milliseconds(after),
+            created_at: None,
+            group: String::new(),
+        })
+    }
+
+    /// Takes a waiting item out.
+    #[must_use]
+    pub fn cancel(queue: &str, key: &str) -> Self {
+        Self::Cancel(queue_key(queue, key))
+    }
+
+    /// Sets how fast items of a group are let through; 0 stops them.
+    #[must_use]
+    pub fn set_rate(queue: &str, group: &str, per_second: f64, burst: u32) -> Self {
+        Self::SetRate(SetRate {
+            queue: queue.to_owned(),
+            group: group.to_owned(),
+            per_second,
+            burst,
+        })
+    }
+
+    /// Keeps a small value between calls; none removes it.
+    #[must_use]
+    pub fn set_note(key: &str, value: Option<&impl Serialize>) -> Self {
+        Self::SetNote(SetNote {
+            key: key.to_owned(),
+            value: value.map(encode),
+        })
+    }
+}
+
+impl Measure {
+    /// Adds to a counter or a gauge. The labels' values come in the manifest's
+    /// order.
+    #[must_use]
+    pub fn add(metric: &str, labels: &[&str], number: f64) -> Self {
+        Self::new(metric, labels, Amount::Add(number))
+    }
+
+    /// Sets a gauge.
+    #[must_use]
+    pub fn set(metric: &str, labels: &[&str], number: f64) -> Self {
+        Self::new(metric, labels, Amount::Set(number))
+    }
+
+    /// Puts a number into a histogram.
+    #[must_use]
+    pub fn observe(metric: &str, labels: &[&str], number: f64) -> Self {
+        Self::new(metric, labels, Amount::Observe(number))
+    }
+
+    /// Puts the seconds that will have passed since then into a histogram.
+    #[must_use]
+    pub fn seconds_since(metric: &str, labels: &[&str], start: Instant) -> Self {
+        Self::new(metric, labels, Amount::SecondsSince(start))
+    }
+
+    fn new(metric: &str, labels: &[&str], amount: Amount) -> Self {
+        Self {
+            metric: metric.to_owned(),
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            amount,
+        }
+    }
+}
+
+fn queue_key(queue: &str, key: &str) -> QueueKey {
+    QueueKey {
+        queue: queue.to_owned(),
+        key: key.to_owned(),
+    }
+}
+
+/// MessagePack with field names, as the contract wants objects.
+fn encode(value: &impl Serialize) -> Vec<u8> {
+    match rmp_serde::to_vec_named(value) {
+        Ok(bytes) => bytes,
+        Err(error) => unwritable(&error),
+    }
+}
+
+#[allow(
+    clippy::panic,
+    reason = "only a type that refuses to be serialized: the author's mistake"
+)]
+fn unwritable(error: &rmp_serde::encode::Error) -> ! {
+    panic!("a value cannot be written as MessagePack: {error}");
+}

@@ -1,0 +1,83 @@
+//! Durations in a configuration: `20s`, `500ms`, `1m30s`.
+//!
+//! Use it as `#[serde(with = "davit_guest::duration")]`.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Deserializer, de::Error};
+
+/// What a JSON Schema says of such a text.
+pub const PATTERN: &str = "^([0-9]+(ms|s|m|h))+$";
+
+const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+
+/// Reads a duration; anything else than such a text is refused.
+pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).ok_or_else(|| {
+        D::Error::custom(format_args!(
+            "\"{text}\" is no duration: write whole numbers of h, m, s or ms, as in \"1m30s\""
+        ))
+    })
+}
+
+/// The duration that a text names, if it is one of less than 584 million years.
+#[must_use]
+pub fn parse(text: &str) -> Option<Duration> {
+    let mut total = 0_u64;
+    let mut rest = text;
+    if rest.is_empty() {
+        return None;
+    }
+    while !rest.is_empty() {
+        let (number, after) = split_while(rest, |c| c.is_ascii_digit());
+        let (unit, after) = split_while(after, |c| c.is_ascii_lowercase());
+        let (_, millis) = UNITS.iter().find(|(name, _)| *name == unit)?;
+        let number: u64 = number.parse().ok()?;
+        total = total.checked_add(number.checked_mul(*millis)?)?;
+        rest = after;
+    }
+    Some(Duration::from_millis(total))
+}
+
+fn split_while(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    let end = text.find(|c| !belongs(c)).unwrap_or(text.len());
+    text.split_at(end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_read() {
+        for (text, millis) in [
+            ("20s", 20_000),
+            ("500ms", 500),
+            ("1m30s", 90_000),
+            ("2h0m1ms", 7_200_001),
+            ("0s", 0),
+        ] {
+            assert_eq!(parse(text), Some(Duration::from_millis(millis)), "{text}");
+        }
+    }
+
+    #[test]
+    fn anything_else_is_no_duration() {
+        for text in [
+            "",
+            "20",
+            "s",
+            "20 s",
+            "-20s",
+            "1.5s",
+            "1d",
+            "1S",
+            "20s!",
+            "99999999999999999999s",
+            "18446744073709551615h",
+        ] {
+            assert_eq!(parse(text), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What a manifest is built with.
+
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use serde::de::DeserializeOwned;
+
+use crate::{
+    ApiResource, Index, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick, Trigger,
+    TriggerKey, Watch, fields_of,
+};
+
+/// The name of a watch, with the view that its objects are read through: what
+/// declares the watch also reads it.
+#[derive(Debug)]
+pub struct WatchName<T> {
+    name: &'static str,
+    view: PhantomData<fn() -> T>,
+}
+
+impl<T> Clone for WatchName<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for WatchName<T> {}
+
+impl<T> WatchName<T> {
+    /// Gives a watch its name.
+    #[must_use]
+    pub const fn new(name: &'static str) -> Self {
+        let view = PhantomData;
+        Self { name, view }
+    }
+
+    /// The name.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        self.name
+    }
+}
+
+impl Manifest {
+    /// A controller that needs nothing yet. Fill in the lists.
+    #[must_use]
+    pub fn new(name: &str, version: &str, summary: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            version: version.to_owned(),
+            summary: summary.to_owned(),
+            watches: Vec::new(),
+            triggers: Vec::new(),
+            queues: Vec::new(),
+            ticks: Vec::new(),
+            permissions: Vec::new(),
+            metrics: Vec::new(),
+            config_schema: "{}".to_owned(),
+        }
+    }
+}
+
+impl Watch {
+    /// Watches one resource in all namespaces, with the fields that the view
+    /// reads.
+    #[must_use]
+    pub fn of<T: DeserializeOwned>(name: WatchName<T>, resource: ApiResource) -> Self {
+        Self::from_source(name, Source::One(resource))
+    }
+
+    /// Watches the metadata of every resource that can be listed, watched and
+    /// deleted, except these.
+    #[must_use]
+    pub fn every_deletable<T: DeserializeOwned>(
+        name: WatchName<T>,
+        except: Vec<ApiResource>,
+    ) -> Self {
+        Self::from_source(name, Source::EveryDeletable(except))
+    }
+
+    fn from_source<T: DeserializeOwned>(name: WatchName<T>, source: Source) -> Self {
+        Self {
+            name: name.as_str().to_owned(),
+            source,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: fields_of::<T>(),
+            indexes: Vec::new(),
+            optional: false,
+        }
+    }
+
+    /// Only the objects of this namespace.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        namespace.clone_into(&mut self.namespace);
+        self
+    }
+
+    /// Only the objects that these selectors choose; empty for all.
+    #[must_use]
+    pub fn select(mut self, labels: &str, fields: &str) -> Self {
+        labels.clone_into(&mut self.label_selector);
+        fields.clone_into(&mut self.field_selector);
+        self
+    }
+
+    /// Adds an index, and its path to the fields if the view does not read it.
+    #[must_use]
+    pub fn index(mut self, index: Index) -> Self {
+        if !self.fields.iter().any(|field| covers(field, &index.path)) {
+            self.fields.push(index.path.clone());
+        }
+        self.indexes.push(index);
+        self
+    }
+
+    /// Lets the controller run while the resource is not served.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.optional = true;
+        self
+    }
+}
+
+/// Whether everything at `path` is also at `field`.
+fn covers(field: &str, path: &str) -> bool {
+    path.strip_prefix(field)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+}
+
+impl Index {
+    /// An index over the values at a path: objects without one are not in it.
+    #[must_use]
+    pub fn new(name: &str, path: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            path: path.to_owned(),
+            presence: false,
+            unset: false,
+        }
+    }
+
+    /// Holds the objects that have a value, whatever it is, under `true`.
+    #[must_use]
+    pub fn presence(mut self) -> Self {
+        self.presence = true;
+        self
+    }
+
+    /// Also holds the objects without a value, or with an empty one, under the
+    /// empty string.
+    #[must_use]
+    pub fn unset(mut self) -> Self {
+        self.unset = true;
+        self
+    }
+}
+
+impl Trigger {
+    /// A change in a watch adds these keys to a queue.
+    #[must_use]
+    pub fn new<T>(watch: WatchName<T>, queue: &str, key: TriggerKey) -> Self {
+        Self {
+            watch: watch.as_str().to_owned(),
+            queue: queue.to_owned(),
+            key,
+        }
+    }
+}
+
+impl QueueSpec {
+    /// A queue whose items are worked on one by one, and come again 1 s after a
+    /// failure, twice as long after each further one, 5 min at most.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            workers: 1,
+            batch: 1,
+            priority: 0,
+            retry_initial: 1_000,
+            retry_max: 300_000,
+            rate: None,
+        }
+    }
+
+    /// How many items are worked on at once, at most.
+    #[must_use]
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// How many items one call takes, at most.
+    #[must_use]
+    pub fn batch(mut self, batch: u32) -> Self {
+        self.batch = batch;
+        self
+    }
+
+    /// Items of a queue with a higher priority go first.
+    #[must_use]
+    pub fn priority(mut self, priority: i32) -> Self {
+        self.priority = priority;
+        self
+    }
+
+    /// The first and the longest pause before a failed item comes again.
+    #[must_use]
+    pub fn retry(mut self, initial: Duration, max: Duration) -> Self {
+        self.retry_initial = milliseconds(initial);
+        self.retry_max = milliseconds(max);
+        self
+    }
+
+    /// How fast items of one group are let through, until a command changes it.
+    #[must_use]
+    pub fn rate(mut self, per_second: f64, burst: u32) -> Self {
+        self.rate = Some(Rate { per_second, burst });
+        self
+    }
+}
+
+impl Tick {
+    /// An item that comes at the start, and a period after it was last done.
+    #[must_use]
+    pub fn new(queue: &str, key: &str, period: Duration) -> Self {
+        Self {
+            queue: queue.to_owned(),
+            key: key.to_owned(),
+            period: milliseconds(period),
+        }
+    }
+}
+
+impl Permission {
+    /// A verb on a resource of a group (empty for core): `pods/status`.
+    #[must_use]
+    pub fn new(verb: &str, group: &str, resource: &str) -> Self {
+        Self {
+            verb: verb.to_owned(),
+            group: group.to_owned(),
+            resource: resource.to_owned(),
+        }
+    }
+}
+
+impl Metric {
+    /// A number that only rises.
+    #[must_use]
+    pub fn counter(name: &str, help: &str, labels: &[&str]) -> Self {
+        Self::new("counter", name, help, labels, &[])
+    }
+
+    /// A number that rises and falls.
+    #[must_use]
+    pub fn gauge(name: &str, help: &str, labels: &[&str]) -> Self {
+        Self::new("gauge", name, help, labels, &[])
+    }
+
+    /// Observations counted by size, up to each of the bounds.
+    #[must_use]
+    pub fn histogram(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Self {
+        Self::new("histogram", name, help, labels, buckets)
+    }
+
+    fn new(kind: &str, name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Self {
+        Self {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            help: help.to_owned(),
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            buckets: buckets.to_vec(),
+        }
+    }
+}
+
+/// A duration as the contract writes it; the longest it can write for a longer
+/// one.
+pub(crate) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde::Deserialize;
+
+    use super::*;
+
+    #[derive(Deserialize)]
+    struct View {
+        #[allow(dead_code, reason = "only its name matters")]
+        spec: Spec,
+    }
+
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Spec {
+        #[allow(dead_code, reason = "only its name matters")]
+        node_name: String,
+    }
+
+    #[test]
+    fn an_index_brings_its_path_along() {
+        let name = WatchName::<View>::new("pods");
+        let watch = Watch::of(name, ApiResource::new("", "v1", "pods"))
+            .index(Index::new("node", "spec.nodeName"))
+            .index(Index::new("taint", "spec.taints[*].key"));
+        assert_eq!(watch.fields, ["spec.nodeName", "spec.taints[*].key"]);
+    }
+
+    #[test]
+    fn a_field_covers_what_is_below_it_and_nothing_beside_it() {
+        assert!(covers("status", "status.phase"));
+        assert!(covers("spec.taints", "spec.taints[*].key"));
+        assert!(covers("spec", "spec"));
+        assert!(!covers("spec.node", "spec.nodeName"));
+        assert!(!covers("status.phase", "status"));
+    }
+}

@@ -1,0 +1,108 @@
+//! Objects of the API, read through a view.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::bindings::davit::controller::types;
+use crate::{ApiResource, Instant, ObjectRef};
+
+/// An object, with the fields that a view reads.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Object<T> {
+    /// The object by its coordinates, with its uid: what a plan targets.
+    pub reference: ObjectRef,
+    /// The version that the view was read from.
+    pub resource_version: String,
+    /// When a field that the watch declares last changed; for a live read, the
+    /// time of the read.
+    pub changed_at: Instant,
+    /// The fields.
+    pub view: T,
+}
+
+/// The view of a guest that needs to know nothing but that an object is there,
+/// and which one it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub struct Identity {}
+
+impl ApiResource {
+    /// A resource by group (empty for core), version and plural name.
+    #[must_use]
+    pub fn new(group: &str, version: &str, plural: &str) -> Self {
+        Self {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            plural: plural.to_owned(),
+        }
+    }
+}
+
+impl ObjectRef {
+    /// An object of which only the name is known.
+    #[must_use]
+    pub fn named(api_version: &str, kind: &str, namespace: &str, name: &str) -> Self {
+        Self {
+            api_version: api_version.to_owned(),
+            kind: kind.to_owned(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            uid: String::new(),
+        }
+    }
+}
+
+impl std::fmt::Display for ObjectRef {
+    /// `v1 Pod namespace/name`
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {} ", self.api_version, self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+/// What the host adds to the declared fields of every object.
+#[derive(Deserialize)]
+struct Identified {
+    metadata: Metadata,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+    #[serde(default)]
+    namespace: String,
+    uid: String,
+}
+
+/// Reads an object through a view.
+pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
+    let metadata = match rmp_serde::from_slice::<Identified>(&object.data) {
+        Ok(identified) => identified.metadata,
+        Err(error) => undecodable(&object.kind, "", &error),
+    };
+    match rmp_serde::from_slice(&object.data) {
+        Ok(view) => Object {
+            reference: ObjectRef {
+                api_version: object.api_version,
+                kind: object.kind,
+                namespace: metadata.namespace,
+                name: metadata.name,
+                uid: metadata.uid,
+            },
+            resource_version: object.resource_version,
+            changed_at: object.changed_at,
+            view,
+        },
+        Err(error) => undecodable(&object.kind, &metadata.name, &error),
+    }
+}
+
+#[allow(
+    clippy::panic,
+    reason = "no decision is right about an object that cannot be read: end the call"
+)]
+fn undecodable(kind: &str, name: &str, error: &rmp_serde::decode::Error) -> ! {
+    panic!("the {kind} \"{name}\" does not fit the view it is read through: {error}");
+}

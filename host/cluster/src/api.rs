@@ -1,0 +1,311 @@
+//! Single requests: the rate limit, the timeout, and what an answer means.
+
+use std::error::Error;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use davit_core::failure::{Failure, FailureClass};
+use davit_core::manifest::Rate;
+use davit_core::mapping::{Mapping, Served};
+use davit_core::object::ObjectRef;
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::{Method, Response, StatusCode};
+use http_body_util::{BodyExt as _, Limited};
+use kube::client::Body;
+
+use crate::clock::Clock;
+use crate::limiter::Limiter;
+use crate::status::Refused;
+use crate::url::{is_name, path};
+
+/// Plain JSON.
+pub(crate) const JSON: &str = "application/json";
+/// One object's metadata, if the server can; the whole object if not.
+pub(crate) const PARTIAL_OBJECT: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// A list of metadata, if the server can; of whole objects if not.
+pub(crate) const PARTIAL_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// The largest answer that is read, in bytes: some hundred of the largest
+/// objects that etcd holds.
+const LARGEST_ANSWER: usize = 256 << 20;
+/// How often a request that was turned away is sent again.
+const MOST_REPEATS: u32 = 5;
+/// The longest that the server can make everybody wait. What it asks beyond is
+/// for whoever sent the request to decide.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// How requests are sent.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiSettings {
+    /// The rate of writes and live reads together; none for no limit.
+    pub rate: Option<Rate>,
+    /// How long one request may take, watches apart.
+    pub request_timeout: Duration,
+}
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        Self {
+            rate: None,
+            request_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// An API server. Copies share one rate limit.
+#[derive(Clone)]
+pub struct Api {
+    client: kube::Client,
+    clock: Clock,
+    request_timeout: Duration,
+    limiter: Arc<Limiter>,
+}
+
+/// A request that is ready to be sent, as often as needed.
+pub(crate) struct Request {
+    pub(crate) method: Method,
+    /// Path and query.
+    pub(crate) uri: String,
+    pub(crate) accept: &'static str,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: Bytes,
+}
+
+impl Request {
+    pub(crate) fn get(uri: String, accept: &'static str) -> Self {
+        Self {
+            method: Method::GET,
+            uri,
+            accept,
+            content_type: "",
+            body: Bytes::new(),
+        }
+    }
+}
+
+/// Why a request brought no success.
+#[derive(Debug)]
+pub(crate) enum NoSuccess {
+    Refused(Refused),
+    /// No answer, and why.
+    NoAnswer(String),
+}
+
+impl Api {
+    /// Wraps a client, which must not repeat requests by itself.
+    #[must_use]
+    pub fn new(client: kube::Client, clock: Clock, settings: &ApiSettings) -> Self {
+        Self {
+            client,
+            clock,
+            request_timeout: settings.request_timeout,
+            limiter: Arc::new(Limiter::new(settings.rate)),
+        }
+    }
+
+    /// The client.
+    #[must_use]
+    pub fn client(&self) -> &kube::Client {
+        &self.client
+    }
+
+    /// The host's clock.
+    #[must_use]
+    pub fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Sends a request in its turn. A server that has too much to do holds up
+    /// everybody; a request that it certainly did not carry out is sent again.
+    pub(crate) async fn call(&self, request: &Request) -> Result<Bytes, NoSuccess> {
+        let mut repeats = 0;
+        loop {
+            self.limiter.acquire().await;
+            let refused = match self.send(request).await {
+                Err(NoSuccess::Refused(refused)) => refused,
+                other => return other,
+            };
+            let Some(pause) = overload_pause(&refused) else {
+                return Err(NoSuccess::Refused(refused));
+            };
+            self.limiter.pause(pause);
+            let not_carried_out = refused.code == 429 || request.method == Method::GET;
+            if !not_carried_out || repeats == MOST_REPEATS {
+                return Err(NoSuccess::Refused(refused));
+            }
+            repeats += 1;
+        }
+    }
+
+    /// Sends a request at once, and only once.
+    pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, NoSuccess> {
+        let exchange = async {
+            let response = send(&self.client, request).await?;
+            read(response).await
+        };
+        match tokio::time::timeout(self.request_timeout, exchange).await {
+            Ok(result) => result,
+            Err(_) => Err(NoSuccess::NoAnswer(format!(
+                "no answer within {:?}",
+                self.request_timeout
+            ))),
+        }
+    }
+}
+
+/// How long everybody has to wait because of this answer; none if it is not
+/// about the server's load.
+fn overload_pause(refused: &Refused) -> Option<Duration> {
+    let overload = matches!(refused.code, 429 | 503) && !refused.is_disruption_budget();
+    let pause = refused.retry_after?;
+    (overload && pause <= LONGEST_PAUSE).then_some(pause)
+}
+
+/// Sends a request and waits for the head of the answer.
+pub(crate) async fn send(
+    client: &kube::Client,
+    request: &Request,
+) -> Result<Response<Body>, NoSuccess> {
+    let mut builder = http::Request::builder()
+        .method(&request.method)
+        .uri(&request.uri)
+        .header(ACCEPT, request.accept)
+        .header(ACCEPT_ENCODING, "identity");
+    if !request.content_type.is_empty() {
+        builder = builder.header(CONTENT_TYPE, request.content_type);
+    }
+    let request = builder
+        .body(Body::from(request.body.clone()))
+        .map_err(|error| NoSuccess::NoAnswer(format!("nothing was sent: {}", chain(&error))))?;
+    client
+        .send(request)
+        .await
+        .map_err(|error| NoSuccess::NoAnswer(format!("no answer: {}", chain(&error))))
+}
+
+/// Reads an answer to its end.
+pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, NoSuccess> {
+    let (head, body) = response.into_parts();
+    let body = Limited::new(body, LARGEST_ANSWER)
+        .collect()
+        .await
+        .map_err(|error| NoSuccess::NoAnswer(format!("no whole answer: {}", chain(&*error))))?
+        .to_bytes();
+    if head.status.is_success() {
+        return Ok(body);
+    }
+    Err(NoSuccess::Refused(refused(
+        head.status,
+        &head.headers,
+        &body,
+    )))
+}
+
+fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
+    // Kubernetes writes seconds; the header's other form, a date, is of no use
+    // to a clock that may be wrong.
+    let retry_after = headers
+        .get(RETRY_AFTER)
+        .and_then(|value| value.to_str().ok()?.trim().parse().ok())
+        .map(Duration::from_secs);
+    Refused::read(status.as_u16(), retry_after, body)
+}
+
+impl NoSuccess {
+    /// The failure of an attempt: `get v1 Pod ns/name`.
+    pub(crate) fn failure(&self, attempt: &dyn fmt::Display) -> Failure {
+        match self {
+            Self::Refused(refused) => Failure {
+                class: refused.class(),
+                message: format!("{attempt}: {}", refused.describe()),
+                retry_after: refused.retry_after,
+            },
+            Self::NoAnswer(reason) => {
+                Failure::new(FailureClass::Timeout, format!("{attempt}: {reason}"))
+            }
+        }
+    }
+}
+
+/// An attempt on an object, for failures: `patch status of v1 Pod ns/name`.
+#[derive(Clone, Copy)]
+pub(crate) struct Attempt<'a> {
+    pub(crate) verb: &'a str,
+    pub(crate) object: &'a ObjectRef,
+}
+
+impl fmt::Display for Attempt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.verb, self.object)
+    }
+}
+
+impl Attempt<'_> {
+    /// A failure that was found before anything was sent, or in the answer.
+    pub(crate) fn failure(&self, class: FailureClass, reason: impl fmt::Display) -> Failure {
+        Failure::new(class, format!("{self}: {reason}"))
+    }
+
+    /// The path of the object, if its kind is served and it can be named in a
+    /// path.
+    pub(crate) fn object_path(
+        &self,
+        mapping: &Mapping,
+        subresource: &str,
+    ) -> Result<String, Failure> {
+        let name = &self.object.name;
+        // Without a name the path would be that of the whole collection.
+        if !is_name(name) {
+            return Err(self.failure(
+                FailureClass::Invalid,
+                format_args!("\"{name}\" is no object's name"),
+            ));
+        }
+        let served = self.served(mapping)?;
+        Ok(path(
+            &served.resource,
+            &self.object.namespace,
+            name,
+            subresource,
+        ))
+    }
+
+    /// The resource of the object, if it is served where the object is said to
+    /// be.
+    pub(crate) fn served<'m>(&self, mapping: &'m Mapping) -> Result<&'m Served, Failure> {
+        let object = self.object;
+        let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
+            return Err(self.failure(
+                FailureClass::Unmappable,
+                "the API server serves no such kind",
+            ));
+        };
+        let problem = match (served.namespaced, object.namespace.as_str()) {
+            (true, "") => "the kind lives in namespaces, and none is given",
+            (true, namespace) if !is_name(namespace) => "the namespace is no name",
+            (true, _) | (false, "") => return Ok(served),
+            (false, _) => "the kind lives in no namespace, and one is given",
+        };
+        Err(self.failure(FailureClass::Invalid, problem))
+    }
+}
+
+/// An error with its causes, as one line.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some libraries repeat the cause in their own text.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,281 @@
+//! What becomes of an event before it is sent: repetitions are counted, similar
+//! events are drawn together, and floods are dropped. The rules are those of
+//! client-go's event correlator, so that `kubectl describe` shows what people
+//! are used to.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use davit_core::object::ObjectRef;
+use davit_core::plan::Event;
+use jiff::Timestamp;
+
+use super::lru::Lru;
+
+/// How many sources, objects and messages are remembered.
+const REMEMBERED: usize = 4096;
+/// How many different messages of otherwise equal events are shown apart.
+const MOST_APART: usize = 10;
+/// Similar events further apart than this have nothing to do with each other.
+const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+/// What stands before the message of events that were drawn together.
+const COMBINED: &str = "(combined from similar events): ";
+/// How many events of one source about one object go through at once.
+const SPAM_BURST: f64 = 25.0;
+/// How many more go through a second.
+const SPAM_PER_SECOND: f64 = 1.0 / 300.0;
+
+/// An event that happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Occurrence {
+    /// The object that it is about.
+    pub involved: ObjectRef,
+    /// What is told.
+    pub event: Event,
+}
+
+/// What is to be sent for an event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Correlated {
+    /// The name of the Event object, in the involved object's namespace.
+    pub name: String,
+    /// The object that it is about.
+    pub involved: ObjectRef,
+    /// What is told, with the message as it is to be shown.
+    pub event: Event,
+    /// How often it happened so far.
+    pub count: u32,
+    /// When it first happened.
+    pub first: Timestamp,
+    /// When it last happened.
+    pub last: Timestamp,
+}
+
+/// Remembers the events of the last while.
+#[derive(Debug)]
+pub struct Correlator {
+    similar: Lru<Similar, SimilarEvents>,
+    told: Lru<Told, Option<Shown>>,
+    spam: Lru<Spam, Option<Bucket>>,
+}
+
+/// Events that differ in their message only.
+type Similar = (Spam, String);
+/// Events from one source about one object, of one type.
+type Spam = (String, ObjectRef, String);
+/// Events that are shown as one, with a count.
+type Told = (Similar, Option<String>);
+
+#[derive(Debug, Default)]
+struct SimilarEvents {
+    messages: BTreeSet<String>,
+    last: Option<Timestamp>,
+}
+
+#[derive(Debug)]
+struct Shown {
+    name: String,
+    count: u32,
+    first: Timestamp,
+}
+
+#[derive(Debug)]
+struct Bucket {
+    tokens: f64,
+    filled_at: Timestamp,
+}
+
+impl Default for Correlator {
+    fn default() -> Self {
+        Self {
+            similar: Lru::new(REMEMBERED),
+            told: Lru::new(REMEMBERED),
+            spam: Lru::new(REMEMBERED),
+        }
+    }
+}
+
+impl Correlator {
+    /// What to send for an event that happens now; none if too many came
+    /// before. With a count above 1 the event of that name was sent before and
+    /// is to be patched.
+    pub fn correlate(&mut self, occurrence: Occurrence, now: Timestamp) -> Option<Correlated> {
+        let Occurrence {
+            involved,
+            mut event,
+        } = occurrence;
+        let spam: Spam = (
+            event.component.clone(),
+            involved.clone(),
+            event.event_type.clone(),
+        );
+        let similar: Similar = (spam.clone(), event.reason.clone());
+        let combined = self.is_combined(similar.clone(), &event.message, now);
+        let message = (!combined).then(|| event.message.clone());
+        if combined {
+            event.message.insert_str(0, COMBINED);
+        }
+        let shown = self.told.entry((similar, message)).get_or_insert(Shown {
+            name: event_name(&involved, now),
+            count: 0,
+            first: now,
+        });
+        shown.count = shown.count.saturating_add(1);
+        let correlated = Correlated {
+            name: shown.name.clone(),
+            involved,
+            event,
+            count: shown.count,
+            first: shown.first,
+            last: now,
+        };
+        self.may_pass(spam, now).then_some(correlated)
+    }
+
+    /// Whether so many different messages came that this one is not shown by
+    /// itself any more.
+    fn is_combined(&mut self, key: Similar, message: &str, now: Timestamp) -> bool {
+        let similar = self.similar.entry(key);
+        if similar.last.is_some_and(|last| since(last, now) > SIMILAR_WITHIN) {
+            similar.messages.clear();
+        }
+        similar.last = Some(now);
+        if similar.messages.contains(message) {
+            return false;
+        }
+        if similar.messages.len() < MOST_APART {
+            similar.messages.insert(message.to_owned());
+            return false;
+        }
+        true
+    }
+
+    fn may_pass(&mut self, key: Spam, now: Timestamp) -> bool {
+        let bucket = self.spam.entry(key).get_or_insert(Bucket {
+            tokens: SPAM_BURST,
+            filled_at: now,
+        });
+        let filled = since(bucket.filled_at, now).as_secs_f64() * SPAM_PER_SECOND;
+        bucket.tokens = (bucket.tokens + filled).min(SPAM_BURST);
+        bucket.filled_at = now;
+        let passes = bucket.tokens >= 1.0;
+        if passes {
+            bucket.tokens -= 1.0;
+        }
+        passes
+    }
+}
+
+/// The involved object's name with the time in it, as client-go names events.
+fn event_name(involved: &ObjectRef, now: Timestamp) -> String {
+    format!("{}.{:x}", involved.name, now.as_nanosecond())
+}
+
+fn since(earlier: Timestamp, now: Timestamp) -> Duration {
+    now.duration_since(earlier).try_into().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn occurrence(message: &str) -> Occurrence {
+        Occurrence {
+            involved: ObjectRef {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+                namespace: "ns".into(),
+                name: "p".into(),
+                uid: "u-1".into(),
+            },
+            event: Event {
+                event_type: "Normal".into(),
+                reason: "TaintManagerEviction".into(),
+                message: message.into(),
+                component: "taint-eviction-controller".into(),
+            },
+        }
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_700_000_000 + second).unwrap()
+    }
+
+    #[test]
+    fn a_repetition_raises_the_count_of_the_first() {
+        let mut correlator = Correlator::default();
+        let first = correlator.correlate(occurrence("m"), at(0)).unwrap();
+        let second = correlator.correlate(occurrence("m"), at(5)).unwrap();
+        assert_eq!(first.name, "p.17979cfe362a0000");
+        assert_eq!(
+            second,
+            Correlated {
+                count: 2,
+                last: at(5),
+                ..first
+            }
+        );
+    }
+
+    #[test]
+    fn another_object_of_that_name_starts_anew() {
+        let mut correlator = Correlator::default();
+        correlator.correlate(occurrence("m"), at(0)).unwrap();
+        let mut other = occurrence("m");
+        other.involved.uid = "u-2".into();
+        assert_eq!(correlator.correlate(other, at(1)).unwrap().count, 1);
+    }
+
+    #[test]
+    fn many_similar_events_are_drawn_together() {
+        let mut correlator = Correlator::default();
+        for number in 0..10 {
+            let message = format!("message {number}");
+            let sent = correlator.correlate(occurrence(&message), at(number));
+            assert_eq!(sent.unwrap().event.message, message);
+        }
+        let eleventh = correlator.correlate(occurrence("11"), at(10)).unwrap();
+        assert_eq!(
+            eleventh.event.message,
+            "(combined from similar events): 11"
+        );
+        assert_eq!(eleventh.count, 1);
+        let twelfth = correlator.correlate(occurrence("12"), at(11)).unwrap();
+        assert_eq!((&twelfth.name, twelfth.count), (&eleventh.name, 2));
+        assert_eq!(
+            twelfth.event.message,
+            "(combined from similar events): 12"
+        );
+        // One that was shown by itself keeps its own count.
+        let old = correlator.correlate(occurrence("message 3"), at(12)).unwrap();
+        assert_eq!((old.event.message.as_str(), old.count), ("message 3", 2));
+    }
+
+    #[test]
+    fn after_a_quiet_while_messages_are_shown_apart_again() {
+        let mut correlator = Correlator::default();
+        for number in 0..11 {
+            correlator.correlate(occurrence(&number.to_string()), at(0));
+        }
+        let still = correlator.correlate(occurrence("a"), at(600)).unwrap();
+        assert!(still.event.message.starts_with(COMBINED));
+        let apart = correlator.correlate(occurrence("b"), at(1201)).unwrap();
+        assert_eq!(apart.event.message, "b");
+    }
+
+    #[test]
+    fn a_flood_is_cut_off_for_one_object_and_type_only() {
+        let mut correlator = Correlator::default();
+        let mut passed = 0;
+        for _ in 0..100 {
+            passed += u32::from(correlator.correlate(occurrence("m"), at(0)).is_some());
+        }
+        assert_eq!(passed, 25);
+        let mut warning = occurrence("m");
+        warning.event.event_type = "Warning".into();
+        assert!(correlator.correlate(warning, at(0)).is_some());
+        assert!(correlator.correlate(occurrence("m"), at(299)).is_none());
+        let next = correlator.correlate(occurrence("m"), at(301)).unwrap();
+        assert_eq!(next.count, 102, "what was dropped is counted too");
+    }
+}

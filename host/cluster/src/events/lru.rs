@@ -1,0 +1,60 @@
+//! A map that forgets what was not used for longest.
+
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hash;
+
+/// A map of bounded size.
+#[derive(Debug)]
+pub(super) struct Lru<K, V> {
+    capacity: usize,
+    uses: u64,
+    values: HashMap<K, (u64, V)>,
+    by_use: BTreeMap<u64, K>,
+}
+
+impl<K: Clone + Eq + Hash, V: Default> Lru<K, V> {
+    pub(super) fn new(capacity: usize) -> Self {
+        Self {
+            capacity,
+            uses: 0,
+            values: HashMap::new(),
+            by_use: BTreeMap::new(),
+        }
+    }
+
+    /// The value of a key, which is then the last that is forgotten. One that
+    /// is not known starts at its default.
+    pub(super) fn entry(&mut self, key: K) -> &mut V {
+        self.uses += 1;
+        let used = self.uses;
+        if let Some((before, _)) = self.values.get(&key) {
+            self.by_use.remove(before);
+        } else if self.values.len() >= self.capacity
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.values.remove(&oldest);
+        }
+        self.by_use.insert(used, key.clone());
+        let (last, value) = self.values.entry(key).or_default();
+        *last = used;
+        value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_used_for_longest_is_forgotten() {
+        let mut map = Lru::new(2);
+        *map.entry("a") = 1;
+        *map.entry("b") = 2;
+        assert_eq!(*map.entry("a"), 1);
+        *map.entry("c") = 3;
+        assert_eq!(*map.entry("a"), 1);
+        assert_eq!(*map.entry("b"), 0);
+        assert_eq!(map.values.len(), 2);
+        assert_eq!(map.by_use.len(), 2);
+    }
+}

@@ -1,0 +1,174 @@
+//! Events for people: core/v1 `Event`s about the targets of plans.
+//!
+//! They are sent as well as can be, after everything else: nobody waits for
+//! them, and none of their failures is anybody's failure.
+
+mod correlate;
+mod lru;
+
+#[cfg(test)]
+mod tests;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use davit_core::failure::FailureClass;
+use davit_core::object::{ApiResource, ObjectRef};
+use davit_core::plan::Event;
+use http::Method;
+use jiff::{Timestamp, Unit};
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+pub use correlate::{Correlated, Correlator, Occurrence};
+
+use crate::api::{Api, Attempt, JSON, NoSuccess, Request};
+use crate::url::path;
+
+/// How many events may wait to be sent.
+const MOST_WAITING: usize = 1000;
+/// How often an event is tried again when the server cannot be reached.
+const MOST_TRIES: u32 = 12;
+/// The pause in between.
+const RETRY_PAUSE: Duration = Duration::from_secs(10);
+
+/// Takes events. Copies share one queue, whose worker ends with the last copy.
+#[derive(Clone, Debug)]
+pub struct Recorder {
+    queue: mpsc::Sender<(Occurrence, Timestamp)>,
+}
+
+impl Recorder {
+    /// Starts the worker that sends events.
+    #[must_use]
+    pub fn start(api: Api) -> Self {
+        let (queue, events) = mpsc::channel(MOST_WAITING);
+        tokio::spawn(work(api, events));
+        Self { queue }
+    }
+
+    /// Tells people something about an object. Never waits: with too many
+    /// events in the queue already, this one is dropped.
+    pub fn record(&self, involved: &ObjectRef, event: &Event) {
+        let occurrence = Occurrence {
+            involved: involved.clone(),
+            event: event.clone(),
+        };
+        if self.queue.try_send((occurrence, Timestamp::now())).is_err() {
+            tracing::warn!(
+                object = %involved,
+                reason = event.reason,
+                "an event was dropped: too many are waiting to be sent"
+            );
+        }
+    }
+}
+
+async fn work(api: Api, mut events: mpsc::Receiver<(Occurrence, Timestamp)>) {
+    let mut correlator = Correlator::default();
+    while let Some((occurrence, at)) = events.recv().await {
+        if let Some(correlated) = correlator.correlate(occurrence, at) {
+            deliver(&api, &correlated).await;
+        }
+    }
+}
+
+/// Sends one event: by patching the one that was sent before, if there is one.
+async fn deliver(api: &Api, event: &Correlated) {
+    let attempt = Attempt {
+        verb: "record an event on",
+        object: &event.involved,
+    };
+    for _ in 0..MOST_TRIES {
+        let mut sent = if event.count > 1 {
+            api.call(&patch(event)).await
+        } else {
+            api.call(&create(event)).await
+        };
+        if event.count > 1 && is_not_found(&sent) {
+            sent = api.call(&create(event)).await;
+        }
+        match sent {
+            Ok(_) => return,
+            Err(NoSuccess::NoAnswer(reason)) => {
+                tracing::debug!("{attempt}: {reason}");
+                sleep(RETRY_PAUSE).await;
+            }
+            Err(error) => {
+                tracing::warn!("{}", error.failure(&attempt));
+                return;
+            }
+        }
+    }
+    tracing::warn!("{attempt}: given up after {MOST_TRIES} tries");
+}
+
+fn is_not_found(sent: &Result<Bytes, NoSuccess>) -> bool {
+    matches!(sent, Err(NoSuccess::Refused(refused)) if refused.class() == FailureClass::NotFound)
+}
+
+fn create(event: &Correlated) -> Request {
+    let involved = &event.involved;
+    let body = json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": event.name, "namespace": namespace(involved)},
+        "involvedObject": {
+            "apiVersion": involved.api_version,
+            "kind": involved.kind,
+            "name": involved.name,
+            "namespace": involved.namespace,
+            "uid": involved.uid,
+        },
+        "source": {"component": event.event.component},
+        "reportingComponent": event.event.component,
+        "type": event.event.event_type,
+        "reason": event.event.reason,
+        "message": event.event.message,
+        "count": event.count,
+        "firstTimestamp": seconds(event.first),
+        "lastTimestamp": seconds(event.last),
+    });
+    request(Method::POST, event, "", JSON, &body)
+}
+
+fn patch(event: &Correlated) -> Request {
+    let body = json!({
+        "count": event.count,
+        "lastTimestamp": seconds(event.last),
+        "message": event.event.message,
+    });
+    let media_type = "application/strategic-merge-patch+json";
+    request(Method::PATCH, event, &event.name, media_type, &body)
+}
+
+fn request(
+    method: Method,
+    event: &Correlated,
+    name: &str,
+    content_type: &'static str,
+    body: &Value,
+) -> Request {
+    let events = ApiResource::new("", "v1", "events");
+    Request {
+        method,
+        uri: path(&events, namespace(&event.involved), name, ""),
+        accept: JSON,
+        content_type,
+        body: body.to_string().into(),
+    }
+}
+
+/// Events about cluster-scoped objects live in `default`.
+fn namespace(involved: &ObjectRef) -> &str {
+    match involved.namespace.as_str() {
+        "" => "default",
+        namespace => namespace,
+    }
+}
+
+/// Kubernetes' `Time` has no fractions of a second.
+fn seconds(time: Timestamp) -> String {
+    time.round(Unit::Second).unwrap_or(time).to_string()
+}

@@ -1,0 +1,351 @@
+//! Writing MessagePack while JSON is being read.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use davit_core::object::{Projected, object_key};
+use davit_core::path::FieldTree;
+use serde::de::{
+    Deserializer, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
+};
+
+use super::Projecting;
+
+/// What names an object and its version.
+#[derive(Default)]
+pub(super) struct Identity {
+    pub(super) namespace: Box<str>,
+    pub(super) name: Box<str>,
+    pub(super) uid: Box<str>,
+    pub(super) resource_version: Box<str>,
+}
+
+impl Identity {
+    /// For an error: the name as far as it was read.
+    pub(super) fn known(&self) -> String {
+        if self.name.is_empty() && !self.namespace.is_empty() {
+            format!("in namespace {}", self.namespace)
+        } else {
+            object_key(&self.namespace, &self.name)
+        }
+    }
+}
+
+/// Reads one object, and projects it.
+pub(super) struct Object<'a, 'b>(pub(super) &'a mut Projecting<'b>);
+
+impl<'de> DeserializeSeed<'de> for Object<'_, '_> {
+    type Value = Projected;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Projected, D::Error> {
+        self.0.buffer.clear();
+        self.0.identity = Identity::default();
+        let keep = self.0.fields;
+        deserializer.deserialize_map(Map {
+            place: Place::Object,
+            keep,
+            projecting: self.0,
+        })?;
+        self.0.take()
+    }
+}
+
+/// Where in an object a map stands. Only the first two have fields that are
+/// treated apart.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Object,
+    Metadata,
+    Below,
+}
+
+/// Whether a value left something behind.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Written {
+    /// The value, or what is kept of it.
+    Value,
+    /// An empty map: nothing of it is kept. It stands in the buffer.
+    Emptied,
+    /// Nothing: a null, or a scalar where fields were declared.
+    Nothing,
+}
+
+static NOTHING: FieldTree = FieldTree::Some {
+    fields: BTreeMap::new(),
+    each: None,
+};
+
+struct Value<'a, 'b> {
+    keep: &'a FieldTree,
+    projecting: &'a mut Projecting<'b>,
+}
+
+impl Value<'_, '_> {
+    fn scalar<E: Error, W: fmt::Display>(
+        self,
+        write: impl FnOnce(&mut Vec<u8>) -> Result<(), W>,
+    ) -> Result<Written, E> {
+        if *self.keep != FieldTree::All {
+            return Ok(Written::Nothing);
+        }
+        write(self.projecting.buffer).map_err(E::custom)?;
+        Ok(Written::Value)
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
+    type Value = Written;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Written, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, '_> {
+    type Value = Written;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E: Error>(self) -> Result<Written, E> {
+        Ok(Written::Nothing)
+    }
+
+    fn visit_bool<E: Error>(self, value: bool) -> Result<Written, E> {
+        self.scalar(|buffer| rmp::encode::write_bool(buffer, value))
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<Written, E> {
+        self.scalar(|buffer| rmp::encode::write_uint(buffer, value).map(drop))
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<Written, E> {
+        self.scalar(|buffer| rmp::encode::write_sint(buffer, value).map(drop))
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<Written, E> {
+        self.scalar(|buffer| rmp::encode::write_f64(buffer, value))
+    }
+
+    fn visit_str<E: Error>(self, value: &str) -> Result<Written, E> {
+        self.scalar(|buffer| rmp::encode::write_str(buffer, value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Written, A::Error> {
+        let Some(each) = self.keep.each() else {
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(Written::Nothing);
+        };
+        let open = Open::array(self.projecting.buffer);
+        let mut len = 0_u32;
+        while let Some(written) = list.next_element_seed(Value {
+            keep: each,
+            projecting: self.projecting,
+        })? {
+            if written == Written::Nothing {
+                rmp::encode::write_nil(self.projecting.buffer).map_err(Error::custom)?;
+            }
+            len += 1;
+        }
+        open.close(self.projecting.buffer, len)?;
+        Ok(Written::Value)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
+        Map {
+            place: Place::Below,
+            keep: self.keep,
+            projecting: self.projecting,
+        }
+        .visit_map(map)
+    }
+}
+
+struct Map<'a, 'b> {
+    place: Place,
+    keep: &'a FieldTree,
+    projecting: &'a mut Projecting<'b>,
+}
+
+impl<'de> DeserializeSeed<'de> for Map<'_, '_> {
+    type Value = Written;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Written, D::Error> {
+        deserializer.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Map<'_, '_> {
+    type Value = Written;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.place {
+            Place::Object => "an object of the API",
+            Place::Metadata => "an object's metadata",
+            Place::Below => "a map",
+        })
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Written, A::Error> {
+        let open = Open::map(self.projecting.buffer);
+        let mut len = 0_u32;
+        loop {
+            let before = self.projecting.buffer.len();
+            let Some(field) = map.next_key_seed(Key {
+                place: self.place,
+                keep: self.keep,
+                buffer: self.projecting.buffer,
+            })?
+            else {
+                break;
+            };
+            if read_field(&mut map, field, self.projecting)? == Written::Value {
+                len += 1;
+            } else {
+                self.projecting.buffer.truncate(before);
+            }
+        }
+        open.close(self.projecting.buffer, len)?;
+        Ok(if len == 0 && *self.keep != FieldTree::All {
+            Written::Emptied
+        } else {
+            Written::Value
+        })
+    }
+}
+
+fn read_field<'de, A: MapAccess<'de>>(
+    map: &mut A,
+    field: Field<'_>,
+    projecting: &mut Projecting<'_>,
+) -> Result<Written, A::Error> {
+    match field {
+        Field::Skip => {
+            map.next_value::<IgnoredAny>()?;
+            Ok(Written::Nothing)
+        }
+        Field::Keep(keep) => map.next_value_seed(Value { keep, projecting }),
+        Field::Metadata(keep) => map.next_value_seed(Map {
+            place: Place::Metadata,
+            keep,
+            projecting,
+        }),
+        Field::Version => {
+            projecting.identity.resource_version = map.next_value()?;
+            Ok(Written::Nothing)
+        }
+        Field::Identity(part) => {
+            let text: Box<str> = map.next_value()?;
+            rmp::encode::write_str(projecting.buffer, &text).map_err(Error::custom)?;
+            match part {
+                Part::Namespace => projecting.identity.namespace = text,
+                Part::Name => projecting.identity.name = text,
+                Part::Uid => projecting.identity.uid = text,
+            }
+            Ok(Written::Value)
+        }
+    }
+}
+
+/// What is to be done with a map's field.
+enum Field<'a> {
+    Skip,
+    Keep(&'a FieldTree),
+    Metadata(&'a FieldTree),
+    Version,
+    Identity(Part),
+}
+
+enum Part {
+    Namespace,
+    Name,
+    Uid,
+}
+
+/// Looks a field's name up, and writes it unless the field is skipped. A field
+/// whose value leaves nothing behind is taken back by the map.
+struct Key<'a, 'b> {
+    place: Place,
+    keep: &'a FieldTree,
+    buffer: &'b mut Vec<u8>,
+}
+
+impl<'a> Key<'a, '_> {
+    fn field(&self, name: &str) -> Field<'a> {
+        match (self.place, name) {
+            (Place::Object, "metadata") => {
+                Field::Metadata(self.keep.field(name).unwrap_or(&NOTHING))
+            }
+            (Place::Metadata, "name") => Field::Identity(Part::Name),
+            (Place::Metadata, "namespace") => Field::Identity(Part::Namespace),
+            (Place::Metadata, "uid") => Field::Identity(Part::Uid),
+            (Place::Metadata, "resourceVersion") => Field::Version,
+            (Place::Metadata, "managedFields") if *self.keep == FieldTree::All => Field::Skip,
+            _ => self.keep.field(name).map_or(Field::Skip, Field::Keep),
+        }
+    }
+}
+
+impl<'de, 'a> DeserializeSeed<'de> for Key<'a, '_> {
+    type Value = Field<'a>;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Field<'a>, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'a> Visitor<'_> for Key<'a, '_> {
+    type Value = Field<'a>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a field's name")
+    }
+
+    fn visit_str<E: Error>(self, name: &str) -> Result<Field<'a>, E> {
+        let field = self.field(name);
+        if !matches!(field, Field::Skip | Field::Version) {
+            rmp::encode::write_str(self.buffer, name).map_err(E::custom)?;
+        }
+        Ok(field)
+    }
+}
+
+/// A map or list whose length is not known yet. One byte is left for its
+/// header, which is enough for most; a longer header moves what follows.
+struct Open {
+    header: usize,
+    is_map: bool,
+}
+
+impl Open {
+    fn map(buffer: &mut Vec<u8>) -> Self {
+        Self::at_end(buffer, true)
+    }
+
+    fn array(buffer: &mut Vec<u8>) -> Self {
+        Self::at_end(buffer, false)
+    }
+
+    fn at_end(buffer: &mut Vec<u8>, is_map: bool) -> Self {
+        let header = buffer.len();
+        buffer.push(0);
+        Self { header, is_map }
+    }
+
+    fn close<E: Error>(self, buffer: &mut Vec<u8>, len: u32) -> Result<(), E> {
+        let mut header = Vec::new();
+        let short = u8::try_from(len).ok().filter(|len| *len < 16);
+        if let (Some(short), Some(place)) = (short, buffer.get_mut(self.header)) {
+            *place = if self.is_map { 0x80 } else { 0x90 } | short;
+            return Ok(());
+        }
+        if self.is_map {
+            rmp::encode::write_map_len(&mut header, len).map_err(E::custom)?;
+        } else {
+            rmp::encode::write_array_len(&mut header, len).map_err(E::custom)?;
+        }
+        buffer.splice(self.header..=self.header, header);
+        Ok(())
+    }
+}

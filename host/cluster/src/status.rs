@@ -1,0 +1,148 @@
+//! Kubernetes' `Status`, and what a refused request means.
+
+use std::time::Duration;
+
+use davit_core::failure::FailureClass;
+use davit_core::watch::Refusal;
+use serde::Deserialize;
+
+/// What is read of a `Status`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Status {
+    pub(crate) kind: String,
+    pub(crate) status: String,
+    pub(crate) code: u16,
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) details: StatusDetails,
+}
+
+/// What is read of the details of a `Status`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct StatusDetails {
+    /// The name of the object that it is about.
+    pub(crate) name: String,
+    /// Empty, or how many seconds to wait.
+    pub(crate) retry_after_seconds: u64,
+    pub(crate) causes: Vec<StatusCause>,
+}
+
+/// One cause in the details of a `Status`.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct StatusCause {
+    pub(crate) reason: String,
+    pub(crate) message: String,
+    pub(crate) field: String,
+}
+
+/// An answer that is no success.
+#[derive(Debug)]
+pub(crate) struct Refused {
+    pub(crate) code: u16,
+    pub(crate) status: Status,
+    /// From the header or the body.
+    pub(crate) retry_after: Option<Duration>,
+}
+
+impl Refused {
+    /// Reads the answer. A body that is no `Status` (a proxy's page, a path
+    /// that no handler knows) is kept as the message.
+    pub(crate) fn read(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+        let status = serde_json::from_slice::<Status>(body)
+            .ok()
+            .filter(|status| status.kind == "Status")
+            .unwrap_or_else(|| Status {
+                message: shortened(&String::from_utf8_lossy(body)),
+                ..Status::default()
+            });
+        let seconds = status.details.retry_after_seconds;
+        let in_body = (seconds > 0).then(|| Duration::from_secs(seconds));
+        Self {
+            code,
+            retry_after: retry_after.or(in_body),
+            status,
+        }
+    }
+
+    /// Whether it is a disruption budget that refuses an eviction, rather than
+    /// the server that has too much to do.
+    pub(crate) fn is_disruption_budget(&self) -> bool {
+        let mut causes = self.status.details.causes.iter();
+        causes.any(|cause| cause.reason == "DisruptionBudget")
+    }
+
+    /// The class of the failure. The texts were recorded from a 1.36 server;
+    /// there is nothing but the text to tell these cases apart by.
+    pub(crate) fn class(&self) -> FailureClass {
+        match self.code {
+            // A missing object is named in the answer. If nothing is named, it
+            // is the resource that is not served: to take that for a deleted
+            // object would let a garbage collector delete its dependents.
+            404 if self.status.details.name.is_empty() => FailureClass::Unmappable,
+            404 | 410 => FailureClass::NotFound,
+            409 if self.is_about_uid_precondition() => FailureClass::UidMismatch,
+            409 => FailureClass::Conflict,
+            415 => FailureClass::UnsupportedMedia,
+            422 if self.is_about_immutable_uid() => FailureClass::UidMismatch,
+            401 | 403 => FailureClass::Forbidden,
+            429 => FailureClass::Throttled,
+            400..500 => FailureClass::Invalid,
+            _ => FailureClass::Server,
+        }
+    }
+
+    /// `409 Conflict: Operation cannot be fulfilled on …`, for a failure's
+    /// message.
+    pub(crate) fn describe(&self) -> String {
+        let Self { code, status, .. } = self;
+        match (status.reason.as_str(), status.message.as_str()) {
+            ("", "") => format!("the server answered {code}"),
+            ("", message) => format!("the server answered {code}: {message}"),
+            (reason, message) => format!("the server answered {code} {reason}: {message}"),
+        }
+    }
+
+    fn is_about_uid_precondition(&self) -> bool {
+        let message = &self.status.message;
+        message.contains("the UID in the precondition") || message.contains("UID in precondition")
+    }
+
+    fn is_about_immutable_uid(&self) -> bool {
+        const IMMUTABLE: &str = "field is immutable";
+        self.status
+            .details
+            .causes
+            .iter()
+            .any(|cause| cause.field == "metadata.uid" && cause.message.contains(IMMUTABLE))
+    }
+}
+
+impl From<Refused> for Refusal {
+    fn from(refused: Refused) -> Self {
+        Self {
+            code: refused.code,
+            message: refused.status.message,
+            retry_after: refused.retry_after,
+        }
+    }
+}
+
+impl From<Status> for Refusal {
+    /// For a status that comes as a watch event.
+    fn from(status: Status) -> Self {
+        let seconds = status.details.retry_after_seconds;
+        Self {
+            code: status.code,
+            message: status.message,
+            retry_after: (seconds > 0).then(|| Duration::from_secs(seconds)),
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    const LONGEST: usize = 300;
+    text.trim().chars().take(LONGEST).collect()
+}

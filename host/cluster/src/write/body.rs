@@ -1,0 +1,173 @@
+//! The bodies of writes.
+
+use bytes::Bytes;
+use davit_core::object::ObjectRef;
+use davit_core::plan::{Create, DeleteOptions, Patch, PatchKind};
+use serde::{Deserialize as _, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::api::chain;
+
+/// Why no body can be made of what a guest gave.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BodyError {
+    #[error("its body is no MessagePack: {0}")]
+    MessagePack(String),
+    #[error("its body cannot be written as JSON: {0}")]
+    Json(String),
+    #[error("its body is {found} where {wanted} is needed")]
+    Shape {
+        found: &'static str,
+        wanted: &'static str,
+    },
+    #[error("its body names the uid {found}, which is not the target's")]
+    OtherUid { found: Value },
+}
+
+/// The JSON of a patch, with the target's uid as a precondition.
+pub(super) fn patch(patch: &Patch, uid: &str) -> Result<Bytes, BodyError> {
+    let mut body = decode(&patch.body)?;
+    match patch.kind {
+        PatchKind::StrategicMerge | PatchKind::Merge => require_uid(&mut body, uid)?,
+        PatchKind::Json => {
+            let Value::Array(operations) = &mut body else {
+                return Err(shape(&body, "a list of operations"));
+            };
+            let test = json!({"op": "test", "path": "/metadata/uid", "value": uid});
+            operations.insert(0, test);
+        }
+    }
+    encode(body)
+}
+
+/// The JSON of an object to be created.
+pub(super) fn create(create: &Create) -> Result<Bytes, BodyError> {
+    let body = decode(&create.body)?;
+    if !body.is_object() {
+        return Err(shape(&body, "an object"));
+    }
+    encode(body)
+}
+
+/// Kubernetes' `DeleteOptions`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct DeleteBody<'a> {
+    api_version: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    grace_period_seconds: Option<i64>,
+    kind: &'static str,
+    preconditions: Preconditions<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    propagation_policy: Option<&'static str>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Preconditions<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    resource_version: &'a str,
+    uid: &'a str,
+}
+
+pub(super) fn delete_options<'a>(options: &'a DeleteOptions, uid: &'a str) -> DeleteBody<'a> {
+    DeleteBody {
+        api_version: "v1",
+        grace_period_seconds: options.grace_period_seconds,
+        kind: "DeleteOptions",
+        preconditions: Preconditions {
+            resource_version: &options.resource_version,
+            uid,
+        },
+        propagation_policy: options
+            .propagation_policy
+            .map(davit_core::plan::PropagationPolicy::as_str),
+    }
+}
+
+/// Kubernetes' `Eviction`.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct EvictionBody<'a> {
+    api_version: &'static str,
+    delete_options: DeleteBody<'a>,
+    kind: &'static str,
+    metadata: EvictionMeta<'a>,
+}
+
+#[derive(Serialize)]
+struct EvictionMeta<'a> {
+    name: &'a str,
+    namespace: &'a str,
+}
+
+pub(super) fn eviction<'a>(
+    pod: &'a ObjectRef,
+    options: &'a DeleteOptions,
+    uid: &'a str,
+) -> EvictionBody<'a> {
+    EvictionBody {
+        api_version: "policy/v1",
+        delete_options: delete_options(options, uid),
+        kind: "Eviction",
+        metadata: EvictionMeta {
+            name: &pod.name,
+            namespace: &pod.namespace,
+        },
+    }
+}
+
+fn require_uid(body: &mut Value, uid: &str) -> Result<(), BodyError> {
+    let Value::Object(fields) = body else {
+        return Err(shape(body, "a map"));
+    };
+    let metadata = fields
+        .entry("metadata")
+        .or_insert_with(|| Value::Object(Map::new()));
+    let Value::Object(metadata) = metadata else {
+        return Err(shape(metadata, "metadata as a map"));
+    };
+    match metadata.get("uid") {
+        Some(found) if found != uid => Err(BodyError::OtherUid {
+            found: found.clone(),
+        }),
+        Some(_) => Ok(()),
+        None => {
+            metadata.insert("uid".to_owned(), uid.into());
+            Ok(())
+        }
+    }
+}
+
+fn decode(mut messagepack: &[u8]) -> Result<Value, BodyError> {
+    let mut deserializer = rmp_serde::Deserializer::new(&mut messagepack);
+    let value = Value::deserialize(&mut deserializer)
+        .map_err(|error| BodyError::MessagePack(chain(&error)))?;
+    if messagepack.is_empty() {
+        Ok(value)
+    } else {
+        let reason = format!("{} bytes follow the value", messagepack.len());
+        Err(BodyError::MessagePack(reason))
+    }
+}
+
+/// Sorted keys make equal bodies equal bytes, whatever the guest's order.
+fn encode(mut body: Value) -> Result<Bytes, BodyError> {
+    body.sort_all_objects();
+    match serde_json::to_vec(&body) {
+        Ok(json) => Ok(json.into()),
+        Err(error) => Err(BodyError::Json(chain(&error))),
+    }
+}
+
+fn shape(found: &Value, wanted: &'static str) -> BodyError {
+    let found = match found {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "a map",
+    };
+    BodyError::Shape { found, wanted }
+}

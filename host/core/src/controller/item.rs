@@ -1,0 +1,133 @@
+//! A work item between its decision and its end: the plans it still waits for.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::failure::{Failure, FailureClass};
+use crate::object::Uid;
+use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
+use crate::queue::Finish;
+use crate::time::Instant;
+
+/// How long an item waits after a write was forbidden: permissions rarely
+/// change from one second to the next.
+pub(super) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(30);
+
+/// A decided item whose plans are being carried out.
+#[derive(Debug)]
+pub(super) struct Running {
+    /// Plans that were not yet put before the gate.
+    pub(super) plans: VecDeque<Arc<Plan>>,
+    /// Plans that are being carried out.
+    pub(super) in_flight: u32,
+    /// How many may be at once.
+    parallel: u32,
+    /// What the guest said is to become of the item.
+    verdict: Verdict,
+    /// Plans that failed in a way that another try can mend.
+    failures: Vec<PlanFailure>,
+    /// The longest pause that a failure asks for.
+    pause: Duration,
+    /// When a guardrail has something left again.
+    not_before: Option<Instant>,
+    /// Targets that were held, or written: what the cache must show before the
+    /// item is looked at again.
+    pub(super) unseen: Vec<Uid>,
+    /// Whether a plan was held back because of its target.
+    held: bool,
+}
+
+impl Running {
+    pub(super) fn new(plans: Vec<Plan>, parallel: u32, verdict: Verdict) -> Self {
+        Self {
+            plans: plans.into_iter().map(Arc::new).collect(),
+            in_flight: 0,
+            parallel,
+            verdict,
+            failures: Vec::new(),
+            pause: Duration::ZERO,
+            not_before: None,
+            unseen: Vec::new(),
+            held: false,
+        }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        self.in_flight < self.parallel
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.in_flight == 0 && self.plans.is_empty()
+    }
+
+    pub(super) fn hold(&mut self, target: Uid) {
+        self.held = true;
+        self.unseen.push(target);
+    }
+
+    pub(super) fn wait_until(&mut self, until: Instant) {
+        let earliest = self.not_before.map_or(until, |already| already.min(until));
+        self.not_before = Some(earliest);
+    }
+
+    /// Takes a plan that failed, as far as another try can mend it.
+    pub(super) fn fail(&mut self, uid: &str, step: u32, failure: Failure) {
+        let pause = match failure.class {
+            FailureClass::Forbidden => FORBIDDEN_PAUSE,
+            // As it is, it can never succeed: it has been reported, and comes
+            // again when the item does.
+            FailureClass::Invalid | FailureClass::RefusedByGate => return,
+            _ => Duration::ZERO,
+        };
+        self.pause = self.pause.max(pause);
+        if let Some(asked) = failure.retry_after {
+            self.pause = self.pause.max(asked);
+        }
+        if self.failures.len() < WorkItem::MAX_FAILURES {
+            self.failures.push(PlanFailure {
+                uid: uid.to_owned(),
+                step,
+                failure,
+            });
+        }
+    }
+
+    /// What the queue is told once everything was carried out. The second value
+    /// says whether the item comes again as soon as the cache shows what was
+    /// written.
+    pub(super) fn finish(&mut self, now: Instant, lapse: Duration) -> (Finish, bool) {
+        if !self.failures.is_empty() {
+            let retry_after = (!self.pause.is_zero()).then_some(self.pause);
+            let failures = std::mem::take(&mut self.failures);
+            return (
+                Finish::Retry {
+                    failures,
+                    retry_after,
+                },
+                false,
+            );
+        }
+        if let Some(until) = self.not_before {
+            return (Finish::AgainAfter(until.since(now)), false);
+        }
+        match &self.verdict {
+            Verdict::Retry { .. } => (
+                Finish::Retry {
+                    failures: Vec::new(),
+                    retry_after: None,
+                },
+                false,
+            ),
+            Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), false),
+            Verdict::AgainWhenWritten if self.unseen.is_empty() => {
+                (Finish::AgainAfter(Duration::ZERO), false)
+            }
+            Verdict::AgainWhenWritten => (Finish::AgainAfter(lapse), true),
+            // What was held back has to be looked at again: the write it was
+            // held for may not have done all of it.
+            Verdict::Done if self.held => (Finish::AgainAfter(lapse), true),
+            Verdict::Done => (Finish::Done, false),
+        }
+    }
+}

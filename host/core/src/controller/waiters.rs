@@ -1,0 +1,54 @@
+//! Items that wait until the cache shows the new state of some objects.
+
+use std::collections::BTreeMap;
+
+use crate::object::Uid;
+use crate::plan::QueueKey;
+
+/// Who waits for which objects. An item is released with the last of them.
+#[derive(Debug, Default)]
+pub(super) struct Waiters {
+    by_uid: BTreeMap<Uid, Vec<QueueKey>>,
+    left: BTreeMap<QueueKey, usize>,
+}
+
+impl Waiters {
+    /// The item waits for these objects too.
+    pub(super) fn wait(&mut self, item: &QueueKey, objects: Vec<Uid>) {
+        for uid in objects {
+            let waiting = self.by_uid.entry(uid).or_default();
+            if !waiting.contains(item) {
+                waiting.push(item.clone());
+                *self.left.entry(item.clone()).or_default() += 1;
+            }
+        }
+    }
+
+    /// Whether anybody waits for the object.
+    pub(super) fn waits_for(&self, uid: &Uid) -> bool {
+        self.by_uid.contains_key(uid)
+    }
+
+    /// Every object that somebody waits for.
+    pub(super) fn objects(&self) -> Vec<Uid> {
+        self.by_uid.keys().cloned().collect()
+    }
+
+    /// Nobody needs to wait for the object any longer; returns the items for
+    /// which it was the last one.
+    pub(super) fn release(&mut self, uid: &Uid) -> Vec<QueueKey> {
+        let mut released = self.by_uid.remove(uid).unwrap_or_default();
+        released.retain(|item| {
+            let Some(left) = self.left.get_mut(item) else {
+                return false;
+            };
+            *left -= 1;
+            let last = *left == 0;
+            if last {
+                self.left.remove(item);
+            }
+            last
+        });
+        released
+    }
+}

@@ -1,0 +1,263 @@
+use super::*;
+use crate::budget::What;
+use crate::mapping::Served;
+use crate::object::ApiResource;
+use crate::plan::{Create, DeleteOptions, Event, Patch, PatchKind};
+use crate::time::Instant;
+
+fn manifest(permissions: &[(&str, &str, &str)]) -> Manifest {
+    Manifest {
+        name: "test".into(),
+        version: "1".into(),
+        summary: String::new(),
+        watches: vec![],
+        triggers: vec![],
+        queues: vec![],
+        ticks: vec![],
+        permissions: permissions
+            .iter()
+            .map(|(verb, group, resource)| permission(verb, group, resource))
+            .collect(),
+        metrics: vec![],
+        config_schema: String::new(),
+    }
+}
+
+fn permission(verb: &str, group: &str, resource: &str) -> Permission {
+    Permission {
+        verb: verb.into(),
+        group: group.into(),
+        resource: resource.into(),
+    }
+}
+
+fn mapping() -> Mapping {
+    let served = |group, plural, kind: &str| Served {
+        resource: ApiResource::new(group, "v1", plural),
+        kind: kind.into(),
+        namespaced: true,
+        verbs: vec![],
+        preferred: true,
+    };
+    Mapping::new([served("", "pods", "Pod"), served("batch", "jobs", "Job")])
+}
+
+fn target(api_version: &str, kind: &str, uid: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        namespace: "ns".into(),
+        name: "a".into(),
+        uid: uid.into(),
+    }
+}
+
+fn plan(target: ObjectRef, steps: Vec<Step>) -> Plan {
+    Plan {
+        target,
+        reason: "test".into(),
+        message: String::new(),
+        steps,
+        measures: vec![],
+        when_cancelled: None,
+    }
+}
+
+fn delete_pod() -> Plan {
+    plan(
+        target("v1", "Pod", "u-1"),
+        vec![Step::Delete(DeleteOptions::default())],
+    )
+}
+
+fn patch(subresource: &str) -> Step {
+    Step::Patch(Patch {
+        kind: PatchKind::Merge,
+        subresource: subresource.into(),
+        body: vec![0x80],
+    })
+}
+
+/// Rules on a plan of a guest with these permissions, with the rest in order.
+fn ruling(plan: &Plan, permissions: &[(&str, &str, &str)]) -> Ruling {
+    with(permissions, |circumstances| judge(plan, circumstances))
+}
+
+fn with<T>(
+    permissions: &[(&str, &str, &str)],
+    f: impl FnOnce(&Circumstances<'_>) -> T,
+) -> T {
+    let (manifest, mapping) = (manifest(permissions), mapping());
+    f(&Circumstances {
+        leading: true,
+        mode: Mode::Enforce,
+        manifest: &manifest,
+        granted: None,
+        mapping: &mapping,
+        owns_target: true,
+        held: None,
+        spent: None,
+    })
+}
+
+const DELETE_PODS: &[(&str, &str, &str)] = &[("delete", "", "pods")];
+
+#[test]
+fn a_declared_write_is_admitted() {
+    assert_eq!(ruling(&delete_pod(), DELETE_PODS), Ruling::Admit);
+    assert_eq!(ruling(&delete_pod(), &[("delete", "*", "*")]), Ruling::Admit);
+}
+
+#[test]
+fn a_target_without_uid_is_refused() {
+    let mut plan = delete_pod();
+    plan.target.uid.clear();
+    assert_eq!(
+        ruling(&plan, DELETE_PODS),
+        Ruling::Refuse(Refusal::NoUid)
+    );
+}
+
+#[test]
+fn a_plan_without_steps_is_refused() {
+    let plan = plan(target("v1", "Pod", "u-1"), vec![]);
+    assert_eq!(ruling(&plan, DELETE_PODS), Ruling::Refuse(Refusal::NoSteps));
+}
+
+#[test]
+fn each_step_needs_its_own_permission() {
+    let mut both = delete_pod();
+    both.steps.insert(0, patch("status"));
+    assert_eq!(
+        ruling(&both, DELETE_PODS),
+        Ruling::Refuse(Refusal::NotDeclared {
+            permission: permission("patch", "", "pods/status")
+        })
+    );
+    // The main resource does not stand for its subresource, nor the other way.
+    let all = [("delete", "", "pods"), ("patch", "", "pods")];
+    assert!(matches!(ruling(&both, &all), Ruling::Refuse(_)));
+    let all = [("delete", "", "pods"), ("patch", "", "pods/status")];
+    assert_eq!(ruling(&both, &all), Ruling::Admit);
+}
+
+#[test]
+fn an_eviction_is_a_create_of_a_subresource_of_pods() {
+    let evict = Step::Evict(DeleteOptions::default());
+    let pod = plan(target("v1", "Pod", "u-1"), vec![evict.clone()]);
+    assert!(matches!(ruling(&pod, DELETE_PODS), Ruling::Refuse(_)));
+    assert_eq!(
+        ruling(&pod, &[("create", "", "pods/eviction")]),
+        Ruling::Admit
+    );
+    let job = plan(target("batch/v1", "Job", "u-1"), vec![evict]);
+    assert_eq!(
+        ruling(&job, &[("create", "*", "*")]),
+        Ruling::Refuse(Refusal::NotAPod)
+    );
+}
+
+#[test]
+fn a_create_is_judged_by_what_it_creates() {
+    let plan = plan(
+        target("v1", "Pod", "u-1"),
+        vec![Step::Create(Create {
+            object: target("batch/v1", "Job", ""),
+            body: vec![],
+        })],
+    );
+    assert_eq!(
+        ruling(&plan, &[("create", "", "pods")]),
+        Ruling::Refuse(Refusal::NotDeclared {
+            permission: permission("create", "batch", "jobs")
+        })
+    );
+    assert_eq!(ruling(&plan, &[("create", "batch", "jobs")]), Ruling::Admit);
+}
+
+#[test]
+fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_refused() {
+    let event = Step::Event(Event {
+        event_type: "Normal".into(),
+        reason: "Test".into(),
+        message: String::new(),
+        component: "test".into(),
+    });
+    let told = plan(target("v1", "Pod", "u-1"), vec![event]);
+    assert_eq!(ruling(&told, &[]), Ruling::Admit);
+    let unknown = plan(target("example.com/v1", "Thing", "u-1"), vec![patch("")]);
+    assert!(matches!(
+        ruling(&unknown, &[("patch", "*", "*")]),
+        Ruling::Refuse(Refusal::NotServed { .. })
+    ));
+}
+
+#[test]
+fn the_operator_can_grant_less_than_the_guest_declares() {
+    let granted = [permission("patch", "", "pods/status")];
+    let ruling = with(DELETE_PODS, |circumstances| {
+        let granted = Some(granted.as_slice());
+        judge(
+            &delete_pod(),
+            &Circumstances {
+                granted,
+                ..*circumstances
+            },
+        )
+    });
+    assert_eq!(
+        ruling,
+        Ruling::Refuse(Refusal::NotGranted {
+            permission: permission("delete", "", "pods")
+        })
+    );
+}
+
+#[test]
+fn what_depends_on_the_moment_comes_in_order() {
+    let spent = Spent {
+        what: What::Deletes,
+        limit: 1,
+        until: Instant::ZERO,
+    };
+    with(DELETE_PODS, |base| {
+        let plan = delete_pod();
+        let mut now = Circumstances {
+            leading: false,
+            mode: Mode::Off,
+            owns_target: false,
+            held: Some(Held::InFlight),
+            spent: Some(spent),
+            ..*base
+        };
+        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotLeading));
+        now.leading = true;
+        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Off));
+        now.mode = Mode::DryRun;
+        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotOwned));
+        now.owns_target = true;
+        assert_eq!(judge(&plan, &now), Ruling::Show);
+        now.mode = Mode::Enforce;
+        assert_eq!(
+            judge(&plan, &now),
+            Ruling::Wait(Waiting::Held(Held::InFlight))
+        );
+        now.held = None;
+        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Spent(spent)));
+        now.spent = None;
+        assert_eq!(judge(&plan, &now), Ruling::Admit);
+    });
+}
+
+#[test]
+fn a_dry_run_shows_what_would_be_refused() {
+    let mut plan = delete_pod();
+    plan.target.uid.clear();
+    with(DELETE_PODS, |base| {
+        let dry = Circumstances {
+            mode: Mode::DryRun,
+            ..*base
+        };
+        assert_eq!(judge(&plan, &dry), Ruling::Refuse(Refusal::NoUid));
+    });
+}

@@ -1,0 +1,308 @@
+//! In which order the waiting items of one queue come, given the rates of
+//! their groups.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::bucket::Bucket;
+use super::entry::{Order, Origin, Place};
+use crate::manifest::Rate;
+use crate::time::Instant;
+
+/// While both lanes have something to give, every so many-th item comes from
+/// the re-list lane: a steady stream of fresh events slows a re-list down, but
+/// cannot starve it.
+pub(super) const RELIST_SHARE: u32 = 10;
+
+/// How many groups there may be before those that hold no information are
+/// looked for.
+const FIRST_SWEEP: usize = 64;
+
+/// Something for each lane.
+#[derive(Clone, Debug, Default)]
+struct Lanes<T> {
+    fresh: T,
+    relist: T,
+}
+
+impl<T> Lanes<T> {
+    const fn get(&self, lane: Origin) -> &T {
+        match lane {
+            Origin::Fresh => &self.fresh,
+            Origin::Relist => &self.relist,
+        }
+    }
+
+    const fn get_mut(&mut self, lane: Origin) -> &mut T {
+        match lane {
+            Origin::Fresh => &mut self.fresh,
+            Origin::Relist => &mut self.relist,
+        }
+    }
+}
+
+/// The items of one group.
+#[derive(Clone, Debug)]
+struct Group {
+    /// Due or not: what is due is what stands before `now`.
+    lanes: Lanes<BTreeMap<Order, Arc<str>>>,
+    bucket: Bucket,
+    /// Whether its rate was set for it; otherwise it has the queue's.
+    has_own_rate: bool,
+}
+
+impl Group {
+    /// When the group could give an item from this lane: when the first of it
+    /// is due and there is a token.
+    fn head(&self, lane: Origin) -> Option<Order> {
+        let (order, _) = self.lanes.get(lane).first_key_value()?;
+        let head = Order {
+            due_at: order.due_at.max(self.bucket.next_token()),
+            serial: order.serial,
+        };
+        (head.due_at < Instant::FAR_FUTURE).then_some(head)
+    }
+
+    /// Whether a new group in its place would be the same.
+    fn is_blank(&self, now: Instant) -> bool {
+        !self.has_own_rate
+            && self.lanes.fresh.is_empty()
+            && self.lanes.relist.is_empty()
+            && self.bucket.is_full(now)
+    }
+}
+
+/// The waiting items of one queue in the order in which they come.
+#[derive(Clone, Debug)]
+pub(super) struct Schedule {
+    rate: Option<Rate>,
+    groups: BTreeMap<Arc<str>, Group>,
+    /// The heads of all groups, so that a group that has to wait for its rate
+    /// stands in nobody's way.
+    heads: Lanes<BTreeSet<(Order, Arc<str>)>>,
+    len: usize,
+    fresh_in_a_row: u32,
+    sweep_at: usize,
+}
+
+impl Schedule {
+    /// An empty one; `rate` holds for every group until it is set for one.
+    pub(super) fn new(rate: Option<Rate>) -> Self {
+        Self {
+            rate,
+            groups: BTreeMap::new(),
+            heads: Lanes::default(),
+            len: 0,
+            fresh_in_a_row: 0,
+            sweep_at: FIRST_SWEEP,
+        }
+    }
+
+    /// How many items it holds, due or not.
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn insert(&mut self, now: Instant, key: Arc<str>, place: &Place) {
+        self.change(now, &place.group, |group| {
+            group.lanes.get_mut(place.lane).insert(place.order, key)
+        });
+        self.len += 1;
+    }
+
+    /// Takes out an item that was inserted at that place.
+    pub(super) fn remove(&mut self, now: Instant, place: &Place) {
+        let removed = self.change(now, &place.group, |group| {
+            group.lanes.get_mut(place.lane).remove(&place.order)
+        });
+        self.len -= usize::from(removed.is_some());
+    }
+
+    /// When the next item could come: in the past if one can come now.
+    pub(super) fn next(&self) -> Option<Instant> {
+        let first = |lane| self.heads.get(lane).first().map(|(head, _)| head.due_at);
+        [first(Origin::Fresh), first(Origin::Relist)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The next item.
+    pub(super) fn peek(&self, now: Instant) -> Option<&Arc<str>> {
+        let lane = self.choose_lane(now)?;
+        let (_, group) = self.heads.get(lane).first()?;
+        let group = self.groups.get(group)?;
+        Some(group.lanes.get(lane).first_key_value()?.1)
+    }
+
+    /// Takes the next item and a token of its group.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<Arc<str>> {
+        let lane = self.choose_lane(now)?;
+        let (_, group) = self.heads.get(lane).first()?;
+        let group = Arc::clone(group);
+        self.fresh_in_a_row = match lane {
+            Origin::Fresh if self.is_ready(now, Origin::Relist) => self.fresh_in_a_row + 1,
+            Origin::Fresh => self.fresh_in_a_row,
+            Origin::Relist => 0,
+        };
+        let (_, key) = self.change(now, &group, |group| {
+            group.bucket.take(now);
+            group.lanes.get_mut(lane).pop_first()
+        })?;
+        self.len -= 1;
+        Some(key)
+    }
+
+    /// Sets the rate of one group.
+    pub(super) fn set_rate(&mut self, now: Instant, group: &str, rate: Rate) {
+        self.change(now, &Arc::from(group), |group| {
+            group.has_own_rate = true;
+            group.bucket.change(now, Some(rate));
+        });
+    }
+
+    /// Sets the rate of every group that has none of its own.
+    pub(super) fn set_default_rate(&mut self, now: Instant, rate: Option<Rate>) {
+        if self.rate == rate {
+            return;
+        }
+        self.rate = rate;
+        let names: Vec<Arc<str>> = self.groups.keys().cloned().collect();
+        for name in names {
+            self.change(now, &name, |group| {
+                if !group.has_own_rate {
+                    group.bucket.change(now, rate);
+                }
+            });
+        }
+    }
+
+    fn choose_lane(&self, now: Instant) -> Option<Origin> {
+        let fresh = self.is_ready(now, Origin::Fresh);
+        let relist = self.is_ready(now, Origin::Relist);
+        let relists_turn = self.fresh_in_a_row + 1 >= RELIST_SHARE;
+        match (fresh, relist) {
+            (false, false) => None,
+            (false, true) => Some(Origin::Relist),
+            (true, true) if relists_turn => Some(Origin::Relist),
+            (true, _) => Some(Origin::Fresh),
+        }
+    }
+
+    fn is_ready(&self, now: Instant, lane: Origin) -> bool {
+        let head = self.heads.get(lane).first();
+        head.is_some_and(|(head, _)| head.due_at <= now)
+    }
+
+    /// Changes a group and keeps `heads` true to it. The group comes into
+    /// being with its first item or its own rate, and is forgotten when it
+    /// holds nothing that a new one would not.
+    fn change<R>(
+        &mut self,
+        now: Instant,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut Group) -> R,
+    ) -> R {
+        let rate = self.rate;
+        let group = self
+            .groups
+            .entry(Arc::clone(name))
+            .or_insert_with(|| Group {
+                lanes: Lanes::default(),
+                bucket: Bucket::full(rate),
+                has_own_rate: false,
+            });
+        let before = [Origin::Fresh, Origin::Relist].map(|lane| (lane, group.head(lane)));
+        let result = change(group);
+        for (lane, old) in before {
+            let new = group.head(lane);
+            if old != new {
+                let heads = self.heads.get_mut(lane);
+                old.map(|head| heads.remove(&(head, Arc::clone(name))));
+                new.map(|head| heads.insert((head, Arc::clone(name))));
+            }
+        }
+        if group.bucket.is_unlimited() && group.is_blank(now) {
+            self.groups.remove(name);
+        }
+        self.sweep(now);
+        result
+    }
+
+    /// Forgets the groups whose buckets have filled up since they were last
+    /// used. Each sweep waits until the groups have doubled, so that its cost
+    /// is spread over as many changes as it looks at groups.
+    fn sweep(&mut self, now: Instant) {
+        if self.groups.len() < self.sweep_at {
+            return;
+        }
+        self.groups.retain(|_, group| !group.is_blank(now));
+        self.sweep_at = FIRST_SWEEP.max(self.groups.len() * 2);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn insert(schedule: &mut Schedule, now: Instant, group: &str, serial: u64) -> Place {
+        let place = Place {
+            group: Arc::from(group),
+            lane: Origin::Fresh,
+            order: Order {
+                due_at: now,
+                serial,
+            },
+        };
+        schedule.insert(now, Arc::from(serial.to_string()), &place);
+        place
+    }
+
+    #[test]
+    fn a_group_without_a_limit_is_forgotten_with_its_last_item() {
+        let mut schedule = Schedule::new(None);
+        let place = insert(&mut schedule, Instant::ZERO, "zone", 1);
+        assert_eq!((schedule.groups.len(), schedule.len()), (1, 1));
+        schedule.remove(Instant::ZERO, &place);
+        assert_eq!((schedule.groups.len(), schedule.len()), (0, 0));
+        assert_eq!(schedule.next(), None);
+    }
+
+    #[test]
+    fn a_limited_group_is_remembered_only_until_its_bucket_is_full() {
+        let second = Duration::from_secs(1);
+        let mut schedule = Schedule::new(Some(Rate {
+            per_second: 1.0,
+            burst: 1,
+        }));
+        let mut now = Instant::ZERO;
+        let mut most = 0;
+        for serial in 0..1000 {
+            now = now.after(second);
+            insert(&mut schedule, now, &format!("node-{serial}"), serial);
+            assert!(schedule.pop(now).is_some());
+            most = most.max(schedule.groups.len());
+        }
+        assert!(most <= FIRST_SWEEP, "{most} groups are remembered");
+        assert!(schedule.groups.contains_key("node-999"), "a token is out");
+    }
+
+    #[test]
+    fn a_group_keeps_a_rate_of_its_own_for_good() {
+        let mut schedule = Schedule::new(None);
+        let stopped = Rate {
+            per_second: 0.0,
+            burst: 1,
+        };
+        schedule.set_rate(Instant::ZERO, "zone", stopped);
+        for serial in 0..200 {
+            insert(&mut schedule, Instant::ZERO, &format!("g{serial}"), serial);
+        }
+        insert(&mut schedule, Instant::ZERO, "zone", 200);
+        while schedule.pop(Instant::ZERO).is_some() {}
+        assert_eq!(schedule.len(), 1, "only the stopped group keeps its item");
+        assert_eq!(schedule.next(), None);
+    }
+}

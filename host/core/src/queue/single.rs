@@ -1,0 +1,369 @@
+//! One queue: which items wait, which are worked on, what becomes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use imbl::OrdMap;
+
+use super::entry::{Entry, Order, Origin, Place};
+use super::schedule::Schedule;
+use super::{Finish, Finished, QueueStats};
+use crate::manifest::{QueueSpec, Rate};
+use crate::plan::{PlanFailure, WorkItem};
+use crate::time::Instant;
+
+/// One queue. A key is in at most one of these states: it waits (in `waiting`
+/// and `schedule`), it is worked on (in `work`), or it is worked on and was
+/// added again (in `work` and `waiting`, not in `schedule`).
+#[derive(Clone, Debug)]
+pub(super) struct Queue {
+    spec: QueueSpec,
+    /// Kept in a persistent map, because guests read snapshots of it.
+    waiting: OrdMap<Arc<str>, Entry>,
+    work: BTreeMap<Arc<str>, InWork>,
+    schedule: Schedule,
+    /// The scheduled items that were not due yet when last looked at.
+    upcoming: BTreeSet<Order>,
+    ticks: BTreeMap<Arc<str>, Tick>,
+    last_serial: u64,
+    adds: u64,
+    retries: u64,
+}
+
+/// An item that was handed out.
+#[derive(Clone, Debug)]
+struct InWork {
+    started: Instant,
+    entry: Entry,
+}
+
+#[derive(Clone, Debug)]
+struct Tick {
+    period: Duration,
+    /// When it was last done, which is what the period counts from.
+    ended: Option<Instant>,
+}
+
+impl Queue {
+    pub(super) fn new(spec: QueueSpec) -> Self {
+        Self {
+            schedule: Schedule::new(spec.rate),
+            spec,
+            waiting: OrdMap::new(),
+            work: BTreeMap::new(),
+            upcoming: BTreeSet::new(),
+            ticks: BTreeMap::new(),
+            last_serial: 0,
+            adds: 0,
+            retries: 0,
+        }
+    }
+
+    pub(super) const fn priority(&self) -> i32 {
+        self.spec.priority
+    }
+
+    pub(super) const fn waiting(&self) -> &OrdMap<Arc<str>, Entry> {
+        &self.waiting
+    }
+
+    /// Every key that waits or is worked on.
+    pub(super) fn into_keys(self) -> BTreeSet<Arc<str>> {
+        let worked_on = self.work.into_keys();
+        worked_on.chain(self.waiting.keys().cloned()).collect()
+    }
+
+    /// When a worker could take something; none if nothing is to come or all
+    /// workers are busy.
+    pub(super) fn next(&self) -> Option<Instant> {
+        if self.free_workers() == 0 {
+            return None;
+        }
+        self.schedule.next()
+    }
+
+    pub(super) fn set_spec(&mut self, now: Instant, spec: QueueSpec) {
+        self.schedule.set_default_rate(now, spec.rate);
+        self.spec = spec;
+    }
+
+    pub(super) fn set_rate(&mut self, now: Instant, group: &str, rate: Rate) {
+        self.schedule.set_rate(now, group, rate);
+    }
+
+    /// Replaces the ticks. A new one comes at once. One that is gone leaves
+    /// nothing behind, unless something else asked for its key too. One whose
+    /// period changed and that waits for nothing else is moved to its new time.
+    pub(super) fn set_ticks(&mut self, now: Instant, periods: &BTreeMap<&str, Duration>) {
+        for key in self.ticks.keys().cloned().collect::<Vec<_>>() {
+            if !periods.contains_key(&*key) {
+                self.ticks.remove(&key);
+                if self.waiting.get(&*key).is_some_and(|entry| entry.armed) {
+                    self.take_out(now, &key);
+                }
+            }
+        }
+        for (&key, &period) in periods {
+            self.set_tick(now, key, period);
+        }
+    }
+
+    fn set_tick(&mut self, now: Instant, key: &str, period: Duration) {
+        let Some(tick) = self.ticks.get_mut(key) else {
+            let ended = None;
+            self.ticks.insert(Arc::from(key), Tick { period, ended });
+            let entry = self.armed(now, now);
+            return self.request(now, key, entry);
+        };
+        if tick.period == period {
+            return;
+        }
+        tick.period = period;
+        let ended = tick.ended;
+        let Some(entry) = self.waiting.get(key) else {
+            return;
+        };
+        if let Some(ended) = ended
+            && entry.armed
+            && entry.place.order.due_at > now
+        {
+            self.take_out(now, key);
+            let entry = self.armed(ended, ended.after(period));
+            self.request(now, key, entry);
+        }
+    }
+
+    pub(super) fn add(&mut self, now: Instant, key: &str, origin: Origin) {
+        let place = self.place(now, origin, Arc::default());
+        self.request(now, key, Entry::new(place, now));
+    }
+
+    pub(super) fn enqueue(
+        &mut self,
+        now: Instant,
+        key: &str,
+        after: Duration,
+        created_at: Option<Instant>,
+        group: &str,
+    ) {
+        self.retries += 1;
+        let place = self.place(now.after(after), Origin::Fresh, Arc::from(group));
+        self.request(now, key, Entry::new(place, created_at.unwrap_or(now)));
+    }
+
+    /// Takes a waiting item out. A tick skips a run.
+    pub(super) fn cancel(&mut self, now: Instant, key: &str) -> bool {
+        let waited = self.take_out(now, key).is_some();
+        if waited && !self.work.contains_key(key) {
+            let armed = self.rearm(now, key);
+            if let Some(entry) = armed {
+                self.request(now, key, entry);
+            }
+        }
+        waited
+    }
+
+    /// The next items for one call.
+    pub(super) fn take(&mut self, now: Instant) -> Vec<WorkItem> {
+        self.pass(now);
+        let most = self.free_workers().min(self.spec.batch as usize);
+        let mut items = Vec::new();
+        while items.len() < most
+            && let Some(next) = self.schedule.peek(now)
+        {
+            let alone = self.waiting.get(next).is_some_and(|entry| entry.alone);
+            if alone && !items.is_empty() {
+                break;
+            }
+            items.extend(self.take_one(now));
+            if alone {
+                break;
+            }
+        }
+        items
+    }
+
+    /// What becomes of an item that was handed out; none if it was not.
+    pub(super) fn done(&mut self, now: Instant, key: &str, finish: Finish) -> Option<Finished> {
+        let (key, InWork { started, entry }) = self.work.remove_entry(key)?;
+        let held = self.waiting.remove(&*key);
+        let again = self.again(now, &key, entry, finish);
+        let next = match (again, held) {
+            (Some(armed), Some(mut held)) if armed.armed => {
+                held.join(now, &armed);
+                Some(held)
+            }
+            (Some(mut again), Some(held)) => {
+                again.join(now, &held);
+                Some(again)
+            }
+            (again, held) => again.or(held),
+        };
+        let due_at = next.as_ref().map(|entry| entry.place.order.due_at);
+        if let Some(entry) = next {
+            self.put(now, key, entry, None);
+        }
+        Some(Finished {
+            worked: now.since(started),
+            due_at,
+        })
+    }
+
+    pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
+        self.pass(now);
+        let running = || self.work.values().map(|work| now.since(work.started));
+        QueueStats {
+            queue: self.spec.name.clone(),
+            depth: self.schedule.len() - self.upcoming.len(),
+            delayed: self.upcoming.len(),
+            in_work: self.work.len(),
+            adds: self.adds,
+            retries: self.retries,
+            unfinished_work: running().sum(),
+            longest_running: running().max().unwrap_or_default(),
+        }
+    }
+
+    fn free_workers(&self) -> usize {
+        (self.spec.workers as usize).saturating_sub(self.work.len())
+    }
+
+    fn take_one(&mut self, now: Instant) -> Option<WorkItem> {
+        let key = self.schedule.pop(now)?;
+        let entry = self.waiting.remove(&*key)?;
+        let item = WorkItem {
+            queue: self.spec.name.clone(),
+            key: key.to_string(),
+            attempt: entry.attempt,
+            created_at: entry.created_at,
+            due_at: entry.place.order.due_at,
+            failures: entry.failures.to_vec(),
+        };
+        let started = now;
+        self.work.insert(key, InWork { started, entry });
+        Some(item)
+    }
+
+    /// The item as it comes again by its verdict alone.
+    fn again(&mut self, now: Instant, key: &str, entry: Entry, finish: Finish) -> Option<Entry> {
+        match finish {
+            Finish::Done => self.rearm(now, key),
+            Finish::Unworked => Some(entry),
+            Finish::Alone => Some(Entry {
+                alone: true,
+                ..entry
+            }),
+            Finish::AgainAfter(pause) => {
+                self.retries += 1;
+                let Place { lane, group, .. } = entry.place;
+                let place = self.place(now.after(pause), lane, group);
+                Some(Entry::new(place, entry.created_at))
+            }
+            Finish::Retry {
+                mut failures,
+                retry_after,
+            } => {
+                self.retries += 1;
+                failures.truncate(WorkItem::MAX_FAILURES);
+                let pause = self.back_off(entry.attempt).max(retry_after.unwrap_or_default());
+                Some(self.retry(now.after(pause), entry, failures))
+            }
+        }
+    }
+
+    fn retry(&mut self, due_at: Instant, entry: Entry, failures: Vec<PlanFailure>) -> Entry {
+        let Place { lane, group, .. } = entry.place;
+        Entry {
+            place: self.place(due_at, lane, group),
+            created_at: entry.created_at,
+            attempt: entry.attempt.saturating_add(1),
+            failures: failures.into(),
+            armed: false,
+            alone: entry.alone,
+        }
+    }
+
+    /// `retry_initial`, doubled for each failure before this one.
+    fn back_off(&self, attempt: u32) -> Duration {
+        let factor = 2_u32.checked_pow(attempt).unwrap_or(u32::MAX);
+        let pause = self.spec.retry_initial.saturating_mul(factor);
+        pause.min(self.spec.retry_max)
+    }
+
+    /// The next run of a tick that ended now; none if the key is no tick.
+    fn rearm(&mut self, now: Instant, key: &str) -> Option<Entry> {
+        let tick = self.ticks.get_mut(key)?;
+        tick.ended = Some(now);
+        let due_at = now.after(tick.period);
+        Some(self.armed(now, due_at))
+    }
+
+    fn armed(&mut self, created_at: Instant, due_at: Instant) -> Entry {
+        let place = self.place(due_at, Origin::Fresh, Arc::default());
+        Entry {
+            armed: true,
+            ..Entry::new(place, created_at)
+        }
+    }
+
+    fn place(&mut self, due_at: Instant, lane: Origin, group: Arc<str>) -> Place {
+        self.last_serial += 1;
+        let order = Order {
+            due_at,
+            serial: self.last_serial,
+        };
+        Place { group, lane, order }
+    }
+
+    /// Adds an item, or joins it with the one of its key that waits.
+    fn request(&mut self, now: Instant, key: &str, wish: Entry) {
+        let Some((key, entry)) = self.waiting.get_key_value(key) else {
+            return self.put(now, Arc::from(key), wish, None);
+        };
+        let mut joined = entry.clone();
+        if joined.join(now, &wish) {
+            let (key, before) = (Arc::clone(key), entry.place.clone());
+            self.put(now, key, joined, Some(&before));
+        }
+    }
+
+    /// Writes an item down, and schedules it unless its key is worked on.
+    fn put(&mut self, now: Instant, key: Arc<str>, entry: Entry, before: Option<&Place>) {
+        if !self.work.contains_key(&key) && before != Some(&entry.place) {
+            let was_due = before.is_some_and(|before| self.unschedule(now, before));
+            if entry.place.order.due_at > now {
+                self.upcoming.insert(entry.place.order);
+            } else if !was_due {
+                self.adds += 1;
+            }
+            self.schedule.insert(now, Arc::clone(&key), &entry.place);
+        }
+        self.waiting.insert(key, entry);
+    }
+
+    fn take_out(&mut self, now: Instant, key: &str) -> Option<Entry> {
+        let entry = self.waiting.remove(key)?;
+        if !self.work.contains_key(key) {
+            self.unschedule(now, &entry.place);
+        }
+        Some(entry)
+    }
+
+    /// Takes an item out of the schedule and says whether it was due.
+    fn unschedule(&mut self, now: Instant, place: &Place) -> bool {
+        self.pass(now);
+        self.schedule.remove(now, place);
+        !self.upcoming.remove(&place.order)
+    }
+
+    /// Counts the items that became due.
+    fn pass(&mut self, now: Instant) {
+        while let Some(first) = self.upcoming.first()
+            && first.due_at <= now
+        {
+            self.upcoming.pop_first();
+            self.adds += 1;
+        }
+    }
+}

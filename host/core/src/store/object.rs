@@ -1,0 +1,166 @@
+//! An object as the store holds it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::{FieldsId, SegmentId};
+use crate::object::{Projected, Uid};
+use crate::time::Instant;
+
+/// An object of a segment. It never changes: an update puts another in its
+/// place, and whoever still holds this one keeps what it saw.
+#[derive(Clone, Debug)]
+pub struct Object {
+    segment: SegmentId,
+    key: Box<str>,
+    uid: Uid,
+    version: ResourceVersion,
+    data: Arc<[u8]>,
+    changed: Changed,
+}
+
+impl Object {
+    pub(super) fn new(segment: SegmentId, item: Projected, changed: Changed) -> Self {
+        Self {
+            segment,
+            key: item.key().into(),
+            version: ResourceVersion::new(&item.resource_version),
+            uid: item.uid,
+            data: item.data.into(),
+            changed,
+        }
+    }
+
+    /// The segment it belongs to.
+    #[must_use]
+    pub fn segment(&self) -> SegmentId {
+        self.segment
+    }
+
+    /// `namespace/name`, or `name` for a cluster-scoped object.
+    #[must_use]
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Empty for a cluster-scoped object.
+    #[must_use]
+    pub fn namespace(&self) -> &str {
+        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+    }
+
+    /// The object's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.key.split_once('/').map_or(&self.key, |(_, name)| name)
+    }
+
+    /// The object's uid.
+    #[must_use]
+    pub fn uid(&self) -> &Uid {
+        &self.uid
+    }
+
+    /// The version that the data is from.
+    #[must_use]
+    pub fn version(&self) -> &ResourceVersion {
+        &self.version
+    }
+
+    /// MessagePack of the fields that its segment was listed with.
+    #[must_use]
+    pub fn data(&self) -> &Arc<[u8]> {
+        &self.data
+    }
+
+    pub(super) fn changed(&self) -> &Changed {
+        &self.changed
+    }
+
+    pub(super) fn set_version(&mut self, version: ResourceVersion) {
+        self.version = version;
+    }
+
+    /// The size of what it holds, without the overhead of holding it.
+    pub(super) fn bytes(&self) -> usize {
+        self.data.len() + self.key.len()
+    }
+}
+
+/// A resource version: since Kubernetes 1.35 an integer that grows with every
+/// write of the resource, before that and elsewhere any text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ResourceVersion {
+    /// An integer, in the one way it can be written.
+    Number(u64),
+    /// Any other text.
+    Text(Box<str>),
+}
+
+impl ResourceVersion {
+    /// Takes the text of a resource version.
+    #[must_use]
+    pub fn new(text: &str) -> Self {
+        let plain = text.bytes().all(|byte| byte.is_ascii_digit())
+            && (text == "0" || !text.starts_with('0'));
+        match text.parse() {
+            Ok(number) if plain => Self::Number(number),
+            _ => Self::Text(text.into()),
+        }
+    }
+
+    /// The integer, if it is one.
+    #[must_use]
+    pub fn number(&self) -> Option<u64> {
+        match self {
+            Self::Number(number) => Some(*number),
+            Self::Text(_) => None,
+        }
+    }
+
+    /// Whether it can be from a later write than `other`: versions that are no
+    /// integers cannot be compared.
+    #[must_use]
+    pub fn may_follow(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Number(this), Self::Number(other)) => this > other,
+            _ => true,
+        }
+    }
+}
+
+impl fmt::Display for ResourceVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+/// When parts of an object last changed.
+#[derive(Clone, Debug)]
+pub(super) struct Changed {
+    /// When anything that is kept of it did.
+    last: Instant,
+    /// What did before that only.
+    earlier: Box<[(FieldsId, Instant)]>,
+}
+
+impl Changed {
+    pub(super) fn new(last: Instant, earlier: Vec<(FieldsId, Instant)>) -> Self {
+        Self {
+            last,
+            earlier: earlier.into(),
+        }
+    }
+
+    /// When these fields last changed. For fields that nobody read at that
+    /// time, the last change of anything: they cannot have changed later.
+    pub(super) fn of(&self, fields: FieldsId) -> Instant {
+        self.earlier
+            .iter()
+            .find(|(other, _)| *other == fields)
+            .map_or(self.last, |(_, at)| *at)
+    }
+}

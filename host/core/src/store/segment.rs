@@ -1,0 +1,111 @@
+//! Segments: the streams of objects that watches are made of.
+
+use std::sync::Arc;
+
+use super::{FieldsId, ViewId};
+use crate::object::{ApiResource, Kind};
+use crate::path::FieldTree;
+
+/// A segment's number; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SegmentId(pub(super) u32);
+
+/// One stream of a resource's objects. Watches that ask for the same one share
+/// it, whatever fields each of them reads.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SegmentSpec {
+    /// Which resource.
+    pub resource: ApiResource,
+    /// What its objects are.
+    pub kind: Kind,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Only this namespace; empty for all.
+    pub namespace: String,
+    /// Kubernetes' label selector; empty for all.
+    pub label_selector: String,
+    /// Kubernetes' field selector; empty for all.
+    pub field_selector: String,
+}
+
+/// The writer's side of a segment.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) spec: Arc<SegmentSpec>,
+    /// What was kept of its objects when it was last listed; none before that.
+    pub(super) listed: Option<FieldTree>,
+    /// Its views, those that read the same fields together.
+    pub(super) readers: Vec<Reader>,
+    /// The size of its objects' data and keys.
+    pub(super) bytes: usize,
+}
+
+/// The views of one segment that read the same fields.
+#[derive(Debug)]
+pub(super) struct Reader {
+    pub(super) fields: FieldsId,
+    pub(super) tree: Arc<FieldTree>,
+    pub(super) views: Vec<ViewId>,
+    /// Whether the segment was listed with everything that they read. Only
+    /// then do they show its objects.
+    pub(super) ready: bool,
+}
+
+impl Segment {
+    pub(super) fn new(spec: SegmentSpec) -> Self {
+        Self {
+            spec: Arc::new(spec),
+            listed: None,
+            readers: Vec::new(),
+            bytes: 0,
+        }
+    }
+
+    /// Everything that its views read.
+    pub(super) fn fields(&self) -> FieldTree {
+        let mut all = FieldTree::default();
+        for reader in &self.readers {
+            all.merge(&reader.tree);
+        }
+        all
+    }
+
+    /// Adds a view, and returns whether it can show the objects right away.
+    pub(super) fn join(&mut self, view: ViewId, fields: FieldsId, tree: &Arc<FieldTree>) -> bool {
+        if let Some(reader) = self.readers.iter_mut().find(|r| r.fields == fields) {
+            reader.views.push(view);
+            return reader.ready;
+        }
+        let ready = self.listed.as_ref().is_some_and(|had| had.covers(tree));
+        self.readers.push(Reader {
+            fields,
+            tree: Arc::clone(tree),
+            views: vec![view],
+            ready,
+        });
+        ready
+    }
+
+    /// Takes a view out.
+    pub(super) fn leave(&mut self, view: ViewId) {
+        for reader in &mut self.readers {
+            reader.views.retain(|other| *other != view);
+        }
+        self.readers.retain(|reader| !reader.views.is_empty());
+    }
+
+    /// Whether that view shows the objects.
+    pub(super) fn is_ready(&self, view: ViewId) -> bool {
+        self.readers
+            .iter()
+            .any(|reader| reader.ready && reader.views.contains(&view))
+    }
+
+    /// The views that show the objects.
+    pub(super) fn ready_views(&self) -> impl Iterator<Item = ViewId> {
+        self.readers
+            .iter()
+            .filter(|reader| reader.ready)
+            .flat_map(|reader| reader.views.iter().copied())
+    }
+}

@@ -1,0 +1,238 @@
+//! Reading a view: what a guest's `cache` interface answers from.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::index::Index;
+use super::state::{Slot, State, ViewState};
+use super::{Object, ResourceVersion, SegmentId, ViewId, ViewKey};
+use crate::object::{Kind, ObjectRecord, Uid};
+use crate::time::Instant;
+
+/// The store at one moment. Cheap to clone and to send to another thread.
+#[derive(Clone, Debug)]
+pub struct Snapshot(State);
+
+impl Snapshot {
+    pub(super) fn new(state: State) -> Self {
+        Self(state)
+    }
+
+    /// What a view shows; none if there was no such view.
+    #[must_use]
+    pub fn view(&self, view: ViewId) -> Option<View<'_>> {
+        View::new(&self.0, view)
+    }
+
+    /// The versions of the object with that uid, one for each segment that has
+    /// it.
+    pub fn versions_of(&self, uid: &Uid) -> impl Iterator<Item = &ResourceVersion> {
+        self.0.with_uid(uid).map(|object| object.version())
+    }
+}
+
+/// What a view shows at one moment.
+///
+/// Lists come in pages, in no order but the same one every time. A cursor is 0
+/// for the first page, then what the page before named; any other number is
+/// some place in the list.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    state: &'a State,
+    view: &'a ViewState,
+}
+
+/// An object as a view shows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The object.
+    pub object: &'a Arc<Object>,
+    /// What it is.
+    pub kind: &'a Kind,
+    /// When the fields that the view reads last changed.
+    pub changed_at: Instant,
+}
+
+impl Entry<'_> {
+    /// The object as a guest is shown it.
+    #[must_use]
+    pub fn record(&self) -> ObjectRecord {
+        ObjectRecord {
+            kind: self.kind.clone(),
+            resource_version: self.object.version().to_string().into(),
+            changed_at: self.changed_at,
+            data: Arc::clone(self.object.data()),
+        }
+    }
+}
+
+/// A part of a longer list.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Page<T> {
+    /// This part.
+    pub items: Vec<T>,
+    /// The cursor of the next part; none at the end.
+    pub next: Option<u64>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn new(state: &'a State, view: ViewId) -> Option<Self> {
+        let view = state.view(view)?;
+        Some(Self { state, view })
+    }
+
+    /// How many objects there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        let segments = self.view.ready.iter();
+        segments
+            .filter_map(|segment| self.state.segment(*segment))
+            .map(|members| members.slots.len())
+            .sum()
+    }
+
+    /// Whether there are no objects.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What the view calls an object.
+    #[must_use]
+    pub fn key_of<'o>(&self, object: &'o Object) -> Cow<'o, str> {
+        match self.view.key {
+            ViewKey::Name => Cow::Borrowed(object.key()),
+            ViewKey::Uid => Cow::Owned(object.uid().to_string()),
+        }
+    }
+
+    /// When the fields of an object that the view reads last changed. For what
+    /// was not watched for, the latest time at which it can have been.
+    #[must_use]
+    pub fn changed_at(&self, object: &Object) -> Instant {
+        object.changed().of(self.view.fields)
+    }
+
+    /// The object of that key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<Entry<'a>> {
+        match self.view.key {
+            ViewKey::Uid => self.get_by_uid(key),
+            ViewKey::Name => {
+                let mut segments = self.view.ready.iter();
+                let (_, object) = segments.find_map(|id| self.state.find(*id, key))?;
+                self.entry(object)
+            }
+        }
+    }
+
+    /// The object of that uid. If two resources serve it, that of the segment
+    /// which was added first.
+    #[must_use]
+    pub fn get_by_uid(&self, uid: &str) -> Option<Entry<'a>> {
+        let uid = Uid::new(uid);
+        let object = self
+            .state
+            .with_uid(&uid)
+            .filter(|object| self.view.ready.binary_search(&object.segment()).is_ok())
+            .min_by_key(|object| object.segment())?;
+        self.entry(object)
+    }
+
+    /// The objects' keys, `limit` at most, from `cursor` on.
+    #[must_use]
+    pub fn keys(&self, cursor: u64, limit: usize) -> Page<Cow<'a, str>> {
+        let keys = self.objects(cursor).map(|(at, object)| (at, self.key_of(object)));
+        page(keys, limit)
+    }
+
+    /// The objects, `limit` at most, from `cursor` on.
+    #[must_use]
+    pub fn scan(&self, cursor: u64, limit: usize) -> Page<Entry<'a>> {
+        let entries = self.objects(cursor);
+        page(
+            entries.filter_map(|(at, object)| Some((at, self.entry(object)?))),
+            limit,
+        )
+    }
+
+    /// An index of the view; none if it has none of that name.
+    #[must_use]
+    pub fn index(&self, name: &str) -> Option<IndexView<'a>> {
+        let index = self.view.indexes.iter().find(|index| index.name() == name)?;
+        Some(IndexView { view: *self, index })
+    }
+
+    /// Every object at or after a cursor, which is a segment's number above a
+    /// slot.
+    fn objects(&self, cursor: u64) -> impl Iterator<Item = (u64, &'a Arc<Object>)> {
+        let state = self.state;
+        let first = SegmentId((cursor >> Slot::BITS) as u32);
+        let low = (cursor & u64::from(Slot::MAX)) as Slot;
+        let begin = self.view.ready.partition_point(|segment| *segment < first);
+        let segments = self.view.ready.get(begin..).unwrap_or_default();
+        segments.iter().flat_map(move |segment| {
+            let from = if *segment == first { low } else { 0 };
+            let above = u64::from(segment.0) << Slot::BITS;
+            state
+                .members(*segment, from)
+                .map(move |(slot, object)| (above | u64::from(slot), object))
+        })
+    }
+
+    fn entry(&self, object: &'a Arc<Object>) -> Option<Entry<'a>> {
+        Some(Entry {
+            object,
+            kind: &self.state.segment(object.segment())?.kind,
+            changed_at: self.changed_at(object),
+        })
+    }
+}
+
+/// An index of a view at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct IndexView<'a> {
+    view: View<'a>,
+    index: &'a Index,
+}
+
+impl<'a> IndexView<'a> {
+    /// The objects that have a value, `limit` at most, from `cursor` on.
+    #[must_use]
+    pub fn get(&self, value: &str, cursor: u64, limit: usize) -> Page<Entry<'a>> {
+        let Ok(from) = Slot::try_from(cursor) else {
+            return page(std::iter::empty(), limit);
+        };
+        let entries = self.index.slots(value, from).filter_map(|slot| {
+            let entry = self.view.entry(self.view.state.object(slot)?)?;
+            Some((u64::from(slot), entry))
+        });
+        page(entries, limit)
+    }
+
+    /// How many objects have a value.
+    #[must_use]
+    pub fn count(&self, value: &str) -> u32 {
+        self.index.count(value)
+    }
+
+    /// The values after `after` in byte order, `limit` at most, with how many
+    /// objects have each.
+    #[must_use]
+    pub fn values(&self, after: Option<&str>, limit: usize) -> Vec<(&'a str, u32)> {
+        self.index.keys(after).take(limit).collect()
+    }
+
+    /// The values that an object has, each once, in byte order. The object may
+    /// be one that the view showed before.
+    #[must_use]
+    pub fn values_of<'o>(&self, object: &'o Object) -> Vec<Cow<'o, str>> {
+        self.index.values_of(object.data())
+    }
+}
+
+fn page<T>(mut all: impl Iterator<Item = (u64, T)>, limit: usize) -> Page<T> {
+    let items = all.by_ref().take(limit).map(|(_, item)| item).collect();
+    let next = all.next().map(|(at, _)| at);
+    Page { items, next }
+}

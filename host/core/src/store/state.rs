@@ -1,0 +1,192 @@
+//! What the store holds, in persistent structures: a clone is a snapshot, and
+//! a write after it copies only the path to what it changes.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use imbl::{OrdMap, OrdSet, Vector};
+
+use super::index::Index;
+use super::object::{Object, ResourceVersion};
+use super::{FieldsId, SegmentId, ViewId, ViewKey};
+use crate::object::{Kind, Uid};
+
+/// The place of an object in the slab. It is used again once the object is
+/// gone.
+pub(super) type Slot = u32;
+
+/// Objects, where to find them, and which views show them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct State {
+    slab: Vector<Option<Arc<Object>>>,
+    /// By a hash of segment and key. Hashes take an eighth of what the texts
+    /// would; what they find is compared with what was asked for.
+    by_key: OrdSet<(u32, Slot)>,
+    /// By a hash of the uid.
+    by_uid: OrdSet<(u32, Slot)>,
+    segments: OrdMap<SegmentId, Arc<Members>>,
+    views: OrdMap<ViewId, Arc<ViewState>>,
+}
+
+/// The objects of a segment.
+#[derive(Clone, Debug)]
+pub(super) struct Members {
+    pub(super) kind: Kind,
+    pub(super) slots: OrdSet<Slot>,
+}
+
+/// What a view shows.
+#[derive(Clone, Debug)]
+pub(super) struct ViewState {
+    pub(super) key: ViewKey,
+    pub(super) fields: FieldsId,
+    /// The segments whose objects it shows, in order.
+    pub(super) ready: Vec<SegmentId>,
+    pub(super) indexes: Vec<Index>,
+}
+
+impl State {
+    pub(super) fn object(&self, slot: Slot) -> Option<&Arc<Object>> {
+        self.slab.get(slot as usize)?.as_ref()
+    }
+
+    /// The object of that name.
+    pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<(Slot, &Arc<Object>)> {
+        self.candidates(&self.by_key, hash(&(segment, key)))
+            .find(|(_, object)| object.segment() == segment && object.key() == key)
+    }
+
+    /// The objects with that uid, one at most in a segment.
+    pub(super) fn with_uid(&self, uid: &Uid) -> impl Iterator<Item = &Arc<Object>> {
+        self.candidates(&self.by_uid, hash(uid))
+            .map(|(_, object)| object)
+            .filter(move |object| object.uid() == uid)
+    }
+
+    /// The objects of a segment from a slot on, in the order of their slots.
+    pub(super) fn members(
+        &self,
+        segment: SegmentId,
+        from: Slot,
+    ) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
+        self.segments
+            .get(&segment)
+            .into_iter()
+            .flat_map(move |members| members.slots.range(from..))
+            .filter_map(|slot| Some((*slot, self.object(*slot)?)))
+    }
+
+    pub(super) fn segment(&self, segment: SegmentId) -> Option<&Members> {
+        self.segments.get(&segment).map(|members| &**members)
+    }
+
+    pub(super) fn view(&self, view: ViewId) -> Option<&ViewState> {
+        self.views.get(&view).map(|view| &**view)
+    }
+
+    pub(super) fn add_segment(&mut self, segment: SegmentId, kind: Kind) {
+        let slots = OrdSet::new();
+        self.segments
+            .insert(segment, Arc::new(Members { kind, slots }));
+    }
+
+    /// Forgets a segment and its objects, and returns their slots.
+    pub(super) fn drop_segment(&mut self, segment: SegmentId) -> Vec<Slot> {
+        let slots: Vec<Slot> = self.members(segment, 0).map(|(slot, _)| slot).collect();
+        for slot in &slots {
+            self.remove(*slot);
+        }
+        self.segments.remove(&segment);
+        slots
+    }
+
+    pub(super) fn add_view(&mut self, view: ViewId, state: ViewState) {
+        self.views.insert(view, Arc::new(state));
+    }
+
+    pub(super) fn drop_view(&mut self, view: ViewId) {
+        self.views.remove(&view);
+    }
+
+    pub(super) fn view_mut(&mut self, view: ViewId) -> Option<&mut ViewState> {
+        self.views.get_mut(&view).map(Arc::make_mut)
+    }
+
+    /// Puts an object into an empty slot.
+    pub(super) fn insert(&mut self, slot: Slot, object: Arc<Object>) {
+        let place = slot as usize;
+        self.by_key
+            .insert((hash(&(object.segment(), object.key())), slot));
+        self.by_uid.insert((hash(object.uid()), slot));
+        if let Some(members) = self.segments.get_mut(&object.segment()) {
+            Arc::make_mut(members).slots.insert(slot);
+        }
+        while self.slab.len() <= place {
+            self.slab.push_back(None);
+        }
+        self.slab.set(place, Some(object));
+    }
+
+    /// Puts an object in the place of its former self.
+    pub(super) fn update(&mut self, slot: Slot, object: Arc<Object>) {
+        self.slab.set(slot as usize, Some(object));
+    }
+
+    pub(super) fn set_version(&mut self, slot: Slot, version: ResourceVersion) {
+        if let Some(Some(object)) = self.slab.get_mut(slot as usize) {
+            Arc::make_mut(object).set_version(version);
+        }
+    }
+
+    /// Empties a slot, and returns what was in it.
+    pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<Object>> {
+        let object = self.slab.get_mut(slot as usize)?.take()?;
+        self.by_key
+            .remove(&(hash(&(object.segment(), object.key())), slot));
+        self.by_uid.remove(&(hash(object.uid()), slot));
+        if let Some(members) = self.segments.get_mut(&object.segment()) {
+            Arc::make_mut(members).slots.remove(&slot);
+        }
+        Some(object)
+    }
+
+    /// Keeps a view's indexes in step with an object that it shows; without
+    /// data there is no object.
+    pub(super) fn reindex(
+        &mut self,
+        view: ViewId,
+        slot: Slot,
+        old: Option<&Object>,
+        new: Option<&Object>,
+    ) {
+        let old = old.map(|object| &**object.data());
+        let new = new.map(|object| &**object.data());
+        // Looked at first, so that nothing is copied when nothing changes.
+        let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
+        if self.view(view).is_none_or(agree) {
+            return;
+        }
+        if let Some(view) = self.view_mut(view) {
+            for index in &mut view.indexes {
+                index.update(slot, old, new);
+            }
+        }
+    }
+
+    fn candidates(
+        &self,
+        hashes: &OrdSet<(u32, Slot)>,
+        hash: u32,
+    ) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
+        hashes
+            .range((hash, Slot::MIN)..=(hash, Slot::MAX))
+            .filter_map(|(_, slot)| Some((*slot, self.object(*slot)?)))
+    }
+}
+
+/// The same in every process and on every run, unlike a `HashMap`'s.
+fn hash(value: &impl Hash) -> u32 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    (hasher.finish() >> 32) as u32
+}

@@ -1,0 +1,216 @@
+//! Following the streams: what an event or a list changes.
+
+use std::sync::Arc;
+
+use super::object::Changed;
+use super::segment::Reader;
+use super::state::Slot;
+use super::{Change, Object, ResourceVersion, SegmentId, Store, TooFewFields};
+use crate::msgpack;
+use crate::object::{Projected, Uid, object_key};
+use crate::path::FieldTree;
+use crate::time::Instant;
+
+/// Nothing here minds a segment that is no more: its stream may still have
+/// something to say when the last view has left.
+impl Store {
+    /// Takes an object that a watch says was added or modified, with the fields
+    /// that the segment was last listed with.
+    ///
+    /// Ignored if its resource version is not above the one held under this
+    /// name, whatever the uids: since Kubernetes 1.35 the versions of a
+    /// resource's objects can be compared as integers. Versions that are no
+    /// integers are taken in the order they come.
+    ///
+    /// Every view whose fields changed is added to `changes`. An object of the
+    /// same name with another uid is the old one's disappearance and the new
+    /// one's appearance.
+    pub fn apply(
+        &mut self,
+        segment: SegmentId,
+        item: Projected,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let held = self.state.find(segment, &item.key());
+        let version = ResourceVersion::new(&item.resource_version);
+        if held.is_none_or(|(_, held)| version.may_follow(held.version())) {
+            self.put(segment, item, now, changes);
+        }
+    }
+
+    /// Takes a deletion. Ignored if another object has the name by now; an
+    /// empty uid fits any.
+    pub fn remove(
+        &mut self,
+        segment: SegmentId,
+        namespace: &str,
+        name: &str,
+        uid: &Uid,
+        changes: &mut Vec<Change>,
+    ) {
+        if let Some((slot, held)) = self.state.find(segment, &object_key(namespace, name))
+            && (uid.is_empty() || held.uid() == uid)
+        {
+            self.vacate(segment, slot, changes);
+        }
+    }
+
+    /// Takes a complete list of a segment, of which the fields in `listed` were
+    /// kept. What it lacks is gone; views that waited for these fields show the
+    /// segment's objects from here on.
+    ///
+    /// A list counts as it is, whatever versions its objects have: after a
+    /// restore of the cluster's database they are lower than those held. If it
+    /// has a name twice, the last one counts.
+    ///
+    /// Nothing is changed if the list lacks fields that a view shows already,
+    /// which happens when views came and went while it was made.
+    pub fn replace(
+        &mut self,
+        segment: SegmentId,
+        listed: FieldTree,
+        items: impl IntoIterator<Item = Projected>,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Result<(), TooFewFields> {
+        let Some(held) = self.segments.get_mut(&segment) else {
+            return Ok(());
+        };
+        let loses = |reader: &Reader| reader.ready && !listed.covers(&reader.tree);
+        if held.readers.iter().any(loses) {
+            return Err(TooFewFields {
+                resource: held.spec.resource.to_string(),
+            });
+        }
+        held.listed = Some(listed);
+        let mut seen: Vec<Slot> = items
+            .into_iter()
+            .filter_map(|item| self.put(segment, item, now, changes))
+            .collect();
+        seen.sort_unstable();
+        let gone: Vec<Slot> = self
+            .state
+            .members(segment, 0)
+            .map(|(slot, _)| slot)
+            .filter(|slot| seen.binary_search(slot).is_err())
+            .collect();
+        for slot in gone {
+            self.vacate(segment, slot, changes);
+        }
+        self.show_to_waiting(segment, changes);
+        Ok(())
+    }
+
+    /// Shows a segment's objects to the views that its list is enough for now.
+    fn show_to_waiting(&mut self, id: SegmentId, changes: &mut Vec<Change>) {
+        let Some(segment) = self.segments.get_mut(&id) else {
+            return;
+        };
+        let mut views = Vec::new();
+        for reader in &mut segment.readers {
+            let covered = |listed: &FieldTree| listed.covers(&reader.tree);
+            if !reader.ready && segment.listed.as_ref().is_some_and(covered) {
+                reader.ready = true;
+                views.extend_from_slice(&reader.views);
+            }
+        }
+        for view in views {
+            self.show(view, id, changes);
+        }
+    }
+
+    /// Makes an object the one of its name, and returns its slot.
+    fn put(
+        &mut self,
+        id: SegmentId,
+        item: Projected,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Option<Slot> {
+        let segment = self.segments.get_mut(&id)?;
+        let Some((slot, held)) = self.state.find(id, &item.key()) else {
+            return Some(self.occupy(id, item, now, changes));
+        };
+        if *held.uid() != item.uid {
+            self.vacate(id, slot, changes);
+            return Some(self.occupy(id, item, now, changes));
+        }
+        if **held.data() == *item.data {
+            let version = ResourceVersion::new(&item.resource_version);
+            if *held.version() != version {
+                self.state.set_version(slot, version);
+            }
+            return Some(slot);
+        }
+        let old = Arc::clone(held);
+        let mut earlier = Vec::new();
+        let mut touched = Vec::new();
+        for reader in segment.readers.iter().filter(|reader| reader.ready) {
+            if msgpack::subset_equal(&reader.tree, old.data(), &item.data) {
+                earlier.push((reader.fields, old.changed().of(reader.fields)));
+            } else {
+                touched.extend_from_slice(&reader.views);
+            }
+        }
+        let new = Arc::new(Object::new(id, item, Changed::new(now, earlier)));
+        segment.bytes = segment.bytes + new.bytes() - old.bytes();
+        self.state.update(slot, Arc::clone(&new));
+        for view in touched {
+            self.state.reindex(view, slot, Some(&old), Some(&new));
+            changes.push(Change {
+                view,
+                old: Some(Arc::clone(&old)),
+                new: Some(Arc::clone(&new)),
+            });
+        }
+        Some(slot)
+    }
+
+    /// Puts a new object into a free slot.
+    fn occupy(
+        &mut self,
+        id: SegmentId,
+        item: Projected,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Slot {
+        let slot = self.free.pop().unwrap_or(self.next_slot);
+        self.next_slot = self.next_slot.max(slot + 1);
+        let object = Arc::new(Object::new(id, item, Changed::new(now, Vec::new())));
+        self.state.insert(slot, Arc::clone(&object));
+        let Some(segment) = self.segments.get_mut(&id) else {
+            return slot;
+        };
+        segment.bytes += object.bytes();
+        for view in segment.ready_views() {
+            self.state.reindex(view, slot, None, Some(&object));
+            changes.push(Change {
+                view,
+                old: None,
+                new: Some(Arc::clone(&object)),
+            });
+        }
+        slot
+    }
+
+    /// Takes an object out of its slot.
+    fn vacate(&mut self, id: SegmentId, slot: Slot, changes: &mut Vec<Change>) {
+        let Some(object) = self.state.remove(slot) else {
+            return;
+        };
+        self.free.push(slot);
+        let Some(segment) = self.segments.get_mut(&id) else {
+            return;
+        };
+        segment.bytes -= object.bytes();
+        for view in segment.ready_views() {
+            self.state.reindex(view, slot, Some(&object), None);
+            changes.push(Change {
+                view,
+                old: Some(Arc::clone(&object)),
+                new: None,
+            });
+        }
+    }
+}

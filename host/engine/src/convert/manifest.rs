@@ -1,0 +1,137 @@
+//! A guest's manifest.
+
+use std::time::Duration;
+
+use davit_core::manifest::{
+    IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec, Rate,
+    Source, TickSpec, Trigger, TriggerKey, WatchSpec,
+};
+use davit_core::path::FieldPath;
+
+use super::resource;
+use crate::wit::manifests as wit;
+
+/// Takes a manifest and validates it.
+pub(crate) fn manifest(manifest: wit::Manifest) -> Result<Manifest, ManifestError> {
+    let manifest = Manifest {
+        name: manifest.name,
+        version: manifest.version,
+        summary: manifest.summary,
+        watches: all(manifest.watches, watch)?,
+        triggers: manifest.triggers.into_iter().map(trigger).collect(),
+        queues: manifest.queues.into_iter().map(queue).collect(),
+        ticks: manifest.ticks.into_iter().map(tick).collect(),
+        permissions: manifest.permissions.into_iter().map(permission).collect(),
+        metrics: all(manifest.metrics, metric)?,
+        config_schema: manifest.config_schema,
+    };
+    manifest.validate()?;
+    Ok(manifest)
+}
+
+fn all<T, U>(
+    items: Vec<T>,
+    convert: impl Fn(T) -> Result<U, ManifestError>,
+) -> Result<Vec<U>, ManifestError> {
+    items.into_iter().map(convert).collect()
+}
+
+fn watch(watch: wit::Watch) -> Result<WatchSpec, ManifestError> {
+    let path = |text: &String| -> Result<FieldPath, ManifestError> {
+        text.parse().map_err(|source| ManifestError::Path {
+            watch: watch.name.clone(),
+            source,
+        })
+    };
+    let fields = watch.fields.iter().map(path).collect::<Result<_, _>>()?;
+    let indexes = all(watch.indexes, |index| {
+        Ok(IndexSpec {
+            path: path(&index.path)?,
+            name: index.name,
+            presence: index.presence,
+            unset: index.unset,
+        })
+    })?;
+    Ok(WatchSpec {
+        fields,
+        indexes,
+        name: watch.name,
+        source: match watch.source {
+            wit::Source::One(one) => Source::One(resource(one)),
+            wit::Source::EveryDeletable(except) => {
+                Source::EveryDeletable(except.into_iter().map(resource).collect())
+            }
+        },
+        namespace: watch.namespace,
+        label_selector: watch.label_selector,
+        field_selector: watch.field_selector,
+        optional: watch.optional,
+    })
+}
+
+fn trigger(trigger: wit::Trigger) -> Trigger {
+    Trigger {
+        watch: trigger.watch,
+        queue: trigger.queue,
+        key: match trigger.key {
+            wit::TriggerKey::OwnKey => TriggerKey::OwnKey,
+            wit::TriggerKey::OwnUid => TriggerKey::OwnUid,
+            wit::TriggerKey::Index(index) => TriggerKey::Index(index),
+            wit::TriggerKey::Constant(key) => TriggerKey::Constant(key),
+        },
+    }
+}
+
+fn queue(queue: wit::QueueSpec) -> QueueSpec {
+    QueueSpec {
+        name: queue.name,
+        workers: queue.workers,
+        batch: queue.batch,
+        priority: queue.priority,
+        retry_initial: Duration::from_millis(queue.retry_initial),
+        retry_max: Duration::from_millis(queue.retry_max),
+        rate: queue.rate.map(|rate| Rate {
+            per_second: rate.per_second,
+            burst: rate.burst,
+        }),
+    }
+}
+
+fn tick(tick: wit::Tick) -> TickSpec {
+    TickSpec {
+        queue: tick.queue,
+        key: tick.key,
+        period: Duration::from_millis(tick.period),
+    }
+}
+
+fn permission(permission: wit::Permission) -> Permission {
+    Permission {
+        verb: permission.verb,
+        group: permission.group,
+        resource: permission.resource,
+    }
+}
+
+fn metric(metric: wit::Metric) -> Result<MetricSpec, ManifestError> {
+    let kind = match metric.kind.as_str() {
+        "counter" => MetricKind::Counter,
+        "gauge" => MetricKind::Gauge,
+        "histogram" => MetricKind::Histogram,
+        _ => {
+            return Err(ManifestError::Unknown {
+                what: "the kind",
+                name: metric.name,
+                value: metric.kind,
+                known: "counter, gauge and histogram",
+            });
+        }
+    };
+    Ok(MetricSpec {
+        name: metric.name,
+        kind,
+        help: metric.help,
+        labels: metric.labels,
+        buckets: metric.buckets,
+    })
+}

@@ -1,0 +1,62 @@
+//! What guests are told: objects, failures and work items.
+
+use davit_core::failure::Failure;
+use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
+use davit_core::plan::{PlanFailure, WorkItem};
+use davit_core::time::Now;
+
+use crate::wit::{decisions, types};
+
+pub(crate) fn object(record: &ObjectRecord, now: Now) -> types::Object {
+    types::Object {
+        api_version: record.kind.api_version.to_string(),
+        kind: record.kind.kind.to_string(),
+        resource_version: record.resource_version.to_string(),
+        changed_at: now.wall_at(record.changed_at).0,
+        data: record.data.to_vec(),
+    }
+}
+
+pub(crate) fn failure(failure: Failure) -> types::Failure {
+    types::Failure {
+        class: failure.class.as_str().to_owned(),
+        message: failure.message,
+    }
+}
+
+pub(crate) fn work_item(item: WorkItem, now: Now) -> decisions::WorkItem {
+    decisions::WorkItem {
+        queue: item.queue,
+        key: item.key,
+        attempt: item.attempt,
+        created_at: now.wall_at(item.created_at).0,
+        due_at: now.wall_at(item.due_at).0,
+        failures: item.failures.into_iter().map(plan_failure).collect(),
+    }
+}
+
+fn plan_failure(failed: PlanFailure) -> decisions::PlanFailure {
+    decisions::PlanFailure {
+        uid: failed.uid,
+        step: failed.step,
+        failure: failure(failed.failure),
+    }
+}
+
+pub(crate) fn object_ref(target: types::ObjectRef) -> ObjectRef {
+    ObjectRef {
+        api_version: target.api_version,
+        kind: target.kind,
+        namespace: target.namespace,
+        name: target.name,
+        uid: target.uid,
+    }
+}
+
+pub(crate) fn resource(resource: types::ApiResource) -> ApiResource {
+    ApiResource {
+        group: resource.group,
+        version: resource.version,
+        plural: resource.plural,
+    }
+}

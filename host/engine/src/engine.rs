@@ -1,0 +1,270 @@
+//! One wasmtime engine for all guests, and how a component gets into it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, HasSelf, Linker};
+use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use crate::artifacts::{ArtifactsError, CompiledArtifacts};
+use crate::digest::ModuleDigest;
+use crate::imports::wasi;
+use crate::instance::State;
+use crate::module::Module;
+use crate::wit::{Controller, ControllerPre};
+use crate::world::{self, WorldError};
+
+/// How often running guests are interrupted: the unit of their CPU time, and
+/// the longest that one keeps others of its thread waiting.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// Table elements that are reserved for each table; Rust guests need one for
+/// each function whose address is taken.
+pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
+
+/// What `wit-bindgen` and `wit-component` make of one program: the program
+/// itself, and two modules that join it to its imports. A few more leave room
+/// for composed components.
+const CORE_INSTANCES_PER_GUEST: u32 = 8;
+const TABLES_PER_GUEST: u32 = 4;
+
+/// Wasm's own stack; what async calls add for the host's functions comes on
+/// top. A call that needs more ends with the trap "call stack exhausted".
+const WASM_STACK: usize = 512 << 10;
+const HOST_STACK: usize = 512 << 10;
+
+/// What the engine is set up with.
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Where compiled guests are kept, if anywhere. The directory is made if
+    /// it does not exist. It must belong to this process's user and nobody
+    /// else may write to it: what lies there is run.
+    pub cache_dir: Option<PathBuf>,
+    /// How many instances exist at once, over all guests. Address space is
+    /// reserved for them (about 4 GiB each), memory only as they use it.
+    pub max_instances: u32,
+    /// The largest guest that is compiled, in bytes.
+    pub max_module: usize,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            cache_dir: None,
+            max_instances: 64,
+            max_module: 32 << 20,
+        }
+    }
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    /// Wasmtime does not run here as it is set up.
+    #[error("cannot set up wasmtime: {0:#}")]
+    Wasmtime(wasmtime::Error),
+    /// The thread that counts time cannot be started.
+    #[error("cannot start the thread that interrupts guests")]
+    Ticker(#[source] std::io::Error),
+    /// The directory for compiled guests cannot be used.
+    #[error(transparent)]
+    Artifacts(#[from] ArtifactsError),
+}
+
+/// Why a module cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// It is larger than the engine takes.
+    #[error("the module has {size} bytes, {limit} are allowed")]
+    TooLarge {
+        /// Its size in bytes.
+        size: usize,
+        /// [`EngineConfig::max_module`].
+        limit: usize,
+    },
+    /// It is no component, or uses what wasmtime is not set up for.
+    #[error("the module does not compile: {0}")]
+    Compile(String),
+    /// It is a component, but no guest of this host.
+    #[error("the module cannot be a guest: {0}")]
+    World(#[from] WorldError),
+    /// It needs more of something than any guest gets.
+    #[error("the module needs {needs} {what}, a guest gets {limit}")]
+    Resources {
+        /// `linear memories`, `tables`.
+        what: &'static str,
+        /// How many it needs.
+        needs: u32,
+        /// How many there are.
+        limit: u32,
+    },
+    /// Its imports or exports have the right names and other types.
+    #[error("the module does not fit davit:controller: {0}")]
+    Link(String),
+}
+
+/// Compiles guests and holds what they share. Clones are the same engine.
+#[derive(Clone)]
+pub struct Engine {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    wasmtime: wasmtime::Engine,
+    linker: Linker<State>,
+    artifacts: Option<CompiledArtifacts>,
+    instances: Arc<Semaphore>,
+    max_module: usize,
+}
+
+impl Engine {
+    /// Sets up wasmtime and starts the thread that interrupts guests; it ends
+    /// with the engine.
+    pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
+        let wasmtime = wasmtime::Engine::new(&wasmtime_config(config.max_instances))
+            .map_err(EngineError::Wasmtime)?;
+        let linker = linker(&wasmtime).map_err(EngineError::Wasmtime)?;
+        let artifacts = config
+            .cache_dir
+            .map(|directory| CompiledArtifacts::open(directory, &wasmtime))
+            .transpose()?;
+        start_ticker(&wasmtime)?;
+        Ok(Self {
+            inner: Arc::new(Inner {
+                wasmtime,
+                linker,
+                artifacts,
+                instances: Arc::new(Semaphore::new(config.max_instances as usize)),
+                max_module: config.max_module,
+            }),
+        })
+    }
+
+    /// Compiles a component, or takes what an earlier run made of it, and
+    /// checks that it can be a guest. The work is done off the async threads.
+    pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
+        let engine = self.clone();
+        tokio::task::spawn_blocking(move || engine.load_blocking(&wasm))
+            .await
+            // Cranelift panicked: that is the module's failure, not the host's.
+            .unwrap_or_else(|error| Err(LoadError::Compile(error.to_string())))
+    }
+
+    fn load_blocking(&self, wasm: &[u8]) -> Result<Module, LoadError> {
+        let limit = self.inner.max_module;
+        if wasm.len() > limit {
+            let size = wasm.len();
+            return Err(LoadError::TooLarge { size, limit });
+        }
+        let digest = ModuleDigest(Sha256::digest(wasm).into());
+        let component = self.compiled(wasm, digest)?;
+        let world = admit(&component)?;
+        check_resources(&component)?;
+        let pre = self
+            .inner
+            .linker
+            .instantiate_pre(&component)
+            .and_then(ControllerPre::new)
+            .map_err(|error| LoadError::Link(format!("{error:#}")))?;
+        Ok(Module::new(self.clone(), pre, world, digest))
+    }
+
+    fn compiled(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Component, LoadError> {
+        let engine = &self.inner.wasmtime;
+        let artifacts = self.inner.artifacts.as_ref();
+        if let Some(component) = artifacts.and_then(|kept| kept.load(engine, digest)) {
+            return Ok(component);
+        }
+        let component = Component::from_binary(engine, wasm)
+            .map_err(|error| LoadError::Compile(format!("{error:#}")))?;
+        if let Some(artifacts) = artifacts {
+            artifacts.store(&component, digest);
+        }
+        Ok(component)
+    }
+
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.inner.wasmtime
+    }
+
+    /// One permit for each instance that may exist.
+    pub(crate) fn instances(&self) -> &Arc<Semaphore> {
+        &self.inner.instances
+    }
+}
+
+fn wasmtime_config(max_instances: u32) -> Config {
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(max_instances)
+        .total_core_instances(max_instances.saturating_mul(CORE_INSTANCES_PER_GUEST))
+        .total_memories(max_instances)
+        .total_tables(max_instances.saturating_mul(TABLES_PER_GUEST))
+        .total_stacks(max_instances)
+        .max_core_instances_per_component(CORE_INSTANCES_PER_GUEST)
+        .max_memories_per_component(1)
+        .max_tables_per_component(TABLES_PER_GUEST)
+        .table_elements(MAX_TABLE_ELEMENTS)
+        // A new instance takes a slot that was in use before, so that the
+        // host's memory follows how many exist at once, not how many ever did.
+        .max_unused_warm_slots(0);
+    let mut config = Config::new();
+    config
+        // Component-model async: guests of this world do not use it, and it
+        // makes every call four times as long.
+        .concurrency_support(false)
+        .epoch_interruption(true)
+        .max_wasm_stack(WASM_STACK)
+        .async_stack_size(WASM_STACK + HOST_STACK)
+        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    config
+}
+
+fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<State>> {
+    let mut linker = Linker::new(engine);
+    Controller::add_to_linker::<State, HasSelf<State>>(&mut linker, |state| state)?;
+    wasi::add_to_linker(&mut linker)?;
+    Ok(linker)
+}
+
+fn admit(component: &Component) -> Result<world::WorldVersion, WorldError> {
+    let engine = component.engine();
+    let component = component.component_type();
+    world::admit(
+        component.imports(engine).map(|(name, _)| name),
+        component.exports(engine).map(|(name, _)| name),
+    )
+}
+
+/// The pool would refuse the component too, but only when it is instantiated.
+fn check_resources(component: &Component) -> Result<(), LoadError> {
+    let Some(needs) = component.resources_required() else {
+        return Ok(());
+    };
+    let within = |what, needs, limit| {
+        if needs <= limit {
+            Ok(())
+        } else {
+            Err(LoadError::Resources { what, needs, limit })
+        }
+    };
+    within("linear memories", needs.num_memories, 1)?;
+    within("tables", needs.num_tables, TABLES_PER_GUEST)
+}
+
+fn start_ticker(engine: &wasmtime::Engine) -> Result<(), EngineError> {
+    let engine = engine.weak();
+    std::thread::Builder::new()
+        .name("davit-ticks".to_owned())
+        .spawn(move || {
+            while let Some(engine) = engine.upgrade() {
+                engine.increment_epoch();
+                drop(engine);
+                std::thread::sleep(TICK);
+            }
+        })
+        .map_err(EngineError::Ticker)?;
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! A guest at work: a module, its configuration, and a pool of instances.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use davit_core::manifest::Manifest;
+use davit_core::plan::Decision;
+use tokio::sync::Semaphore;
+
+use crate::call::Call;
+use crate::convert;
+use crate::error::{CallError, DescribeError};
+use crate::instance::Instance;
+use crate::limits::Limits;
+use crate::module::{Module, Reserved};
+
+/// A module with its configuration, ready to decide.
+///
+/// Each call has an instance for itself. An instance is used again after a good
+/// answer, and dropped, with everything that it held, after anything else: a
+/// trap, a limit, a malformed answer, a call that was given up.
+pub struct Guest {
+    module: Module,
+    config: Arc<[u8]>,
+    manifest: Arc<Manifest>,
+    limits: Limits,
+    /// Its name in the log.
+    name: Arc<str>,
+    idle: Mutex<Vec<Instance>>,
+    /// One permit for each instance.
+    slots: Semaphore,
+    _reserved: Reserved,
+}
+
+impl Guest {
+    /// Has the module check its configuration, and keeps [`Limits::instances`]
+    /// for its calls.
+    pub async fn new(
+        module: &Module,
+        config: impl Into<Arc<[u8]>>,
+        limits: Limits,
+    ) -> Result<Self, DescribeError> {
+        let instances = limits.instances.max(1);
+        let reserved = module.reserve(instances)?;
+        let config = config.into();
+        // The first instance logs under the module's digest, and is not kept:
+        // the guest's name is known only now.
+        let (_, manifest) = Instance::start(module, module.label(), &config, limits).await?;
+        Ok(Self {
+            module: module.clone(),
+            config,
+            name: manifest.name.as_str().into(),
+            manifest: Arc::new(manifest),
+            limits,
+            idle: Mutex::new(Vec::new()),
+            slots: Semaphore::new(instances as usize),
+            _reserved: reserved,
+        })
+    }
+
+    /// What the guest needs.
+    #[must_use]
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// The module that it runs.
+    #[must_use]
+    pub fn module(&self) -> &Module {
+        &self.module
+    }
+
+    /// Asks for decisions, one for each item, in their order. Waits while all
+    /// instances are at work. A call that is dropped before it is done is given
+    /// up, and so is its instance.
+    pub async fn reconcile(&self, call: Call) -> Result<Vec<Decision>, CallError> {
+        // It is never closed.
+        let _slot = self.slots.acquire().await.ok();
+        let (items, now) = (call.items.len(), call.now);
+        let mut instance = self.instance().await?;
+        let answer = instance.reconcile(call, &self.manifest).await?;
+        let decisions = convert::decisions(answer, items, &self.manifest, &self.limits, now)?;
+        if instance.memory() <= self.limits.idle_memory {
+            self.idle().push(instance);
+        }
+        Ok(decisions)
+    }
+
+    async fn instance(&self) -> Result<Instance, CallError> {
+        let idle = self.idle().pop();
+        if let Some(instance) = idle {
+            return Ok(instance);
+        }
+        let name = Arc::clone(&self.name);
+        match Instance::start(&self.module, name, &self.config, self.limits).await {
+            Ok((instance, _)) => Ok(instance),
+            Err(DescribeError::Call(error)) => Err(error),
+            Err(error) => Err(CallError::Restart(Box::new(error))),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Instance>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

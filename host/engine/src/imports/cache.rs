@@ -1,0 +1,116 @@
+//! The host's cache, as one snapshot.
+
+use davit_core::store::{Entry, IndexView, Page, View};
+use wasmtime::Result;
+
+use crate::convert;
+use crate::error::Mistake;
+use crate::instance::State;
+use crate::wit::{cache, types};
+
+impl cache::Host for State {
+    fn len(&mut self, watch: String) -> Result<u64> {
+        Ok(self.watch(&watch)?.len() as u64)
+    }
+
+    fn get(&mut self, watch: String, key: String) -> Result<Option<types::Object>> {
+        let entry = self.watch(&watch)?.get(&key);
+        Ok(entry.map(|entry| self.object(entry)))
+    }
+
+    fn get_by_uid(&mut self, watch: String, uid: String) -> Result<Option<types::Object>> {
+        let entry = self.watch(&watch)?.get_by_uid(&uid);
+        Ok(entry.map(|entry| self.object(entry)))
+    }
+
+    fn by_index(
+        &mut self,
+        watch: String,
+        index: String,
+        value: String,
+        cursor: u64,
+        limit: u32,
+    ) -> Result<cache::Page> {
+        let index = self.index(&watch, &index)?;
+        Ok(self.page(index.get(&value, cursor, self.limit(limit))))
+    }
+
+    fn index_count(&mut self, watch: String, index: String, value: String) -> Result<u32> {
+        Ok(self.index(&watch, &index)?.count(&value))
+    }
+
+    fn index_keys(
+        &mut self,
+        watch: String,
+        index: String,
+        after: Option<String>,
+        limit: u32,
+    ) -> Result<Vec<cache::IndexKey>> {
+        let index = self.index(&watch, &index)?;
+        let values = index.values(after.as_deref(), self.limit(limit));
+        Ok(values
+            .into_iter()
+            .map(|(value, count)| cache::IndexKey {
+                value: value.to_owned(),
+                count,
+            })
+            .collect())
+    }
+
+    fn keys(&mut self, watch: String, cursor: u64, limit: u32) -> Result<cache::KeyPage> {
+        let page = self.watch(&watch)?.keys(cursor, self.limit(limit));
+        Ok(cache::KeyPage {
+            keys: page.items.into_iter().map(Into::into).collect(),
+            next: page.next,
+        })
+    }
+
+    fn scan(&mut self, watch: String, cursor: u64, limit: u32) -> Result<cache::Page> {
+        let page = self.watch(&watch)?.scan(cursor, self.limit(limit));
+        Ok(self.page(page))
+    }
+}
+
+impl State {
+    fn watch(&self, name: &str) -> Result<View<'_>> {
+        let call = &self.view()?.call;
+        let Some(id) = call.views.get(name) else {
+            return Mistake::trap(format!(
+                "it asked for the watch \"{name}\", which its manifest does not declare"
+            ));
+        };
+        match call.snapshot.view(*id) {
+            Some(view) => Ok(view),
+            None => Mistake::trap(format!(
+                "the host's snapshot is from before the watch \"{name}\" was set up"
+            )),
+        }
+    }
+
+    fn index(&self, watch: &str, name: &str) -> Result<IndexView<'_>> {
+        match self.watch(watch)?.index(name) {
+            Some(index) => Ok(index),
+            None => Mistake::trap(format!(
+                "it asked for the index \"{name}\" of the watch \"{watch}\", which its manifest \
+                 does not declare"
+            )),
+        }
+    }
+
+    /// A page's length as the guest wants it, and as its limits allow.
+    fn limit(&self, wanted: u32) -> usize {
+        wanted.min(self.limits.page) as usize
+    }
+
+    fn page(&self, page: Page<Entry<'_>>) -> cache::Page {
+        let objects = page.items.into_iter();
+        cache::Page {
+            objects: objects.map(|entry| self.object(entry)).collect(),
+            next: page.next,
+        }
+    }
+
+    fn object(&self, entry: Entry<'_>) -> types::Object {
+        convert::object(&entry.record(), self.now)
+    }
+}

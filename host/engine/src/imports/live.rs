@@ -1,0 +1,145 @@
+//! Live reads: what the manifest permits, and no more.
+
+use davit_core::failure::{Failure, FailureClass};
+use davit_core::object::{ApiResource, ObjectRecord};
+use davit_core::path::FieldPath;
+use davit_core::plan::{GetRequest, ListRequest};
+use davit_core::time::Now;
+use wasmtime::Result;
+
+use crate::convert;
+use crate::error::Mistake;
+use crate::instance::{CallView, State};
+use crate::limits::Exceeded;
+use crate::wit::live;
+use crate::wit::types;
+
+type Read<T> = std::result::Result<T, Failure>;
+
+impl live::Host for State {
+    async fn get(
+        &mut self,
+        requests: Vec<live::GetRequest>,
+    ) -> Result<Vec<std::result::Result<types::Object, types::Failure>>> {
+        let now = self.now;
+        let view = self.view_mut()?;
+        view.take(requests.len())?;
+        let mut answers = Vec::with_capacity(requests.len());
+        let mut admitted = Vec::new();
+        for request in requests {
+            let request = get_request(request)?;
+            match view.may_get(&request) {
+                Ok(()) => {
+                    answers.push(None);
+                    admitted.push(request);
+                }
+                Err(refusal) => answers.push(Some(Err(refusal))),
+            }
+        }
+        if !admitted.is_empty() {
+            let mut read = view.call.live.get(admitted).await.into_iter();
+            for answer in answers.iter_mut().filter(|answer| answer.is_none()) {
+                *answer = read.next();
+            }
+            self.cpu.waited = true;
+        }
+        let answers = answers.into_iter();
+        Ok(answers.map(|answer| told(answer.unwrap_or_else(no_answer), now)).collect())
+    }
+
+    async fn list(
+        &mut self,
+        request: live::ListRequest,
+    ) -> Result<std::result::Result<Vec<types::Object>, types::Failure>> {
+        let now = self.now;
+        let view = self.view_mut()?;
+        view.take(1)?;
+        let request = ListRequest {
+            resource: convert::resource(request.resource),
+            namespace: request.namespace,
+            label_selector: request.label_selector,
+            field_selector: request.field_selector,
+            fields: paths(&request.fields)?,
+        };
+        let listed = match view.permitted("list", &request.resource) {
+            Ok(()) => {
+                let listed = view.call.live.list(request).await;
+                self.cpu.waited = true;
+                listed
+            }
+            Err(refusal) => Err(refusal),
+        };
+        Ok(match listed {
+            Ok(objects) => Ok(objects
+                .iter()
+                .map(|object| convert::object(object, now))
+                .collect()),
+            Err(failure) => Err(convert::failure(failure)),
+        })
+    }
+}
+
+impl CallView {
+    fn take(&mut self, reads: usize) -> Result<()> {
+        let left = self.live_reads_left.checked_sub(reads);
+        self.live_reads_left = left.ok_or(Exceeded::LiveReads)?;
+        Ok(())
+    }
+
+    fn may_get(&self, request: &GetRequest) -> Read<()> {
+        let target = &request.target;
+        let mapping = &self.call.mapping;
+        let Some(served) = mapping.by_kind(&target.api_version, &target.kind) else {
+            return Err(Failure::new(
+                FailureClass::Unmappable,
+                format!("cannot get {target}: the API server serves no such kind"),
+            ));
+        };
+        self.permitted("get", &served.resource)
+    }
+
+    fn permitted(&self, verb: &str, resource: &ApiResource) -> Read<()> {
+        if self
+            .manifest
+            .permits(verb, &resource.group, &resource.plural)
+        {
+            return Ok(());
+        }
+        Err(Failure::new(
+            FailureClass::Forbidden,
+            format!("cannot {verb} {resource}: the guest's manifest does not ask for it"),
+        ))
+    }
+}
+
+fn get_request(request: live::GetRequest) -> Result<GetRequest> {
+    Ok(GetRequest {
+        target: convert::object_ref(request.target),
+        fields: paths(&request.fields)?,
+    })
+}
+
+fn paths(fields: &[String]) -> Result<Vec<FieldPath>> {
+    let parse = |text: &String| match text.parse() {
+        Ok(path) => Ok(path),
+        Err(error) => Mistake::trap(format!("it asked for a field of a live read: {error}")),
+    };
+    fields.iter().map(parse).collect()
+}
+
+fn told(
+    answer: Read<ObjectRecord>,
+    now: Now,
+) -> std::result::Result<types::Object, types::Failure> {
+    match answer {
+        Ok(object) => Ok(convert::object(&object, now)),
+        Err(failure) => Err(convert::failure(failure)),
+    }
+}
+
+fn no_answer() -> Read<ObjectRecord> {
+    Err(Failure::new(
+        FailureClass::Server,
+        "the reader gave fewer answers than it was asked for",
+    ))
+}

@@ -1,0 +1,71 @@
+//! What is a look-up: the mapping, the queues, the notes. And the log.
+
+use davit_core::manifest::Manifest;
+use wasmtime::Result;
+
+use crate::error::Mistake;
+use crate::instance::State;
+use crate::wit::{decisions, log, manifests, mapping, notes, queue, types};
+
+impl mapping::Host for State {
+    fn lookup(&mut self, api_version: String, kind: String) -> Result<Option<mapping::Mapped>> {
+        let served = self.view()?.call.mapping.by_kind(&api_version, &kind);
+        Ok(served.map(|served| mapping::Mapped {
+            resource: types::ApiResource {
+                group: served.resource.group.clone(),
+                version: served.resource.version.clone(),
+                plural: served.resource.plural.clone(),
+            },
+            namespaced: served.namespaced,
+        }))
+    }
+}
+
+impl queue::Host for State {
+    fn pending(&mut self, queue: String, key: String) -> Result<Option<queue::Waiting>> {
+        let view = self.view()?;
+        if !declares_queue(&view.manifest, &queue) {
+            return Mistake::trap(format!(
+                "it asked for the queue \"{queue}\", which its manifest does not declare"
+            ));
+        }
+        let waiting = view.call.pending.get(&queue, &key);
+        Ok(waiting.map(|waiting| queue::Waiting {
+            created_at: self.now.wall_at(waiting.created_at).0,
+            due_at: self.now.wall_at(waiting.due_at).0,
+        }))
+    }
+}
+
+fn declares_queue(manifest: &Manifest, name: &str) -> bool {
+    manifest.queues.iter().any(|queue| queue.name == name)
+}
+
+impl notes::Host for State {
+    fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
+        Ok(self.view()?.call.notes.get(&key).cloned())
+    }
+}
+
+impl log::Host for State {
+    fn emit(
+        &mut self,
+        level: log::Level,
+        message: String,
+        fields: Vec<(String, String)>,
+    ) -> Result<()> {
+        let level = match level {
+            log::Level::Error => tracing::Level::ERROR,
+            log::Level::Warn => tracing::Level::WARN,
+            log::Level::Info => tracing::Level::INFO,
+            log::Level::Debug => tracing::Level::DEBUG,
+        };
+        self.log.emit(level, &message, &fields);
+        Ok(())
+    }
+}
+
+// Interfaces of types only.
+impl types::Host for State {}
+impl manifests::Host for State {}
+impl decisions::Host for State {}

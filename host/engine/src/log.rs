@@ -1,0 +1,171 @@
+//! What a guest says, in the host's own log.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tracing::{Level, debug, error, info, warn};
+
+/// A line longer than this is written in pieces.
+const LONGEST_LINE: usize = 4096;
+/// How many lines of standard error are kept for the report of a trap, and how
+/// much of each.
+const LAST_WORDS: usize = 4;
+const LONGEST_WORD: usize = 512;
+
+/// The log of one instance. Clones write to the same.
+#[derive(Clone)]
+pub(crate) struct GuestLog {
+    inner: Arc<Mutex<Inner>>,
+}
+
+struct Inner {
+    guest: Arc<str>,
+    /// Bytes that may be written in each call.
+    limit: usize,
+    left: usize,
+    muted: bool,
+    out: Vec<u8>,
+    err: Vec<u8>,
+    last_words: VecDeque<String>,
+}
+
+/// A standard stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stream {
+    Out,
+    Err,
+}
+
+impl GuestLog {
+    /// The log of a guest, with room for `limit` bytes in each call.
+    pub(crate) fn new(guest: Arc<str>, limit: usize) -> Self {
+        let inner = Inner {
+            guest,
+            limit,
+            left: limit,
+            muted: false,
+            out: Vec::new(),
+            err: Vec::new(),
+            last_words: VecDeque::new(),
+        };
+        Self {
+            inner: Arc::new(Mutex::new(inner)),
+        }
+    }
+
+    /// Begins a call.
+    pub(crate) fn begin(&self) {
+        let mut inner = self.lock();
+        inner.left = inner.limit;
+        inner.muted = false;
+        inner.last_words.clear();
+    }
+
+    /// Ends a call: lines that are not ended by now never will be.
+    pub(crate) fn end(&self) {
+        let mut inner = self.lock();
+        for stream in [Stream::Out, Stream::Err] {
+            let line = std::mem::take(inner.buffer(stream));
+            if !line.is_empty() {
+                inner.line(stream, &line);
+            }
+        }
+    }
+
+    /// Writes one message.
+    pub(crate) fn emit(&self, level: Level, message: &str, fields: &[(String, String)]) {
+        let mut text = one_line(message);
+        for (name, value) in fields {
+            text.push_str(&format!(" {}={}", one_line(name), one_line(value)));
+        }
+        self.lock().write(level, &text);
+    }
+
+    /// Takes what was written to a standard stream.
+    pub(crate) fn print(&self, stream: Stream, bytes: &[u8]) {
+        let mut inner = self.lock();
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let buffer = inner.buffer(stream);
+            buffer.extend_from_slice(piece);
+            if piece.ends_with(b"\n") || buffer.len() >= LONGEST_LINE {
+                let line = std::mem::take(buffer);
+                inner.line(stream, &line);
+            }
+        }
+    }
+
+    /// The last lines that this call wrote to standard error.
+    pub(crate) fn last_words(&self) -> Vec<String> {
+        self.lock().last_words.iter().cloned().collect()
+    }
+
+    /// A writer that panicked leaves at worst a line cut short.
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn buffer(&mut self, stream: Stream) -> &mut Vec<u8> {
+        match stream {
+            Stream::Out => &mut self.out,
+            Stream::Err => &mut self.err,
+        }
+    }
+
+    fn line(&mut self, stream: Stream, line: &[u8]) {
+        let text = one_line(String::from_utf8_lossy(line).trim_end());
+        if text.is_empty() {
+            return;
+        }
+        match stream {
+            Stream::Out => self.write(Level::INFO, &text),
+            Stream::Err => {
+                self.write(Level::WARN, &text);
+                self.remember(&text);
+            }
+        }
+    }
+
+    fn remember(&mut self, text: &str) {
+        if self.last_words.len() == LAST_WORDS {
+            self.last_words.pop_front();
+        }
+        self.last_words.push_back(cut(text, LONGEST_WORD).to_owned());
+    }
+
+    fn write(&mut self, level: Level, text: &str) {
+        if self.muted {
+            return;
+        }
+        let guest = &*self.guest;
+        let text = if text.len() <= self.left {
+            self.left -= text.len();
+            text
+        } else {
+            self.muted = true;
+            warn!(
+                guest,
+                limit = self.limit,
+                "the guest logs more than it may in one call: the rest is dropped"
+            );
+            cut(text, self.left)
+        };
+        match level {
+            Level::ERROR => error!(guest, "{text}"),
+            Level::WARN => warn!(guest, "{text}"),
+            Level::INFO => info!(guest, "{text}"),
+            _ => debug!(guest, "{text}"),
+        }
+    }
+}
+
+/// Control characters would let a guest write lines that look like the host's.
+fn one_line(text: &str) -> String {
+    text.replace(char::is_control, " ")
+}
+
+/// As many whole characters as fit into `length` bytes.
+fn cut(text: &str, length: usize) -> &str {
+    text.get(..text.floor_char_boundary(length)).unwrap_or_default()
+}

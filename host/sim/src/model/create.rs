@@ -1,0 +1,142 @@
+//! Creating objects.
+
+use super::{Body, Model, Target, WriteOptions, decode};
+use crate::object::{Object, Stored};
+use crate::resource::{Generation, Resource};
+use crate::status::{Result, Status};
+use crate::time::Time;
+use crate::{kinds, validate};
+
+/// How often a generated name may collide before the create fails.
+const GENERATED_NAME_TRIES: usize = 8;
+
+/// What `generateName` may contribute: names have at most 63 characters, five
+/// of them generated.
+const GENERATED_NAME_STEM: usize = 58;
+
+impl Model {
+    /// Creates the object that `body` describes.
+    pub fn create(
+        &mut self,
+        now: Time,
+        target: &Target,
+        body: Body,
+        options: &WriteOptions,
+    ) -> Result<Stored> {
+        let object = decode::object(target, body, options.strict)?;
+        self.create_object(now, target, object, options)
+    }
+
+    /// Creates an object that is decoded already.
+    pub(super) fn create_object(
+        &mut self,
+        now: Time,
+        target: &Target,
+        mut object: Object,
+        options: &WriteOptions,
+    ) -> Result<Stored> {
+        let resource = target.resource.clone();
+        match_namespace(target, &mut object)?;
+        self.admit_to_namespace(&resource, &object)?;
+        self.prepare_new(now, &resource, &mut object);
+        let target = Target::new(&resource, &target.namespace, &object.metadata.name);
+        check_new(&resource, &object)?;
+        if !object.metadata.resource_version.is_empty() {
+            return Err(Status::unclassified(
+                "resourceVersion should not be set on objects to be created",
+            ));
+        }
+        if let Some(existing) = self.collection(&resource)?.get(&target.key()) {
+            let terminating = existing.metadata()?.deletion_timestamp.is_some();
+            return Err(Status::already_exists(&resource, &target.name, terminating));
+        }
+        let stored = self.commit(now, &target, object, options.dry_run)?;
+        if !options.dry_run {
+            self.after_write(now, &target)?;
+        }
+        Ok(stored)
+    }
+
+    /// Nothing is created in a namespace that is missing or terminates.
+    fn admit_to_namespace(&self, resource: &Resource, object: &Object) -> Result<()> {
+        if !resource.namespaced {
+            return Ok(());
+        }
+        let namespaces = self
+            .resource("", "v1", "namespaces")
+            .ok_or_else(|| Status::internal("no namespaces resource"))?;
+        let name = &object.metadata.namespace;
+        let Some(namespace) = self.collection(namespaces)?.get(name) else {
+            return Err(Status::not_found(namespaces, name));
+        };
+        if namespace.metadata()?.deletion_timestamp.is_some() {
+            return Err(Status::terminating_namespace(resource, &object.metadata.name, name));
+        }
+        Ok(())
+    }
+
+    fn prepare_new(&mut self, now: Time, resource: &Resource, object: &mut Object) {
+        if resource.has_status() && !resource.rules.keeps_status {
+            object.body.remove("status");
+        }
+        let metadata = &mut object.metadata;
+        metadata.deletion_timestamp = None;
+        metadata.deletion_grace_period_seconds = None;
+        metadata.creation_timestamp = Some(now);
+        metadata.uid = self.rng.uuid();
+        metadata.generation = i64::from(resource.rules.generation != Generation::Unused);
+        if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
+            metadata.name = self.generate_name(resource, object);
+        }
+        (resource.rules.default)(object);
+        (resource.rules.prepare)(object);
+    }
+
+    fn generate_name(&mut self, resource: &Resource, object: &Object) -> String {
+        let stem: String = object
+            .metadata
+            .generate_name
+            .chars()
+            .take(GENERATED_NAME_STEM)
+            .collect();
+        let mut name = String::new();
+        for _ in 0..GENERATED_NAME_TRIES {
+            name = format!("{stem}{}", self.rng.name_suffix());
+            let key = resource.key(&object.metadata.namespace, &name);
+            let taken = self
+                .collection(resource)
+                .is_ok_and(|collection| collection.get(&key).is_some());
+            if !taken {
+                break;
+            }
+        }
+        name
+    }
+}
+
+/// The namespace of the body must be that of the URL, if it is given.
+pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()> {
+    let wanted = if target.resource.namespaced { target.namespace.as_str() } else { "" };
+    let namespace = &mut object.metadata.namespace;
+    if !namespace.is_empty() && !wanted.is_empty() && namespace != wanted {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    wanted.clone_into(namespace);
+    Ok(())
+}
+
+fn check_new(resource: &Resource, object: &Object) -> Result<()> {
+    let mut errors = validate::metadata(resource, &object.metadata);
+    errors.extend(kinds::validate(resource, object));
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(
+        &resource.kind,
+        &resource.group,
+        &object.metadata.name,
+        &errors,
+    ))
+}

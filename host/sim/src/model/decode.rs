@@ -1,0 +1,155 @@
+//! From a request's body to an object of the resource's kind.
+
+use std::fmt::Write as _;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::Target;
+use crate::object::Object;
+use crate::resource::Resource;
+use crate::status::{FieldError, Result, Status};
+use crate::{defaults, events, patch, schema};
+
+/// What a request carries.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// JSON that is parsed already.
+    Json(Value),
+    /// JSON text.
+    JsonText(Bytes),
+    /// YAML text.
+    YamlText(Bytes),
+}
+
+impl Body {
+    /// Parses the text, if it is text. `kind` is what should be in it.
+    pub fn parse(self, kind: &str) -> Result<Value> {
+        let (parsed, bytes) = match self {
+            Body::Json(value) => return Ok(value),
+            Body::JsonText(bytes) => {
+                let parsed = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+                (parsed, bytes)
+            }
+            Body::YamlText(bytes) => {
+                let parsed = serde_saphyr::from_slice(&bytes).map_err(|error| error.to_string());
+                (parsed, bytes)
+            }
+        };
+        let value: Value = parsed.map_err(|error| unrecognized(kind, &bytes, &error))?;
+        if !patch::is_shallow(&value) {
+            return Err(Status::bad_request("the body is nested too deeply"));
+        }
+        if value.is_object() {
+            return Ok(value);
+        }
+        let found = match value {
+            Value::Null => return Err(unrecognized(kind, &bytes, "unexpected end of JSON input")),
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) | Value::Object(_) => "array",
+        };
+        // What Go prints for the struct that it tries to read the type from.
+        let problem = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {found} into Go value of type struct {{ APIVersion string \"json:\\\"apiVersion,omitempty\\\"\"; Kind string \"json:\\\"kind,omitempty\\\"\" }}"
+        );
+        Err(unrecognized(kind, &bytes, &problem))
+    }
+}
+
+fn unrecognized(kind: &str, body: &[u8], problem: &str) -> Box<Status> {
+    Status::bad_request(format!(
+        "the object provided is unrecognized (must be of type {kind}): {problem} ({})",
+        excerpt(body)
+    ))
+}
+
+/// The beginning of a body: as it is if it looks like JSON, else in hex.
+fn excerpt(body: &[u8]) -> String {
+    const LIMIT: usize = 30;
+    match body {
+        [] => "<empty>".to_owned(),
+        [b'{', ..] => {
+            let text = String::from_utf8_lossy(body.get(..LIMIT).unwrap_or(body)).into_owned();
+            if body.len() > LIMIT { text + " ..." } else { text }
+        }
+        _ => {
+            let mut hex = String::new();
+            for byte in body.iter().take(LIMIT / 2) {
+                // Writing to a String cannot fail.
+                let _ = write!(hex, "{byte:02x}");
+            }
+            if body.len() > LIMIT / 2 { hex + " ..." } else { hex }
+        }
+    }
+}
+
+/// Decodes a body that must hold an object of the target's kind.
+pub(super) fn object(target: &Target, body: Body, strict: bool) -> Result<Object> {
+    let resource = &target.resource;
+    let value = body.parse(&resource.kind)?;
+    check_type(resource, &value)?;
+    complete(resource, value, strict)
+}
+
+fn check_type(resource: &Resource, value: &Value) -> Result<()> {
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    if !api_version.is_empty() && api_version != resource.api_version() {
+        return Err(Status::bad_request(format!(
+            "the API version in the data ({api_version}) does not match the expected API version ({})",
+            resource.api_version()
+        )));
+    }
+    if kind.is_empty() || kind == resource.kind {
+        return Ok(());
+    }
+    let (expected, group, version) = (&resource.kind, &resource.group, &resource.version);
+    if resource.custom.is_some() {
+        let error = FieldError::invalid("kind", &kind.into(), format!("must be {expected}"));
+        return Err(Status::invalid(expected, group, text("name"), &[error]));
+    }
+    // The internal package of a group is named after its first label.
+    let package = match group.split('.').next() {
+        None | Some("") => "core",
+        Some(package) => package,
+    };
+    Err(Status::bad_request(format!(
+        "{kind} in version {version:?} cannot be handled as a {expected}: converting ({version}.{kind}) to ({package}.{expected}): unknown conversion"
+    )))
+}
+
+/// From the JSON of a whole object, decoded or patched, to the object as it
+/// is stored: typed metadata, conversion, pruning and defaults.
+pub(super) fn complete(resource: &Resource, value: Value, strict: bool) -> Result<Object> {
+    let mut object = Object::from_value(value).map_err(|error| {
+        Status::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+            resource.version,
+            kind = resource.kind
+        ))
+    })?;
+    if let Some(custom) = &resource.custom {
+        if let Some(schema) = &custom.schema {
+            schema::shape(schema, resource, &mut object, strict)?;
+        }
+    } else if !resource.rules.raw {
+        defaults::tidy(&mut object.body);
+    }
+    if events::is_new_api(resource) {
+        events::to_core(&mut object);
+    }
+    (resource.rules.default)(&mut object);
+    Ok(object)
+}
+
+/// The JSON of a whole object in the form of `resource`: what patches work on.
+pub(super) fn view(resource: &Resource, object: &Object) -> Value {
+    if events::is_new_api(resource) {
+        let mut object = object.clone();
+        events::from_core(&mut object);
+        return object.to_value(&resource.api_version(), &resource.kind);
+    }
+    object.to_value(&resource.api_version(), &resource.kind)
+}

@@ -1,0 +1,323 @@
+//! The model: objects, versions and the rules of the API, as plain data and
+//! functions. No clock, no sockets: `now` is an argument, uids and generated
+//! names come from a seeded generator.
+
+mod binding;
+mod create;
+mod decode;
+mod definitions;
+mod delete;
+mod eviction;
+mod options;
+mod read;
+mod scale;
+mod store;
+mod update;
+mod watch;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+
+pub use decode::Body;
+pub use delete::Deleted;
+pub use options::{DeleteOptions, ListOptions, Match, WriteOptions};
+pub use read::Page;
+pub use store::Event;
+pub use watch::{Watch, WatchStart};
+
+use crate::object::{Object, Stored};
+use crate::resource::{self, Resource};
+use crate::rng::Rng;
+use crate::status::{Result, Status};
+use crate::time::Time;
+use store::Collection;
+
+/// How a model behaves.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Seeds uids and generated names.
+    pub seed: u64,
+    /// How long changes are kept for watches, pages and exact lists.
+    pub history: Duration,
+    /// How many changes of one resource are kept at most.
+    pub history_events: usize,
+    /// The address that `GET /api` tells clients to use. No client of ours
+    /// does; the default is that of the server which the recorded exchanges
+    /// came from, so that a replay compares equal.
+    pub advertised_address: String,
+    /// The shortest life of a watch that asks for no timeout.
+    pub watch_timeout: Duration,
+    /// The time between bookmarks of a watch that takes them.
+    pub bookmark_interval: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            seed: 0,
+            history: Duration::from_secs(300),
+            history_events: 20_000,
+            advertised_address: "127.0.0.1:16443".to_owned(),
+            watch_timeout: Duration::from_secs(1800),
+            bookmark_interval: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a request is about: a resource, and as much of an object's
+/// coordinates as its URL gives (empty: not given).
+#[derive(Clone, Debug)]
+pub struct Target {
+    /// The resource, in the version of the URL.
+    pub resource: Arc<Resource>,
+    /// The namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The subresource.
+    pub subresource: String,
+}
+
+impl Target {
+    /// An object, or with an empty name a whole collection.
+    #[must_use]
+    pub fn new(resource: &Arc<Resource>, namespace: &str, name: &str) -> Self {
+        Target {
+            resource: resource.clone(),
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+            subresource: String::new(),
+        }
+    }
+
+    /// The object's key in its collection.
+    #[must_use]
+    pub fn key(&self) -> String {
+        self.resource.key(&self.namespace, &self.name)
+    }
+
+    /// What the keys of all objects in the target's namespace start with.
+    #[must_use]
+    pub fn prefix(&self) -> String {
+        if self.namespace.is_empty() {
+            String::new()
+        } else {
+            format!("{}/", self.namespace)
+        }
+    }
+}
+
+/// One step of an object's end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeletionStep {
+    /// When.
+    pub at: Time,
+    /// What happened.
+    pub kind: DeletionKind,
+}
+
+/// What happened to an object on its way out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeletionKind {
+    /// A DELETE or an eviction was accepted (not a dry run).
+    Requested,
+    /// The object got its `deletionTimestamp`.
+    Marked,
+    /// The object was removed, at this version.
+    Removed(u64),
+}
+
+/// The state of an API server.
+#[derive(Debug)]
+pub struct Model {
+    config: Config,
+    rng: Rng,
+    version: u64,
+    resources: Vec<Arc<Resource>>,
+    collections: BTreeMap<Arc<str>, Collection>,
+    deletions: BTreeMap<String, Vec<DeletionStep>>,
+    touched: Vec<Arc<str>>,
+}
+
+impl Model {
+    /// A server that has just started: the system's namespaces, nothing else.
+    pub fn new(config: Config, now: Time) -> Result<Self> {
+        let resources: Vec<Arc<Resource>> = resource::builtin().into_iter().map(Arc::new).collect();
+        let mut model = Model {
+            rng: Rng::new(config.seed),
+            config,
+            version: 1,
+            collections: resources
+                .iter()
+                .map(|resource| (resource.store.clone(), Collection::default()))
+                .collect(),
+            resources,
+            deletions: BTreeMap::new(),
+            touched: Vec::new(),
+        };
+        for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
+            model.ensure_namespace(now, name)?;
+        }
+        // Nobody has seen these changes happen: a watch from before is too old.
+        model.compact();
+        Ok(model)
+    }
+
+    /// The configuration it was made with.
+    #[must_use]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// The version of the latest change.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// Every resource that is served.
+    #[must_use]
+    pub fn resources(&self) -> &[Arc<Resource>] {
+        &self.resources
+    }
+
+    /// The resource of that group, version and plural name.
+    #[must_use]
+    pub fn resource(&self, group: &str, version: &str, plural: &str) -> Option<&Arc<Resource>> {
+        self.resources.iter().find(|resource| {
+            resource.plural == plural && resource.group == group && resource.version == version
+        })
+    }
+
+    /// The resource whose objects have that `apiVersion` and `kind`.
+    #[must_use]
+    pub fn resource_of_kind(&self, api_version: &str, kind: &str) -> Option<&Arc<Resource>> {
+        self.resources
+            .iter()
+            .find(|resource| resource.kind == kind && resource.api_version() == api_version)
+    }
+
+    /// What happened to the object with that uid on its way out.
+    #[must_use]
+    pub fn deletions_of(&self, uid: &str) -> &[DeletionStep] {
+        self.deletions.get(uid).map_or(&[], Vec::as_slice)
+    }
+
+    /// The deletion history of every object that has one, by uid.
+    pub fn deletions(&self) -> impl Iterator<Item = (&str, &[DeletionStep])> {
+        self.deletions
+            .iter()
+            .map(|(uid, steps)| (uid.as_str(), steps.as_slice()))
+    }
+
+    /// Forgets all history: every watch that has not caught up, every page
+    /// token and every exact list from before now is answered 410.
+    pub fn compact(&mut self) {
+        let version = self.version;
+        for collection in self.collections.values_mut() {
+            collection.compact(version);
+        }
+    }
+
+    /// The collections that changed since this was last asked.
+    pub fn take_touched(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.touched)
+    }
+
+    /// Creates the namespace if it does not exist.
+    pub fn ensure_namespace(&mut self, now: Time, name: &str) -> Result<()> {
+        let Some(resource) = self.resource("", "v1", "namespaces").cloned() else {
+            return Err(Status::internal("no namespaces resource"));
+        };
+        if self.collection(&resource)?.get(name).is_none() {
+            let target = Target::new(&resource, "", "");
+            let body = Body::Json(json!({"metadata": {"name": name}}));
+            self.create(now, &target, body, &WriteOptions::default())?;
+        }
+        Ok(())
+    }
+
+    fn collection(&self, resource: &Resource) -> Result<&Collection> {
+        self.collections
+            .get(&resource.store)
+            .ok_or_else(|| Status::internal(format!("no collection {}", resource.store)))
+    }
+
+    fn collection_mut(&mut self, resource: &Resource) -> Result<&mut Collection> {
+        self.collections
+            .get_mut(&resource.store)
+            .ok_or_else(|| Status::internal(format!("no collection {}", resource.store)))
+    }
+
+    /// The stored object, or 404.
+    fn stored(&self, target: &Target) -> Result<&Stored> {
+        self.collection(&target.resource)?
+            .get(&target.key())
+            .ok_or_else(|| Status::not_found(&target.resource, &target.name))
+    }
+
+    /// Writes an object under the next version. A dry run only shows what
+    /// would be stored.
+    fn commit(
+        &mut self,
+        now: Time,
+        target: &Target,
+        mut object: Object,
+        dry_run: bool,
+    ) -> Result<Stored> {
+        if dry_run {
+            return Stored::new(&target.resource, &object);
+        }
+        let version = self.version + 1;
+        object.metadata.resource_version = version.to_string();
+        let stored = Stored::new(&target.resource, &object)?;
+        self.collection_mut(&target.resource)?
+            .put(&target.key(), now, version, stored.clone());
+        self.advance(now, &target.resource, version);
+        Ok(stored)
+    }
+
+    /// Removes an object under the next version and answers its last state.
+    fn remove(
+        &mut self,
+        now: Time,
+        target: &Target,
+        last: &Stored,
+        dry_run: bool,
+    ) -> Result<Stored> {
+        if dry_run {
+            return Ok(last.clone());
+        }
+        let version = self.version + 1;
+        let gone = last.at_version(version)?;
+        self.collection_mut(&target.resource)?
+            .remove(&target.key(), now, version, gone.clone());
+        let uid = gone.metadata()?.uid;
+        self.note_deletion(now, &uid, DeletionKind::Removed(version));
+        self.advance(now, &target.resource, version);
+        Ok(gone)
+    }
+
+    fn advance(&mut self, now: Time, resource: &Resource, version: u64) {
+        self.version = version;
+        let history = i64::try_from(self.config.history.as_secs()).unwrap_or(i64::MAX);
+        let oldest = now.after(history.saturating_neg());
+        let limit = self.config.history_events;
+        if let Some(collection) = self.collections.get_mut(&resource.store) {
+            collection.trim(oldest, limit);
+        }
+        if !self.touched.contains(&resource.store) {
+            self.touched.push(resource.store.clone());
+        }
+    }
+
+    fn note_deletion(&mut self, at: Time, uid: &str, kind: DeletionKind) {
+        self.deletions
+            .entry(uid.to_owned())
+            .or_default()
+            .push(DeletionStep { at, kind });
+    }
+}

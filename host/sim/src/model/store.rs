@@ -1,0 +1,164 @@
+//! Collections of objects and the log of their changes.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::object::Stored;
+use crate::status::{Result, Status};
+use crate::time::Time;
+
+/// One change of one object, as watches see it.
+#[derive(Debug)]
+pub struct Event {
+    /// The version of the change.
+    pub version: u64,
+    /// The object's key in its collection.
+    pub key: Arc<str>,
+    /// When it happened.
+    pub at: Time,
+    /// The object before; none for a creation.
+    pub old: Option<Stored>,
+    /// The object after. After a deletion, its last state at the deletion's
+    /// version.
+    pub new: Stored,
+    /// Whether this is a deletion.
+    pub deleted: bool,
+}
+
+/// All objects of one resource, and what happened to them lately.
+#[derive(Debug, Default)]
+pub struct Collection {
+    objects: BTreeMap<Arc<str>, Stored>,
+    log: VecDeque<Arc<Event>>,
+    /// Changes up to this version are no longer in the log.
+    compacted: u64,
+}
+
+impl Collection {
+    /// An empty collection, whose history starts after `version`.
+    #[must_use]
+    pub fn starting_after(version: u64) -> Self {
+        Collection { compacted: version, ..Collection::default() }
+    }
+
+    /// The object at a key.
+    #[must_use]
+    pub fn get(&self, key: &str) -> Option<&Stored> {
+        self.objects.get(key)
+    }
+
+    /// The number of objects.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
+    /// Whether there is no object.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// The objects whose keys start with `prefix` (`""`: all), in order.
+    pub fn scan(&self, prefix: &str) -> impl Iterator<Item = (&Arc<str>, &Stored)> {
+        self.scan_from(prefix, prefix)
+    }
+
+    /// The same, from the key `start` on.
+    pub fn scan_from<'a>(
+        &'a self,
+        prefix: &'a str,
+        start: &str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Stored)> {
+        self.objects
+            .range::<str, _>((Bound::Included(start), Bound::Unbounded))
+            .take_while(move |(key, _)| key.starts_with(prefix))
+    }
+
+    /// The collection as it was at `version`, narrowed to `prefix`, or that
+    /// this is no longer known.
+    pub fn scan_at(&self, prefix: &str, version: u64) -> Result<BTreeMap<Arc<str>, Stored>> {
+        if version < self.compacted {
+            return Err(Status::expired(
+                "The resourceVersion for the provided list is too old.",
+            ));
+        }
+        let mut objects: BTreeMap<Arc<str>, Stored> = self
+            .scan(prefix)
+            .map(|(key, object)| (key.clone(), object.clone()))
+            .collect();
+        for event in self.log.iter().rev() {
+            if event.version <= version {
+                break;
+            }
+            if !event.key.starts_with(prefix) {
+                continue;
+            }
+            match &event.old {
+                Some(old) => objects.insert(event.key.clone(), old.clone()),
+                None => objects.remove(&event.key),
+            };
+        }
+        Ok(objects)
+    }
+
+    /// Stores an object that was given `version`.
+    pub fn put(&mut self, key: &str, at: Time, version: u64, new: Stored) {
+        let key: Arc<str> = match self.objects.get_key_value(key) {
+            Some((key, _)) => key.clone(),
+            None => key.into(),
+        };
+        let old = self.objects.insert(key.clone(), new.clone());
+        self.log.push_back(Arc::new(Event { version, key, at, old, new, deleted: false }));
+    }
+
+    /// Removes an object; `last` is its last state at the removal's version.
+    pub fn remove(&mut self, key: &str, at: Time, version: u64, last: Stored) {
+        if let Some((key, old)) = self.objects.remove_entry(key) {
+            self.log.push_back(Arc::new(Event {
+                version,
+                key,
+                at,
+                old: Some(old),
+                new: last,
+                deleted: true,
+            }));
+        }
+    }
+
+    /// Forgets the oldest changes: those before `oldest`, and all beyond
+    /// `limit`.
+    pub fn trim(&mut self, oldest: Time, limit: usize) {
+        while self
+            .log
+            .front()
+            .is_some_and(|event| event.at < oldest || self.log.len() > limit)
+        {
+            if let Some(event) = self.log.pop_front() {
+                self.compacted = event.version;
+            }
+        }
+    }
+
+    /// Forgets every change up to `version`.
+    pub fn compact(&mut self, version: u64) {
+        while self.log.front().is_some_and(|event| event.version <= version) {
+            self.log.pop_front();
+        }
+        self.compacted = self.compacted.max(version);
+    }
+
+    /// Up to `limit` changes after `version`, oldest first, or that they are
+    /// no longer known.
+    pub fn changes(&self, version: u64, limit: usize) -> Result<Vec<Arc<Event>>> {
+        if version < self.compacted {
+            return Err(Status::expired(format!(
+                "too old resource version: {version} ({})",
+                self.compacted
+            )));
+        }
+        let start = self.log.partition_point(|event| event.version <= version);
+        Ok(self.log.range(start..).take(limit).cloned().collect())
+    }
+}

@@ -1,0 +1,353 @@
+//! Replacing and patching objects.
+
+use serde_json::{Map, Value, json};
+
+use super::create::match_namespace;
+use super::{Body, Model, Target, WriteOptions, decode};
+use crate::object::{Object, Stored};
+use crate::patch::{self, PatchError, PatchType};
+use crate::resource::{Generation, Resource};
+use crate::status::{FieldError, Result, Status};
+use crate::time::Time;
+use crate::{kinds, validate};
+
+impl Model {
+    /// Replaces an object or one of its subresources. Answers what is stored
+    /// now, and whether that was created.
+    pub fn update(
+        &mut self,
+        now: Time,
+        target: &Target,
+        body: Body,
+        options: &WriteOptions,
+    ) -> Result<(Stored, bool)> {
+        let resource = &target.resource;
+        let mut new = decode::object(target, body, options.strict)?;
+        match_name(target, &new)?;
+        match_namespace(target, &mut new)?;
+        let Some(existing) = self.collection(resource)?.get(&target.key()).cloned() else {
+            if resource.rules.create_on_update && target.subresource.is_empty() {
+                let created = self.create_object(now, target, new, options)?;
+                return Ok((created, true));
+            }
+            return Err(Status::not_found(resource, &target.name));
+        };
+        let uid = existing.metadata()?.uid;
+        if !new.metadata.uid.is_empty() && new.metadata.uid != uid {
+            return Err(Status::conflict(
+                resource,
+                &target.name,
+                format!(
+                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
+                    resource.etcd_prefix,
+                    target.key(),
+                    new.metadata.uid
+                ),
+            ));
+        }
+        let stored = self.write(now, target, &existing, new, options)?;
+        Ok((stored, false))
+    }
+
+    /// Patches an object or one of its subresources.
+    pub fn patch(
+        &mut self,
+        now: Time,
+        target: &Target,
+        patch_type: PatchType,
+        body: Body,
+        options: &WriteOptions,
+    ) -> Result<(Stored, bool)> {
+        if patch_type == PatchType::Apply {
+            return self.apply(now, target, body, options);
+        }
+        let resource = target.resource.clone();
+        let existing = self.stored(target)?.clone();
+        let mut value = decode::view(&resource, &existing.object()?);
+        patched(&resource, &mut value, patch_type, body)?;
+        let mut new = decode::complete(&resource, value, options.strict)?;
+        match_name(target, &new)?;
+        match_namespace(target, &mut new)?;
+        let stored = self.write(now, target, &existing, new, options)?;
+        Ok((stored, false))
+    }
+
+    /// Server-side apply of the common case: what the body says is created or
+    /// overwrites what is there; fields that it no longer names stay.
+    fn apply(
+        &mut self,
+        now: Time,
+        target: &Target,
+        body: Body,
+        options: &WriteOptions,
+    ) -> Result<(Stored, bool)> {
+        let resource = target.resource.clone();
+        if options.field_manager.is_empty() {
+            let error = FieldError::required("fieldManager", "is required for apply patch");
+            return Err(Status::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
+        }
+        let value = body.parse(&resource.kind)?;
+        if value.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+            return Err(Status::bad_request("metadata.managedFields must be nil"));
+        }
+        let Some(existing) = self.collection(&resource)?.get(&target.key()).cloned() else {
+            let mut object = decode::object(target, Body::Json(value), options.strict)?;
+            target.name.clone_into(&mut object.metadata.name);
+            let created = self.create_object(now, target, object, options)?;
+            return Ok((created, true));
+        };
+        let mut merged = decode::view(&resource, &existing.object()?);
+        let how = if resource.custom.is_some() { PatchType::Merge } else { PatchType::Strategic };
+        patched(&resource, &mut merged, how, Body::Json(value))?;
+        let mut new = decode::complete(&resource, merged, options.strict)?;
+        match_name(target, &new)?;
+        match_namespace(target, &mut new)?;
+        let stored = self.write(now, target, &existing, new, options)?;
+        Ok((stored, false))
+    }
+
+    /// Stores `new` in the place of `existing`, by the rules of updates: the
+    /// version sent must be the stored one, system fields stay, and an object
+    /// that terminates goes when its last finalizer does.
+    pub(super) fn write(
+        &mut self,
+        now: Time,
+        target: &Target,
+        existing: &Stored,
+        mut new: Object,
+        options: &WriteOptions,
+    ) -> Result<Stored> {
+        let resource = target.resource.clone();
+        let old = existing.object()?;
+        check_version(target, existing, &mut new)?;
+        restrict(target, &mut new, &old);
+        keep_system_fields(&mut new, &old);
+        if generation_rises(&resource, &new, &old) {
+            new.metadata.generation = old.metadata.generation + 1;
+        }
+        check_update(target, &new, &old)?;
+        if may_go(&resource, &new, &old) {
+            // The answer is the object as it was sent, at its last version.
+            let answer = Stored::new(&resource, &new)?;
+            self.remove(now, target, existing, options.dry_run)?;
+            if !options.dry_run {
+                self.after_write(now, target)?;
+            }
+            return Ok(answer);
+        }
+        if new == old {
+            return Ok(existing.clone());
+        }
+        let stored = self.commit(now, target, new, options.dry_run)?;
+        if !options.dry_run {
+            self.after_write(now, target)?;
+        }
+        Ok(stored)
+    }
+}
+
+fn match_name(target: &Target, object: &Object) -> Result<()> {
+    let (sent, wanted) = (&object.metadata.name, &target.name);
+    if sent == wanted {
+        return Ok(());
+    }
+    Err(Status::bad_request(if sent.is_empty() {
+        format!(
+            "the name of the object ({wanted} based on URL) was undeterminable: name must be provided"
+        )
+    } else {
+        format!("the name of the object ({sent}) does not match the name on the URL ({wanted})")
+    }))
+}
+
+/// Applies a patch of a known type to the JSON of a whole object.
+fn patched(resource: &Resource, value: &mut Value, how: PatchType, body: Body) -> Result<()> {
+    let patch = patch_document(how, body)?;
+    let outcome = match how {
+        PatchType::Json => patch::apply_json(value, &patch),
+        PatchType::Strategic => {
+            // One list, two names: the paths are those of the core form.
+            patch::apply_strategic(&resource.kind, value, patch)
+        }
+        PatchType::Merge | PatchType::Apply => {
+            patch::apply_merge(value, patch);
+            Ok(())
+        }
+    };
+    match outcome {
+        Ok(()) if patch::is_shallow(value) => Ok(()),
+        Ok(()) => Err(Status::bad_request("the patched object is nested too deeply")),
+        Err(PatchError::Malformed(message)) => Err(Status::bad_request(message)),
+        Err(PatchError::Unapplicable(_)) => Err(Status::rejected()),
+    }
+}
+
+fn patch_document(how: PatchType, body: Body) -> Result<Value> {
+    let value: Value = match body {
+        Body::Json(value) => value,
+        Body::JsonText(bytes) => serde_json::from_slice(&bytes)
+            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?,
+        Body::YamlText(bytes) => serde_saphyr::from_slice(&bytes)
+            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?,
+    };
+    if how != PatchType::Json && !value.is_object() {
+        return Err(Status::bad_request(
+            "json: cannot unmarshal into Go value of type map[string]interface {}",
+        ));
+    }
+    if !patch::is_shallow(&value) {
+        return Err(Status::bad_request("the patch is nested too deeply"));
+    }
+    Ok(value)
+}
+
+fn check_version(target: &Target, existing: &Stored, new: &mut Object) -> Result<()> {
+    let resource = &target.resource;
+    let sent = &new.metadata.resource_version;
+    let number = match sent.as_str() {
+        "" => 0,
+        text => text.parse().map_err(|_| {
+            Status::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+        })?,
+    };
+    if number == 0 {
+        if !resource.rules.unconditional_update {
+            let error = FieldError::invalid(
+                "metadata.resourceVersion",
+                &json!(0),
+                "must be specified for an update",
+            );
+            // The server puts the resource where the kind belongs.
+            return Err(Status::invalid(
+                &resource.plural,
+                &resource.group,
+                &target.name,
+                &[error],
+            ));
+        }
+    } else if number != existing.version() {
+        return Err(Status::modified(resource, &target.name));
+    }
+    new.metadata.resource_version = existing.version().to_string();
+    Ok(())
+}
+
+/// Takes over from `old` what the endpoint does not write.
+fn restrict(target: &Target, new: &mut Object, old: &Object) {
+    let resource = &target.resource;
+    match target.subresource.as_str() {
+        "" => {
+            if resource.has_status() {
+                restore(&mut new.body, &old.body, "status");
+            }
+            if resource.kind == "Namespace" && resource.group.is_empty() {
+                let finalizers = old.at(&["spec", "finalizers"]).cloned();
+                set_or_remove(new.section("spec"), "finalizers", finalizers);
+            }
+        }
+        "status" => {
+            let status = new.body.remove("status");
+            new.body.clone_from(&old.body);
+            set_or_remove(&mut new.body, "status", status);
+            new.metadata.owner_references.clone_from(&old.metadata.owner_references);
+            if resource.custom.is_some() || resource.kind == "CustomResourceDefinition" {
+                let managed = std::mem::take(&mut new.metadata.managed_fields);
+                let (uid, name) = (new.metadata.uid.clone(), new.metadata.name.clone());
+                new.metadata = old.metadata.clone();
+                new.metadata.managed_fields = managed;
+                // What identifies the object is still checked.
+                (new.metadata.uid, new.metadata.name) = (uid, name);
+            }
+        }
+        "finalize" => {
+            let finalizers = new.at(&["spec", "finalizers"]).cloned();
+            new.body.clone_from(&old.body);
+            set_or_remove(new.section("spec"), "finalizers", finalizers);
+        }
+        _ => {}
+    }
+}
+
+fn restore(new: &mut Map<String, Value>, old: &Map<String, Value>, field: &str) {
+    set_or_remove(new, field, old.get(field).cloned());
+}
+
+fn set_or_remove(fields: &mut Map<String, Value>, name: &str, value: Option<Value>) {
+    match value {
+        Some(value) => fields.insert(name.to_owned(), value),
+        None => fields.remove(name),
+    };
+}
+
+fn keep_system_fields(new: &mut Object, old: &Object) {
+    let (new, old) = (&mut new.metadata, &old.metadata);
+    if new.uid.is_empty() {
+        new.uid.clone_from(&old.uid);
+    }
+    new.generation = old.generation;
+    if old.creation_timestamp.is_some() {
+        new.creation_timestamp = old.creation_timestamp;
+    }
+    if old.deletion_timestamp.is_some() {
+        new.deletion_timestamp = old.deletion_timestamp;
+    }
+    if new.deletion_grace_period_seconds.is_none() {
+        new.deletion_grace_period_seconds = old.deletion_grace_period_seconds;
+    }
+}
+
+fn generation_rises(resource: &Resource, new: &Object, old: &Object) -> bool {
+    let spec = || new.body.get("spec") != old.body.get("spec");
+    match resource.rules.generation {
+        Generation::Unused => false,
+        Generation::Spec => spec(),
+        Generation::SpecOrAnnotations => {
+            spec() || new.metadata.annotations != old.metadata.annotations
+        }
+        Generation::NotMetadata => {
+            let counts = |name: &String| name != "status" || !resource.has_status();
+            let fields = |object: &Object| -> Map<String, Value> {
+                object
+                    .body
+                    .iter()
+                    .filter(|(name, _)| counts(name))
+                    .map(|(name, value)| (name.clone(), value.clone()))
+                    .collect()
+            };
+            fields(new) != fields(old)
+        }
+    }
+}
+
+/// The generic layer validates the metadata and its change, then the kind's
+/// own validation does again: a finding appears among the causes as often as
+/// the server finds it.
+fn check_update(target: &Target, new: &Object, old: &Object) -> Result<()> {
+    let resource = &target.resource;
+    let whole = validate::metadata(resource, &new.metadata);
+    let change = validate::metadata_update(&new.metadata, &old.metadata);
+    let mut errors = [whole.clone(), change.clone(), change].concat();
+    if target.subresource.is_empty() {
+        errors.extend(whole);
+        errors.extend(kinds::validate(resource, new));
+        errors.extend(kinds::validate_update(resource, new, old));
+    }
+    if errors.is_empty() {
+        return Ok(());
+    }
+    Err(Status::invalid(&resource.kind, &resource.group, &target.name, &errors))
+}
+
+/// Whether the update takes the last thing that kept a terminating object.
+fn may_go(resource: &Resource, new: &Object, old: &Object) -> bool {
+    let released = new.metadata.finalizers.is_empty()
+        && old.metadata.deletion_timestamp.is_some()
+        && new.metadata.deletion_grace_period_seconds.unwrap_or(0) == 0;
+    let is_namespace = resource.kind == "Namespace" && resource.group.is_empty();
+    let emptied = !is_namespace
+        || new
+            .at(&["spec", "finalizers"])
+            .and_then(Value::as_array)
+            .is_none_or(Vec::is_empty);
+    released && emptied
+}

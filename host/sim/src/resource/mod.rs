@@ -1,0 +1,226 @@
+//! Resources: what is served, and by which rules it is stored.
+
+mod table;
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::base64;
+use crate::object::Object;
+use crate::schema::Schema;
+use crate::status::qualify;
+
+pub use table::builtin;
+
+/// A resource of one API version: a built-in one, a row of the table, or one
+/// that a `CustomResourceDefinition` declares.
+#[derive(Debug)]
+pub struct Resource {
+    /// The API group; empty for the core group.
+    pub group: String,
+    /// The API version.
+    pub version: String,
+    /// The name in URLs, `pods`.
+    pub plural: String,
+    /// The name kubectl uses for one, `pod`.
+    pub singular: String,
+    /// The kind of an object, `Pod`.
+    pub kind: String,
+    /// The kind of a list, `PodList`.
+    pub list_kind: String,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// Abbreviations that kubectl takes.
+    pub short_names: Vec<String>,
+    /// Groups of resources that kubectl takes, `all`.
+    pub categories: Vec<String>,
+    /// What lies below an object's URL.
+    pub subresources: Vec<Subresource>,
+    /// The verbs on the resource itself.
+    pub verbs: Vec<&'static str>,
+    /// The collection its objects are stored in. Two versions of a resource
+    /// share one; so do core and `events.k8s.io` events.
+    pub store: Arc<str>,
+    /// Where the objects are in etcd, for the one error message that tells.
+    pub etcd_prefix: String,
+    /// The version whose form is stored, for the storage version hash.
+    pub storage_version: String,
+    /// How objects are written and deleted.
+    pub rules: Rules,
+    /// Fields, beside name and namespace, that a field selector may use.
+    pub selectable: Vec<String>,
+    /// What a `CustomResourceDefinition` adds; none for built-in resources.
+    pub custom: Option<Custom>,
+}
+
+/// A subresource as discovery lists it.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    /// The last segment of the URL.
+    pub name: String,
+    /// Group, version and kind of what is sent and answered; the first two
+    /// empty if they are the resource's own.
+    pub kind: (String, String, String),
+    /// What can be done with it.
+    pub verbs: Vec<&'static str>,
+}
+
+/// What a `CustomResourceDefinition` says about one version.
+#[derive(Debug)]
+pub struct Custom {
+    /// The structural schema, if there is one.
+    pub schema: Option<Schema>,
+    /// `additionalPrinterColumns`.
+    pub columns: Vec<Value>,
+    /// The paths of `spec.replicas`, `status.replicas` and the label selector.
+    pub scale: Option<ScalePaths>,
+}
+
+/// Where a custom resource keeps what its `scale` subresource shows.
+#[derive(Clone, Debug)]
+pub struct ScalePaths {
+    /// `specReplicasPath`, without the leading dot.
+    pub spec_replicas: String,
+    /// `statusReplicasPath`.
+    pub status_replicas: String,
+    /// `labelSelectorPath`.
+    pub selector: Option<String>,
+}
+
+/// How the objects of a resource are written and deleted.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules {
+    /// What raises `metadata.generation`.
+    pub generation: Generation,
+    /// A PUT without `resourceVersion` overwrites whatever is stored.
+    pub unconditional_update: bool,
+    /// A PUT of a missing object creates it.
+    pub create_on_update: bool,
+    /// A DELETE answers with the object, not with a `Status`.
+    pub returns_deleted: bool,
+    /// What a DELETE without a policy does to dependents.
+    pub collection: Collection,
+    /// Deleting it grants a grace period (pods).
+    pub graceful: bool,
+    /// A create keeps the `status` it carries.
+    pub keeps_status: bool,
+    /// Its objects carry JSON of somebody else's, in which `null` and empty
+    /// lists mean something.
+    pub raw: bool,
+    /// Fills in what a decoded object leaves out.
+    pub default: fn(&mut Object),
+    /// Fills in what only a new object gets.
+    pub prepare: fn(&mut Object),
+    /// The syntax of names.
+    pub name: NameRule,
+}
+
+/// What raises `metadata.generation`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Generation {
+    /// Nothing; it is not set.
+    Unused,
+    /// A change of `spec`.
+    Spec,
+    /// A change of `spec` or of the annotations (Deployments).
+    SpecOrAnnotations,
+    /// A change of anything but `metadata` and, where it is a subresource,
+    /// `status` (custom resources).
+    NotMetadata,
+}
+
+/// What happens to dependents when a DELETE names no policy and the object
+/// carries no finalizer that decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Collection {
+    /// They are collected.
+    Delete,
+    /// They are orphaned (Jobs and ReplicationControllers, for old clients).
+    Orphan,
+    /// They do not exist: policies are ignored (Events).
+    Unsupported,
+}
+
+/// The syntax of an object's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain.
+    Subdomain,
+    /// RFC 1123 label.
+    Label,
+    /// RFC 1035 label.
+    Label1035,
+    /// Anything that can be a path segment.
+    PathSegment,
+}
+
+impl Resource {
+    /// `group/version`, or just `version` for the core group.
+    #[must_use]
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.clone()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// `plural.group`, as messages name the resource.
+    #[must_use]
+    pub fn qualified(&self) -> String {
+        qualify(&self.plural, &self.group)
+    }
+
+    /// The subresource of that name.
+    #[must_use]
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// Whether `status` is written through an endpoint of its own.
+    #[must_use]
+    pub fn has_status(&self) -> bool {
+        self.subresource("status").is_some()
+    }
+
+    /// The key of an object in its collection: etcd's, so that lists have
+    /// etcd's order.
+    #[must_use]
+    pub fn key(&self, namespace: &str, name: &str) -> String {
+        if self.namespaced {
+            format!("{namespace}/{name}")
+        } else {
+            name.to_owned()
+        }
+    }
+
+    /// Discovery's hash of the stored form.
+    #[must_use]
+    pub fn storage_version_hash(&self) -> String {
+        let form = format!("{}/{}/{}", self.group, self.storage_version, self.kind);
+        let digest = Sha256::digest(form.as_bytes());
+        base64::encode(digest.get(..8).unwrap_or_default())
+    }
+
+    /// The values of the selectable fields, each ended by a NUL.
+    #[must_use]
+    pub fn selectable_values(&self, object: &Object) -> String {
+        let mut values = String::new();
+        for field in &self.selectable {
+            let path: Vec<&str> = field.split('.').collect();
+            match object.at(&path) {
+                Some(Value::String(text)) => values.push_str(text),
+                Some(Value::Null) | None => {
+                    if field == "spec.hostNetwork" || field == "spec.unschedulable" {
+                        values.push_str("false");
+                    }
+                }
+                Some(other) => values.push_str(&other.to_string()),
+            }
+            values.push('\0');
+        }
+        values
+    }
+}

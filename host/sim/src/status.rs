@@ -1,0 +1,502 @@
+//! `Status`: how the API server says what went wrong (and, after a deletion,
+//! that it went well), in its own words.
+
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::resource::Resource;
+
+/// What a failed request is answered with.
+pub type Result<T> = std::result::Result<T, Box<Status>>;
+
+/// A `metav1.Status`. As an error its text is the message.
+#[derive(Clone, Debug, Default, PartialEq, thiserror::Error)]
+#[error("{message}")]
+pub struct Status {
+    /// The HTTP status; also the `code` of a failure.
+    pub code: u16,
+    /// The machine-readable reason; empty for errors the server did not classify.
+    pub reason: &'static str,
+    /// What a person reads.
+    pub message: String,
+    /// What it is about.
+    pub details: Option<Details>,
+    /// The token to go on with after an expired `continue`.
+    pub continue_token: String,
+}
+
+/// What a [`Status`] is about.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Details {
+    /// The object's name.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub name: String,
+    /// The API group of `kind`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub group: String,
+    /// A resource (`pods`) or, for validation errors, a kind (`Pod`).
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// The object's uid.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+    /// One entry for every finding.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub causes: Vec<Cause>,
+    /// When to try again.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub retry_after_seconds: u32,
+}
+
+/// One finding of a [`Status`].
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Cause {
+    /// The class of the finding, `FieldValueInvalid` for example.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub reason: &'static str,
+    /// What is wrong.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+    /// The path of the field that is wrong.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(n: &u32) -> bool {
+    *n == 0
+}
+
+impl Status {
+    fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Box<Self> {
+        Box::new(Status {
+            code,
+            reason,
+            message: message.into(),
+            ..Status::default()
+        })
+    }
+
+    fn with_details(mut self: Box<Self>, details: Details) -> Box<Self> {
+        self.details = Some(details);
+        self
+    }
+
+    fn about(self: Box<Self>, resource: &Resource, name: &str) -> Box<Self> {
+        self.with_details(Details {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.plural.clone(),
+            ..Details::default()
+        })
+    }
+
+    /// 400: the request makes no sense.
+    #[must_use]
+    pub fn bad_request(message: impl Into<String>) -> Box<Self> {
+        Status::new(400, "BadRequest", message)
+    }
+
+    /// 404: no such object.
+    #[must_use]
+    pub fn not_found(resource: &Resource, name: &str) -> Box<Self> {
+        Status::new(404, "NotFound", format!("{} {name:?} not found", resource.qualified()))
+            .about(resource, name)
+    }
+
+    /// 404: no such endpoint.
+    #[must_use]
+    pub fn no_endpoint() -> Box<Self> {
+        Status::new(404, "NotFound", "the server could not find the requested resource")
+            .with_details(Details::default())
+    }
+
+    /// 405: the endpoint has no such verb.
+    #[must_use]
+    pub fn method_not_allowed() -> Box<Self> {
+        Status::new(
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+        )
+        .with_details(Details::default())
+    }
+
+    /// 409: an object of that name exists.
+    #[must_use]
+    pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Self> {
+        let prefix = if terminating { "object is being deleted: " } else { "" };
+        Status::new(
+            409,
+            "AlreadyExists",
+            format!("{prefix}{} {name:?} already exists", resource.qualified()),
+        )
+        .about(resource, name)
+    }
+
+    /// 409: the request was about another version or another object.
+    #[must_use]
+    pub fn conflict(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+        Status::new(
+            409,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {} {name:?}: {}",
+                resource.qualified(),
+                why.as_ref()
+            ),
+        )
+        .about(resource, name)
+    }
+
+    /// 409: the version sent is not the stored one.
+    #[must_use]
+    pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
+        Status::conflict(
+            resource,
+            name,
+            "the object has been modified; please apply your changes to the latest version and try again",
+        )
+    }
+
+    /// 409 of a DELETE precondition, which names the kind, not the resource.
+    #[must_use]
+    pub fn precondition(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+        Status::new(
+            409,
+            "Conflict",
+            format!(
+                "Operation cannot be fulfilled on {} {name:?}: {}",
+                qualify(&resource.kind, &resource.group),
+                why.as_ref()
+            ),
+        )
+        .with_details(Details {
+            name: name.to_owned(),
+            group: resource.group.clone(),
+            kind: resource.kind.clone(),
+            ..Details::default()
+        })
+    }
+
+    /// 403: admission refuses.
+    #[must_use]
+    pub fn forbidden(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+        Status::new(
+            403,
+            "Forbidden",
+            format!("{} {name:?} is forbidden: {}", resource.qualified(), why.as_ref()),
+        )
+        .about(resource, name)
+    }
+
+    /// 403: nothing new may be created in a namespace that terminates.
+    #[must_use]
+    pub fn terminating_namespace(resource: &Resource, name: &str, namespace: &str) -> Box<Self> {
+        let mut status = Status::forbidden(
+            resource,
+            name,
+            format!(
+                "unable to create new content in namespace {namespace} because it is being terminated"
+            ),
+        );
+        if let Some(details) = &mut status.details {
+            details.causes.push(Cause {
+                reason: "NamespaceTerminating",
+                message: format!("namespace {namespace} is being terminated"),
+                field: "metadata.namespace".to_owned(),
+            });
+        }
+        status
+    }
+
+    /// 410: a version that is no longer kept.
+    #[must_use]
+    pub fn expired(message: impl Into<String>) -> Box<Self> {
+        Status::new(410, "Expired", message)
+    }
+
+    /// 413: a body larger than the server reads.
+    #[must_use]
+    pub fn too_large(limit: usize) -> Box<Self> {
+        Status::new(
+            413,
+            "RequestEntityTooLarge",
+            format!("Request entity too large: limit is {limit}"),
+        )
+    }
+
+    /// 406: no representation that the client accepts.
+    #[must_use]
+    pub fn not_acceptable() -> Box<Self> {
+        Status::new(
+            406,
+            "NotAcceptable",
+            "only the following media types are accepted: application/json",
+        )
+    }
+
+    /// 415: a body of a type the endpoint does not read; lists those it does.
+    #[must_use]
+    pub fn unsupported_media(accepted: &[&str]) -> Box<Self> {
+        Status::new(
+            415,
+            "UnsupportedMediaType",
+            format!(
+                "the body of the request was in an unknown format - accepted media types include: {}",
+                accepted.join(", ")
+            ),
+        )
+    }
+
+    /// 415 as the router of the built-in resources words it.
+    #[must_use]
+    pub fn unsupported_patch() -> Box<Self> {
+        Status::new(415, "UnsupportedMediaType", "415: Unsupported Media Type")
+            .with_details(Details::default())
+    }
+
+    /// 422 of a JSON patch that does not apply.
+    #[must_use]
+    pub fn rejected() -> Box<Self> {
+        Status::new(
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+        )
+        .with_details(Details::default())
+    }
+
+    /// 422: the findings of validation. `kind` may also be a resource name,
+    /// where the server uses one.
+    #[must_use]
+    pub fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Box<Self> {
+        let mut texts: Vec<String> = Vec::new();
+        for error in errors {
+            let text = format!("{}: {}", error.field, error.body);
+            if !texts.contains(&text) {
+                texts.push(text);
+            }
+        }
+        let summary = match texts.as_slice() {
+            [one] => one.clone(),
+            many => format!("[{}]", many.join(", ")),
+        };
+        Status::new(
+            422,
+            "Invalid",
+            format!("{} {name:?} is invalid: {summary}", qualify(kind, group)),
+        )
+        .with_details(Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            causes: errors.iter().map(FieldError::cause).collect(),
+            ..Details::default()
+        })
+    }
+
+    /// 429 with a `Retry-After` (0: none).
+    #[must_use]
+    pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Box<Self> {
+        Status::new(429, "TooManyRequests", message).with_details(Details {
+            retry_after_seconds,
+            ..Details::default()
+        })
+    }
+
+    /// 500 for an error that has no class.
+    #[must_use]
+    pub fn unclassified(message: impl Into<String>) -> Box<Self> {
+        Status::new(500, "", message)
+    }
+
+    /// 500 for a broken invariant of the server's own.
+    #[must_use]
+    pub fn internal(message: impl AsRef<str>) -> Box<Self> {
+        let message = message.as_ref();
+        Status::new(
+            500,
+            "InternalError",
+            format!("Internal error occurred: {message}"),
+        )
+        .with_details(Details {
+            causes: vec![Cause {
+                message: message.to_owned(),
+                ..Cause::default()
+            }],
+            ..Details::default()
+        })
+    }
+
+    /// 501: something the simulator leaves out.
+    #[must_use]
+    pub fn not_simulated(what: &str) -> Box<Self> {
+        Status::new(501, "NotImplemented", format!("{what} is not simulated"))
+    }
+
+    /// 503: try again later.
+    #[must_use]
+    pub fn unavailable(message: impl Into<String>) -> Box<Self> {
+        Status::new(503, "ServiceUnavailable", message)
+    }
+
+    /// 504: a version that the server has not reached yet.
+    #[must_use]
+    pub fn too_new(asked: u64, current: u64) -> Box<Self> {
+        Status::new(
+            504,
+            "Timeout",
+            format!("Too large resource version: {asked}, current: {current}"),
+        )
+        .with_details(Details {
+            causes: vec![Cause {
+                reason: "ResourceVersionTooLarge",
+                message: "Too large resource version".to_owned(),
+                ..Cause::default()
+            }],
+            retry_after_seconds: 1,
+            ..Details::default()
+        })
+    }
+
+    /// Seconds for the `Retry-After` header, if the answer carries one.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<u32> {
+        self.details
+            .as_ref()
+            .map(|details| details.retry_after_seconds)
+            .filter(|seconds| *seconds > 0)
+    }
+
+    /// The answer's body.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut metadata = json!({});
+        if !self.continue_token.is_empty() {
+            metadata = json!({"continue": self.continue_token});
+        }
+        let mut body = json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": metadata,
+            "status": "Failure", "message": self.message, "code": self.code,
+        });
+        if let Value::Object(map) = &mut body {
+            if !self.reason.is_empty() {
+                map.insert("reason".to_owned(), self.reason.into());
+            }
+            if let Some(details) = &self.details {
+                map.insert("details".to_owned(), json!(details));
+            }
+        }
+        body
+    }
+}
+
+/// The body that says a request went well: after a deletion with the object's
+/// coordinates, after an eviction or a binding with the code.
+#[must_use]
+pub fn success(details: Option<&Details>, code: Option<u16>) -> Value {
+    let mut body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+    });
+    if let Value::Object(map) = &mut body {
+        if let Some(details) = details {
+            map.insert("details".to_owned(), json!(details));
+        }
+        if let Some(code) = code {
+            map.insert("code".to_owned(), code.into());
+        }
+    }
+    body
+}
+
+/// `kind.group`, or just `kind` for the core group.
+#[must_use]
+pub fn qualify(kind: &str, group: &str) -> String {
+    if group.is_empty() {
+        kind.to_owned()
+    } else {
+        format!("{kind}.{group}")
+    }
+}
+
+/// One finding of validation (`field.Error`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldError {
+    reason: &'static str,
+    field: String,
+    body: String,
+}
+
+impl FieldError {
+    /// The value cannot be this. `value` is text or a number, as JSON.
+    #[must_use]
+    pub fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
+        FieldError {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            body: format!("Invalid value: {value}: {}", why.as_ref()),
+        }
+    }
+
+    /// The same, for a value that the server prints in a form of its own.
+    #[must_use]
+    pub fn invalid_printed(field: impl Into<String>, value: &str, why: impl AsRef<str>) -> Self {
+        FieldError {
+            reason: "FieldValueInvalid",
+            field: field.into(),
+            body: format!("Invalid value: {value}: {}", why.as_ref()),
+        }
+    }
+
+    /// The value is missing.
+    #[must_use]
+    pub fn required(field: impl Into<String>, why: &str) -> Self {
+        let body = if why.is_empty() {
+            "Required value".to_owned()
+        } else {
+            format!("Required value: {why}")
+        };
+        FieldError { reason: "FieldValueRequired", field: field.into(), body }
+    }
+
+    /// The value must not be set, or not to this, now.
+    #[must_use]
+    pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
+        FieldError {
+            reason: "FieldValueForbidden",
+            field: field.into(),
+            body: format!("Forbidden: {}", why.as_ref()),
+        }
+    }
+
+    /// The value is none of those known.
+    #[must_use]
+    pub fn not_supported(field: impl Into<String>, value: &Value, known: &[&str]) -> Self {
+        let known: Vec<String> = known.iter().map(|text| format!("{text:?}")).collect();
+        FieldError {
+            reason: "FieldValueNotSupported",
+            field: field.into(),
+            body: format!("Unsupported value: {value}: supported values: {}", known.join(", ")),
+        }
+    }
+
+    /// The value has another type than the schema says.
+    #[must_use]
+    pub fn wrong_type(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
+        FieldError {
+            reason: "FieldValueTypeInvalid",
+            field: field.into(),
+            body: format!("Invalid value: {value}: {}", why.as_ref()),
+        }
+    }
+
+    fn cause(&self) -> Cause {
+        Cause {
+            reason: self.reason,
+            message: self.body.clone(),
+            field: self.field.clone(),
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::telemetry::LogFormat;
+
+/// Runs Kubernetes controllers whose decision logic is a WebAssembly component.
+#[derive(Debug, Parser)]
+#[command(name = "davit", version, arg_required_else_help = true)]
+pub struct Arguments {
+    /// How the log is written.
+    #[arg(long, global = true, value_enum, default_value = "text")]
+    pub log_format: LogFormat,
+    /// What is logged: `info`, `davit=debug,davit_cluster=trace`.
+    #[arg(long, global = true, env = "RUST_LOG", default_value = "info")]
+    pub log: String,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Runs controllers against a cluster until it is told to stop.
+    Run(RunArguments),
+    /// Serves a Kubernetes API from memory, for trying things out.
+    Sim(SimArguments),
+    /// Shows PodGC at work on an API server in memory, in under 30 seconds.
+    Demo(DemoArguments),
+    /// Shows what a guest is and what it asks for.
+    Inspect(InspectArguments),
+}
+
+/// Where the guests lie that are shipped with Davit.
+#[derive(Debug, Args)]
+pub struct GuestArguments {
+    /// The directory of the built-in guests; beside this program if absent.
+    #[arg(long = "guests", env = "DAVIT_GUESTS", value_name = "DIR")]
+    pub directory: Option<PathBuf>,
+    /// Where compiled guests are kept; nowhere if absent.
+    #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
+    pub cache: Option<PathBuf>,
+}
+
+/// `davit run`
+#[derive(Debug, Args)]
+pub struct RunArguments {
+    /// The controllers to run (YAML). A changed file is taken on without a
+    /// restart.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Which cluster; otherwise as kubectl finds it, or the cluster it runs in.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig; its current one if absent.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Serves /metrics, /livez and /readyz there.
+    #[arg(long, value_name = "ADDRESS")]
+    pub http: Option<SocketAddr>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub guests: GuestArguments,
+}
+
+/// `davit sim`
+#[derive(Debug, Args)]
+pub struct SimArguments {
+    /// Where to listen; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub listen: SocketAddr,
+    /// What `kubectl get -o json` or `-o yaml` printed; may be repeated.
+    #[arg(long, value_name = "FILE", num_args = 1..)]
+    pub load: Vec<PathBuf>,
+}
+
+/// `davit demo`
+#[derive(Debug, Args)]
+pub struct DemoArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub guests: GuestArguments,
+}
+
+/// `davit inspect`
+#[derive(Debug, Args)]
+pub struct InspectArguments {
+    /// The guest.
+    #[arg(value_name = "MODULE.wasm")]
+    pub module: PathBuf,
+    /// A configuration to describe it with (JSON or YAML); its defaults if
+    /// absent.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Prints JSON.
+    #[arg(long)]
+    pub json: bool,
+}

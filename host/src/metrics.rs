@@ -1,0 +1,404 @@
+//! Every number the host publishes, from one list, and those that guests
+//! declare.
+//!
+//! The labels of the host's own metrics come from small fixed sets: names of
+//! configured controllers and of their queues, words of the gate, failure
+//! classes, resources that are watched.
+
+use std::collections::BTreeMap;
+
+use davit_core::manifest::{MetricKind, MetricSpec};
+use davit_core::plan::{Amount, Measure};
+use davit_core::time::Instant;
+use prometheus::core::Collector;
+use prometheus::{
+    CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder,
+};
+
+const CONTROLLER: &str = "controller";
+const CALL_BUCKETS: [f64; 10] = [
+    0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.25, 1.0,
+];
+const WRITE_BUCKETS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5, 30.0];
+
+/// The host's own metrics.
+#[derive(Debug)]
+pub struct HostMetrics {
+    registry: Registry,
+    /// `davit_guest_calls_total{controller,result}`
+    pub calls: CounterVec,
+    /// `davit_guest_call_duration_seconds{controller}`
+    pub call_duration: HistogramVec,
+    /// `davit_plans_total{controller,ruling}`: what the gate said.
+    pub plans: CounterVec,
+    /// `davit_writes_total{controller,result}`: plans carried out.
+    pub writes: CounterVec,
+    /// `davit_write_duration_seconds{controller}`: a whole plan.
+    pub write_duration: HistogramVec,
+    /// `davit_guest_quarantined{controller}`: 1 while it is.
+    pub quarantined: GaugeVec,
+    /// `davit_watch_objects{resource}`
+    pub objects: GaugeVec,
+    /// `davit_watch_synced{resource}`: 1 once listed.
+    pub synced: GaugeVec,
+    /// `davit_watch_troubles_total{resource}`: watches and lists that failed.
+    pub watch_troubles: CounterVec,
+    /// `davit_store_bytes`: the data of all objects.
+    pub store_bytes: GaugeVec,
+    /// The `workqueue_*` metrics of Kubernetes' controllers.
+    pub queues: QueueMetrics,
+}
+
+/// The metrics that client-go publishes of its queues, by the same names and
+/// with the label `name`; `controller` is added.
+#[derive(Debug)]
+pub struct QueueMetrics {
+    /// `workqueue_depth`
+    pub depth: GaugeVec,
+    /// `workqueue_adds_total`
+    pub adds: CounterVec,
+    /// `workqueue_retries_total`
+    pub retries: CounterVec,
+    /// `workqueue_queue_duration_seconds`
+    pub queue_duration: HistogramVec,
+    /// `workqueue_work_duration_seconds`
+    pub work_duration: HistogramVec,
+    /// `workqueue_unfinished_work_seconds`
+    pub unfinished: GaugeVec,
+    /// `workqueue_longest_running_processor_seconds`
+    pub longest_running: GaugeVec,
+}
+
+/// Why a metric cannot be published.
+#[derive(Debug, thiserror::Error)]
+#[error("the metric \"{name}\" cannot be published: {reason}")]
+pub struct MetricError {
+    /// The metric.
+    pub name: String,
+    /// What the registry says.
+    pub reason: String,
+}
+
+impl HostMetrics {
+    /// Registers them all.
+    pub fn new() -> Result<Self, MetricError> {
+        let registry = Registry::new();
+        let list = List(&registry);
+        Ok(Self {
+            calls: list.counter(
+                "davit_guest_calls_total",
+                "Calls into a guest, by result.",
+                &[CONTROLLER, "result"],
+            )?,
+            call_duration: list.histogram(
+                "davit_guest_call_duration_seconds",
+                "How long a call into a guest took, live reads included.",
+                &[CONTROLLER],
+                CALL_BUCKETS.to_vec(),
+            )?,
+            plans: list.counter(
+                "davit_plans_total",
+                "Plans that guests made, by what the gate said.",
+                &[CONTROLLER, "ruling"],
+            )?,
+            writes: list.counter(
+                "davit_writes_total",
+                "Plans carried out, by result: ok, gone, or a failure class.",
+                &[CONTROLLER, "result"],
+            )?,
+            write_duration: list.histogram(
+                "davit_write_duration_seconds",
+                "How long it took to carry out a plan, all its steps.",
+                &[CONTROLLER],
+                WRITE_BUCKETS.to_vec(),
+            )?,
+            quarantined: list.gauge(
+                "davit_guest_quarantined",
+                "1 while a guest is not called because its calls failed.",
+                &[CONTROLLER],
+            )?,
+            objects: list.gauge(
+                "davit_watch_objects",
+                "Objects held, by resource.",
+                &["resource"],
+            )?,
+            synced: list.gauge(
+                "davit_watch_synced",
+                "1 once a resource was listed completely.",
+                &["resource"],
+            )?,
+            watch_troubles: list.counter(
+                "davit_watch_troubles_total",
+                "Lists and watches that failed and were begun again.",
+                &["resource"],
+            )?,
+            store_bytes: list.gauge(
+                "davit_store_bytes",
+                "Bytes of all objects held, without what it takes to find them.",
+                &[],
+            )?,
+            queues: QueueMetrics::new(&list)?,
+            registry,
+        })
+    }
+
+    /// Everything, in Prometheus' text format.
+    pub fn render(&self) -> String {
+        let mut buffer = Vec::new();
+        let families = self.registry.gather();
+        match TextEncoder::new().encode(&families, &mut buffer) {
+            Ok(()) => String::from_utf8_lossy(&buffer).into_owned(),
+            Err(error) => format!("# the metrics cannot be written: {error}\n"),
+        }
+    }
+
+    /// Registers the metrics of a controller's guest.
+    pub fn register_guest(
+        &self,
+        controller: &str,
+        specs: &[MetricSpec],
+    ) -> Result<GuestMetrics, MetricError> {
+        let mut metrics = GuestMetrics {
+            registry: self.registry.clone(),
+            by_name: BTreeMap::new(),
+        };
+        for spec in specs {
+            let metric = GuestMetric::new(controller, spec)?;
+            self.registry
+                .register(metric.collector())
+                .map_err(|error| failed(&spec.name, &error))?;
+            metrics.by_name.insert(spec.name.clone(), metric);
+        }
+        Ok(metrics)
+    }
+}
+
+impl QueueMetrics {
+    fn new(list: &List<'_>) -> Result<Self, MetricError> {
+        let labels = &["name", CONTROLLER];
+        // client-go's: ten buckets from 10 ns to 10 s.
+        let buckets: Vec<f64> = (-8..2).map(|power| 10_f64.powi(power)).collect();
+        Ok(Self {
+            depth: list.gauge(
+                "workqueue_depth",
+                "Current depth of the work queue.",
+                labels,
+            )?,
+            adds: list.counter(
+                "workqueue_adds_total",
+                "Adds handled by the work queue.",
+                labels,
+            )?,
+            retries: list.counter(
+                "workqueue_retries_total",
+                "Retries handled by the work queue.",
+                labels,
+            )?,
+            queue_duration: list.histogram(
+                "workqueue_queue_duration_seconds",
+                "How long an item was due before it was worked on.",
+                labels,
+                buckets.clone(),
+            )?,
+            work_duration: list.histogram(
+                "workqueue_work_duration_seconds",
+                "How long an item was worked on, its writes included.",
+                labels,
+                buckets,
+            )?,
+            unfinished: list.gauge(
+                "workqueue_unfinished_work_seconds",
+                "The time that items in work have taken so far, added up.",
+                labels,
+            )?,
+            longest_running: list.gauge(
+                "workqueue_longest_running_processor_seconds",
+                "The longest time that an item in work has taken so far.",
+                labels,
+            )?,
+        })
+    }
+}
+
+/// The metrics that one guest declared; they go when this is dropped.
+#[derive(Debug)]
+pub struct GuestMetrics {
+    registry: Registry,
+    by_name: BTreeMap<String, GuestMetric>,
+}
+
+#[derive(Debug)]
+enum GuestMetric {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
+    Histogram(HistogramVec),
+}
+
+impl GuestMetrics {
+    /// Counts something. The engine has checked names and labels against the
+    /// manifest; an amount that does not fit the metric's kind counts nothing.
+    pub fn count(&self, measure: &Measure, now: Instant) {
+        let labels: Vec<&str> = measure.labels.iter().map(String::as_str).collect();
+        match (self.by_name.get(&measure.metric), measure.amount) {
+            (Some(GuestMetric::Counter(counter)), Amount::Add(by)) if by >= 0.0 => {
+                if let Ok(counter) = counter.get_metric_with_label_values(&labels) {
+                    counter.inc_by(by);
+                }
+            }
+            (Some(GuestMetric::Gauge(gauge)), Amount::Add(by)) => {
+                if let Ok(gauge) = gauge.get_metric_with_label_values(&labels) {
+                    gauge.add(by);
+                }
+            }
+            (Some(GuestMetric::Gauge(gauge)), Amount::Set(to)) => {
+                if let Ok(gauge) = gauge.get_metric_with_label_values(&labels) {
+                    gauge.set(to);
+                }
+            }
+            (Some(GuestMetric::Histogram(histogram)), amount) => {
+                let value = match amount {
+                    Amount::Observe(value) => value,
+                    Amount::SecondsSince(then) => now.since(then).as_secs_f64(),
+                    Amount::Add(_) | Amount::Set(_) => return,
+                };
+                if let Ok(histogram) = histogram.get_metric_with_label_values(&labels) {
+                    histogram.observe(value);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for GuestMetrics {
+    fn drop(&mut self) {
+        for metric in self.by_name.values() {
+            // It was registered; there is nothing to do if it is not any more.
+            let _ = self.registry.unregister(metric.collector());
+        }
+    }
+}
+
+impl GuestMetric {
+    /// A controller's metrics carry its name, so that two controllers of one
+    /// guest can stand beside each other.
+    fn new(controller: &str, spec: &MetricSpec) -> Result<Self, MetricError> {
+        let labels: Vec<&str> = spec.labels.iter().map(String::as_str).collect();
+        let options = Opts::new(&spec.name, &spec.help).const_label(CONTROLLER, controller);
+        let metric = match spec.kind {
+            MetricKind::Counter => CounterVec::new(options, &labels).map(Self::Counter),
+            MetricKind::Gauge => GaugeVec::new(options, &labels).map(Self::Gauge),
+            MetricKind::Histogram => {
+                let options = HistogramOpts::from(options).buckets(spec.buckets.clone());
+                HistogramVec::new(options, &labels).map(Self::Histogram)
+            }
+        };
+        metric.map_err(|error| failed(&spec.name, &error))
+    }
+
+    fn collector(&self) -> Box<dyn Collector> {
+        match self {
+            Self::Counter(metric) => Box::new(metric.clone()),
+            Self::Gauge(metric) => Box::new(metric.clone()),
+            Self::Histogram(metric) => Box::new(metric.clone()),
+        }
+    }
+}
+
+struct List<'a>(&'a Registry);
+
+impl List<'_> {
+    fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<CounterVec, MetricError> {
+        self.add(name, CounterVec::new(Opts::new(name, help), labels))
+    }
+
+    fn gauge(&self, name: &str, help: &str, labels: &[&str]) -> Result<GaugeVec, MetricError> {
+        self.add(name, GaugeVec::new(Opts::new(name, help), labels))
+    }
+
+    fn histogram(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+        buckets: Vec<f64>,
+    ) -> Result<HistogramVec, MetricError> {
+        let options = HistogramOpts::new(name, help).buckets(buckets);
+        self.add(name, HistogramVec::new(options, labels))
+    }
+
+    fn add<T: Collector + Clone + 'static>(
+        &self,
+        name: &str,
+        metric: prometheus::Result<T>,
+    ) -> Result<T, MetricError> {
+        let metric = metric.map_err(|error| failed(name, &error))?;
+        self.0
+            .register(Box::new(metric.clone()))
+            .map_err(|error| failed(name, &error))?;
+        Ok(metric)
+    }
+}
+
+fn failed(name: &str, error: &prometheus::Error) -> MetricError {
+    MetricError {
+        name: name.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(kind: MetricKind) -> MetricSpec {
+        MetricSpec {
+            name: "guest_things_total".into(),
+            kind,
+            help: "Things.".into(),
+            labels: vec!["namespace".into()],
+            buckets: vec![1.0, 2.0],
+        }
+    }
+
+    fn measure(amount: Amount) -> Measure {
+        Measure {
+            metric: "guest_things_total".into(),
+            labels: vec!["default".into()],
+            amount,
+        }
+    }
+
+    #[test]
+    fn a_guests_counter_is_published_under_its_own_name() {
+        let metrics = HostMetrics::new().unwrap();
+        let guest = metrics
+            .register_guest("podgc", &[spec(MetricKind::Counter)])
+            .unwrap();
+        guest.count(&measure(Amount::Add(2.0)), Instant::ZERO);
+        guest.count(&measure(Amount::Add(-1.0)), Instant::ZERO);
+        let line = "guest_things_total{controller=\"podgc\",namespace=\"default\"} 2";
+        assert!(metrics.render().contains(line), "{}", metrics.render());
+        drop(guest);
+        assert!(!metrics.render().contains("guest_things_total"));
+    }
+
+    #[test]
+    fn two_controllers_of_one_guest_stand_beside_each_other() {
+        let metrics = HostMetrics::new().unwrap();
+        let one = metrics.register_guest("a", &[spec(MetricKind::Histogram)]);
+        let two = metrics.register_guest("b", &[spec(MetricKind::Histogram)]);
+        let now = Instant::from_nanos(1_500_000_000);
+        one.unwrap()
+            .count(&measure(Amount::SecondsSince(Instant::ZERO)), now);
+        two.unwrap().count(&measure(Amount::Observe(0.5)), now);
+    }
+
+    #[test]
+    fn names_of_the_host_are_not_taken() {
+        let metrics = HostMetrics::new().unwrap();
+        let mut clash = spec(MetricKind::Gauge);
+        clash.name = "davit_store_bytes".into();
+        assert!(metrics.register_guest("a", &[clash]).is_err());
+    }
+}

@@ -1,0 +1,30 @@
+//! The host's log: on standard error, as text or as one JSON object a line.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+/// How the log is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For collectors.
+    Json,
+}
+
+/// Starts the log. `filter` is what `RUST_LOG` takes: `info`,
+/// `davit=debug,davit_cluster=trace`.
+pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
+    let filter = EnvFilter::try_new(filter)
+        .map_err(|error| format!("--log: \"{filter}\" is no filter: {error}"))?;
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer()
+        .with_target(false)
+        .with_writer(std::io::stderr);
+    let started = match format {
+        LogFormat::Text => registry.with(layer).try_init(),
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
+    };
+    started.map_err(|error| format!("the log cannot be started: {error}"))
+}
