@@ -14,9 +14,10 @@ pub struct Arguments {
     /// How the log is written.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub log_format: LogFormat,
-    /// What is logged: `info`, `davit=debug,davit_cluster=trace`.
-    #[arg(long, global = true, env = "RUST_LOG", default_value = "info")]
-    pub log: String,
+    /// What is logged: `info` if absent, or such as
+    /// `davit=debug,davit_cluster=trace`.
+    #[arg(long, global = true, env = "RUST_LOG", value_name = "FILTER")]
+    pub log: Option<String>,
     /// What to do.
     #[command(subcommand)]
     pub command: Command,

@@ -193,16 +193,15 @@ pub enum ConfigError {
     },
 }
 
-/// Reads and checks a configuration file.
-pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
+/// Reads a configuration file.
+pub fn read(path: &Path) -> Result<String, ConfigError> {
+    std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable {
         path: path.to_owned(),
         source,
-    })?;
-    parse(path, &text)
+    })
 }
 
-/// Reads and checks the text of a configuration file; `path` is for errors.
+/// Checks the text of a configuration file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
     let value: Value =
         serde_saphyr::from_str(text).map_err(|error| ConfigError::NotYaml {

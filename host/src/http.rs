@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -13,25 +14,56 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::metrics::HostMetrics;
 
-/// What the probes ask for.
-#[derive(Debug, Default)]
-pub struct Readiness {
-    /// The API server answered and every controller has what it waits for.
+/// How long the host's task may be silent before it counts as stuck.
+const STUCK_AFTER: Duration = Duration::from_secs(60);
+
+/// How the host is: what the probes ask for.
+#[derive(Debug)]
+pub struct Health {
+    started: Instant,
+    /// The API server has answered and every controller has what it waited for.
     ready: AtomicBool,
+    /// When the host's task last said that it goes on, in milliseconds since
+    /// the start.
+    last_beat: AtomicU64,
 }
 
-impl Readiness {
-    /// Says whether the host is ready.
-    pub fn set(&self, ready: bool) {
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            ready: AtomicBool::new(false),
+            last_beat: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Health {
+    /// Says that the host goes on, and whether it is ready.
+    pub fn beat(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
+        self.last_beat.store(self.millis(), Ordering::Relaxed);
     }
 
-    /// Whether the host is ready.
-    pub fn get(&self) -> bool {
-        self.ready.load(Ordering::Relaxed)
+    /// Whether the host goes on.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        let silent = self.millis() - self.last_beat.load(Ordering::Relaxed).min(self.millis());
+        u128::from(silent) < STUCK_AFTER.as_millis()
+    }
+
+    /// Whether every controller has what it waited for.
+    #[must_use]
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Relaxed) && self.is_live()
+    }
+
+    fn millis(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 }
 
@@ -39,7 +71,7 @@ impl Readiness {
 pub async fn serve(
     address: SocketAddr,
     metrics: Arc<HostMetrics>,
-    readiness: Arc<Readiness>,
+    health: Arc<Health>,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
@@ -50,13 +82,13 @@ pub async fn serve(
                 Err(error) => {
                     // Out of file descriptors, most likely: let some close.
                     tracing::warn!(%error, "cannot accept a connection");
-                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                    tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
-            let (metrics, readiness) = (Arc::clone(&metrics), Arc::clone(&readiness));
+            let (metrics, health) = (Arc::clone(&metrics), Arc::clone(&health));
             let service = service_fn(move |request| {
-                let response = answer(&request, &metrics, &readiness);
+                let response = answer(&request, &metrics, &health);
                 async move { Ok::<_, Infallible>(response) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
@@ -74,14 +106,18 @@ pub async fn serve(
 fn answer(
     request: &Request<Incoming>,
     metrics: &HostMetrics,
-    readiness: &Readiness,
+    health: &Health,
 ) -> Response<Full<Bytes>> {
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
     }
     match request.uri().path() {
-        "/livez" => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" if readiness.get() => text(StatusCode::OK, "ok\n".to_owned()),
+        "/livez" if health.is_live() => text(StatusCode::OK, "ok\n".to_owned()),
+        "/livez" => text(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "stuck: the host's task has been silent for a minute\n".to_owned(),
+        ),
+        "/readyz" if health.is_ready() => text(StatusCode::OK, "ok\n".to_owned()),
         "/readyz" => text(
             StatusCode::SERVICE_UNAVAILABLE,
             "not ready: a controller waits for its watches\n".to_owned(),

@@ -1,2 +1,36 @@
-//! Placeholder.
-fn main() {}
+//! The program `davit`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser as _;
+use davit::cli::{Arguments, Command};
+use davit::{demo, inspect, run, sim, telemetry};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match start(arguments) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("davit: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[tokio::main]
+async fn start(arguments: Arguments) -> Result<()> {
+    // The demo has the terminal for itself unless it is told otherwise.
+    let quiet = matches!(arguments.command, Command::Demo(_));
+    let filter = arguments.log.unwrap_or_else(|| {
+        let filter = if quiet { "error" } else { "info" };
+        filter.to_owned()
+    });
+    telemetry::start(arguments.log_format, &filter)?;
+    match arguments.command {
+        Command::Run(arguments) => run::run(arguments).await,
+        Command::Sim(arguments) => sim::run(arguments).await,
+        Command::Demo(arguments) => demo::run(arguments).await,
+        Command::Inspect(arguments) => inspect::run(arguments).await,
+    }
+}

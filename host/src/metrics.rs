@@ -6,14 +6,22 @@
 //! classes, resources that are watched.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use davit_core::controller::{Controller, Outcome};
+use davit_core::gate::Ruling;
+use davit_core::health::State;
 use davit_core::manifest::{MetricKind, MetricSpec};
-use davit_core::plan::{Amount, Measure};
+use davit_core::plan::{Amount, Decision, Measure};
+use davit_core::queue::QueueStats;
 use davit_core::time::Instant;
+use davit_engine::CallError;
 use prometheus::core::Collector;
 use prometheus::{
-    CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder,
+    Counter, CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder,
 };
+
+use crate::host::call_failure;
 
 const CONTROLLER: &str = "controller";
 const CALL_BUCKETS: [f64; 10] = [
@@ -67,6 +75,38 @@ pub struct QueueMetrics {
     pub unfinished: GaugeVec,
     /// `workqueue_longest_running_processor_seconds`
     pub longest_running: GaugeVec,
+}
+
+impl QueueMetrics {
+    /// An item was worked on.
+    pub fn worked(&self, controller: &str, queue: &str, duration: Duration) {
+        let histogram = self.work_duration.with_label_values(&[queue, controller]);
+        histogram.observe(duration.as_secs_f64());
+    }
+
+    /// An item was taken from its queue.
+    pub fn taken(&self, controller: &str, queue: &str, waited: Duration) {
+        let histogram = self.queue_duration.with_label_values(&[queue, controller]);
+        histogram.observe(waited.as_secs_f64());
+    }
+
+    fn set(&self, controller: &str, stats: &QueueStats) {
+        let labels = [stats.queue.as_str(), controller];
+        let gauge = |gauge: &GaugeVec, value: f64| gauge.with_label_values(&labels).set(value);
+        gauge(&self.depth, stats.depth as f64);
+        gauge(&self.unfinished, stats.unfinished_work.as_secs_f64());
+        gauge(&self.longest_running, stats.longest_running.as_secs_f64());
+        raise(&self.adds.with_label_values(&labels), stats.adds);
+        raise(&self.retries.with_label_values(&labels), stats.retries);
+    }
+}
+
+/// Raises a counter to a total that was counted elsewhere.
+fn raise(counter: &Counter, total: u64) {
+    let ahead = total as f64 - counter.get();
+    if ahead > 0.0 {
+        counter.inc_by(ahead);
+    }
 }
 
 /// Why a metric cannot be published.
@@ -142,6 +182,71 @@ impl HostMetrics {
         })
     }
 
+    /// Counts a call into a guest.
+    pub fn call(&self, controller: &str, result: &Result<Vec<Decision>, CallError>, took: Duration) {
+        let result = match result {
+            Ok(_) => "ok",
+            Err(error) => call_failure(error).kind.as_str(),
+        };
+        self.calls.with_label_values(&[controller, result]).inc();
+        let duration = self.call_duration.with_label_values(&[controller]);
+        duration.observe(took.as_secs_f64());
+    }
+
+    /// Counts a ruling of the gate.
+    pub fn plan(&self, controller: &str, ruling: &Ruling) {
+        let labels = [controller, ruling.as_str()];
+        self.plans.with_label_values(&labels).inc();
+    }
+
+    /// Counts a plan that was carried out.
+    pub fn write(&self, controller: &str, outcome: &Outcome, took: Duration) {
+        let result = match &outcome.failed {
+            None => "ok",
+            Some((_, failure)) if failure.class.means_gone() => "gone",
+            Some((_, failure)) => failure.class.as_str(),
+        };
+        self.writes.with_label_values(&[controller, result]).inc();
+        let duration = self.write_duration.with_label_values(&[controller]);
+        duration.observe(took.as_secs_f64());
+    }
+
+    /// Sets a controller's gauges.
+    pub fn controller(&self, name: &str, controller: &mut Controller, now: Instant) {
+        let quarantined = !matches!(controller.health().state(), State::Healthy);
+        let gauge = self.quarantined.with_label_values(&[name]);
+        gauge.set(f64::from(u8::from(quarantined)));
+        for stats in controller.queue_stats(now) {
+            self.queues.set(name, &stats);
+        }
+    }
+
+    /// Publishes the metrics that a controller's guest declares now. What it
+    /// counted before stays if the declarations are the same.
+    pub fn replace_guest(
+        &self,
+        controller: &str,
+        specs: &[MetricSpec],
+        former: Option<GuestMetrics>,
+    ) -> Option<GuestMetrics> {
+        if let Some(same) = former.filter(|former| former.specs == specs) {
+            return Some(same);
+        }
+        match self.register_guest(controller, specs) {
+            Ok(metrics) => Some(metrics),
+            Err(error) => {
+                tracing::error!(controller, "the guest's metrics are not published: {error}");
+                None
+            }
+        }
+    }
+
+    /// Takes the series of a controller that is gone from the gauges.
+    pub fn forget(&self, controller: &str) {
+        // It may never have had any.
+        let _ = self.quarantined.remove_label_values(&[controller]);
+    }
+
     /// Everything, in Prometheus' text format.
     pub fn render(&self) -> String {
         let mut buffer = Vec::new();
@@ -160,6 +265,7 @@ impl HostMetrics {
     ) -> Result<GuestMetrics, MetricError> {
         let mut metrics = GuestMetrics {
             registry: self.registry.clone(),
+            specs: specs.to_vec(),
             by_name: BTreeMap::new(),
         };
         for spec in specs {
@@ -224,6 +330,7 @@ impl QueueMetrics {
 #[derive(Debug)]
 pub struct GuestMetrics {
     registry: Registry,
+    specs: Vec<MetricSpec>,
     by_name: BTreeMap<String, GuestMetric>,
 }
 

@@ -1,5 +1,6 @@
 //! The host's log: on standard error, as text or as one JSON object a line.
 
+use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -15,16 +16,16 @@ pub enum LogFormat {
 
 /// Starts the log. `filter` is what `RUST_LOG` takes: `info`,
 /// `davit=debug,davit_cluster=trace`.
-pub fn start(format: LogFormat, filter: &str) -> Result<(), String> {
+pub fn start(format: LogFormat, filter: &str) -> Result<()> {
     let filter = EnvFilter::try_new(filter)
-        .map_err(|error| format!("--log: \"{filter}\" is no filter: {error}"))?;
+        .with_context(|| format!("--log: \"{filter}\" is no filter"))?;
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
         .with_writer(std::io::stderr);
-    let started = match format {
-        LogFormat::Text => registry.with(layer).try_init(),
-        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init(),
-    };
-    started.map_err(|error| format!("the log cannot be started: {error}"))
+    match format {
+        LogFormat::Text => registry.with(layer).try_init()?,
+        LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init()?,
+    }
+    Ok(())
 }

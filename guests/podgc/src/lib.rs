@@ -2,8 +2,8 @@
 //!
 //! It deletes pods that nobody else will: terminated pods above a threshold,
 //! terminating pods on nodes that are out of service, terminating pods that
-//! were never scheduled ([`pass`]), and pods of nodes that no longer exist
-//! ([`orphan`]).
+//! were never scheduled (module `pass`), and pods of nodes that no longer exist
+//! (module `orphan`).
 //!
 //! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36), but
 //! for these: every deletion carries the pod's uid; a pod that is gone already
@@ -13,8 +13,8 @@
 
 mod config;
 mod deletion;
-pub mod orphan;
-pub mod pass;
+mod orphan;
+mod pass;
 mod view;
 
 use std::time::Duration;
@@ -60,11 +60,7 @@ impl Controller for PodGc {
             watches: watches(),
             // A node that goes starts its quarantine at once, one that comes
             // back ends it.
-            triggers: vec![Trigger::new(
-                view::NODE_NAMES,
-                ORPHANED,
-                TriggerKey::OwnKey,
-            )],
+            triggers: vec![Trigger::new(view::NODE_NAMES, ORPHANED, TriggerKey::OwnKey)],
             queues: vec![
                 // A failed pass comes again with the next one.
                 QueueSpec::new(PASSES).retry(self.config.period, self.config.period),

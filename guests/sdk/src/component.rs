@@ -44,7 +44,7 @@ macro_rules! export {
                 }
             }
 
-            $crate::component::export_component!(Component with_types_in $crate::bindings);
+    $crate::component::export_component!(Component with_types_in $crate::bindings);
         };
     };
 }

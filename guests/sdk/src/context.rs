@@ -12,7 +12,7 @@ use crate::bindings::davit::controller::{
 use crate::object::decode;
 use crate::{
     Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, Waiting, WatchName,
-    fields_of,
+    fields_of, msgpack,
 };
 
 /// How many objects or keys are asked of the host at once. A pod is some 300
@@ -120,10 +120,11 @@ impl<'a> Context<'a> {
         self.host.pending(queue, key)
     }
 
-    /// What the command [`SetNote`](crate::SetNote) last wrote under this key.
+    /// What the command [`SetNote`](crate::SetNote) last wrote under this key;
+    /// none, too, if another revision wrote something that is no `N`.
     #[must_use]
-    pub fn note(&self, key: &str) -> Option<Vec<u8>> {
-        self.host.note(key)
+    pub fn note<N: DeserializeOwned>(&self, key: &str) -> Option<N> {
+        msgpack::decode(&self.host.note(key)?).ok()
     }
 
     /// Writes to the host's log.

@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use crate::manifest::milliseconds;
+use crate::msgpack::encode;
 use crate::{
     Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Instant, Measure, ObjectRef,
     Patch, Plan, PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict,
@@ -297,20 +298,4 @@ fn queue_key(queue: &str, key: &str) -> QueueKey {
         queue: queue.to_owned(),
         key: key.to_owned(),
     }
-}
-
-/// MessagePack with field names, as the contract wants objects.
-fn encode(value: &impl Serialize) -> Vec<u8> {
-    match rmp_serde::to_vec_named(value) {
-        Ok(bytes) => bytes,
-        Err(error) => unwritable(&error),
-    }
-}
-
-#[allow(
-    clippy::panic,
-    reason = "only a type that refuses to be serialized: the author's mistake"
-)]
-fn unwritable(error: &rmp_serde::encode::Error) -> ! {
-    panic!("a value cannot be written as MessagePack: {error}");
 }

@@ -7,11 +7,13 @@
 use std::cell::RefCell;
 use std::collections::BTreeSet;
 
-use serde::de::value::{Error, MapDeserializer, StrDeserializer};
+use serde::de::value::{MapDeserializer, StrDeserializer};
 use serde::de::{
     DeserializeOwned, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess,
     SeqAccess, Visitor,
 };
+
+use crate::msgpack::Error;
 
 /// What every text field holds for the recorder: a time, so that types which
 /// parse one accept it.
@@ -153,11 +155,7 @@ impl<'de> Deserializer<'de> for Recorder<'_> {
         self.deserialize_tuple(1, visitor)
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(
-        self,
-        len: usize,
-        visitor: V,
-    ) -> Result<V::Value, Error> {
+    fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value, Error> {
         visitor.visit_seq(Elements {
             of: &self,
             left: len,
@@ -251,6 +249,7 @@ impl<'de> MapAccess<'de> for Fields<'_> {
 }
 
 #[cfg(test)]
+#[allow(dead_code, reason = "of the views only the fields' names matter")]
 mod tests {
     use std::collections::BTreeMap;
 
@@ -335,7 +334,6 @@ mod tests {
 
     #[derive(Deserialize)]
     struct Endless {
-        #[allow(dead_code, reason = "only its type matters")]
         next: Option<Box<Endless>>,
     }
 

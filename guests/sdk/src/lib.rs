@@ -16,11 +16,12 @@ mod decision;
 pub mod duration;
 mod fields;
 mod manifest;
+mod msgpack;
 pub mod node;
 mod object;
 pub mod pod;
-
-
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod time;
 
 use serde::de::DeserializeOwned;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::davit::controller::types;
-use crate::{ApiResource, Instant, ObjectRef};
+use crate::{ApiResource, Instant, ObjectRef, msgpack};
 
 /// An object, with the fields that a view reads.
 #[derive(Clone, Debug, PartialEq)]
@@ -78,11 +78,11 @@ struct Metadata {
 
 /// Reads an object through a view.
 pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
-    let metadata = match rmp_serde::from_slice::<Identified>(&object.data) {
+    let metadata = match msgpack::decode::<Identified>(&object.data) {
         Ok(identified) => identified.metadata,
         Err(error) => undecodable(&object.kind, "", &error),
     };
-    match rmp_serde::from_slice(&object.data) {
+    match msgpack::decode(&object.data) {
         Ok(view) => Object {
             reference: ObjectRef {
                 api_version: object.api_version,
@@ -103,6 +103,6 @@ pub(crate) fn decode<T: DeserializeOwned>(object: types::Object) -> Object<T> {
     clippy::panic,
     reason = "no decision is right about an object that cannot be read: end the call"
 )]
-fn undecodable(kind: &str, name: &str, error: &rmp_serde::decode::Error) -> ! {
+fn undecodable(kind: &str, name: &str, error: &msgpack::Error) -> ! {
     panic!("the {kind} \"{name}\" does not fit the view it is read through: {error}");
 }

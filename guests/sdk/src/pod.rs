@@ -247,7 +247,10 @@ fn conditions_diff<'a>(
     });
     let order = match old {
         [] => Vec::new(),
-        _ => new.iter().map(|it| MergeKey { r#type: &it.r#type }).collect(),
+        _ => new
+            .iter()
+            .map(|it| MergeKey { r#type: &it.r#type })
+            .collect(),
     };
     (order, changed.chain(removed).collect())
 }
@@ -290,7 +293,10 @@ fn text<'a>(old: &str, new: &'a str) -> Change<Option<&'a str>> {
 
 /// The change of a number that Kubernetes leaves out when it is 0.
 fn number(old: i64, new: i64) -> Change<Option<i64>> {
-    Change::between(&Some(old).filter(|&n| n != 0), Some(new).filter(|&n| n != 0))
+    Change::between(
+        &Some(old).filter(|&n| n != 0),
+        Some(new).filter(|&n| n != 0),
+    )
 }
 
 #[cfg(test)]

@@ -224,14 +224,15 @@ struct AggregatedVersion {
 struct AggregatedResource {
     resource: String,
     #[serde(default)]
-    response_kind: Option<ResponseKind>,
+    response_kind: ResponseKind,
     #[serde(default)]
     scope: String,
     #[serde(default)]
     verbs: Vec<String>,
 }
 
-#[derive(Deserialize)]
+#[derive(Default, Deserialize)]
+#[serde(default)]
 struct ResponseKind {
     kind: String,
 }
@@ -296,8 +297,9 @@ impl From<AggregatedGroup> for Group {
 impl From<AggregatedResource> for Option<Resource> {
     /// A resource without a kind is there for its subresources only.
     fn from(resource: AggregatedResource) -> Self {
-        Some(Resource {
-            kind: resource.response_kind?.kind,
+        let kind = resource.response_kind.kind;
+        (!kind.is_empty()).then_some(Resource {
+            kind,
             plural: resource.resource,
             namespaced: resource.scope == "Namespaced",
             verbs: resource.verbs,

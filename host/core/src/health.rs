@@ -131,8 +131,8 @@ impl Default for HealthConfig {
         Self {
             failures: 5,
             quarantine_initial: Duration::from_secs(5),
-            quarantine_max: Duration::from_secs(300),
-            decay: Duration::from_secs(600),
+            quarantine_max: Duration::from_mins(5),
+            decay: Duration::from_mins(10),
         }
     }
 }

@@ -41,6 +41,19 @@ impl Mapping {
         mapping
     }
 
+    /// Keeps what `before` knew of the group versions that could not be asked:
+    /// that they did not answer is no sign that they are served no longer.
+    #[must_use]
+    pub fn or_from(self, before: &Self, failed: &[String]) -> Self {
+        let lost = before.iter().filter(|served| {
+            let api_version = served.resource.api_version();
+            failed.contains(&api_version) && self.by_resource(&served.resource).is_none()
+        });
+        let lost: Vec<Served> = lost.cloned().collect();
+        let kept = self.by_kind.into_values();
+        Self::new(kept.chain(lost))
+    }
+
     /// The resource of a kind; none when it is not served.
     #[must_use]
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Served> {
@@ -67,5 +80,51 @@ impl Mapping {
                     .iter()
                     .all(|verb| served.verbs.iter().any(|have| have == verb))
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn served(group: &str, plural: &str, kind: &str) -> Served {
+        Served {
+            resource: ApiResource::new(group, "v1", plural),
+            kind: kind.into(),
+            namespaced: true,
+            verbs: ["list", "watch", "delete"].map(String::from).into(),
+            preferred: true,
+        }
+    }
+
+    #[test]
+    fn a_kind_and_its_resource_lead_to_each_other() {
+        let mapping = Mapping::new([served("apps", "deployments", "Deployment")]);
+        let found = mapping.by_kind("apps/v1", "Deployment").unwrap();
+        assert_eq!(mapping.by_resource(&found.resource), Some(found));
+        assert_eq!(mapping.by_kind("v1", "Deployment"), None);
+    }
+
+    #[test]
+    fn only_what_can_be_collected_is_deletable() {
+        let mut read_only = served("", "componentstatuses", "ComponentStatus");
+        read_only.verbs = vec!["get".into(), "list".into()];
+        let mut old = served("apps", "replicasets", "ReplicaSet");
+        old.preferred = false;
+        let mapping = Mapping::new([read_only, old, served("", "pods", "Pod")]);
+        let deletable: Vec<&str> = mapping.deletable().map(|served| &*served.kind).collect();
+        assert_eq!(deletable, ["Pod"]);
+    }
+
+    #[test]
+    fn what_could_not_be_asked_is_kept() {
+        let before = Mapping::new([
+            served("apps", "deployments", "Deployment"),
+            served("batch", "jobs", "Job"),
+        ]);
+        let now = Mapping::new([served("", "pods", "Pod")]);
+        let merged = now.or_from(&before, &["batch/v1".to_owned()]);
+        let kinds: Vec<&str> = merged.iter().map(|served| &*served.kind).collect();
+        assert_eq!(kinds, ["Job", "Pod"]);
     }
 }

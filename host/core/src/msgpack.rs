@@ -208,8 +208,9 @@ fn visit_below<'a>(
 ///
 /// Where the tree ends, they must be equal byte for byte, so that a map whose
 /// keys changed places counts as another one. Above, a part that is missing is
-/// the same as one that is null or holds nothing of what is kept, and lists
-/// must be of one length. Malformed values agree with themselves only.
+/// the same as one that is null or holds nothing of what is kept, a list whose
+/// elements are kept must have as many of them, and a scalar must be the same.
+/// Malformed values agree with themselves only.
 #[must_use]
 pub fn subset_equal(tree: &FieldTree, a: &[u8], b: &[u8]) -> bool {
     agree(tree, Some(a), Some(b), MAX_DEPTH).unwrap_or(false)
@@ -228,24 +229,20 @@ fn agree(
         return Ok(false);
     };
     let depth = depth.checked_sub(1).ok_or(Malformed)?;
-    match (read_or_nil(a)?, read_or_nil(b)?) {
-        (Value::List(a), Value::List(b)) => match each {
-            Some(each) => lists_agree(each, a, b, depth),
-            None => Ok(true),
-        },
-        (Value::List(list), Value::Nil) | (Value::Nil, Value::List(list)) => {
-            Ok(each.is_none() || list.is_empty())
-        }
-        (Value::Map(_) | Value::Nil, Value::Map(_) | Value::Nil) => {
-            for (name, tree) in fields {
-                if !agree(tree, field_of(a, name)?, field_of(b, name)?, depth)? {
-                    return Ok(false);
-                }
-            }
-            Ok(true)
-        }
-        _ => Ok(false),
+    let (Some(a_list), Some(b_list)) = (elements(a)?, elements(b)?) else {
+        return Ok(false);
+    };
+    if let Some(each) = each
+        && !lists_agree(each, a_list, b_list, depth)?
+    {
+        return Ok(false);
     }
+    for (name, tree) in fields {
+        if !agree(tree, field_of(a, name)?, field_of(b, name)?, depth)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 fn lists_agree(
@@ -263,8 +260,18 @@ fn lists_agree(
     }
 }
 
-fn read_or_nil(bytes: Option<&[u8]>) -> Result<Value<'_>, Malformed> {
-    bytes.map_or(Ok(Value::Nil), Value::read)
+/// A list's elements, and none where there is no list; nothing for a scalar,
+/// which no field or element can be taken from.
+fn elements(bytes: Option<&[u8]>) -> Result<Option<Elements<'_>>, Malformed> {
+    let none = Elements {
+        left: 0,
+        bytes: &[],
+    };
+    Ok(match bytes.map(Value::read).transpose()? {
+        Some(Value::List(elements)) => Some(elements),
+        None | Some(Value::Nil | Value::Map(_)) => Some(none),
+        Some(_) => None,
+    })
 }
 
 fn field_of<'a>(bytes: Option<&'a [u8]>, name: &str) -> Result<Option<&'a [u8]>, Malformed> {
@@ -345,5 +352,7 @@ fn text(bytes: &[u8]) -> Result<&str, Malformed> {
     std::str::from_utf8(bytes).map_err(|_| Malformed)
 }
 
+#[cfg(test)]
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;

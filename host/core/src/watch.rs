@@ -23,6 +23,8 @@
 
 mod jitter;
 mod settle;
+mod state;
+mod types;
 
 #[cfg(test)]
 mod model_tests;
@@ -30,237 +32,16 @@ mod model_tests;
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::Range;
 use std::time::Duration;
 
 use crate::object::Projected;
 use crate::time::Instant;
 
 pub use jitter::Jitter;
+pub use state::{Change, Next, State, Stream};
+pub use types::{Condition, Event, Interruption, Output, Page, Refusal, Request, Settings};
+
 use settle::settle;
-
-/// How one watch behaves.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// Whether to ask for the initial state as a stream of events first. A
-    /// server that does not know this is listed in pages instead.
-    pub streaming_list: bool,
-    /// How many objects one page of a list holds, at most.
-    pub page_size: u32,
-    /// How long one page may take.
-    pub page_timeout: Duration,
-    /// How long a watch may be silent. The server sends a bookmark about once
-    /// a minute, so a longer silence is a dead connection.
-    pub idle_timeout: Duration,
-    /// The range of the timeouts that the server is asked to end a watch
-    /// after; spread, so that not all watches start again at once.
-    pub watch_timeout: Range<Duration>,
-    /// The range of the pauses after failures, before jitter. They double.
-    pub backoff: Range<Duration>,
-    /// A watch that lasted this long makes earlier failures forgotten.
-    pub healthy_after: Duration,
-    /// The pause before a resource that is not served is asked for again.
-    pub not_served_recheck: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            streaming_list: true,
-            page_size: 500,
-            page_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(90),
-            watch_timeout: Duration::from_secs(300)..Duration::from_secs(600),
-            backoff: Duration::from_millis(250)..Duration::from_secs(30),
-            healthy_after: Duration::from_secs(10),
-            not_served_recheck: Duration::from_secs(60),
-        }
-    }
-}
-
-/// What to ask the API server for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
-    /// One page of a list.
-    Page {
-        /// How many objects, at most.
-        limit: u32,
-        /// Where the page starts; empty for the first.
-        continue_token: Box<str>,
-    },
-    /// A watch that starts with the whole state (`sendInitialEvents`).
-    StreamingList {
-        /// When the server is to end it.
-        timeout: Duration,
-    },
-    /// A watch of what comes after a version.
-    Watch {
-        /// The last version seen.
-        resource_version: Box<str>,
-        /// When the server is to end it.
-        timeout: Duration,
-    },
-}
-
-/// One page of a list.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Page {
-    /// Its objects.
-    pub items: Vec<Projected>,
-    /// The version of the list.
-    pub resource_version: Box<str>,
-    /// Where the next page starts; empty at the end.
-    pub continue_token: Box<str>,
-}
-
-/// One event of a watch.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Event {
-    /// `ADDED` or `MODIFIED`.
-    Applied(Projected),
-    /// `DELETED`, with the object's last state.
-    Deleted(Projected),
-    /// `BOOKMARK`
-    Bookmark {
-        /// Everything up to this version was sent.
-        resource_version: Box<str>,
-        /// Whether the initial state of a streaming list is complete.
-        initial_events_end: bool,
-    },
-    /// `ERROR`
-    Error(Refusal),
-}
-
-/// A `Status` with which the server refused a request or ended a stream.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Refusal {
-    /// The HTTP status code.
-    pub code: u16,
-    /// What the server said.
-    pub message: String,
-    /// How long it asked to wait.
-    pub retry_after: Option<Duration>,
-}
-
-/// Why a request or a stream ended before its time.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Interruption {
-    /// The server said no.
-    Refused(Refusal),
-    /// No connection, or it broke; the text says how.
-    Lost(String),
-    /// The answer makes no sense; the text says where.
-    Malformed(String),
-}
-
-/// How well the view follows the server, for status and metrics.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Condition {
-    /// The state is complete, and changes are coming in.
-    Synced,
-    /// Something went wrong; the view stays as it is until that is over.
-    Interrupted {
-        /// What.
-        reason: String,
-    },
-    /// The server does not know the resource. The view stays as it is: whether
-    /// its objects are gone is for the reader to judge.
-    NotServed,
-}
-
-/// What comes out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Output {
-    /// Drop the request under way, if there is one, and send this one.
-    Send(Request),
-    /// Drop the request under way.
-    Abandon,
-    /// These are all objects there are.
-    Reset(Vec<Projected>),
-    /// An object has come or changed.
-    Apply(Projected),
-    /// An object is gone; this was its last state.
-    Delete(Projected),
-    /// The condition has changed.
-    Condition(Condition),
-}
-
-/// Where a watch stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
-    /// A back-off: nothing is under way.
-    Waiting {
-        /// When it is over.
-        until: Instant,
-        /// What is asked then.
-        next: Next,
-    },
-    /// A page was asked for.
-    Listing {
-        /// The objects of the pages before it.
-        items: Vec<Projected>,
-        /// Where it starts; empty for the first.
-        continue_token: Box<str>,
-        /// When it is given up.
-        deadline: Instant,
-    },
-    /// A streaming list was asked for, and its end has not come.
-    StreamingList {
-        /// What came so far, in order.
-        changes: Vec<Change>,
-        /// The stream.
-        stream: Stream,
-    },
-    /// A watch was asked for.
-    Watching {
-        /// The last version seen.
-        resource_version: Box<str>,
-        /// The stream.
-        stream: Stream,
-    },
-    /// The server does not serve the resource.
-    NotServed {
-        /// When it is asked again.
-        until: Instant,
-    },
-}
-
-/// What a back-off is followed by.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
-    /// A list from its start.
-    List,
-    /// The page of a list that did not come.
-    Page {
-        /// The objects of the pages before it.
-        items: Vec<Projected>,
-        /// Where it starts.
-        continue_token: Box<str>,
-    },
-    /// A watch from this version.
-    Watch {
-        /// The last version seen.
-        resource_version: Box<str>,
-    },
-}
-
-/// One change of a streaming list.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
-    /// The object.
-    pub object: Projected,
-    /// Whether it is gone.
-    pub deleted: bool,
-}
-
-/// The signs of life of a stream of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stream {
-    /// When the server accepted it; none while it has not answered.
-    pub opened: Option<Instant>,
-    /// When something last came, or the request was sent.
-    pub heard: Instant,
-}
 
 /// A stream that ended sooner than this, even cleanly, is a failure: starting
 /// it again at once would be a loop without a pause.
@@ -671,28 +452,4 @@ impl Watch {
 /// Whether a server that does not know an option of a request answers so.
 fn is_unknown_option(code: u16) -> bool {
     matches!(code, 400 | 405 | 406 | 415 | 422 | 501)
-}
-
-impl Stream {
-    fn asked(now: Instant) -> Self {
-        Self {
-            opened: None,
-            heard: now,
-        }
-    }
-
-    fn lasted(&self, now: Instant) -> Duration {
-        self.opened.map_or(Duration::ZERO, |at| now.since(at))
-    }
-}
-
-impl std::fmt::Display for Interruption {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Refused(refusal) => {
-                write!(f, "the server answered {}: {}", refusal.code, refusal.message)
-            }
-            Self::Lost(reason) | Self::Malformed(reason) => f.write_str(reason),
-        }
-    }
 }

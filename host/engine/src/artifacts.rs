@@ -239,7 +239,12 @@ mod tests {
         open("new/deep").unwrap();
         let made = fs::metadata(parent.path().join("new/deep")).unwrap();
         assert_eq!(made.mode() & 0o777, 0o700);
-        assert_eq!(fs::read_dir(parent.path().join("new/deep")).unwrap().count(), 0);
+        assert_eq!(
+            fs::read_dir(parent.path().join("new/deep"))
+                .unwrap()
+                .count(),
+            0
+        );
 
         for mode in [0o777, 0o770, 0o702] {
             fs::set_permissions(

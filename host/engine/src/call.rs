@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use davit_core::controller::Notes;
 use davit_core::failure::Failure;
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
@@ -27,7 +28,7 @@ pub struct Call {
     /// The controller's queues.
     pub pending: PendingSnapshot,
     /// The controller's notes, MessagePack by key.
-    pub notes: Arc<BTreeMap<String, Vec<u8>>>,
+    pub notes: Notes,
     /// What the API server serves.
     pub mapping: Arc<Mapping>,
     /// How live reads are made.
@@ -40,8 +41,7 @@ pub struct Call {
 /// this trait's matter: a call waits for it without a limit of its own.
 pub trait LiveReads: Send + Sync {
     /// Reads objects, in parallel; one result for each request, in its order.
-    fn get(&self, requests: Vec<GetRequest>)
-    -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>>;
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>>;
 
     /// Lists a resource.
     fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>>;

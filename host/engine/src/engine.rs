@@ -4,7 +4,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -31,10 +30,11 @@ pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 const CORE_INSTANCES_PER_GUEST: u32 = 8;
 const TABLES_PER_GUEST: u32 = 4;
 
-/// Wasm's own stack; what async calls add for the host's functions comes on
-/// top. A call that needs more ends with the trap "call stack exhausted".
+/// Wasm's own stack, and what host functions (live reads among them) have on
+/// top of it. A guest that needs more ends with the trap "call stack
+/// exhausted". Address space is reserved, memory is taken as it is used.
 const WASM_STACK: usize = 512 << 10;
-const HOST_STACK: usize = 512 << 10;
+const HOST_STACK: usize = 1536 << 10;
 
 /// What the engine is set up with.
 #[derive(Clone, Debug)]
@@ -159,7 +159,7 @@ impl Engine {
             let size = wasm.len();
             return Err(LoadError::TooLarge { size, limit });
         }
-        let digest = ModuleDigest(Sha256::digest(wasm).into());
+        let digest = ModuleDigest::of(wasm);
         let component = self.compiled(wasm, digest)?;
         let world = admit(&component)?;
         check_resources(&component)?;

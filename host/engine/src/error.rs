@@ -161,7 +161,10 @@ fn functions(error: &wasmtime::Error) -> Vec<String> {
     let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else {
         return Vec::new();
     };
-    let names = backtrace.frames().iter().filter_map(|frame| frame.func_name());
+    let names = backtrace
+        .frames()
+        .iter()
+        .filter_map(|frame| frame.func_name());
     names.map(str::to_owned).collect()
 }
 

@@ -120,7 +120,9 @@ impl Instance {
 
     async fn describe(&mut self, config: &[u8]) -> Result<Manifest, DescribeError> {
         let decide = self.controller.davit_controller_decide();
-        let answer = decide.call_describe(&mut self.store, config).await;
+        let answer = decide
+            .call_describe(&mut self.store, &config.to_vec())
+            .await;
         self.store.data().log.end();
         match answer {
             Ok(Ok(manifest)) => Ok(convert::manifest(manifest)?),

@@ -60,7 +60,7 @@ impl Default for Limits {
             idle_memory: 16 << 20,
             table_elements: 10_000,
             cpu: Duration::from_secs(1),
-            answer: 32 << 20,
+            answer: 16 << 20,
             plans: 10_000,
             steps: 32,
             commands: 10_000,

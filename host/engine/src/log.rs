@@ -76,7 +76,7 @@ impl GuestLog {
     pub(crate) fn emit(&self, level: Level, message: &str, fields: &[(String, String)]) {
         let mut text = one_line(message);
         for (name, value) in fields {
-            text.push_str(&format!(" {}={}", one_line(name), one_line(value)));
+            text.extend([" ", &one_line(name), "=", &one_line(value)]);
         }
         self.lock().write(level, &text);
     }
@@ -131,7 +131,8 @@ impl Inner {
         if self.last_words.len() == LAST_WORDS {
             self.last_words.pop_front();
         }
-        self.last_words.push_back(cut(text, LONGEST_WORD).to_owned());
+        self.last_words
+            .push_back(cut(text, LONGEST_WORD).to_owned());
     }
 
     fn write(&mut self, level: Level, text: &str) {
@@ -167,5 +168,6 @@ fn one_line(text: &str) -> String {
 
 /// As many whole characters as fit into `length` bytes.
 fn cut(text: &str, length: usize) -> &str {
-    text.get(..text.floor_char_boundary(length)).unwrap_or_default()
+    text.get(..text.floor_char_boundary(length))
+        .unwrap_or_default()
 }

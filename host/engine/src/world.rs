@@ -200,13 +200,19 @@ mod tests {
 
     #[test]
     fn other_versions_are_named() {
-        let refused = admit(&[], &["davit:controller/decide@0.99.0", "wasi:cli/run@0.2.6"]);
+        let refused = admit(
+            &[],
+            &["davit:controller/decide@0.99.0", "wasi:cli/run@0.2.6"],
+        );
         let error = refused.unwrap_err();
         assert_eq!(
             error.to_string(),
             "it is built for davit:controller 0.99.0; this host runs 0.1.0"
         );
-        assert_eq!(admit(&[], &["wasi:cli/run@0.2.6"]), Err(WorldError::NoGuest));
+        assert_eq!(
+            admit(&[], &["wasi:cli/run@0.2.6"]),
+            Err(WorldError::NoGuest)
+        );
     }
 
     #[test]

@@ -5,7 +5,7 @@ const URL: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012
 
 /// The standard alphabet, padded.
 #[must_use]
-pub fn encode(bytes: &[u8]) -> String {
+pub(crate) fn encode(bytes: &[u8]) -> String {
     let mut text = symbols(bytes, STANDARD);
     while !text.len().is_multiple_of(4) {
         text.push('=');
@@ -15,13 +15,13 @@ pub fn encode(bytes: &[u8]) -> String {
 
 /// The URL alphabet, without padding.
 #[must_use]
-pub fn encode_url(bytes: &[u8]) -> String {
+pub(crate) fn encode_url(bytes: &[u8]) -> String {
     symbols(bytes, URL)
 }
 
 /// Reads the URL alphabet without padding; the position of the first byte
 /// that does not belong if there is one.
-pub fn decode_url(text: &str) -> Result<Vec<u8>, usize> {
+pub(crate) fn decode_url(text: &str) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::with_capacity(text.len() / 4 * 3 + 2);
     let (mut bits, mut held) = (0u32, 0u32);
     for (at, symbol) in text.bytes().enumerate() {

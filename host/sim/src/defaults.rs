@@ -7,10 +7,10 @@ use crate::base64;
 use crate::object::{Object, section};
 
 /// For kinds that nothing is filled in for.
-pub fn nothing(_: &mut Object) {}
+pub(crate) fn nothing(_: &mut Object) {}
 
 /// Drops what a typed round trip loses: `null` fields and empty lists.
-pub fn tidy(fields: &mut Map<String, Value>) {
+pub(crate) fn tidy(fields: &mut Map<String, Value>) {
     fields.retain(|_, value| match value {
         Value::Null => false,
         Value::Array(list) => !list.is_empty(),
@@ -28,18 +28,18 @@ fn tidy_value(value: &mut Value) {
 }
 
 /// `spec` is always there.
-pub fn spec(object: &mut Object) {
+pub(crate) fn spec(object: &mut Object) {
     object.section("spec");
 }
 
 /// `spec` and `status` are always there.
-pub fn spec_and_status(object: &mut Object) {
+pub(crate) fn spec_and_status(object: &mut Object) {
     object.section("spec");
     object.section("status");
 }
 
 /// Core events: times that are unset are `null`, the reporter is empty.
-pub fn event(object: &mut Object) {
+pub(crate) fn event(object: &mut Object) {
     object.section("source");
     fill(
         &mut object.body,
@@ -51,7 +51,7 @@ pub fn event(object: &mut Object) {
 }
 
 /// The name label and the phase.
-pub fn namespace(object: &mut Object) {
+pub(crate) fn namespace(object: &mut Object) {
     object.section("spec");
     fill(object.section("status"), &json!({"phase": "Active"}));
     if !object.metadata.name.is_empty() {
@@ -65,7 +65,7 @@ pub fn namespace(object: &mut Object) {
 }
 
 /// A new namespace is active and holds the finalizer of its controller.
-pub fn new_namespace(object: &mut Object) {
+pub(crate) fn new_namespace(object: &mut Object) {
     object.body.insert("status".to_owned(), json!({"phase": "Active"}));
     let spec = object.section("spec");
     let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
@@ -78,7 +78,7 @@ pub fn new_namespace(object: &mut Object) {
 }
 
 /// Nodes: conditions spell their times out.
-pub fn node(object: &mut Object) {
+pub(crate) fn node(object: &mut Object) {
     spec_and_status(object);
     fill_each(
         object.section("status"),
@@ -88,12 +88,12 @@ pub fn node(object: &mut Object) {
 }
 
 /// A claim or a volume starts as pending.
-pub fn new_volume_or_claim(object: &mut Object) {
+pub(crate) fn new_volume_or_claim(object: &mut Object) {
     object.body.insert("status".to_owned(), json!({"phase": "Pending"}));
 }
 
 /// Pods: the spec's defaults; conditions spell their times out.
-pub fn pod(object: &mut Object) {
+pub(crate) fn pod(object: &mut Object) {
     pod_spec(object.section("spec"));
     fill_each(
         object.section("status"),
@@ -103,7 +103,7 @@ pub fn pod(object: &mut Object) {
 }
 
 /// A new pod is pending; its quality of service never changes.
-pub fn new_pod(object: &mut Object) {
+pub(crate) fn new_pod(object: &mut Object) {
     let class = quality_of_service(object.section("spec"));
     object
         .body
@@ -167,7 +167,7 @@ fn template(spec: &mut Map<String, Value>) {
 }
 
 /// Sets of pods: one replica unless said otherwise.
-pub fn replicas(object: &mut Object) {
+pub(crate) fn replicas(object: &mut Object) {
     let spec = object.section("spec");
     fill(spec, &json!({"replicas": 1}));
     template(spec);
@@ -175,12 +175,12 @@ pub fn replicas(object: &mut Object) {
 }
 
 /// A new set of pods has none.
-pub fn no_replicas_yet(object: &mut Object) {
+pub(crate) fn no_replicas_yet(object: &mut Object) {
     object.body.insert("status".to_owned(), json!({"replicas": 0}));
 }
 
 /// Deployments: the strategy and its limits.
-pub fn deployment(object: &mut Object) {
+pub(crate) fn deployment(object: &mut Object) {
     let spec = object.section("spec");
     fill(
         spec,
@@ -197,7 +197,7 @@ pub fn deployment(object: &mut Object) {
 }
 
 /// Daemon sets: the strategy; a status that counts from zero.
-pub fn daemon_set(object: &mut Object) {
+pub(crate) fn daemon_set(object: &mut Object) {
     let spec = object.section("spec");
     fill(
         spec,
@@ -220,7 +220,7 @@ pub fn daemon_set(object: &mut Object) {
 }
 
 /// Secrets: the type; `stringData` is a way to write `data`.
-pub fn secret(object: &mut Object) {
+pub(crate) fn secret(object: &mut Object) {
     fill(&mut object.body, &json!({"type": "Opaque"}));
     if let Some(Value::Object(texts)) = object.body.remove("stringData") {
         let data = object.section("data");
@@ -232,7 +232,7 @@ pub fn secret(object: &mut Object) {
 }
 
 /// Services: the type and the ports' protocol.
-pub fn service(object: &mut Object) {
+pub(crate) fn service(object: &mut Object) {
     let spec = object.section("spec");
     fill(
         spec,
@@ -252,7 +252,7 @@ pub fn service(object: &mut Object) {
 }
 
 /// Disruption budgets: the counters are always there.
-pub fn disruption_budget(object: &mut Object) {
+pub(crate) fn disruption_budget(object: &mut Object) {
     object.section("spec");
     fill(
         object.section("status"),
@@ -263,13 +263,13 @@ pub fn disruption_budget(object: &mut Object) {
 }
 
 /// A new disruption budget has not been processed yet.
-pub fn new_disruption_budget(object: &mut Object) {
+pub(crate) fn new_disruption_budget(object: &mut Object) {
     object.body.remove("status");
     disruption_budget(object);
 }
 
 /// Custom resource definitions: names and conversion.
-pub fn definition(object: &mut Object) {
+pub(crate) fn definition(object: &mut Object) {
     let spec = object.section("spec");
     fill(spec, &json!({"conversion": {"strategy": "None"}}));
     let names = section(spec, "names");
@@ -283,7 +283,7 @@ pub fn definition(object: &mut Object) {
 }
 
 /// A new definition stores the version that says so.
-pub fn new_definition(object: &mut Object) {
+pub(crate) fn new_definition(object: &mut Object) {
     object.body.remove("status");
     definition(object);
     let stored: Vec<Value> = object

@@ -18,12 +18,12 @@ const RENAMED: [(&str, &str); 6] = [
 
 /// Whether the resource shows events in the newer form.
 #[must_use]
-pub fn is_new_api(resource: &Resource) -> bool {
+pub(crate) fn is_new_api(resource: &Resource) -> bool {
     resource.group == "events.k8s.io" && resource.plural == "events"
 }
 
 /// From the newer form to the core form.
-pub fn to_core(event: &mut Object) {
+pub(crate) fn to_core(event: &mut Object) {
     for (core, new) in RENAMED {
         rename(&mut event.body, new, core);
     }
@@ -32,7 +32,7 @@ pub fn to_core(event: &mut Object) {
 }
 
 /// From the core form to the newer form.
-pub fn from_core(event: &mut Object) {
+pub(crate) fn from_core(event: &mut Object) {
     for (core, new) in RENAMED {
         rename(&mut event.body, core, new);
     }

@@ -8,7 +8,7 @@ use crate::status::FieldError;
 
 /// What is wrong with an object, beyond its metadata.
 #[must_use]
-pub fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> {
+pub(crate) fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> {
     match resource.kind.as_str() {
         "Event" if resource.custom.is_none() => event(object),
         "Pod" if resource.group.is_empty() => pod(object),
@@ -18,7 +18,7 @@ pub fn validate(resource: &Resource, object: &Object) -> Vec<FieldError> {
 
 /// What is wrong with a change, beyond its metadata.
 #[must_use]
-pub fn validate_update(resource: &Resource, new: &Object, old: &Object) -> Vec<FieldError> {
+pub(crate) fn validate_update(resource: &Resource, new: &Object, old: &Object) -> Vec<FieldError> {
     match (resource.group.as_str(), resource.kind.as_str()) {
         ("", "Pod") => pod_update(new, old),
         ("apps", "Deployment" | "ReplicaSet" | "DaemonSet") => selector_update(new, old),

@@ -1,1 +1,40 @@
-//! Placeholder.
+//! A Kubernetes API server in memory: the test bench and the demo of Davit.
+//!
+//! - [`model`] is the server without a transport: objects, versions, the watch
+//!   log and the API's rules, as data and functions. Time is an argument.
+//! - [`Sim`] puts it behind HTTP: in process (`Sim::call`, on tokio's clock, so
+//!   virtual under `tokio::time::pause`) or on a socket ([`Server`]), with
+//!   faults on demand and a log of what was asked.
+//!
+//! It answers as kube-apiserver 1.36 does; `tests/recorded.rs` holds it to
+//! exchanges recorded from one. Controllers are no part of it: an owner deleted
+//! in the foreground just gets its finalizer, and pods do not run.
+
+pub mod accept;
+pub mod api;
+mod base64;
+mod defaults;
+mod discovery;
+pub mod encode;
+mod events;
+pub mod fault;
+mod front;
+mod kinds;
+pub mod load;
+pub mod model;
+pub mod object;
+pub mod patch;
+pub mod request;
+pub mod resource;
+mod rng;
+pub mod schema;
+pub mod selector;
+pub mod status;
+pub mod time;
+mod validate;
+
+pub use front::{Connection, ConnectionClosed, Server, Served, Sim, SimBody, Work, kubeconfig};
+pub use model::{Config, Model};
+pub use rng::Rng;
+pub use status::Status;
+pub use time::Time;

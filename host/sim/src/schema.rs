@@ -73,7 +73,7 @@ impl Schema {
 /// Brings a custom object into the form that its schema demands, or says why
 /// it cannot be: unknown fields are dropped (refused if `strict`), defaults
 /// are filled in, types and required fields are checked.
-pub fn shape(schema: &Schema, resource: &Resource, object: &mut Object, strict: bool) -> Result<()> {
+pub(crate) fn shape(schema: &Schema, resource: &Resource, object: &mut Object, strict: bool) -> Result<()> {
     let mut unknown = Vec::new();
     prune_fields(schema, "", &mut object.body, &mut unknown);
     if strict && !unknown.is_empty() {
@@ -156,7 +156,9 @@ fn fill_value(schema: &Schema, value: &mut Value) {
         Value::Object(fields) => fill_defaults(schema, fields),
         Value::Array(items) => {
             if let Some(schema) = &schema.items {
-                items.iter_mut().for_each(|item| fill_value(schema, item));
+                for item in items {
+                    fill_value(schema, item);
+                }
             }
         }
         _ => {}

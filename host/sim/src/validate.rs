@@ -8,7 +8,7 @@ use crate::status::FieldError;
 
 /// What is wrong with the metadata of any object, new or changed.
 #[must_use]
-pub fn metadata(resource: &Resource, metadata: &Metadata) -> Vec<FieldError> {
+pub(crate) fn metadata(resource: &Resource, metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !metadata.generate_name.is_empty()
         && let Some(problem) = name_error(resource.rules.name, &prefix_as_name(&metadata.generate_name))
@@ -39,7 +39,7 @@ pub fn metadata(resource: &Resource, metadata: &Metadata) -> Vec<FieldError> {
 
 /// What is wrong with a change of metadata.
 #[must_use]
-pub fn metadata_update(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
+pub(crate) fn metadata_update(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if old.deletion_timestamp.is_some() {
         no_new_finalizers(new, old, &mut errors);
@@ -201,12 +201,11 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
 
 /// What is wrong with a name, if anything.
 #[must_use]
-pub fn name_error(rule: NameRule, name: &str) -> Option<String> {
+pub(crate) fn name_error(rule: NameRule, name: &str) -> Option<String> {
     match rule {
         NameRule::Subdomain => subdomain_error(name),
-        NameRule::Label if name.len() > 63 => Some(too_long(63)),
+        NameRule::Label | NameRule::Label1035 if name.len() > 63 => Some(too_long(63)),
         NameRule::Label => (!is_label(name)).then(|| LABEL.to_owned()),
-        NameRule::Label1035 if name.len() > 63 => Some(too_long(63)),
         NameRule::Label1035 => {
             let starts = name.starts_with(|c: char| c.is_ascii_lowercase());
             (!starts || !is_label(name)).then(|| LABEL_1035.to_owned())
@@ -242,7 +241,7 @@ fn is_label(text: &str) -> bool {
 
 /// What is wrong with a label key or a finalizer (`prefix/name`), if anything.
 #[must_use]
-pub fn qualified_name_error(text: &str) -> Option<String> {
+pub(crate) fn qualified_name_error(text: &str) -> Option<String> {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),
         None => (None, text),
@@ -273,7 +272,7 @@ pub fn qualified_name_error(text: &str) -> Option<String> {
 
 /// What is wrong with a label value, if anything.
 #[must_use]
-pub fn label_value_error(text: &str) -> Option<String> {
+pub(crate) fn label_value_error(text: &str) -> Option<String> {
     if text.len() > 63 {
         Some(too_long(63))
     } else {

@@ -279,17 +279,54 @@ fn pgc_32_update_pod_condition() {
     };
     for (case, update, changed, transition) in [
         ("all equal", differs(|_| ()), false, EARLIER),
-        ("new type", differs(|c| c.r#type = "PodScheduled".into()), true, NOW),
-        ("status differs", differs(|c| c.status = "False".into()), true, NOW),
-        ("reason differs", differs(|c| c.reason = "other".into()), true, EARLIER),
-        ("message differs", differs(|c| c.message = "other".into()), true, EARLIER),
-        ("probe time differs", differs(|c| c.last_probe_time = None), true, EARLIER),
-        ("generation differs", differs(|c| c.observed_generation = 9), false, EARLIER),
+        (
+            "new type",
+            differs(|c| c.r#type = "PodScheduled".into()),
+            true,
+            NOW,
+        ),
+        (
+            "status differs",
+            differs(|c| c.status = "False".into()),
+            true,
+            NOW,
+        ),
+        (
+            "reason differs",
+            differs(|c| c.reason = "other".into()),
+            true,
+            EARLIER,
+        ),
+        (
+            "message differs",
+            differs(|c| c.message = "other".into()),
+            true,
+            EARLIER,
+        ),
+        (
+            "probe time differs",
+            differs(|c| c.last_probe_time = None),
+            true,
+            EARLIER,
+        ),
+        (
+            "generation differs",
+            differs(|c| c.observed_generation = 9),
+            false,
+            EARLIER,
+        ),
     ] {
         let mut it = status(json!({"conditions": [former]}));
-        assert_eq!(it.update_condition(update.clone(), now()), changed, "{case}");
+        assert_eq!(
+            it.update_condition(update.clone(), now()),
+            changed,
+            "{case}"
+        );
         let last = it.conditions.last().unwrap();
         assert_eq!(last.last_transition_time, Time::parse(transition), "{case}");
-        assert_eq!(last.observed_generation, update.observed_generation, "{case}");
+        assert_eq!(
+            last.observed_generation, update.observed_generation,
+            "{case}"
+        );
     }
 }

@@ -16,7 +16,7 @@ use davit_core::failure::FailureClass;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::plan::Event;
 use http::Method;
-use jiff::{Timestamp, Unit};
+use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
 use tokio::time::sleep;
@@ -170,5 +170,7 @@ fn namespace(involved: &ObjectRef) -> &str {
 
 /// Kubernetes' `Time` has no fractions of a second.
 fn seconds(time: Timestamp) -> String {
-    time.round(Unit::Second).unwrap_or(time).to_string()
+    Timestamp::from_second(time.as_second())
+        .unwrap_or(time)
+        .to_string()
 }

@@ -1,0 +1,229 @@
+use proptest::prelude::*;
+
+use super::sample::{Sample, list, map, sample};
+use super::*;
+
+fn path(text: &str) -> FieldPath {
+    text.parse().unwrap()
+}
+
+fn tree(paths: &[&str]) -> FieldTree {
+    let paths: Vec<FieldPath> = paths.iter().map(|text| path(text)).collect();
+    paths.iter().collect()
+}
+
+/// Reads bytes back into a tree.
+fn decode(bytes: &[u8]) -> Result<Sample, Malformed> {
+    Ok(match Value::read(bytes)? {
+        Value::Nil => Sample::Null,
+        Value::Bool(value) => Sample::Bool(value),
+        Value::Unsigned(value) => Sample::Integer(value.try_into().unwrap()),
+        Value::Signed(value) => Sample::Integer(value),
+        Value::Float(value) => Sample::Float(value),
+        Value::Text(text) => text.into(),
+        Value::Binary(_) => panic!("JSON has no binary"),
+        Value::List(elements) => Sample::List(
+            elements
+                .map(|element| decode(element?))
+                .collect::<Result<_, _>>()?,
+        ),
+        Value::Map(entries) => Sample::Map(
+            entries
+                .map(|entry| entry.and_then(|(key, value)| Ok((key.to_owned(), decode(value)?))))
+                .collect::<Result<_, _>>()?,
+        ),
+    })
+}
+
+fn found(bytes: &[u8], at: &str) -> Vec<String> {
+    let mut values = Vec::new();
+    visit(bytes, &path(at), &mut |value| values.push(format!("{value:?}"))).unwrap();
+    values
+}
+
+#[test]
+fn every_form_of_a_value_is_skipped_whole() {
+    let forms: [&[u8]; 27] = [
+        &[0x00],
+        &[0x7f],
+        &[0xe0],
+        &[0xc0],
+        &[0xc2],
+        &[0xc3],
+        &[0xa1, b'x'],
+        &[0xd9, 1, b'x'],
+        &[0xda, 0, 1, b'x'],
+        &[0xdb, 0, 0, 0, 1, b'x'],
+        &[0xc4, 1, 0xff],
+        &[0xc5, 0, 1, 0xff],
+        &[0xc6, 0, 0, 0, 1, 0xff],
+        &[0xcc, 1],
+        &[0xcd, 0, 1],
+        &[0xce, 0, 0, 0, 1],
+        &[0xcf, 0, 0, 0, 0, 0, 0, 0, 1],
+        &[0xd0, 1],
+        &[0xd3, 0, 0, 0, 0, 0, 0, 0, 1],
+        &[0xca, 0, 0, 0, 0],
+        &[0xcb, 0, 0, 0, 0, 0, 0, 0, 0],
+        &[0xd4, 9, 1],
+        &[0xd6, 9, 1, 2, 3, 4],
+        &[0xc7, 2, 9, 1, 2],
+        &[0x92, 0x01, 0x91, 0x02],
+        &[0xdc, 0, 1, 0xc0],
+        &[0x82, 0xa1, b'a', 0x01, 0xa1, b'b', 0x90],
+    ];
+    for form in forms {
+        let followed = [form, &[0xc3]].concat();
+        assert_eq!(split(&followed), Ok((form, &[0xc3][..])), "{form:x?}");
+        for end in 0..form.len() {
+            assert_eq!(split(&form[..end]), Err(Malformed), "{form:x?} to {end}");
+        }
+    }
+    assert_eq!(split(&[0xc1]), Err(Malformed));
+}
+
+#[test]
+fn paths_go_through_lists_and_end_where_nothing_is() {
+    let pod = map([(
+        "status",
+        map([(
+            "conditions",
+            list([
+                map([("type", "Ready".into()), ("status", Sample::Bool(true))]),
+                map([("status", Sample::Null)]),
+                "odd".into(),
+                map([("type", "".into())]),
+            ]),
+        )]),
+    )])
+    .encode();
+    let types = found(&pod, "status.conditions[*].type");
+    assert_eq!(types, ["Text(\"Ready\")", "Text(\"\")"]);
+    let status = found(&pod, "status.conditions[*].status");
+    assert_eq!(status, ["Bool(true)", "Nil"]);
+    for nothing in ["spec", "status.phase", "status[*]", "status.conditions.type"] {
+        assert!(found(&pod, nothing).is_empty(), "{nothing}");
+    }
+}
+
+#[test]
+fn what_the_tree_does_not_keep_makes_no_difference() {
+    let kept = tree(&["status.conditions[*].type", "metadata.labels"]);
+    let condition = |beat: i64| map([("type", "Ready".into()), ("beat", Sample::Integer(beat))]);
+    let object = |conditions: Sample, labels: Sample| {
+        map([
+            ("status", map([("conditions", conditions)])),
+            ("metadata", map([("labels", labels)])),
+        ])
+        .encode()
+    };
+    let one = object(list([condition(1)]), map([("a", "b".into())]));
+    let beat = object(list([condition(2)]), map([("a", "b".into())]));
+    assert!(subset_equal(&kept, &one, &beat));
+    let more = object(list([condition(1), condition(1)]), map([("a", "b".into())]));
+    assert!(!subset_equal(&kept, &one, &more));
+    let other = object(list([condition(1)]), map([("a", "c".into())]));
+    assert!(!subset_equal(&kept, &one, &other));
+}
+
+#[test]
+fn nothing_kept_is_the_same_as_nothing_there() {
+    let kept = tree(&["spec.taints[*].key", "spec.nodeName"]);
+    let forms = [
+        map([]),
+        map([("spec", Sample::Null)]),
+        map([("spec", map([]))]),
+        map([("spec", map([("taints", list([]))]))]),
+        map([("spec", map([("other", "x".into())]))]),
+    ];
+    for a in &forms {
+        for b in &forms {
+            assert!(subset_equal(&kept, &a.encode(), &b.encode()), "{a:?} {b:?}");
+        }
+    }
+    let element = map([("spec", map([("taints", list([map([])]))]))]);
+    assert!(!subset_equal(&kept, &forms[0].encode(), &element.encode()));
+    let scalar = map([("spec", "x".into())]);
+    assert!(!subset_equal(&kept, &forms[0].encode(), &scalar.encode()));
+}
+
+#[test]
+fn deep_nesting_costs_no_stack() {
+    const DEPTH: usize = 50_000;
+    let mut lists = vec![0x91; DEPTH];
+    assert_eq!(split(&lists), Err(Malformed));
+    lists.push(0xc0);
+    assert_eq!(split(&lists).unwrap().1, []);
+
+    let levels = MAX_DEPTH + 1;
+    let deep = [&[0x81, 0xa1, b'a'][..], &lists].concat();
+    let steps = path(&format!("a{}", "[*]".repeat(levels)));
+    assert_eq!(visit(&deep, &steps, &mut |_| {}), Err(Malformed));
+    let mut other = deep.clone();
+    *other.last_mut().unwrap() = 0xc3;
+    let kept: FieldTree = [&steps].into_iter().collect();
+    assert!(!subset_equal(&kept, &deep, &other));
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_a_value_or_malformed(bytes in prop::collection::vec(any::<u8>(), 0..64)) {
+        if let Ok((value, rest)) = split(&bytes) {
+            prop_assert_eq!([value, rest].concat(), bytes.clone());
+        }
+        let _ = visit(&bytes, &path("a[*].b"), &mut |_| {});
+        let _ = subset_equal(&tree(&["a[*].b", "c"]), &bytes, &[0x80]);
+    }
+
+    #[test]
+    fn what_is_written_is_read(value in sample()) {
+        let bytes = value.encode();
+        prop_assert_eq!(split(&bytes), Ok((&bytes[..], &[][..])));
+        prop_assert_eq!(decode(&bytes), Ok(value));
+    }
+
+    #[test]
+    fn a_cut_value_is_malformed(value in sample(), cut in 1_usize..8) {
+        let bytes = value.encode();
+        let end = bytes.len().saturating_sub(cut);
+        prop_assert_eq!(split(&bytes[..end]), Err(Malformed));
+    }
+
+    #[test]
+    fn values_agree_if_the_same_is_kept(
+        a in sample(),
+        b in sample(),
+        paths in prop::collection::vec("[abc](\\.[abc]|\\[\\*\\]){0,3}", 0..3),
+    ) {
+        let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
+        let kept = tree(&paths);
+        let same = a.kept(&kept) == b.kept(&kept);
+        prop_assert_eq!(subset_equal(&kept, &a.encode(), &b.encode()), same);
+        // The projector keeps what the tree does, and no more.
+        let projected = a.project(&kept);
+        prop_assert!(subset_equal(&kept, &a.encode(), &projected.encode()));
+        prop_assert_eq!(projected.project(&kept), projected);
+    }
+
+    #[test]
+    fn visiting_finds_what_is_there(
+        value in sample(),
+        at in "[abc](\\.[abc]|\\[\\*\\]){0,3}",
+    ) {
+        let mut values = Vec::new();
+        let bytes = value.encode();
+        visit(&bytes, &path(&at), &mut |value| values.push(format!("{value:?}"))).unwrap();
+        let expected: Vec<String> = value
+            .at(path(&at).segments())
+            .iter()
+            .map(|value| format!("{:?}", Value::read(&value.encode()).unwrap()))
+            .collect();
+        // A list's or map's debug text ends with whatever follows its bytes.
+        prop_assert_eq!(values.len(), expected.len());
+        for (value, expected) in values.iter().zip(&expected) {
+            if !value.starts_with("List") && !value.starts_with("Map") {
+                prop_assert_eq!(value, expected);
+            }
+        }
+    }
+}

@@ -114,8 +114,12 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    fn rate(per_second: f64, burst: u32) -> Option<Rate> {
-        Some(Rate { per_second, burst })
+    fn rate(per_second: f64, burst: u32) -> Rate {
+        Rate { per_second, burst }
+    }
+
+    fn full(rate: Rate) -> Bucket {
+        Bucket::full(Some(rate))
     }
 
     fn at(seconds: u64) -> Instant {
@@ -137,7 +141,7 @@ mod tests {
 
     #[test]
     fn gives_its_burst_and_then_one_token_an_interval() {
-        let mut bucket = Bucket::full(rate(0.5, 3));
+        let mut bucket = full(rate(0.5, 3));
         assert_eq!(drain(&mut bucket, at(100)), 3);
         assert_eq!(bucket.next_token(), at(102));
         assert_eq!(drain(&mut bucket, at(105)), 2);
@@ -149,7 +153,7 @@ mod tests {
 
     #[test]
     fn zero_lets_nothing_through_and_no_limit_everything() {
-        let stopped = Bucket::full(rate(0.0, 5));
+        let stopped = full(rate(0.0, 5));
         assert_eq!(stopped.next_token(), Instant::FAR_FUTURE);
         let mut unlimited = Bucket::full(None);
         assert_eq!(drain(&mut unlimited, at(0)), 100);
@@ -157,25 +161,25 @@ mod tests {
 
     #[test]
     fn the_same_rate_again_changes_nothing() {
-        let mut bucket = Bucket::full(rate(1.0, 2));
+        let mut bucket = full(rate(1.0, 2));
         drain(&mut bucket, at(10));
-        bucket.change(at(10), rate(1.0, 2));
+        bucket.change(at(10), Some(rate(1.0, 2)));
         assert_eq!(bucket.next_token(), at(11));
     }
 
     #[test]
     fn one_a_second_is_not_the_stopped_rate() {
-        let mut bucket = Bucket::full(rate(0.0, 1));
-        bucket.change(at(10), rate(1.0, 1));
+        let mut bucket = full(rate(0.0, 1));
+        bucket.change(at(10), Some(rate(1.0, 1)));
         assert_eq!(bucket.next_token(), at(11));
     }
 
     #[test]
     fn a_change_of_rate_gives_an_empty_bucket_no_fresh_burst() {
         for burst in [1, 10] {
-            let mut bucket = Bucket::full(rate(0.1, 1));
+            let mut bucket = full(rate(0.1, 1));
             drain(&mut bucket, at(100));
-            bucket.change(at(100), rate(0.01, burst));
+            bucket.change(at(100), Some(rate(0.01, burst)));
             assert_eq!(drain(&mut bucket, at(100)), 0, "burst {burst}");
             assert_eq!(bucket.next_token(), at(200), "burst {burst}");
         }
@@ -183,33 +187,33 @@ mod tests {
 
     #[test]
     fn a_change_of_rate_keeps_tokens_and_their_parts() {
-        let mut bucket = Bucket::full(rate(1.0, 4));
+        let mut bucket = full(rate(1.0, 4));
         drain(&mut bucket, at(100));
         // 2.5 tokens are there.
         let now = Instant::from_nanos(102 * SECOND + SECOND / 2);
-        bucket.change(now, rate(0.1, 4));
+        bucket.change(now, Some(rate(0.1, 4)));
         assert_eq!(drain(&mut bucket, now), 2);
         assert_eq!(bucket.next_token(), now.after(Duration::from_secs(5)));
-        bucket.change(at(1000), rate(0.2, 2));
+        bucket.change(at(1000), Some(rate(0.2, 2)));
         assert_eq!(drain(&mut bucket, at(1000)), 2, "a full one stays full");
     }
 
     #[test]
     fn leaving_the_stopped_rate_starts_empty() {
-        let mut bucket = Bucket::full(rate(0.1, 1));
-        bucket.change(at(100), rate(0.0, 1));
-        bucket.change(at(200), rate(0.1, 1));
+        let mut bucket = full(rate(0.1, 1));
+        bucket.change(at(100), Some(rate(0.0, 1)));
+        bucket.change(at(200), Some(rate(0.1, 1)));
         assert_eq!(bucket.next_token(), at(210));
     }
 
     #[test]
     fn extreme_rates_saturate() {
-        let mut fast = Bucket::full(rate(1e300, u32::MAX));
+        let mut fast = full(rate(1e300, u32::MAX));
         assert_eq!(drain(&mut fast, at(1)), 100);
-        let mut slow = Bucket::full(rate(1e-300, 1));
+        let mut slow = full(rate(1e-300, 1));
         assert_eq!(drain(&mut slow, at(1)), 1);
         assert_eq!(slow.next_token(), Instant::FAR_FUTURE);
-        slow.change(at(2), rate(1e-300, u32::MAX));
-        slow.change(at(2), rate(1e300, u32::MAX));
+        slow.change(at(2), Some(rate(1e-300, u32::MAX)));
+        slow.change(at(2), Some(rate(1e300, u32::MAX)));
     }
 }

@@ -87,6 +87,10 @@ impl Entry {
     }
 }
 
+/// The items of one queue that wait, in a persistent map: a copy of it is a
+/// reference, and stays as it is.
+pub(super) type Entries = OrdMap<Arc<str>, Entry>;
+
 /// An item that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
@@ -103,7 +107,7 @@ pub struct Waiting {
 /// meanwhile. Cloning costs a reference count.
 #[derive(Clone, Debug, Default)]
 pub struct PendingSnapshot {
-    pub(super) queues: Arc<BTreeMap<Arc<str>, OrdMap<Arc<str>, Entry>>>,
+    pub(super) queues: Arc<BTreeMap<Arc<str>, Entries>>,
 }
 
 impl PendingSnapshot {

@@ -191,13 +191,12 @@ impl Queues {
             });
         self.queues = kept;
         for spec in queues {
-            match self.queues.get_mut(spec.name.as_str()) {
-                Some(known) => known.queue.set_spec(now, spec.clone()),
-                None => {
-                    let queue = Queue::new(spec.clone());
-                    let name = Arc::from(spec.name.as_str());
-                    self.queues.insert(name, Turn { queue, turn: 0 });
-                }
+            if let Some(known) = self.queues.get_mut(spec.name.as_str()) {
+                known.queue.set_spec(now, spec.clone());
+            } else {
+                let queue = Queue::new(spec.clone());
+                let name = Arc::from(spec.name.as_str());
+                self.queues.insert(name, Turn { queue, turn: 0 });
             }
         }
         for (name, Turn { queue, .. }) in &mut self.queues {
@@ -225,13 +224,8 @@ impl Queues {
     /// changes if the command names one.
     pub fn enqueue(&mut self, now: Instant, enqueue: &Enqueue) -> Result<(), QueueError> {
         let QueueKey { queue, key } = &enqueue.item;
-        self.queue(queue)?.enqueue(
-            now,
-            key,
-            enqueue.after,
-            enqueue.created_at,
-            &enqueue.group,
-        );
+        self.queue(queue)?
+            .enqueue(now, key, enqueue.after, enqueue.created_at, &enqueue.group);
         Ok(())
     }
 

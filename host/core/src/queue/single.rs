@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use imbl::OrdMap;
-
-use super::entry::{Entry, Order, Origin, Place};
+use super::entry::{Entries, Entry, Order, Origin, Place};
 use super::schedule::Schedule;
 use super::{Finish, Finished, QueueStats};
 use crate::manifest::{QueueSpec, Rate};
@@ -19,8 +17,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     spec: QueueSpec,
-    /// Kept in a persistent map, because guests read snapshots of it.
-    waiting: OrdMap<Arc<str>, Entry>,
+    waiting: Entries,
     work: BTreeMap<Arc<str>, InWork>,
     schedule: Schedule,
     /// The scheduled items that were not due yet when last looked at.
@@ -50,7 +47,7 @@ impl Queue {
         Self {
             schedule: Schedule::new(spec.rate),
             spec,
-            waiting: OrdMap::new(),
+            waiting: Entries::new(),
             work: BTreeMap::new(),
             upcoming: BTreeSet::new(),
             ticks: BTreeMap::new(),
@@ -64,7 +61,7 @@ impl Queue {
         self.spec.priority
     }
 
-    pub(super) const fn waiting(&self) -> &OrdMap<Arc<str>, Entry> {
+    pub(super) const fn waiting(&self) -> &Entries {
         &self.waiting
     }
 
@@ -188,17 +185,21 @@ impl Queue {
     pub(super) fn done(&mut self, now: Instant, key: &str, finish: Finish) -> Option<Finished> {
         let (key, InWork { started, entry }) = self.work.remove_entry(key)?;
         let held = self.waiting.remove(&*key);
+        let is_done = finish == Finish::Done;
         let again = self.again(now, &key, entry, finish);
-        let next = match (again, held) {
-            (Some(armed), Some(mut held)) if armed.armed => {
-                held.join(now, &armed);
-                Some(held)
+        // What comes again by its verdict is still the same item; the next run
+        // of a tick joins what was added meanwhile.
+        let (item, wish) = if is_done {
+            (held, again)
+        } else {
+            (again, held)
+        };
+        let next = match (item, wish) {
+            (Some(mut item), Some(wish)) => {
+                item.join(now, &wish);
+                Some(item)
             }
-            (Some(mut again), Some(held)) => {
-                again.join(now, &held);
-                Some(again)
-            }
-            (again, held) => again.or(held),
+            (item, wish) => item.or(wish),
         };
         let due_at = next.as_ref().map(|entry| entry.place.order.due_at);
         if let Some(entry) = next {
@@ -245,8 +246,12 @@ impl Queue {
         Some(item)
     }
 
-    /// The item as it comes again by its verdict alone.
+    /// The item as it comes again by its verdict alone. A tick's does not if
+    /// the tick is gone meanwhile.
     fn again(&mut self, now: Instant, key: &str, entry: Entry, finish: Finish) -> Option<Entry> {
+        if entry.armed && !self.ticks.contains_key(key) {
+            return None;
+        }
         match finish {
             Finish::Done => self.rearm(now, key),
             Finish::Unworked => Some(entry),
@@ -266,7 +271,9 @@ impl Queue {
             } => {
                 self.retries += 1;
                 failures.truncate(WorkItem::MAX_FAILURES);
-                let pause = self.back_off(entry.attempt).max(retry_after.unwrap_or_default());
+                let pause = self
+                    .back_off(entry.attempt)
+                    .max(retry_after.unwrap_or_default());
                 Some(self.retry(now.after(pause), entry, failures))
             }
         }

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use imbl::{OrdMap, OrdSet, Vector};
+use imbl::{OrdMap, Vector};
 
-use super::state::Slot;
+use super::slots::{Slot, SlotSets};
 use crate::manifest::IndexSpec;
 use crate::msgpack::{self, Value};
 
@@ -16,7 +16,8 @@ use crate::msgpack::{self, Value};
 pub(super) struct Index {
     spec: Arc<IndexSpec>,
     values: OrdMap<Arc<str>, Held>,
-    entries: OrdSet<(ValueId, Slot)>,
+    /// The objects that have a value, by the value's number.
+    slots: SlotSets,
     /// Numbers below `next` of values that nobody has any more.
     free: Vector<ValueId>,
     next: ValueId,
@@ -37,7 +38,7 @@ impl Index {
         Self {
             spec: Arc::new(spec),
             values: OrdMap::new(),
-            entries: OrdSet::new(),
+            slots: SlotSets::default(),
             free: Vector::new(),
             next: 0,
         }
@@ -78,11 +79,9 @@ impl Index {
 
     /// The objects that have a value, from a slot on.
     pub(super) fn slots(&self, value: &str, from: Slot) -> impl Iterator<Item = Slot> {
-        self.values.get(value).into_iter().flat_map(move |held| {
-            self.entries
-                .range((held.id, from)..=(held.id, Slot::MAX))
-                .map(|(_, slot)| *slot)
-        })
+        let held = self.values.get(value);
+        held.into_iter()
+            .flat_map(move |held| self.slots.iter(held.id, from))
     }
 
     /// The values after `after` in byte order, with how many objects have them.
@@ -107,7 +106,7 @@ impl Index {
             self.values.insert(value.into(), Held { id, count: 1 });
             id
         };
-        self.entries.insert((id, slot));
+        self.slots.insert(id, slot);
     }
 
     fn remove(&mut self, value: &str, slot: Slot) {
@@ -120,7 +119,7 @@ impl Index {
             self.values.remove(value);
             self.free.push_back(id);
         }
-        self.entries.remove(&(id, slot));
+        self.slots.remove(id, slot);
     }
 }
 

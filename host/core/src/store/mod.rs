@@ -14,6 +14,7 @@
 mod index;
 mod object;
 mod segment;
+mod slots;
 mod snapshot;
 mod state;
 mod write;
@@ -33,7 +34,8 @@ pub use snapshot::{Entry, IndexView, Page, Snapshot, View};
 
 use index::Index;
 use segment::Segment;
-use state::{Slot, State, ViewState};
+use slots::Slot;
+use state::{State, ViewState};
 
 /// A view's number; never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -235,6 +237,11 @@ impl Store {
             .map(move |segment| (*segment, self.is_ready(view, *segment)))
     }
 
+    /// All views.
+    pub fn views(&self) -> impl Iterator<Item = ViewId> {
+        self.views.keys().copied()
+    }
+
     /// All segments.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &Arc<SegmentSpec>)> {
         self.segments.iter().map(|(id, segment)| (*id, &segment.spec))
@@ -265,7 +272,7 @@ impl Store {
     pub fn segment_len(&self, segment: SegmentId) -> usize {
         self.state
             .segment(segment)
-            .map_or(0, |members| members.slots.len())
+            .map_or(0, |members| members.len)
     }
 
     /// The size of a segment's objects in bytes: their data and keys, without

@@ -1,7 +1,6 @@
 //! An object as the store holds it.
 
 use std::fmt;
-use std::sync::Arc;
 
 use super::{FieldsId, SegmentId};
 use crate::object::{Projected, Uid};
@@ -12,22 +11,25 @@ use crate::time::Instant;
 #[derive(Clone, Debug)]
 pub struct Object {
     segment: SegmentId,
-    key: Box<str>,
+    key_len: u32,
     uid: Uid,
     version: ResourceVersion,
-    data: Arc<[u8]>,
     changed: Changed,
+    /// The key, then the data: there are so many objects that a second
+    /// allocation for each would show.
+    bytes: Box<[u8]>,
 }
 
 impl Object {
-    pub(super) fn new(segment: SegmentId, item: Projected, changed: Changed) -> Self {
+    /// An object under its key.
+    pub(super) fn new(segment: SegmentId, key: &str, item: Projected, changed: Changed) -> Self {
         Self {
             segment,
-            key: item.key().into(),
-            version: ResourceVersion::new(&item.resource_version),
+            key_len: u32::try_from(key.len()).unwrap_or_default(),
             uid: item.uid,
-            data: item.data.into(),
+            version: ResourceVersion::new(&item.resource_version),
             changed,
+            bytes: [key.as_bytes(), &item.data].concat().into(),
         }
     }
 
@@ -40,19 +42,24 @@ impl Object {
     /// `namespace/name`, or `name` for a cluster-scoped object.
     #[must_use]
     pub fn key(&self) -> &str {
-        &self.key
+        let key = self.bytes.get(..self.key_len as usize);
+        key.and_then(|key| str::from_utf8(key).ok())
+            .unwrap_or_default()
     }
 
     /// Empty for a cluster-scoped object.
     #[must_use]
     pub fn namespace(&self) -> &str {
-        self.key.split_once('/').map_or("", |(namespace, _)| namespace)
+        self.key()
+            .split_once('/')
+            .map_or("", |(namespace, _)| namespace)
     }
 
     /// The object's name.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.key.split_once('/').map_or(&self.key, |(_, name)| name)
+        let key = self.key();
+        key.split_once('/').map_or(key, |(_, name)| name)
     }
 
     /// The object's uid.
@@ -69,8 +76,10 @@ impl Object {
 
     /// MessagePack of the fields that its segment was listed with.
     #[must_use]
-    pub fn data(&self) -> &Arc<[u8]> {
-        &self.data
+    pub fn data(&self) -> &[u8] {
+        self.bytes
+            .get(self.key_len as usize..)
+            .unwrap_or_default()
     }
 
     pub(super) fn changed(&self) -> &Changed {
@@ -83,7 +92,7 @@ impl Object {
 
     /// The size of what it holds, without the overhead of holding it.
     pub(super) fn bytes(&self) -> usize {
-        self.data.len() + self.key.len()
+        self.bytes.len()
     }
 }
 

@@ -4,7 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::index::Index;
-use super::state::{Slot, State, ViewState};
+use super::slots::Slot;
+use super::state::{State, ViewState};
 use super::{Object, ResourceVersion, SegmentId, ViewId, ViewKey};
 use crate::object::{Kind, ObjectRecord, Uid};
 use crate::time::Instant;
@@ -61,7 +62,7 @@ impl Entry<'_> {
             kind: self.kind.clone(),
             resource_version: self.object.version().to_string().into(),
             changed_at: self.changed_at,
-            data: Arc::clone(self.object.data()),
+            data: self.object.data().into(),
         }
     }
 }
@@ -87,7 +88,7 @@ impl<'a> View<'a> {
         let segments = self.view.ready.iter();
         segments
             .filter_map(|segment| self.state.segment(*segment))
-            .map(|members| members.slots.len())
+            .map(|members| members.len)
             .sum()
     }
 

@@ -8,12 +8,9 @@ use imbl::{OrdMap, OrdSet, Vector};
 
 use super::index::Index;
 use super::object::{Object, ResourceVersion};
+use super::slots::{Slot, SlotSets};
 use super::{FieldsId, SegmentId, ViewId, ViewKey};
 use crate::object::{Kind, Uid};
-
-/// The place of an object in the slab. It is used again once the object is
-/// gone.
-pub(super) type Slot = u32;
 
 /// Objects, where to find them, and which views show them.
 #[derive(Clone, Debug, Default)]
@@ -24,15 +21,17 @@ pub(super) struct State {
     by_key: OrdSet<(u32, Slot)>,
     /// By a hash of the uid.
     by_uid: OrdSet<(u32, Slot)>,
+    /// The objects of every segment, by its number.
+    members: SlotSets,
     segments: OrdMap<SegmentId, Arc<Members>>,
     views: OrdMap<ViewId, Arc<ViewState>>,
 }
 
-/// The objects of a segment.
+/// What is known of a segment's objects as a whole.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     pub(super) kind: Kind,
-    pub(super) slots: OrdSet<Slot>,
+    pub(super) len: usize,
 }
 
 /// What a view shows.
@@ -69,11 +68,9 @@ impl State {
         segment: SegmentId,
         from: Slot,
     ) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
-        self.segments
-            .get(&segment)
-            .into_iter()
-            .flat_map(move |members| members.slots.range(from..))
-            .filter_map(|slot| Some((*slot, self.object(*slot)?)))
+        self.members
+            .iter(segment.0, from)
+            .filter_map(|slot| Some((slot, self.object(slot)?)))
     }
 
     pub(super) fn segment(&self, segment: SegmentId) -> Option<&Members> {
@@ -85,9 +82,8 @@ impl State {
     }
 
     pub(super) fn add_segment(&mut self, segment: SegmentId, kind: Kind) {
-        let slots = OrdSet::new();
-        self.segments
-            .insert(segment, Arc::new(Members { kind, slots }));
+        let members = Members { kind, len: 0 };
+        self.segments.insert(segment, Arc::new(members));
     }
 
     /// Forgets a segment and its objects, and returns their slots.
@@ -118,8 +114,9 @@ impl State {
         self.by_key
             .insert((hash(&(object.segment(), object.key())), slot));
         self.by_uid.insert((hash(object.uid()), slot));
+        self.members.insert(object.segment().0, slot);
         if let Some(members) = self.segments.get_mut(&object.segment()) {
-            Arc::make_mut(members).slots.insert(slot);
+            Arc::make_mut(members).len += 1;
         }
         while self.slab.len() <= place {
             self.slab.push_back(None);
@@ -144,8 +141,9 @@ impl State {
         self.by_key
             .remove(&(hash(&(object.segment(), object.key())), slot));
         self.by_uid.remove(&(hash(object.uid()), slot));
+        self.members.remove(object.segment().0, slot);
         if let Some(members) = self.segments.get_mut(&object.segment()) {
-            Arc::make_mut(members).slots.remove(&slot);
+            Arc::make_mut(members).len -= 1;
         }
         Some(object)
     }
@@ -159,8 +157,8 @@ impl State {
         old: Option<&Object>,
         new: Option<&Object>,
     ) {
-        let old = old.map(|object| &**object.data());
-        let new = new.map(|object| &**object.data());
+        let old = old.map(Object::data);
+        let new = new.map(Object::data);
         // Looked at first, so that nothing is copied when nothing changes.
         let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
         if self.view(view).is_none_or(agree) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::object::Changed;
 use super::segment::Reader;
-use super::state::Slot;
+use super::slots::Slot;
 use super::{Change, Object, ResourceVersion, SegmentId, Store, TooFewFields};
 use crate::msgpack;
 use crate::object::{Projected, Uid, object_key};
@@ -129,14 +129,15 @@ impl Store {
         changes: &mut Vec<Change>,
     ) -> Option<Slot> {
         let segment = self.segments.get_mut(&id)?;
-        let Some((slot, held)) = self.state.find(id, &item.key()) else {
-            return Some(self.occupy(id, item, now, changes));
+        let key = item.key();
+        let Some((slot, held)) = self.state.find(id, &key) else {
+            return Some(self.occupy(id, &key, item, now, changes));
         };
         if *held.uid() != item.uid {
             self.vacate(id, slot, changes);
-            return Some(self.occupy(id, item, now, changes));
+            return Some(self.occupy(id, &key, item, now, changes));
         }
-        if **held.data() == *item.data {
+        if *held.data() == *item.data {
             let version = ResourceVersion::new(&item.resource_version);
             if *held.version() != version {
                 self.state.set_version(slot, version);
@@ -153,7 +154,7 @@ impl Store {
                 touched.extend_from_slice(&reader.views);
             }
         }
-        let new = Arc::new(Object::new(id, item, Changed::new(now, earlier)));
+        let new = Arc::new(Object::new(id, &key, item, Changed::new(now, earlier)));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         self.state.update(slot, Arc::clone(&new));
         for view in touched {
@@ -171,13 +172,14 @@ impl Store {
     fn occupy(
         &mut self,
         id: SegmentId,
+        key: &str,
         item: Projected,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Slot {
         let slot = self.free.pop().unwrap_or(self.next_slot);
         self.next_slot = self.next_slot.max(slot + 1);
-        let object = Arc::new(Object::new(id, item, Changed::new(now, Vec::new())));
+        let object = Arc::new(Object::new(id, key, item, Changed::new(now, Vec::new())));
         self.state.insert(slot, Arc::clone(&object));
         let Some(segment) = self.segments.get_mut(&id) else {
             return slot;

@@ -115,7 +115,11 @@ fn skip_key(rest: &mut &[u8]) -> Result<(), BodyError> {
             Marker::FixStr(_) | Marker::Str8 | Marker::Str16 | Marker::Str32
         ),
     };
-    if is_text { skip(rest, 0) } else { Err(BodyError::Key) }
+    if is_text {
+        skip(rest, 0)
+    } else {
+        Err(BodyError::Key)
+    }
 }
 
 fn take<'a>(rest: &mut &'a [u8], length: usize) -> Result<&'a [u8], BodyError> {
@@ -218,7 +222,13 @@ mod tests {
 
     #[test]
     fn a_length_that_lies_costs_nothing() {
-        assert_eq!(check(&[0xdd, 0xff, 0xff, 0xff, 0xff]), Err(BodyError::CutOff));
-        assert_eq!(check(&[0xdb, 0xff, 0xff, 0xff, 0xff]), Err(BodyError::CutOff));
+        assert_eq!(
+            check(&[0xdd, 0xff, 0xff, 0xff, 0xff]),
+            Err(BodyError::CutOff)
+        );
+        assert_eq!(
+            check(&[0xdb, 0xff, 0xff, 0xff, 0xff]),
+            Err(BodyError::CutOff)
+        );
     }
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::time::Duration;
 
 use davit_core::manifest::{Manifest, MetricKind, MetricSpec, Rate};
+use davit_core::object::ObjectRef;
 use davit_core::plan::{
     Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, MeasureWhen, Patch,
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
-use davit_core::object::ObjectRef;
 use davit_core::time::{Now, Wall};
 
 use super::malformed::{Malformed, Place};
@@ -76,9 +76,14 @@ impl Reader<'_> {
 
     fn plan(&mut self, plan: wit::Plan, commands: &[Command]) -> Result<Plan, Malformed> {
         self.at_most("steps", plan.steps.len(), self.limits.steps)?;
-        let when_cancelled = plan.when_cancelled.map(|item| self.queue_key(item)).transpose()?;
+        let when_cancelled = plan
+            .when_cancelled
+            .map(|item| self.queue_key(item))
+            .transpose()?;
         if let Some(item) = &when_cancelled
-            && !commands.iter().any(|command| matches!(command, Command::Cancel(key) if key == item))
+            && !commands
+                .iter()
+                .any(|command| matches!(command, Command::Cancel(key) if key == item))
         {
             return Err(Malformed::NotCancelled {
                 place: self.place,
@@ -191,7 +196,9 @@ impl Reader<'_> {
             return Err(self.incomplete(WHAT, "has no apiVersion and kind"));
         }
         if object.name.is_empty() && text(body::field(metadata, "generateName")).is_empty() {
-            return Err(self.incomplete(WHAT, "has neither metadata.name nor metadata.generateName"));
+            return Err(
+                self.incomplete(WHAT, "has neither metadata.name nor metadata.generateName")
+            );
         }
         Ok(Create { object, body })
     }
@@ -274,7 +281,10 @@ impl Reader<'_> {
 
     fn measure(&self, measure: wit::Measure) -> Result<Measure, Malformed> {
         let declared = self.manifest.metrics.iter();
-        let Some(metric) = declared.into_iter().find(|metric| metric.name == measure.metric) else {
+        let Some(metric) = declared
+            .into_iter()
+            .find(|metric| metric.name == measure.metric)
+        else {
             return Err(self.undeclared("metric", measure.metric));
         };
         let amount = match measure.amount {
@@ -351,7 +361,11 @@ impl Reader<'_> {
 
     fn incomplete(&self, what: &'static str, problem: &'static str) -> Malformed {
         let place = self.place;
-        Malformed::Incomplete { place, what, problem }
+        Malformed::Incomplete {
+            place,
+            what,
+            problem,
+        }
     }
 
     fn number(&self, what: &'static str, value: impl fmt::Display) -> Malformed {

@@ -44,7 +44,9 @@ impl live::Host for State {
             self.cpu.waited = true;
         }
         let answers = answers.into_iter();
-        Ok(answers.map(|answer| told(answer.unwrap_or_else(no_answer), now)).collect())
+        Ok(answers
+            .map(|answer| told(answer.unwrap_or_else(no_answer), now))
+            .collect())
     }
 
     async fn list(

@@ -43,7 +43,12 @@ fn declares_queue(manifest: &Manifest, name: &str) -> bool {
 
 impl notes::Host for State {
     fn get(&mut self, key: String) -> Result<Option<Vec<u8>>> {
-        Ok(self.view()?.call.notes.get(&key).cloned())
+        Ok(self
+            .view()?
+            .call
+            .notes
+            .get(&key)
+            .map(|value| value.to_vec()))
     }
 }
 

@@ -86,7 +86,7 @@ impl Model {
         metadata.uid = self.rng.uuid();
         metadata.generation = i64::from(resource.rules.generation != Generation::Unused);
         if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
-            metadata.name = self.generate_name(resource, object);
+            object.metadata.name = self.generate_name(resource, object);
         }
         (resource.rules.default)(object);
         (resource.rules.prepare)(object);

@@ -8,6 +8,7 @@ mod decode;
 mod definitions;
 mod delete;
 mod eviction;
+mod import;
 mod options;
 mod read;
 mod scale;
@@ -58,11 +59,11 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             seed: 0,
-            history: Duration::from_secs(300),
+            history: Duration::from_mins(5),
             history_events: 20_000,
             advertised_address: "127.0.0.1:16443".to_owned(),
-            watch_timeout: Duration::from_secs(1800),
-            bookmark_interval: Duration::from_secs(60),
+            watch_timeout: Duration::from_mins(30),
+            bookmark_interval: Duration::from_mins(1),
         }
     }
 }

@@ -23,7 +23,7 @@ impl WriteOptions {
     /// Reads a query string; `kind` names the options in error messages.
     pub fn parse(query: &Query, kind: &str) -> Result<Self> {
         let dry_run = query.all("dryRun");
-        reject(kind, dry_run_errors(&dry_run))?;
+        reject(kind, &dry_run_errors(&dry_run))?;
         let validation = query.get("fieldValidation").unwrap_or_default();
         if !["", "Ignore", "Warn", "Strict"].contains(&validation) {
             let error = FieldError::not_supported(
@@ -31,7 +31,7 @@ impl WriteOptions {
                 &json!(validation),
                 &["", "Ignore", "Strict", "Warn"],
             );
-            reject(kind, vec![error])?;
+            reject(kind, &[error])?;
         }
         Ok(WriteOptions {
             dry_run: !dry_run.is_empty(),
@@ -124,7 +124,7 @@ impl DeleteOptions {
         if let Some(dry_run) = &self.dry_run {
             errors.extend(dry_run_errors(dry_run));
         }
-        reject("DeleteOptions", errors)
+        reject("DeleteOptions", &errors)
     }
 }
 
@@ -135,11 +135,11 @@ fn dry_run_errors(dry_run: &[String]) -> Vec<FieldError> {
     vec![FieldError::not_supported("dryRun", &json!(dry_run), &["All"])]
 }
 
-fn reject(kind: &str, errors: Vec<FieldError>) -> Result<()> {
+fn reject(kind: &str, errors: &[FieldError]) -> Result<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(kind, "meta.k8s.io", "", &errors))
+    Err(Status::invalid(kind, "meta.k8s.io", "", errors))
 }
 
 /// How a list's or a watch's `resourceVersion` is meant.
@@ -213,7 +213,7 @@ impl ListOptions {
         } else {
             options.list_errors(version_match)
         };
-        reject("ListOptions", errors)?;
+        reject("ListOptions", &errors)?;
         Ok(options)
     }
 

@@ -1,5 +1,6 @@
 //! Collections of objects and the log of their changes.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ pub struct Event {
 
 /// All objects of one resource, and what happened to them lately.
 #[derive(Debug, Default)]
-pub struct Collection {
+pub(super) struct Collection {
     objects: BTreeMap<Arc<str>, Stored>,
     log: VecDeque<Arc<Event>>,
     /// Changes up to this version are no longer in the log.
@@ -38,73 +39,91 @@ pub struct Collection {
 impl Collection {
     /// An empty collection, whose history starts after `version`.
     #[must_use]
-    pub fn starting_after(version: u64) -> Self {
+    pub(super) fn starting_after(version: u64) -> Self {
         Collection { compacted: version, ..Collection::default() }
     }
 
     /// The object at a key.
     #[must_use]
-    pub fn get(&self, key: &str) -> Option<&Stored> {
+    pub(super) fn get(&self, key: &str) -> Option<&Stored> {
         self.objects.get(key)
     }
 
-    /// The number of objects.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.objects.len()
-    }
-
-    /// Whether there is no object.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.objects.is_empty()
-    }
-
     /// The objects whose keys start with `prefix` (`""`: all), in order.
-    pub fn scan(&self, prefix: &str) -> impl Iterator<Item = (&Arc<str>, &Stored)> {
+    pub(super) fn scan<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Stored)> + use<'a> {
         self.scan_from(prefix, prefix)
     }
 
     /// The same, from the key `start` on.
-    pub fn scan_from<'a>(
+    pub(super) fn scan_from<'a>(
         &'a self,
         prefix: &'a str,
         start: &str,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Stored)> {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Stored)> + use<'a> {
         self.objects
             .range::<str, _>((Bound::Included(start), Bound::Unbounded))
             .take_while(move |(key, _)| key.starts_with(prefix))
     }
 
-    /// The collection as it was at `version`, narrowed to `prefix`, or that
-    /// this is no longer known.
-    pub fn scan_at(&self, prefix: &str, version: u64) -> Result<BTreeMap<Arc<str>, Stored>> {
+    /// The collection as it was at `version`, narrowed to `prefix` and to keys
+    /// from `start` on, or that this is no longer known.
+    pub(super) fn scan_at<'a>(
+        &'a self,
+        prefix: &'a str,
+        start: &str,
+        version: u64,
+    ) -> Result<impl Iterator<Item = (Arc<str>, Stored)> + use<'a>> {
+        let start = if start.is_empty() { prefix } else { start };
+        let mut current = self.scan_from(prefix, start).peekable();
+        let mut changed = self
+            .undo(version)?
+            .into_iter()
+            .filter(|(key, _)| key.starts_with(prefix) && &**key >= start)
+            .collect::<Vec<_>>()
+            .into_iter()
+            .peekable();
+        Ok(std::iter::from_fn(move || {
+            loop {
+                let order = match (current.peek(), changed.peek()) {
+                    (None, None) => return None,
+                    (Some(_), None) => Ordering::Less,
+                    (None, Some(_)) => Ordering::Greater,
+                    (Some((now, _)), Some((then, _))) => (*now).cmp(then),
+                };
+                if order == Ordering::Less {
+                    return current.next().map(|(key, object)| (key.clone(), object.clone()));
+                }
+                if order == Ordering::Equal {
+                    current.next();
+                }
+                if let Some((key, Some(object))) = changed.next() {
+                    return Some((key, object));
+                }
+            }
+        }))
+    }
+
+    /// What the objects that changed since `version` were then.
+    fn undo(&self, version: u64) -> Result<BTreeMap<Arc<str>, Option<Stored>>> {
         if version < self.compacted {
             return Err(Status::expired(
                 "The resourceVersion for the provided list is too old.",
             ));
         }
-        let mut objects: BTreeMap<Arc<str>, Stored> = self
-            .scan(prefix)
-            .map(|(key, object)| (key.clone(), object.clone()))
-            .collect();
-        for event in self.log.iter().rev() {
-            if event.version <= version {
-                break;
-            }
-            if !event.key.starts_with(prefix) {
-                continue;
-            }
-            match &event.old {
-                Some(old) => objects.insert(event.key.clone(), old.clone()),
-                None => objects.remove(&event.key),
-            };
-        }
-        Ok(objects)
+        Ok(self
+            .log
+            .iter()
+            .rev()
+            .take_while(|event| event.version > version)
+            .map(|event| (event.key.clone(), event.old.clone()))
+            .collect())
     }
 
     /// Stores an object that was given `version`.
-    pub fn put(&mut self, key: &str, at: Time, version: u64, new: Stored) {
+    pub(super) fn put(&mut self, key: &str, at: Time, version: u64, new: Stored) {
         let key: Arc<str> = match self.objects.get_key_value(key) {
             Some((key, _)) => key.clone(),
             None => key.into(),
@@ -114,7 +133,7 @@ impl Collection {
     }
 
     /// Removes an object; `last` is its last state at the removal's version.
-    pub fn remove(&mut self, key: &str, at: Time, version: u64, last: Stored) {
+    pub(super) fn remove(&mut self, key: &str, at: Time, version: u64, last: Stored) {
         if let Some((key, old)) = self.objects.remove_entry(key) {
             self.log.push_back(Arc::new(Event {
                 version,
@@ -129,7 +148,7 @@ impl Collection {
 
     /// Forgets the oldest changes: those before `oldest`, and all beyond
     /// `limit`.
-    pub fn trim(&mut self, oldest: Time, limit: usize) {
+    pub(super) fn trim(&mut self, oldest: Time, limit: usize) {
         while self
             .log
             .front()
@@ -142,7 +161,7 @@ impl Collection {
     }
 
     /// Forgets every change up to `version`.
-    pub fn compact(&mut self, version: u64) {
+    pub(super) fn compact(&mut self, version: u64) {
         while self.log.front().is_some_and(|event| event.version <= version) {
             self.log.pop_front();
         }
@@ -151,7 +170,7 @@ impl Collection {
 
     /// Up to `limit` changes after `version`, oldest first, or that they are
     /// no longer known.
-    pub fn changes(&self, version: u64, limit: usize) -> Result<Vec<Arc<Event>>> {
+    pub(super) fn changes(&self, version: u64, limit: usize) -> Result<Vec<Arc<Event>>> {
         if version < self.compacted {
             return Err(Status::expired(format!(
                 "too old resource version: {version} ({})",

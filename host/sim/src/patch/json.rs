@@ -123,9 +123,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn patched(target: Value, patch: Value) -> Result<Value, PatchError> {
-        let mut target = target;
-        apply(&mut target, &patch).map(|()| target)
+    fn patched(mut target: Value, patch: &Value) -> Result<Value, PatchError> {
+        apply(&mut target, patch).map(|()| target)
     }
 
     #[test]
@@ -141,7 +140,7 @@ mod tests {
             {"op": "replace", "path": "/a", "value": null},
         ]);
         assert_eq!(
-            patched(target, patch),
+            patched(target, &patch),
             Ok(json!({"a": null, "d": 2, "e": 1, "l": [2, 3, 4]}))
         );
     }
@@ -159,9 +158,9 @@ mod tests {
             json!({"op": "fly", "path": "/l"}),
             json!({"op": "add"}),
         ] {
-            let result = patched(json!({"l": [1]}), json!([operation]));
+            let result = patched(json!({"l": [1]}), &json!([operation]));
             assert!(matches!(result, Err(PatchError::Unapplicable(_))), "{operation}: {result:?}");
         }
-        assert!(matches!(patched(json!({}), json!({})), Err(PatchError::Malformed(_))));
+        assert!(matches!(patched(json!({}), &json!({})), Err(PatchError::Malformed(_))));
     }
 }

@@ -4,7 +4,7 @@
 
 /// How a list of a built-in type is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ListStrategy {
+pub(super) enum ListStrategy {
     /// The patch's list takes the place of the old one.
     Replace,
     /// Objects with the same value of this field are one element.
@@ -16,7 +16,7 @@ pub enum ListStrategy {
 /// How the list at `path` is patched. A path is the field names from the
 /// object's root, without list positions.
 #[must_use]
-pub fn list_strategy(kind: &str, path: &[&str]) -> ListStrategy {
+pub(super) fn list_strategy(kind: &str, path: &[&str]) -> ListStrategy {
     if let ["metadata", rest @ ..] = path {
         return metadata(rest);
     }
@@ -27,9 +27,10 @@ pub fn list_strategy(kind: &str, path: &[&str]) -> ListStrategy {
         return metadata(rest);
     }
     match (kind, path) {
-        (_, ["status", "conditions"]) => ListStrategy::ByKey("type"),
         ("Service", ["spec", "ports"]) => ListStrategy::ByKey("port"),
-        ("Node", ["status", "addresses"]) => ListStrategy::ByKey("type"),
+        (_, ["status", "conditions"]) | ("Node", ["status", "addresses"]) => {
+            ListStrategy::ByKey("type")
+        }
         ("Node", ["spec", "podCIDRs"]) => ListStrategy::Set,
         ("Pod", ["status", "podIPs" | "hostIPs"]) => ListStrategy::ByKey("ip"),
         ("ServiceAccount", ["secrets" | "imagePullSecrets"]) => ListStrategy::ByKey("name"),

@@ -21,150 +21,162 @@ pub fn apply(kind: &str, target: &mut Value, patch: Value) -> Result<(), PatchEr
             "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned(),
         ));
     };
-    merge_fields(kind, &mut Vec::new(), target, patch)
+    Merge { kind, at: Vec::new() }.merge_fields(target, patch)
 }
 
-fn merge_fields(
-    kind: &str,
-    path: &mut Vec<String>,
-    target: &mut Fields,
-    mut patch: Fields,
-) -> Result<(), PatchError> {
-    match patch.remove(PATCH) {
-        None => {}
-        Some(Value::String(directive)) if directive == "replace" => {
-            *target = patch;
-            return Ok(());
-        }
-        Some(Value::String(directive)) if directive == "delete" => {
-            target.clear();
-            return Ok(());
-        }
-        Some(other) => return Err(malformed(format!("unknown patch type found: {other}"))),
-    }
-    if let Some(kept) = patch.remove(RETAIN_KEYS) {
-        retain_keys(target, &patch, &kept)?;
-    }
-    let orders = take_prefixed(&mut patch, ORDER);
-    for (name, gone) in take_prefixed(&mut patch, DELETE) {
-        if let (Some(Value::Array(items)), Value::Array(gone)) = (target.get_mut(&name), gone) {
-            items.retain(|item| !gone.contains(item));
-        }
-    }
-    let before: Fields = orders
-        .iter()
-        .filter_map(|(name, _)| Some((name.clone(), target.get(name)?.clone())))
-        .collect();
-    for (name, value) in patch {
-        path.push(name);
-        merge_field(kind, path, target, value)?;
-        path.pop();
-    }
-    for (name, order) in orders {
-        let Value::Array(order) = order else {
-            return Err(malformed(format!("{ORDER}{name} is not a list")));
-        };
-        path.push(name.clone());
-        let strategy = strategy(kind, path);
-        path.pop();
-        let live = before.get(&name).and_then(Value::as_array);
-        if let Some(Value::Array(items)) = target.get_mut(&name) {
-            let unordered = std::mem::take(items);
-            *items = reorder(unordered, &order, live.map_or(&[], Vec::as_slice), strategy);
-        }
-    }
-    Ok(())
+/// A merge under way: the kind, and the path of where it is.
+struct Merge<'a> {
+    kind: &'a str,
+    at: Vec<String>,
 }
 
-fn merge_field(
-    kind: &str,
-    path: &mut Vec<String>,
-    target: &mut Fields,
-    patch: Value,
-) -> Result<(), PatchError> {
-    let Some(name) = path.last().cloned() else {
-        return Ok(());
-    };
-    if patch.is_null() {
-        target.remove(&name);
-        return Ok(());
-    }
-    match (target.get_mut(&name), patch) {
-        (Some(Value::Object(fields)), Value::Object(patch)) => {
-            merge_fields(kind, path, fields, patch)
+impl Merge<'_> {
+    fn merge_fields(
+        &mut self,
+        target: &mut Fields,
+        mut patch: Fields,
+    ) -> Result<(), PatchError> {
+        match patch.remove(PATCH) {
+            None => {}
+            Some(Value::String(directive)) if directive == "replace" => {
+                *target = patch;
+                return Ok(());
+            }
+            Some(Value::String(directive)) if directive == "delete" => {
+                target.clear();
+                return Ok(());
+            }
+            Some(other) => return Err(malformed(format!("unknown patch type found: {other}"))),
         }
-        (Some(Value::Array(items)), Value::Array(patch)) => merge_list(kind, path, items, patch),
-        (_, patch) => {
-            match without_directives(patch) {
-                Some(value) => target.insert(name, value),
-                None => target.remove(&name),
+        if let Some(kept) = patch.remove(RETAIN_KEYS) {
+            retain_keys(target, &patch, &kept)?;
+        }
+        let orders = take_prefixed(&mut patch, ORDER);
+        for (name, gone) in take_prefixed(&mut patch, DELETE) {
+            if let (Some(Value::Array(items)), Value::Array(gone)) = (target.get_mut(&name), gone) {
+                items.retain(|item| !gone.contains(item));
+            }
+        }
+        let before: Fields = orders
+            .iter()
+            .filter_map(|(name, _)| Some((name.clone(), target.get(name)?.clone())))
+            .collect();
+        for (name, value) in patch {
+            self.at.push(name);
+            self.merge_field(target, value)?;
+            self.at.pop();
+        }
+        for (name, order) in orders {
+            let Value::Array(order) = order else {
+                return Err(malformed(format!("{ORDER}{name} is not a list")));
             };
-            Ok(())
+            self.at.push(name.clone());
+            let strategy = self.strategy();
+            self.at.pop();
+            let live = before.get(&name).and_then(Value::as_array);
+            if let Some(Value::Array(items)) = target.get_mut(&name) {
+                let unordered = std::mem::take(items);
+                *items = reorder(unordered, &order, live.map_or(&[], Vec::as_slice), strategy);
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_field(
+        &mut self,
+        target: &mut Fields,
+        patch: Value,
+    ) -> Result<(), PatchError> {
+        let Some(name) = self.at.last().cloned() else {
+            return Ok(());
+        };
+        if patch.is_null() {
+            target.remove(&name);
+            return Ok(());
+        }
+        match (target.get_mut(&name), patch) {
+            (Some(Value::Object(fields)), Value::Object(patch)) => {
+                self.merge_fields(fields, patch)
+            }
+            (Some(Value::Array(items)), Value::Array(patch)) => self.merge_list(items, patch),
+            (_, patch) => {
+                match without_directives(patch) {
+                    Some(value) => target.insert(name, value),
+                    None => target.remove(&name),
+                };
+                Ok(())
+            }
         }
     }
-}
 
-fn merge_list(
-    kind: &str,
-    path: &mut Vec<String>,
-    items: &mut Vec<Value>,
-    patch: Vec<Value>,
-) -> Result<(), PatchError> {
-    match strategy(kind, path) {
-        ListStrategy::Replace => {
+    fn merge_list(
+        &mut self,
+        items: &mut Vec<Value>,
+        patch: Vec<Value>,
+    ) -> Result<(), PatchError> {
+        let strategy = self.strategy();
+        if strategy == ListStrategy::Replace {
             *items = patch.into_iter().filter_map(without_directives).collect();
-            Ok(())
+            return Ok(());
         }
-        ListStrategy::Set => {
+        let (live, order) = (items.clone(), patch.clone());
+        if let ListStrategy::ByKey(key) = strategy {
+            self.merge_by_key(items, patch, key)?;
+        } else {
             for value in patch {
                 if !items.contains(&value) {
                     items.push(value);
                 }
             }
-            Ok(())
         }
-        ListStrategy::ByKey(key) => merge_by_key(kind, path, items, patch, key),
+        // The order of the patch wins over that of the object.
+        *items = reorder(std::mem::take(items), &order, &live, strategy);
+        Ok(())
     }
-}
 
-fn merge_by_key(
-    kind: &str,
-    path: &mut Vec<String>,
-    items: &mut Vec<Value>,
-    patch: Vec<Value>,
-    key: &str,
-) -> Result<(), PatchError> {
-    let mut merged = Vec::new();
-    let mut replace = false;
-    for element in patch {
-        let Value::Object(mut fields) = element else {
-            return Err(malformed(format!(
-                "expected objects in {}, found {element}",
-                path.join(".")
-            )));
-        };
-        match fields.remove(PATCH) {
-            None => merged.push(fields),
-            Some(directive) if directive == "replace" => replace = true,
-            Some(directive) if directive == "delete" => {
-                let wanted = key_of(&fields, key)?;
-                items.retain(|item| item.get(key) != Some(wanted));
+    fn merge_by_key(
+        &mut self,
+        items: &mut Vec<Value>,
+        patch: Vec<Value>,
+        key: &str,
+    ) -> Result<(), PatchError> {
+        let mut merged = Vec::new();
+        let mut replace = false;
+        for element in patch {
+            let Value::Object(mut fields) = element else {
+                return Err(malformed(format!(
+                    "expected objects in {}, found {element}",
+                    self.at.join(".")
+                )));
+            };
+            match fields.remove(PATCH) {
+                None => merged.push(fields),
+                Some(directive) if directive == "replace" => replace = true,
+                Some(directive) if directive == "delete" => {
+                    let wanted = key_of(&fields, key)?;
+                    items.retain(|item| item.get(key) != Some(wanted));
+                }
+                Some(other) => return Err(malformed(format!("unknown patch type found: {other}"))),
             }
-            Some(other) => return Err(malformed(format!("unknown patch type found: {other}"))),
         }
-    }
-    if replace {
-        *items = merged.into_iter().map(Value::Object).collect();
-        return Ok(());
-    }
-    for fields in merged {
-        let wanted = key_of(&fields, key)?;
-        match items.iter_mut().find(|item| item.get(key) == Some(wanted)) {
-            Some(Value::Object(live)) => merge_fields(kind, path, live, fields)?,
-            _ => items.extend(without_directives(Value::Object(fields))),
+        if replace {
+            *items = merged.into_iter().map(Value::Object).collect();
+            return Ok(());
         }
+        for fields in merged {
+            let wanted = key_of(&fields, key)?;
+            match items.iter_mut().find(|item| item.get(key) == Some(wanted)) {
+                Some(Value::Object(live)) => self.merge_fields(live, fields)?,
+                _ => items.extend(without_directives(Value::Object(fields))),
+            }
+        }
+        Ok(())
     }
-    Ok(())
+
+    fn strategy(&self) -> ListStrategy {
+        let path: Vec<&str> = self.at.iter().map(String::as_str).collect();
+        list_strategy(self.kind, &path)
+    }
 }
 
 fn key_of<'a>(fields: &'a Fields, key: &str) -> Result<&'a Value, PatchError> {
@@ -265,11 +277,6 @@ fn without_directives(value: Value) -> Option<Value> {
     }
 }
 
-fn strategy(kind: &str, path: &[String]) -> ListStrategy {
-    let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    list_strategy(kind, &path)
-}
-
 fn malformed(message: String) -> PatchError {
     PatchError::Malformed(message)
 }
@@ -349,7 +356,8 @@ mod tests {
         let patch = json!({"spec": {"containers": [{"name": "c", "env": [{"name": "B", "value": "2"}]}]}});
         assert_eq!(
             patched("Pod", pod, patch)["spec"]["containers"][0]["env"],
-            json!([{"name": "A", "value": "1"}, {"name": "B", "value": "2"}])
+            // What a patch adds without naming an order comes first.
+            json!([{"name": "B", "value": "2"}, {"name": "A", "value": "1"}])
         );
     }
 

@@ -91,6 +91,7 @@ pub struct ScalePaths {
 
 /// How the objects of a resource are written and deleted.
 #[derive(Clone, Copy, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "independent columns of a table")]
 pub struct Rules {
     /// What raises `metadata.generation`.
     pub generation: Generation,
@@ -137,7 +138,7 @@ pub enum Generation {
 pub enum Collection {
     /// They are collected.
     Delete,
-    /// They are orphaned (Jobs and ReplicationControllers, for old clients).
+    /// They are orphaned (`Jobs` and `ReplicationControllers`, for old clients).
     Orphan,
     /// They do not exist: policies are ignored (Events).
     Unsupported,

@@ -37,7 +37,7 @@ impl LabelSelector {
     pub fn parse(text: &str) -> Result<Self> {
         Parser::new(text)
             .selector()
-            .map_err(|message| Status::bad_request(message))
+            .map_err(Status::bad_request)
     }
 
     /// Reads a `metav1.LabelSelector` (`matchLabels`, `matchExpressions`). A
@@ -213,9 +213,8 @@ impl<'a> Parser<'a> {
         if negated {
             self.next();
         }
-        let (token, text) = self.peek_value();
-        let Token::Word(key) = token else {
-            return Err(format!("found '{text}', expected: identifier"));
+        let (Token::Word(key), _) = self.peek_value() else {
+            return Err(format!("found '{}', expected: identifier", self.peek().1));
         };
         self.next();
         if let Some(problem) = qualified_name_error(key) {

@@ -1,0 +1,328 @@
+mod model;
+mod random;
+
+use std::borrow::Cow;
+
+use super::*;
+use crate::msgpack::sample::{Sample, list, map};
+use crate::object::{ApiResource, Kind, Projected, Uid};
+use crate::path::FieldPath;
+use crate::time::Instant;
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+fn fields(paths: &[&str]) -> FieldTree {
+    let paths: Vec<FieldPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
+    paths.iter().collect()
+}
+
+fn index(name: &str, path: &str) -> IndexSpec {
+    IndexSpec {
+        name: name.into(),
+        path: path.parse().unwrap(),
+        presence: false,
+        unset: false,
+    }
+}
+
+fn segment(plural: &str) -> SegmentSpec {
+    SegmentSpec {
+        resource: ApiResource::new("", "v1", plural),
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: plural.into(),
+        },
+        namespaced: true,
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+    }
+}
+
+fn item(name: &str, uid: &str, version: &str, data: &Sample) -> Projected {
+    Projected {
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: Uid::new(uid),
+        resource_version: version.into(),
+        data: data.encode().into(),
+    }
+}
+
+fn on_node(node: &str) -> Sample {
+    map([("spec", map([("nodeName", node.into())]))])
+}
+
+/// A store with one view of pods by node, listed empty.
+fn pods_by_node() -> (Store, ViewId, SegmentId) {
+    let mut store = Store::default();
+    let view = store.add_view(ViewSpec {
+        fields: fields(&["spec.nodeName"]),
+        indexes: vec![index("node", "spec.nodeName")],
+        key: ViewKey::Name,
+    });
+    let pods = store
+        .attach(view, &segment("pods"), &mut Vec::new())
+        .unwrap();
+    let listed = store.segment_fields(pods).unwrap();
+    store
+        .replace(pods, listed, [], at(0), &mut Vec::new())
+        .unwrap();
+    (store, view, pods)
+}
+
+fn apply(store: &mut Store, id: SegmentId, item: Projected, now: u64) -> Vec<Change> {
+    let mut changes = Vec::new();
+    store.apply(id, item, at(now), &mut changes);
+    changes
+}
+
+fn version(store: &Store, view: ViewId, key: &str) -> String {
+    let entry = store.view(view).unwrap().get(key).unwrap();
+    entry.object.version().to_string()
+}
+
+#[test]
+fn an_update_of_other_fields_is_no_change() {
+    let (mut store, view, pods) = pods_by_node();
+    assert_eq!(apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1).len(), 1);
+    assert!(apply(&mut store, pods, item("a", "u", "2", &on_node("n")), 2).is_empty());
+    assert_eq!(version(&store, view, "ns/a"), "2");
+    let beat = map([
+        ("spec", map([("nodeName", "n".into())])),
+        ("status", map([("beat", Sample::Integer(1))])),
+    ]);
+    assert!(apply(&mut store, pods, item("a", "u", "3", &beat), 3).is_empty());
+    assert_eq!(version(&store, view, "ns/a"), "3");
+    let shown = store.view(view).unwrap().get("ns/a").unwrap();
+    assert_eq!(shown.changed_at, at(1));
+    let record = shown.record();
+    assert_eq!(&*record.data, beat.encode());
+    assert_eq!((&*record.resource_version, &*record.kind.kind), ("3", "pods"));
+}
+
+#[test]
+fn older_news_is_no_news() {
+    let (mut store, view, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "u", "10", &on_node("n")), 1);
+    for (uid, stale) in [("u", "10"), ("u", "9"), ("before", "9")] {
+        let changes = apply(&mut store, pods, item("a", uid, stale, &on_node("m")), 2);
+        assert!(changes.is_empty(), "{uid} {stale}");
+    }
+    // As a text, 9 is above 10: these two can only be taken as they come.
+    assert_eq!(apply(&mut store, pods, item("a", "u", "09", &on_node("m")), 3).len(), 1);
+    assert_eq!(version(&store, view, "ns/a"), "09");
+}
+
+#[test]
+fn a_list_may_go_back_in_time() {
+    let (mut store, view, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "u", "10", &on_node("n")), 1);
+    let mut changes = Vec::new();
+    let listed = fields(&["spec.nodeName"]);
+    let restored = [item("a", "u", "5", &on_node("m"))];
+    store
+        .replace(pods, listed, restored, at(2), &mut changes)
+        .unwrap();
+    assert_eq!(changes.len(), 1);
+    assert_eq!(version(&store, view, "ns/a"), "5");
+}
+
+#[test]
+fn an_object_of_the_same_name_is_another_one() {
+    let (mut store, view, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "old", "1", &on_node("n")), 1);
+    let changes = apply(&mut store, pods, item("a", "new", "2", &on_node("n")), 2);
+    assert_eq!(changes.len(), 2);
+    assert!(changes[0].new.is_none() && changes[1].old.is_none());
+    assert_eq!(store.view(view).unwrap().get("ns/a").unwrap().changed_at, at(2));
+
+    let mut late = Vec::new();
+    store.remove(pods, "ns", "a", &Uid::new("old"), &mut late);
+    assert!(late.is_empty());
+    assert_eq!(store.segment_len(pods), 1);
+    store.remove(pods, "ns", "a", &Uid::new("new"), &mut late);
+    assert_eq!(late.len(), 1);
+    assert_eq!((store.segment_len(pods), store.segment_bytes(pods)), (0, 0));
+}
+
+#[test]
+fn a_view_waits_for_fields_that_were_not_listed() {
+    let (mut store, old, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
+    let wide = store.add_view(ViewSpec {
+        fields: fields(&["spec.nodeName", "status.phase"]),
+        indexes: vec![index("phase", "status.phase")],
+        key: ViewKey::Name,
+    });
+    let mut changes = Vec::new();
+    assert_eq!(store.attach(wide, &segment("pods"), &mut changes), Ok(pods));
+    assert_eq!((store.synced(old), store.synced(wide)), (Some(true), Some(false)));
+    assert!(changes.is_empty() && store.needs_list(pods));
+    assert!(store.view(wide).unwrap().is_empty());
+
+    let listed = store.segment_fields(pods).unwrap();
+    assert_eq!(listed, fields(&["spec.nodeName", "status.phase"]));
+    let data = map([
+        ("spec", map([("nodeName", "n".into())])),
+        ("status", map([("phase", "Failed".into())])),
+    ]);
+    store
+        .replace(pods, listed, [item("a", "u", "1", &data)], at(2), &mut changes)
+        .unwrap();
+    assert_eq!(store.synced(wide), Some(true));
+    let views: Vec<ViewId> = changes.iter().map(|change| change.view).collect();
+    assert_eq!(views, [wide], "nothing changed for the old one");
+    let phase = store.view(wide).unwrap().index("phase").unwrap();
+    assert_eq!(phase.count("Failed"), 1);
+    let shown = |view| store.view(view).unwrap().get("ns/a").unwrap().changed_at;
+    assert_eq!((shown(old), shown(wide)), (at(1), at(2)));
+}
+
+#[test]
+fn a_list_that_would_take_fields_away_is_refused() {
+    let (mut store, view, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
+    let refused = store.replace(pods, fields(&["status"]), [], at(2), &mut Vec::new());
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "v1/pods was listed without fields that a watch already shows: \
+         list it again with the fields that its segment asks for now"
+    );
+    assert_eq!(store.view(view).unwrap().len(), 1);
+}
+
+#[test]
+fn a_candidate_sees_the_change_times_of_the_stable_revision() {
+    let (mut store, stable, pods) = pods_by_node();
+    apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
+    let beat = map([
+        ("spec", map([("nodeName", "n".into())])),
+        ("status", map([("beat", Sample::Integer(1))])),
+    ]);
+    apply(&mut store, pods, item("a", "u", "2", &beat), 2);
+    let mut attach = |paths: &[&str]| {
+        let view = store.add_view(ViewSpec {
+            fields: fields(paths),
+            indexes: vec![index("node", "spec.nodeName")],
+            key: ViewKey::Name,
+        });
+        let mut changes = Vec::new();
+        store
+            .attach(view, &segment("pods"), &mut changes)
+            .unwrap();
+        assert_eq!(changes.len(), 1, "it shows the pod at once");
+        view
+    };
+    let candidate = attach(&["spec.nodeName"]);
+    let shown = |view| store.view(view).unwrap().get("ns/a").unwrap().changed_at;
+    assert_eq!((shown(stable), shown(candidate)), (at(1), at(1)));
+    store.remove_view(stable);
+    assert_eq!(store.snapshot().view(candidate).unwrap().len(), 1);
+    store.remove_view(candidate);
+    assert_eq!(store.segments().count(), 0);
+    // The stream of a segment that is no more may still have something to say.
+    assert!(apply(&mut store, pods, item("a", "u", "3", &beat), 3).is_empty());
+}
+
+#[test]
+fn a_view_of_many_resources_goes_by_uid() {
+    let mut store = Store::default();
+    let view = store.add_view(ViewSpec {
+        fields: fields(&["metadata.ownerReferences"]),
+        indexes: vec![index("owner", "metadata.ownerReferences[*].uid")],
+        key: ViewKey::Uid,
+    });
+    let mut changes = Vec::new();
+    let owned = |uid: &str| map([("metadata", map([("ownerReferences", list([map([("uid", uid.into())])]))]))]);
+    let mut ids = Vec::new();
+    for (plural, uid) in [("pods", "p"), ("secrets", "s")] {
+        let id = store.attach(view, &segment(plural), &mut changes).unwrap();
+        let listed = store.segment_fields(id).unwrap();
+        let items = [item("same", uid, "7", &owned("o"))];
+        store.replace(id, listed, items, at(1), &mut changes).unwrap();
+        ids.push(id);
+    }
+    let before = store.snapshot();
+    let shown = before.view(view).unwrap();
+    assert_eq!(shown.get("s").unwrap().kind.kind, "secrets".into());
+    assert!(shown.get("ns/same").is_none());
+    let keys = shown.keys(0, 9);
+    assert_eq!(keys.items, [Cow::from("p"), Cow::from("s")]);
+    assert_eq!(shown.index("owner").unwrap().get("o", 0, 9).items.len(), 2);
+    let secret = Uid::new("s");
+    assert_eq!(before.versions_of(&secret).collect::<Vec<_>>(), [&ResourceVersion::Number(7)]);
+
+    changes.clear();
+    store.detach(view, ids[0], &mut changes);
+    assert_eq!(changes.len(), 1);
+    assert_eq!(store.view(view).unwrap().key_of(changes[0].old.as_ref().unwrap()), "p");
+    assert_eq!(store.segments_of(view).collect::<Vec<_>>(), [(ids[1], true)]);
+    assert_eq!(store.view(view).unwrap().index("owner").unwrap().count("o"), 1);
+    assert_eq!(shown.len(), 2, "the snapshot is as it was");
+}
+
+#[test]
+fn pages_are_bounded_and_any_cursor_is_some_place() {
+    let (mut store, view, pods) = pods_by_node();
+    for number in 0..5 {
+        let name = format!("p{number}");
+        apply(&mut store, pods, item(&name, &name, "1", &on_node("n")), 1);
+    }
+    let snapshot = store.snapshot();
+    let shown = snapshot.view(view).unwrap();
+    let first = shown.keys(0, 2);
+    assert_eq!(first.items, ["ns/p0", "ns/p1"]);
+    let second = shown.keys(first.next.unwrap(), 3);
+    assert_eq!((second.items.len(), second.next), (3, None));
+    let none = shown.scan(0, 0);
+    assert_eq!((none.items.len(), none.next), (0, Some(0)));
+    for cursor in [5, u64::from(u32::MAX), u64::MAX] {
+        assert!(shown.keys(cursor, 9).items.is_empty());
+        let by_node = shown.index("node").unwrap();
+        assert!(by_node.get("n", cursor, 9).items.is_empty());
+    }
+    assert!(shown.index("none").is_none());
+    assert!(snapshot.view(ViewId(99)).is_none());
+}
+
+#[test]
+fn an_index_holds_values_presence_and_absence() {
+    let values = |presence, unset, path: &str, data: &Sample| -> Vec<String> {
+        let mut spec = index("i", path);
+        (spec.presence, spec.unset) = (presence, unset);
+        let data = data.encode();
+        let values = Index::new(spec).values_of(&data);
+        values.into_iter().map(Cow::into_owned).collect()
+    };
+    let of = |value: Sample| map([("a", value)]);
+    let none: [&str; 0] = [];
+    for (data, plain) in [
+        (of("x".into()), "x"),
+        (of(Sample::Bool(false)), "false"),
+        (of(Sample::Integer(-3)), "-3"),
+        (of(Sample::Integer(300)), "300"),
+        (of(Sample::Float(1.5)), "1.5"),
+    ] {
+        assert_eq!(values(false, false, "a", &data), [plain]);
+        assert_eq!(values(false, true, "a", &data), [plain]);
+        assert_eq!(values(true, true, "a", &data), ["true"]);
+    }
+    for unset in [map([]), of(Sample::Null), of("".into()), of(list([]))] {
+        assert_eq!(values(false, false, "a", &unset), none);
+        assert_eq!(values(false, true, "a", &unset), [""]);
+        assert_eq!(values(true, false, "a", &unset), none);
+        assert_eq!(values(true, true, "a", &unset), [""]);
+        assert_eq!(values(false, true, "a[*].b", &unset), [""]);
+    }
+    for whole in [of(map([])), of(list([Sample::Null]))] {
+        assert_eq!(values(false, true, "a", &whole), none);
+        assert_eq!(values(true, true, "a", &whole), ["true"]);
+    }
+    let many = of(list(["y".into(), "x".into(), "y".into(), "".into()]));
+    assert_eq!(values(false, false, "a[*]", &many), ["x", "y"]);
+    assert_eq!(values(false, true, "a[*]", &many), ["", "x", "y"]);
+    assert_eq!(values(true, true, "a[*]", &many), ["true"]);
+}

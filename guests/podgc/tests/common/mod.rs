@@ -1,0 +1,151 @@
+//! A cluster for the collector's tests.
+
+#![allow(
+    dead_code,
+    reason = "every test file is a crate that uses only some of this"
+)]
+#![allow(clippy::expect_used, reason = "a helper of tests")]
+
+use std::time::Duration;
+
+use davit_guest::testing::{CarriedOut, Harness, START};
+use davit_guest::{Step, Time};
+use podgc::PodGc;
+use serde_json::{Value, json};
+
+pub(crate) const DELETIONS: &str = "pod_gc_collector_force_delete_pods_total";
+pub(crate) const ERRORS: &str = "pod_gc_collector_force_delete_pod_errors_total";
+
+/// kube-controller-manager's pause between two passes.
+pub(crate) const PERIOD: Duration = Duration::from_secs(20);
+/// Its quarantine.
+pub(crate) const QUARANTINE: Duration = Duration::from_secs(40);
+
+pub(crate) fn harness(config: &Value) -> Harness<PodGc> {
+    Harness::new(config).expect("a valid configuration")
+}
+
+/// A collector that leaves terminated pods alone.
+pub(crate) fn without_threshold() -> Harness<PodGc> {
+    harness(&json!({"terminatedPodThreshold": -1}))
+}
+
+/// A pod, changed step by step: `pod("a").phase("Failed").into()`.
+pub(crate) struct Pod(Value);
+
+pub(crate) fn pod(name: &str) -> Pod {
+    Pod(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "default", "generation": 1,
+            "creationTimestamp": hour(0),
+        },
+        "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running"},
+    }))
+}
+
+impl Pod {
+    pub(crate) fn set(mut self, pointer: &str, value: impl Into<Value>) -> Self {
+        let (parent, name) = pointer.rsplit_once('/').expect("a pointer to a field");
+        let parent = self.0.pointer_mut(parent).expect("the field's parent");
+        parent[name] = value.into();
+        self
+    }
+
+    pub(crate) fn namespace(self, namespace: &str) -> Self {
+        self.set("/metadata/namespace", namespace)
+    }
+
+    pub(crate) fn uid(self, uid: &str) -> Self {
+        self.set("/metadata/uid", uid)
+    }
+
+    pub(crate) fn created(self, hours: i64) -> Self {
+        self.set("/metadata/creationTimestamp", hour(hours))
+    }
+
+    pub(crate) fn terminating(self) -> Self {
+        self.set("/metadata/deletionTimestamp", hour(0))
+    }
+
+    pub(crate) fn finalizer(self) -> Self {
+        self.set("/metadata/finalizers", json!(["test/keep"]))
+    }
+
+    pub(crate) fn node(self, node: &str) -> Self {
+        self.set("/spec/nodeName", node)
+    }
+
+    pub(crate) fn phase(self, phase: &str) -> Self {
+        self.set("/status/phase", phase)
+    }
+
+    pub(crate) fn reason(self, reason: &str) -> Self {
+        self.set("/status/reason", reason)
+    }
+}
+
+impl From<Pod> for Value {
+    fn from(pod: Pod) -> Self {
+        pod.0
+    }
+}
+
+fn hour(hours: i64) -> String {
+    Time::from_instant(START + hours * 3_600_000).to_string()
+}
+
+/// A node that is ready, or not, with a taint of this key and effect.
+pub(crate) fn node(name: &str, ready: &str, taint: Option<(&str, &str)>) -> Value {
+    let taints: Vec<Value> = taint
+        .map(|(key, effect)| json!({"key": key, "effect": effect}))
+        .into_iter()
+        .collect();
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"taints": taints},
+        "status": {"conditions": [
+            {"type": "MemoryPressure", "status": "True"},
+            {"type": "Ready", "status": ready},
+        ]},
+    })
+}
+
+pub(crate) fn ready_node(name: &str) -> Value {
+    node(name, "True", None)
+}
+
+/// The names of the pods that plans were carried out for, in order.
+pub(crate) fn handled(harness: &Harness<PodGc>) -> Vec<&str> {
+    let plans = harness.carried_out().iter();
+    plans.map(|it| it.plan.target.name.as_str()).collect()
+}
+
+/// The names of the pods whose status was patched, in order.
+pub(crate) fn patched(harness: &Harness<PodGc>) -> Vec<&str> {
+    let patched = |it: &&CarriedOut| matches!(it.plan.steps.first(), Some(Step::Patch(_)));
+    let plans = harness.carried_out().iter().filter(patched);
+    plans.map(|it| it.plan.target.name.as_str()).collect()
+}
+
+/// A counter for the namespace `default`.
+#[track_caller]
+pub(crate) fn assert_counted(
+    harness: &Harness<PodGc>,
+    reason: &str,
+    deletions: usize,
+    errors: usize,
+) {
+    for (metric, expected) in [(DELETIONS, deletions), (ERRORS, errors)] {
+        let counted = harness.metric(metric, &["default", reason]);
+        let expected = f64::from(u32::try_from(expected).expect("a small number"));
+        assert!(
+            (counted - expected).abs() < 0.5,
+            "{metric} for {reason} is {counted}, and should be {expected}"
+        );
+    }
+}

@@ -1,0 +1,178 @@
+//! The operator's configuration, and what the manifest makes of it.
+
+#![allow(clippy::expect_used, reason = "a helper of tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::harness;
+use davit_guest::duration;
+use davit_guest::testing::Harness;
+use podgc::{Config, PodGc};
+use serde_json::{Value, json};
+
+fn schema() -> Value {
+    let harness = harness(&Value::Null);
+    let schema = &harness.manifest().config_schema;
+    serde_json::from_str(schema).expect("a schema in JSON")
+}
+
+fn refused(config: &Value) -> Option<(String, String)> {
+    let error = Harness::<PodGc>::new(config).err()?;
+    Some((error.field, error.message))
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    let schema = schema();
+    let described: BTreeSet<String> = schema["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
+    // Any other field is refused with the names of those that there are.
+    let (_, message) = refused(&json!({"": 1})).unwrap();
+    let (_, read) = message.split_once("only ").unwrap();
+    let read: BTreeSet<String> = read.split(", ").map(str::to_owned).collect();
+    assert_eq!(described, read);
+    assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn the_schemas_defaults_are_the_ones_that_hold() {
+    let schema = schema();
+    let property = |name: &str| &schema["properties"][name];
+    let default = |name: &str| &property(name)["default"];
+    let Config {
+        terminated_pod_threshold,
+        period,
+        quarantine,
+        max_parallel_deletes,
+    } = Config::default();
+    assert_eq!(*default("terminatedPodThreshold"), terminated_pod_threshold);
+    assert_eq!(*default("maxParallelDeletes"), max_parallel_deletes);
+    for (name, value) in [("period", period), ("quarantine", quarantine)] {
+        let text = default(name).as_str().unwrap();
+        assert_eq!(duration::parse(text), Some(value), "{name}");
+        assert_eq!(property(name)["pattern"], duration::PATTERN, "{name}");
+    }
+}
+
+#[test]
+fn the_schemas_bounds_are_the_ones_that_hold() {
+    let schema = schema();
+    for name in ["terminatedPodThreshold", "maxParallelDeletes"] {
+        let bound = |which: &str| schema["properties"][name][which].as_i64().unwrap();
+        let (low, high) = (bound("minimum"), bound("maximum"));
+        for (number, fits) in [
+            (low - 1, false),
+            (low, true),
+            (high, true),
+            (high + 1, false),
+        ] {
+            let refused = refused(&json!({name: number}));
+            assert_eq!(refused.is_none(), fits, "{name}: {number}: {refused:?}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_name() {
+    for (config, field, message) in [
+        (
+            json!({"terminatedPodGCThreshold": 1}),
+            "terminatedPodGCThreshold",
+            "no such field",
+        ),
+        (
+            json!({"terminatedPodThreshold": "1"}),
+            "terminatedPodThreshold",
+            "should be i32",
+        ),
+        (json!({"period": 20}), "period", "should be a string"),
+        (json!({"period": "20"}), "period", "no duration"),
+        (json!({"period": "0s"}), "period", "more than 0s"),
+        (json!({"quarantine": "-1s"}), "quarantine", "no duration"),
+        (
+            json!({"maxParallelDeletes": 0}),
+            "maxParallelDeletes",
+            "1 or more",
+        ),
+        (
+            json!({"maxParallelDeletes": -1}),
+            "maxParallelDeletes",
+            "should be u32",
+        ),
+        (json!([]), "", "should be a map"),
+    ] {
+        let (at, why) = refused(&config).unwrap();
+        assert_eq!(at, field, "{config}: {why}");
+        assert!(why.contains(message), "{config}: {why}");
+    }
+}
+
+#[test]
+fn a_configuration_shapes_the_manifest() {
+    let harness = harness(&json!({"period": "500ms", "quarantine": "1m30s"}));
+    let manifest = harness.manifest();
+    assert_eq!(manifest.ticks[0].period, 500);
+    let retries: Vec<(u64, u64)> = manifest
+        .queues
+        .iter()
+        .map(|queue| (queue.retry_initial, queue.retry_max))
+        .collect();
+    assert_eq!(retries, [(500, 500), (1_000, 90_000)]);
+}
+
+/// The least privilege that the collector's rules need: no pod is read live,
+/// no node is written.
+#[test]
+fn the_manifest_asks_for_no_more_than_it_needs() {
+    let harness = harness(&Value::Null);
+    let permissions: Vec<String> = harness
+        .manifest()
+        .permissions
+        .iter()
+        .map(|it| format!("{} {}{}", it.verb, it.group, it.resource))
+        .collect();
+    assert_eq!(
+        permissions,
+        ["get nodes", "patch pods/status", "delete pods"]
+    );
+    let fields: Vec<&[String]> = harness
+        .manifest()
+        .watches
+        .iter()
+        .map(|watch| watch.fields.as_slice())
+        .collect();
+    assert_eq!(
+        fields,
+        [
+            &[
+                "metadata.creationTimestamp",
+                "metadata.deletionTimestamp",
+                "metadata.generation",
+                "spec.nodeName",
+                "status.conditions[*].lastProbeTime",
+                "status.conditions[*].lastTransitionTime",
+                "status.conditions[*].message",
+                "status.conditions[*].observedGeneration",
+                "status.conditions[*].reason",
+                "status.conditions[*].status",
+                "status.conditions[*].type",
+                "status.message",
+                "status.observedGeneration",
+                "status.phase",
+                "status.reason",
+            ][..],
+            &[
+                "status.conditions[*].status",
+                "status.conditions[*].type",
+                "spec.taints[*].key",
+            ],
+            &[],
+        ]
+    );
+}

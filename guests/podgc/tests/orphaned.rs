@@ -1,0 +1,419 @@
+//! Pods whose node is missing.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{
+    PERIOD, QUARANTINE, assert_counted, handled, harness, patched, pod, ready_node,
+    without_threshold,
+};
+use davit_guest::testing::{Harness, START};
+use davit_guest::{DeleteOptions, Step};
+use podgc::{ORPHANED, PodGc};
+use serde_json::{Value, json};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// The seconds after the start at which nodes were read.
+fn live_reads(harness: &Harness<PodGc>) -> Vec<i64> {
+    let reads = harness.live_reads().into_iter();
+    reads.map(|(at, _)| (at - START) / 1_000).collect()
+}
+
+fn waits(harness: &Harness<PodGc>, node: &str) -> bool {
+    harness.pending(ORPHANED, node).is_some()
+}
+
+/// Asserts that every pod is still there and that none was even tried.
+#[track_caller]
+fn assert_kept(harness: &Harness<PodGc>, pods: usize) {
+    assert_eq!(handled(harness), [""; 0]);
+    assert_eq!(harness.keys("Pod").len(), pods);
+}
+
+#[test]
+fn pgc_09_nodes_in_the_cache_keep_their_pods() {
+    let mut harness = without_threshold();
+    for number in 1..=2 {
+        let name = format!("existing{number}");
+        harness.put(ready_node(&name));
+        harness.put(pod(&format!("a{number}")).node(&name).into());
+        harness.put(
+            pod(&format!("b{number}"))
+                .node(&name)
+                .phase("Failed")
+                .into(),
+        );
+    }
+    harness.advance(QUARANTINE + PERIOD);
+    assert_kept(&harness, 4);
+    assert!(!waits(&harness, "existing1") && !waits(&harness, "existing2"));
+    assert!(live_reads(&harness).is_empty());
+}
+
+/// And E8: the cache lags, so the node begins another quarantine.
+#[test]
+fn pgc_10_nodes_on_the_server_keep_their_pods() {
+    let mut harness = without_threshold();
+    for number in 1..=2 {
+        let name = format!("existing{number}");
+        harness.put_on_server(ready_node(&name));
+        harness.put(pod(&format!("a{number}")).node(&name).into());
+    }
+    harness.advance(QUARANTINE);
+    assert_eq!(live_reads(&harness), [40, 40]);
+    harness.advance(PERIOD);
+    assert_kept(&harness, 2);
+    assert!(waits(&harness, "existing1") && waits(&harness, "existing2"));
+    harness.advance(QUARANTINE);
+    assert_eq!(live_reads(&harness), [40, 40, 100, 100]);
+    assert_kept(&harness, 2);
+}
+
+/// Pods of these phases on a node that nobody has, after the quarantine.
+fn orphans(phases: &[&str]) -> Harness<PodGc> {
+    let mut harness = without_threshold();
+    for (name, phase) in ["a", "b", "c"].into_iter().zip(phases) {
+        harness.put(pod(name).node("deleted").phase(phase).into());
+    }
+    harness.run();
+    assert_kept(&harness, phases.len());
+    harness.advance(QUARANTINE);
+    harness
+}
+
+#[test]
+fn pgc_11_without_nodes_terminated_pods_are_deleted_unpatched() {
+    let harness = orphans(&["Failed", "Succeeded"]);
+    assert_eq!(handled(&harness), ["a", "b"]);
+    assert_eq!(patched(&harness), [""; 0]);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+    assert_counted(&harness, "orphaned", 2, 0);
+}
+
+#[test]
+fn pgc_12_without_nodes_a_running_pod_is_patched_and_deleted() {
+    let harness = orphans(&["Failed", "Succeeded", "Running"]);
+    assert_eq!(handled(&harness), ["a", "b", "c"]);
+    assert_eq!(patched(&harness), ["c"]);
+    assert_counted(&harness, "orphaned", 3, 0);
+}
+
+#[test]
+fn pgc_13_until_the_quarantine_is_over_pods_are_kept() {
+    let mut harness = without_threshold();
+    harness.put(pod("a").node("deleted").phase("Failed").into());
+    harness.advance(QUARANTINE / 2);
+    assert_kept(&harness, 1);
+    harness.advance(QUARANTINE / 2 - Duration::from_millis(1));
+    assert_kept(&harness, 1);
+    assert!(live_reads(&harness).is_empty());
+    let item = harness.pending(ORPHANED, "deleted").unwrap();
+    assert_eq!((item.created_at, item.due_at), (START, START + 40_000));
+}
+
+#[test]
+fn pgc_14_a_node_of_another_name_does_not_help() {
+    let mut harness = without_threshold();
+    harness.put(ready_node("existing"));
+    harness.put(pod("a").node("deleted").into());
+    harness.advance(QUARANTINE);
+    assert_eq!(handled(&harness), ["a"]);
+    assert_eq!(patched(&harness), ["a"]);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+#[test]
+fn pgc_15_only_pods_on_the_missing_node_are_deleted() {
+    let mut harness = without_threshold();
+    harness.put(ready_node("existing"));
+    harness.put(pod("a").node("deleted").phase("Failed").into());
+    harness.put(pod("b").node("existing").phase("Succeeded").into());
+    harness.put(pod("c").node("deleted").into());
+    harness.advance(QUARANTINE);
+    assert_eq!(handled(&harness), ["a", "c"]);
+    assert_eq!(patched(&harness), ["c"]);
+    assert_eq!(harness.keys("Pod"), ["default/b"]);
+}
+
+/// A pod on the missing node, in the middle of the quarantine.
+fn half_way() -> Harness<PodGc> {
+    let mut harness = without_threshold();
+    harness.put(pod("a").node("node").into());
+    harness.advance(QUARANTINE / 2);
+    harness
+}
+
+#[test]
+fn pgc_16_a_node_that_comes_to_the_server_keeps_its_pods() {
+    let mut harness = half_way();
+    harness.put_on_server(ready_node("node"));
+    harness.advance(QUARANTINE);
+    assert_kept(&harness, 1);
+    assert_eq!(live_reads(&harness), [40]);
+}
+
+/// And E7: nobody asks the API server.
+#[test]
+fn pgc_17_a_node_that_comes_to_the_cache_keeps_its_pods() {
+    let mut harness = half_way();
+    harness.put(ready_node("node"));
+    harness.advance(QUARANTINE);
+    assert_kept(&harness, 1);
+    assert!(live_reads(&harness).is_empty());
+    assert!(!waits(&harness, "node"));
+}
+
+#[test]
+fn pgc_18_a_node_that_leaves_the_server_loses_its_pods() {
+    let mut harness = without_threshold();
+    harness.put_on_server(ready_node("node"));
+    harness.put(pod("a").node("node").phase("Failed").into());
+    harness.advance(QUARANTINE / 2);
+    harness.remove_from_server("Node", "node");
+    harness.advance(QUARANTINE / 2);
+    assert_eq!(handled(&harness), ["a"]);
+}
+
+#[test]
+fn pgc_19_a_node_that_leaves_the_cache_begins_its_quarantine() {
+    let mut harness = without_threshold();
+    harness.put(ready_node("node"));
+    harness.put(pod("a").node("node").phase("Failed").into());
+    harness.advance(QUARANTINE);
+    harness.hide("Node", "node");
+    harness.run();
+    assert_kept(&harness, 1);
+    let item = harness.pending(ORPHANED, "node").unwrap();
+    assert_eq!(item.due_at - harness.now(), 40_000);
+    assert!(live_reads(&harness).is_empty());
+}
+
+/// Upstream asserts the requests; here the steps, and what they made of the pod.
+#[test]
+fn pgc_25_an_orphaned_pod_is_told_before_it_is_deleted() {
+    let mut harness = without_threshold();
+    let ready = json!([{"type": "Ready", "status": "True"}]);
+    let held = pod("a").node("gone").finalizer();
+    harness.put(held.set("/status/conditions", ready).into());
+    harness.advance(QUARANTINE);
+    let [carried_out] = harness.carried_out() else {
+        panic!("one plan, not {:?}", harness.carried_out());
+    };
+    let [Step::Patch(_), Step::Delete(options)] = carried_out.plan.steps.as_slice() else {
+        panic!("a patch and a deletion");
+    };
+    assert_eq!(*options, DeleteOptions::force());
+    let pod = harness.object("Pod", "default/a").unwrap();
+    assert!(pod["metadata"]["deletionTimestamp"].is_string());
+    assert_eq!(
+        pod["status"],
+        json!({
+            "phase": "Failed",
+            "observedGeneration": 1,
+            "conditions": [
+                {"type": "Ready", "status": "True"},
+                {
+                    "type": "DisruptionTarget",
+                    "status": "True",
+                    "reason": "DeletionByPodGC",
+                    "message": "PodGC: node no longer exists",
+                    "observedGeneration": 1,
+                    "lastTransitionTime": "2023-11-14T22:14:00Z",
+                },
+            ],
+        })
+    );
+}
+
+#[test]
+fn pgc_33_the_observed_generation_is_the_pods_generation() {
+    let mut harness = without_threshold();
+    let held = pod("a").node("gone").finalizer();
+    harness.put(held.set("/metadata/generation", 7).into());
+    harness.advance(QUARANTINE);
+    let status = &harness.object("Pod", "default/a").unwrap()["status"];
+    assert_eq!(status["observedGeneration"], 7);
+    assert_eq!(status["conditions"][0]["observedGeneration"], 7);
+}
+
+#[test]
+fn pgc_35_orphaned_pods_with_a_finalizer() {
+    for (phase, expected) in [
+        ("Pending", "Failed"),
+        ("Succeeded", "Succeeded"),
+        ("Failed", "Failed"),
+    ] {
+        let mut harness = without_threshold();
+        harness.put(pod("a").node("gone").phase(phase).finalizer().into());
+        harness.advance(QUARANTINE);
+        let pod = harness.object("Pod", "default/a").unwrap();
+        assert!(pod["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!(pod["status"]["phase"], expected, "{phase}");
+        let condition = &pod["status"]["conditions"][0];
+        if phase == "Pending" {
+            assert_eq!(condition["type"], "DisruptionTarget");
+            assert_eq!(condition["observedGeneration"], 1);
+        } else {
+            assert!(condition.is_null(), "{phase}: {condition}");
+        }
+    }
+}
+
+/// Upstream goes on to ask for a node that has no pods left.
+#[test]
+fn e5_a_missing_node_is_read_once_and_forgotten_without_pods() {
+    let mut harness = without_threshold();
+    harness.put(pod("a").node("gone").into());
+    harness.advance(Duration::from_secs(200));
+    assert_eq!(live_reads(&harness), [40]);
+    assert!(!waits(&harness, "gone"));
+}
+
+#[test]
+fn a_missing_node_with_pods_left_is_read_again_each_period() {
+    let mut harness = without_threshold();
+    harness.put(pod("a").node("gone").finalizer().into());
+    harness.advance(Duration::from_secs(90));
+    assert_eq!(live_reads(&harness), [40, 60, 80]);
+    assert_counted(&harness, "orphaned", 3, 0);
+    assert_eq!(
+        patched(&harness),
+        ["a"],
+        "a failed pod is not patched again"
+    );
+}
+
+#[test]
+fn e6_a_late_pod_on_a_verified_missing_node_does_not_wait_again() {
+    let mut harness = without_threshold();
+    harness.put(pod("held").node("gone").finalizer().into());
+    harness.advance(Duration::from_secs(50));
+    harness.put(pod("late").node("gone").into());
+    harness.advance(Duration::from_secs(10));
+    assert_eq!(handled(&harness), ["held", "held", "late"]);
+    assert_eq!(harness.keys("Pod"), ["default/held"]);
+}
+
+#[test]
+fn e9_a_node_that_was_made_anew_is_the_same_node() {
+    let mut harness = half_way();
+    let mut anew = ready_node("node");
+    anew["metadata"]["uid"] = json!("another");
+    harness.put(anew);
+    harness.advance(2 * QUARANTINE);
+    assert_kept(&harness, 1);
+}
+
+#[test]
+fn e14_without_a_quarantine_pods_go_at_once() {
+    let mut harness = harness(&json!({"quarantine": "0s"}));
+    harness.put(pod("a").node("gone").into());
+    harness.run();
+    assert_eq!(handled(&harness), ["a"]);
+    assert_eq!(live_reads(&harness), [0]);
+}
+
+#[test]
+fn the_quarantine_begins_when_the_node_is_deleted() {
+    let mut harness = without_threshold();
+    harness.put(ready_node("node"));
+    harness.put(pod("a").node("node").into());
+    harness.advance(5 * SECOND);
+    harness.remove("Node", "node");
+    harness.advance(QUARANTINE - SECOND);
+    assert_kept(&harness, 1);
+    harness.advance(SECOND);
+    assert_eq!(handled(&harness), ["a"]);
+    assert_eq!(live_reads(&harness), [45]);
+}
+
+#[test]
+fn the_quarantine_begins_afresh_when_the_node_was_back() {
+    let mut harness = half_way();
+    harness.put(ready_node("node"));
+    harness.advance(5 * SECOND);
+    harness.remove("Node", "node");
+    harness.advance(QUARANTINE - SECOND);
+    assert_kept(&harness, 1);
+    harness.advance(SECOND);
+    assert_eq!(live_reads(&harness), [65]);
+    assert_eq!(handled(&harness), ["a"]);
+}
+
+#[test]
+fn a_node_that_comes_back_after_its_pods_were_deleted_keeps_the_next() {
+    let mut harness = without_threshold();
+    harness.put(pod("held").node("node").finalizer().into());
+    harness.advance(QUARANTINE);
+    harness.put(ready_node("node"));
+    harness.put(pod("new").node("node").into());
+    harness.clear_carried_out();
+    harness.advance(QUARANTINE);
+    assert_eq!(handled(&harness), [""; 0]);
+    assert!(!waits(&harness, "node"));
+}
+
+#[test]
+fn a_node_that_cannot_be_read_keeps_its_pods_and_is_read_again() {
+    for class in ["server", "timeout", "forbidden", "something-new"] {
+        let mut harness = without_threshold();
+        harness.put(pod("a").node("gone").into());
+        harness.fail_reads("Node", "gone", class);
+        harness.advance(QUARANTINE + 4 * SECOND);
+        assert_kept(&harness, 1);
+        assert_eq!(live_reads(&harness), [40, 41, 43], "{class}");
+        harness.heal();
+        harness.advance(3 * SECOND);
+        assert_eq!(handled(&harness), ["a"], "{class}");
+    }
+}
+
+#[test]
+fn a_pod_that_cannot_be_marked_is_not_deleted() {
+    let mut harness = without_threshold();
+    harness.put(pod("a").node("gone").into());
+    harness.put(pod("b").node("gone").into());
+    harness.fail_writes("Pod", "default/a", "server");
+    harness.advance(QUARANTINE);
+    assert_eq!(harness.keys("Pod"), ["default/a"]);
+    assert_eq!(
+        harness.object("Pod", "default/a").unwrap()["status"]["phase"],
+        "Running"
+    );
+    assert_counted(&harness, "orphaned", 2, 1);
+    harness.heal();
+    harness.advance(SECOND);
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+    assert_counted(&harness, "orphaned", 3, 1);
+}
+
+#[test]
+fn a_pod_that_is_disrupted_already_gets_the_new_reason() {
+    let mut harness = without_threshold();
+    let former = json!([{
+        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager",
+        "message": "m", "lastProbeTime": null, "lastTransitionTime": "2023-11-14T22:00:00Z",
+    }]);
+    let held = pod("a").node("gone").finalizer();
+    harness.put(held.set("/status/conditions", former).into());
+    harness.advance(QUARANTINE);
+    let status = &harness.object("Pod", "default/a").unwrap()["status"];
+    let condition: &Value = &status["conditions"][0];
+    assert_eq!(condition["reason"], "DeletionByPodGC");
+    assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:00:00Z");
+    assert_eq!(status["conditions"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn nodes_that_are_there_at_the_start_cost_nothing_later() {
+    let mut harness = without_threshold();
+    for number in 0..10 {
+        harness.put(ready_node(&format!("worker-{number}")));
+    }
+    harness.run();
+    for number in 0..10 {
+        assert!(!waits(&harness, &format!("worker-{number}")));
+    }
+}

@@ -1,0 +1,446 @@
+//! MessagePack as the contract uses it, read into types.
+//!
+//! It is read here and not by rmp-serde for three reasons: an error names the
+//! path of the field, a configuration's unknown fields are refused at every
+//! depth, and a component stays small (rmp-serde's code for numbers and lists
+//! comes again with every type, 5 kB each).
+
+use std::fmt::{self, Display};
+
+use rmp::Marker;
+use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer,
+    MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::{Serialize, forward_to_deserialize_any};
+
+/// Reads a value, of whose fields some may be of no interest.
+pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    Reader::new(bytes, false).whole()
+}
+
+/// Reads a value that must have no field which its type does not have.
+pub(crate) fn decode_strictly<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
+    Reader::new(bytes, true).whole()
+}
+
+/// Writes a value, with the names of its fields.
+pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
+    match rmp_serde::to_vec_named(value) {
+        Ok(bytes) => bytes,
+        Err(error) => unwritable(&error),
+    }
+}
+
+#[allow(
+    clippy::panic,
+    reason = "only a type that refuses to be serialized: the author's mistake"
+)]
+fn unwritable(error: &rmp_serde::encode::Error) -> ! {
+    panic!("a value cannot be written as MessagePack: {error}");
+}
+
+/// What does not fit, and where.
+#[derive(Debug)]
+pub(crate) struct Error {
+    /// `rates[0].perSecond`; empty for the value as a whole.
+    pub(crate) path: String,
+    pub(crate) message: String,
+}
+
+impl Error {
+    /// The same error, seen from the map or list that holds the value.
+    fn below(mut self, segment: &str) -> Self {
+        if !self.path.is_empty() && !self.path.starts_with('[') {
+            self.path.insert(0, '.');
+        }
+        self.path.insert_str(0, segment);
+        self
+    }
+}
+
+impl Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl serde::de::Error for Error {
+    fn custom<T: Display>(message: T) -> Self {
+        Self {
+            path: String::new(),
+            message: message.to_string(),
+        }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::invalid_value(found, expected)
+    }
+
+    /// Without the number's digits where it has a fraction: the code that
+    /// writes them is 14 kB.
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        match found {
+            Unexpected::Float(_) => Self::mismatch(&"a number with a fraction", expected),
+            Unexpected::Unit | Unexpected::Option => Self::mismatch(&"null", expected),
+            Unexpected::Seq => Self::mismatch(&"a list", expected),
+            Unexpected::Map => Self::mismatch(&"a map", expected),
+            Unexpected::Bool(value) => Self::mismatch(&value, expected),
+            Unexpected::Unsigned(value) => Self::mismatch(&value, expected),
+            Unexpected::Signed(value) => Self::mismatch(&value, expected),
+            Unexpected::Str(text) => Self::mismatch(&format_args!("\"{text}\""), expected),
+            _ => Self::mismatch(&"another type", expected),
+        }
+    }
+
+    fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
+        let known = known.join(", ");
+        Self::custom(format_args!("there is no such field, only {known}")).below(field)
+    }
+
+    fn missing_field(field: &'static str) -> Self {
+        Self::custom("it must be set").below(field)
+    }
+}
+
+impl Error {
+    fn mismatch(found: &dyn Display, expected: &dyn Expected) -> Self {
+        Self::custom(format_args!("it is {found}, and should be {expected}"))
+    }
+}
+
+/// One value, or the head of one.
+enum Token<'de> {
+    Nil,
+    Bool(bool),
+    Unsigned(u64),
+    Signed(i64),
+    Float(f64),
+    Text(&'de str),
+    Bytes(&'de [u8]),
+    List(u32),
+    Map(u32),
+}
+
+impl<'de> Token<'de> {
+    fn unexpected(&self) -> Unexpected<'de> {
+        match *self {
+            Self::Nil => Unexpected::Unit,
+            Self::Bool(value) => Unexpected::Bool(value),
+            Self::Unsigned(value) => Unexpected::Unsigned(value),
+            Self::Signed(value) => Unexpected::Signed(value),
+            Self::Float(value) => Unexpected::Float(value),
+            Self::Text(value) => Unexpected::Str(value),
+            Self::Bytes(value) => Unexpected::Bytes(value),
+            Self::List(_) => Unexpected::Seq,
+            Self::Map(_) => Unexpected::Map,
+        }
+    }
+}
+
+struct Reader<'de> {
+    rest: &'de [u8],
+    strict: bool,
+}
+
+impl<'de> Reader<'de> {
+    fn new(bytes: &'de [u8], strict: bool) -> Self {
+        let rest = bytes;
+        Self { rest, strict }
+    }
+
+    fn whole<T: DeserializeOwned>(mut self) -> Result<T, Error> {
+        let value = T::deserialize(&mut self)?;
+        if self.rest.is_empty() {
+            Ok(value)
+        } else {
+            Err(Error::custom("more bytes follow the MessagePack value"))
+        }
+    }
+
+    fn token(&mut self) -> Result<Token<'de>, Error> {
+        let [marker] = self.array()?;
+        Ok(match Marker::from_u8(marker) {
+            Marker::Null => Token::Nil,
+            Marker::True => Token::Bool(true),
+            Marker::False => Token::Bool(false),
+            Marker::FixPos(value) => Token::Unsigned(value.into()),
+            Marker::FixNeg(value) => Token::Signed(value.into()),
+            Marker::U8 => Token::Unsigned(self.unsigned::<1>()?),
+            Marker::U16 => Token::Unsigned(self.unsigned::<2>()?),
+            Marker::U32 => Token::Unsigned(self.unsigned::<4>()?),
+            Marker::U64 => Token::Unsigned(self.unsigned::<8>()?),
+            Marker::I8 => Token::Signed(i8::from_be_bytes(self.array()?).into()),
+            Marker::I16 => Token::Signed(i16::from_be_bytes(self.array()?).into()),
+            Marker::I32 => Token::Signed(i32::from_be_bytes(self.array()?).into()),
+            Marker::I64 => Token::Signed(i64::from_be_bytes(self.array()?)),
+            Marker::F32 => Token::Float(f32::from_be_bytes(self.array()?).into()),
+            Marker::F64 => Token::Float(f64::from_be_bytes(self.array()?)),
+            Marker::FixStr(len) => self.text(len.into())?,
+            Marker::Str8 => self.length::<1>().and_then(|len| self.text(len))?,
+            Marker::Str16 => self.length::<2>().and_then(|len| self.text(len))?,
+            Marker::Str32 => self.length::<4>().and_then(|len| self.text(len))?,
+            Marker::Bin8 => self.length::<1>().and_then(|len| self.bytes(len))?,
+            Marker::Bin16 => self.length::<2>().and_then(|len| self.bytes(len))?,
+            Marker::Bin32 => self.length::<4>().and_then(|len| self.bytes(len))?,
+            Marker::FixArray(len) => Token::List(len.into()),
+            Marker::Array16 => Token::List(self.length::<2>()?),
+            Marker::Array32 => Token::List(self.length::<4>()?),
+            Marker::FixMap(len) => Token::Map(len.into()),
+            Marker::Map16 => Token::Map(self.length::<2>()?),
+            Marker::Map32 => Token::Map(self.length::<4>()?),
+            _ => return Err(Error::custom("JSON has no such type")),
+        })
+    }
+
+    /// Goes past one value, however deep.
+    fn skip(&mut self) -> Result<(), Error> {
+        let mut left = 1_u64;
+        while left > 0 {
+            left -= 1;
+            match self.token()? {
+                Token::List(len) => left += u64::from(len),
+                Token::Map(len) => left += 2 * u64::from(len),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes past the next value if it is nil.
+    fn skip_nil(&mut self) -> bool {
+        let nil = Marker::Null.to_u8();
+        match self.rest.split_first() {
+            Some((&marker, rest)) if marker == nil => {
+                self.rest = rest;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Error> {
+        let (bytes, rest) = self.rest.split_first_chunk().ok_or_else(cut_short)?;
+        self.rest = rest;
+        Ok(*bytes)
+    }
+
+    /// A number of this many bytes, 8 at most.
+    fn unsigned<const N: usize>(&mut self) -> Result<u64, Error> {
+        let bytes = self.array::<N>()?;
+        Ok(bytes
+            .iter()
+            .fold(0, |number, &byte| number << 8 | u64::from(byte)))
+    }
+
+    fn length<const N: usize>(&mut self) -> Result<u32, Error> {
+        u32::try_from(self.unsigned::<N>()?).map_err(Error::custom)
+    }
+
+    fn slice(&mut self, len: u32) -> Result<&'de [u8], Error> {
+        let split = self.rest.split_at_checked(len as usize);
+        let (slice, rest) = split.ok_or_else(cut_short)?;
+        self.rest = rest;
+        Ok(slice)
+    }
+
+    fn bytes(&mut self, len: u32) -> Result<Token<'de>, Error> {
+        self.slice(len).map(Token::Bytes)
+    }
+
+    fn text(&mut self, len: u32) -> Result<Token<'de>, Error> {
+        let text = std::str::from_utf8(self.slice(len)?);
+        text.map(Token::Text).map_err(Error::custom)
+    }
+
+    fn map<V: Visitor<'de>>(
+        &mut self,
+        len: u32,
+        fields: Option<&'static [&'static str]>,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_map(Entries {
+            reader: self,
+            left: len,
+            fields,
+            name: "",
+        })
+    }
+}
+
+fn cut_short() -> Error {
+    Error::custom("the MessagePack value is cut short")
+}
+
+impl<'de> Deserializer<'de> for &mut Reader<'de> {
+    type Error = Error;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        match self.token()? {
+            Token::Nil => visitor.visit_unit(),
+            Token::Bool(value) => visitor.visit_bool(value),
+            Token::Unsigned(value) => visitor.visit_u64(value),
+            Token::Signed(value) => visitor.visit_i64(value),
+            Token::Float(value) => visitor.visit_f64(value),
+            Token::Text(value) => visitor.visit_borrowed_str(value),
+            Token::Bytes(value) => visitor.visit_borrowed_bytes(value),
+            Token::List(len) => visitor.visit_seq(Elements {
+                reader: self,
+                len,
+                next: 0,
+            }),
+            Token::Map(len) => self.map(len, None, visitor),
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        if self.skip_nil() {
+            visitor.visit_none()
+        } else {
+            visitor.visit_some(self)
+        }
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    /// A struct is a map, never a list.
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.token()? {
+            Token::Map(len) => self.map(len, Some(fields), visitor),
+            token => Err(Error::invalid_type(
+                token.unexpected(),
+                &"a map with named fields",
+            )),
+        }
+    }
+
+    /// Only enums without fields, written as their name.
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Error> {
+        match self.token()? {
+            Token::Text(name) => {
+                let name: StrDeserializer<'_, Error> = name.into_deserializer();
+                visitor.visit_enum(name)
+            }
+            token => Err(Error::invalid_type(token.unexpected(), &"a name")),
+        }
+    }
+
+    fn deserialize_ignored_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Error> {
+        self.skip()?;
+        visitor.visit_unit()
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map identifier
+    }
+}
+
+/// The elements of a list. An error below is put below their position.
+struct Elements<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    len: u32,
+    next: u32,
+}
+
+impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
+    type Error = Error;
+
+    fn next_element_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        if self.next == self.len {
+            return Ok(None);
+        }
+        let position = self.next;
+        self.next += 1;
+        seed.deserialize(&mut *self.reader)
+            .map(Some)
+            .map_err(|error| error.below(&format!("[{position}]")))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some((self.len - self.next) as usize)
+    }
+}
+
+/// The entries of a map. An error below is put below their name.
+struct Entries<'a, 'de> {
+    reader: &'a mut Reader<'de>,
+    left: u32,
+    /// The fields of a struct, where it is one.
+    fields: Option<&'static [&'static str]>,
+    name: &'de str,
+}
+
+impl<'de> Entries<'_, 'de> {
+    /// The name of the next entry that has a value: to Kubernetes, null is the
+    /// same as nothing.
+    fn next_name(&mut self) -> Result<Option<&'de str>, Error> {
+        while self.left > 0 {
+            self.left -= 1;
+            let name = match self.reader.token()? {
+                Token::Text(name) => name,
+                token => return Err(Error::invalid_type(token.unexpected(), &"a field's name")),
+            };
+            if let Some(fields) = self.fields
+                && self.reader.strict
+                && !fields.contains(&name)
+            {
+                return Err(Error::unknown_field(name, fields));
+            }
+            if !self.reader.skip_nil() {
+                return Ok(Some(name));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl<'de> MapAccess<'de> for Entries<'_, 'de> {
+    type Error = Error;
+
+    fn next_key_seed<S: DeserializeSeed<'de>>(
+        &mut self,
+        seed: S,
+    ) -> Result<Option<S::Value>, Error> {
+        let Some(name) = self.next_name()? else {
+            return Ok(None);
+        };
+        self.name = name;
+        seed.deserialize(BorrowedStrDeserializer::new(name))
+            .map(Some)
+            .map_err(|error: Error| error.below(name))
+    }
+
+    fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, Error> {
+        seed.deserialize(&mut *self.reader)
+            .map_err(|error| error.below(self.name))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,113 @@
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+
+#[derive(Debug, PartialEq, Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct View {
+    text: String,
+    list: Vec<i64>,
+    maybe: Option<bool>,
+    float: f64,
+    map: BTreeMap<String, u8>,
+}
+
+fn bytes(value: &serde_json::Value) -> Vec<u8> {
+    rmp_serde::to_vec_named(value).unwrap()
+}
+
+#[test]
+fn numbers_of_every_width_are_read() {
+    let numbers = [
+        0,
+        127,
+        128,
+        255,
+        256,
+        65_535,
+        65_536,
+        i64::from(u32::MAX),
+        i64::MAX,
+        -1,
+        -32,
+        -33,
+        -128,
+        -129,
+        -32_768,
+        -32_769,
+        i64::from(i32::MIN) - 1,
+        i64::MIN,
+    ];
+    for number in numbers {
+        let bytes = bytes(&json!(number));
+        assert_eq!(decode::<i64>(&bytes).unwrap(), number);
+    }
+    assert!(decode::<f64>(&bytes(&json!(0.5))).unwrap() > 0.4);
+    assert!(decode::<f64>(&bytes(&json!(7))).unwrap() > 6.0);
+}
+
+#[test]
+fn texts_and_lists_of_every_length_are_read() {
+    for len in [0, 1, 15, 16, 31, 32, 255, 256, 65_535, 65_536] {
+        let text = "é".repeat(len / 2) + &"x".repeat(len % 2);
+        assert_eq!(decode::<String>(&bytes(&json!(text))).unwrap(), text);
+        let list = vec![true; len];
+        assert_eq!(decode::<Vec<bool>>(&bytes(&json!(list))).unwrap(), list);
+        let map: BTreeMap<String, u32> = (0..7).map(|n| (format!("{n}{text}"), n)).collect();
+        let encoded = rmp_serde::to_vec_named(&map).unwrap();
+        assert_eq!(decode::<BTreeMap<String, u32>>(&encoded).unwrap(), map);
+    }
+}
+
+#[test]
+fn fields_of_no_interest_are_passed_over() {
+    let value = json!({
+        "other": {"deep": [{"deeper": [1, "x", null, {}]}]},
+        "text": "t",
+        "more": [[], {}],
+    });
+    let view: View = decode(&bytes(&value)).unwrap();
+    assert_eq!(view.text, "t");
+}
+
+#[test]
+fn null_is_the_same_as_nothing() {
+    let value = json!({"text": null, "list": null, "maybe": null, "map": {"a": null, "b": 1}});
+    let view: View = decode(&bytes(&value)).unwrap();
+    let map = BTreeMap::from([("b".to_owned(), 1)]);
+    assert_eq!(
+        view,
+        View {
+            map,
+            ..View::default()
+        }
+    );
+}
+
+#[test]
+fn a_value_that_is_cut_short_or_goes_on_is_refused() {
+    let whole = bytes(&json!({"text": "abc", "list": [1, 70_000], "map": {"k": 1}}));
+    assert!(decode::<View>(&whole).is_ok());
+    for len in 0..whole.len() {
+        assert!(decode::<View>(&whole[..len]).is_err(), "{len} bytes");
+    }
+    let longer = [whole.as_slice(), &[0xc0]].concat();
+    assert!(decode::<View>(&longer).is_err());
+}
+
+#[test]
+fn a_length_that_lies_costs_nothing() {
+    // An array of four billion elements, of which none follows.
+    assert!(decode::<Vec<u64>>(&[0xdd, 0xff, 0xff, 0xff, 0xff]).is_err());
+    assert!(decode::<View>(&[0xdf, 0xff, 0xff, 0xff, 0xff]).is_err());
+}
+
+#[test]
+fn an_error_names_the_path() {
+    let error = decode::<View>(&bytes(&json!({"list": [1, "x"]}))).unwrap_err();
+    assert_eq!(error.to_string(), "list[1]: it is \"x\", and should be i64");
+}

@@ -1,0 +1,283 @@
+//! What a guest sees through the harness: one snapshot of the cache.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::START;
+use super::objects::{
+    Cached, Id, failure, group_version, id_of_reference, key_in, plural, shown, text, text_at,
+};
+use super::project::{indexed, project};
+use super::queues::Queues;
+use crate::bindings::davit::controller::cache::{KeyPage, Page};
+use crate::bindings::davit::controller::live::GetRequest;
+use crate::bindings::davit::controller::types;
+use crate::context::Host;
+use crate::{
+    ApiResource, Failure, Index, IndexKey, Instant, Level, ListRequest, Manifest, Mapped,
+    ObjectRef, Waiting, Watch, msgpack,
+};
+
+/// The cluster and the host around a guest.
+pub(super) struct State {
+    pub(super) manifest: Manifest,
+    pub(super) now: Instant,
+    pub(super) server: BTreeMap<Id, Value>,
+    pub(super) cache: BTreeMap<Id, Cached>,
+    pub(super) queues: Queues,
+    pub(super) notes: BTreeMap<String, Vec<u8>>,
+    pub(super) read_failures: BTreeMap<Id, Failure>,
+    pub(super) write_failures: BTreeMap<Id, Failure>,
+    /// How many versions of objects there were.
+    pub(super) versions: u64,
+    // Written while a guest reads.
+    pub(super) reads: RefCell<Vec<(Instant, ObjectRef)>>,
+    pub(super) logged: RefCell<Vec<(Level, String)>>,
+    pub(super) copied: Cell<u64>,
+}
+
+impl State {
+    pub(super) fn new(manifest: Manifest) -> Self {
+        let mut state = Self {
+            manifest,
+            now: START,
+            server: BTreeMap::new(),
+            cache: BTreeMap::new(),
+            queues: Queues::default(),
+            notes: BTreeMap::new(),
+            read_failures: BTreeMap::new(),
+            write_failures: BTreeMap::new(),
+            versions: 0,
+            reads: RefCell::default(),
+            logged: RefCell::default(),
+            copied: Cell::default(),
+        };
+        state.start_ticks();
+        state
+    }
+
+    /// Panics unless the manifest asks for this permission.
+    pub(super) fn permitted(&self, verb: &str, group: &str, resource: &str) {
+        let fits = |rule: &str, value: &str| rule == "*" || rule == value;
+        let mut rules = self.manifest.permissions.iter();
+        assert!(
+            rules.any(|rule| rule.verb == verb
+                && fits(&rule.group, group)
+                && fits(&rule.resource, resource)),
+            "the manifest does not ask for the permission to {verb} \"{resource}\" of the group \
+             \"{group}\""
+        );
+    }
+
+    fn watch(&self, name: &str) -> &Watch {
+        let watch = self.manifest.watches.iter().find(|it| it.name == name);
+        watch.unwrap_or_else(|| panic!("the watch {name} is not declared"))
+    }
+
+    fn index(&self, watch: &str, name: &str) -> &Index {
+        let index = self.watch(watch).indexes.iter().find(|it| it.name == name);
+        index.unwrap_or_else(|| panic!("the index {name} of the watch {watch} is not declared"))
+    }
+
+    /// The objects of a watch, by their keys.
+    fn watched(&self, name: &str) -> BTreeMap<String, Shown<'_>> {
+        let watch = self.watch(name);
+        self.cache
+            .values()
+            .filter_map(|cached| {
+                let fields = shown(watch, &cached.value)?;
+                let changed_at = cached.changed_at.get(name).copied();
+                let whole = &cached.value;
+                let shown = Shown {
+                    whole,
+                    fields,
+                    changed_at: changed_at.unwrap_or(self.now),
+                };
+                Some((key_in(watch, whole), shown))
+            })
+            .collect()
+    }
+
+    /// The objects that an index holds under a value.
+    fn indexed(&self, watch: &str, index: &str, value: &str) -> Vec<types::Object> {
+        let index = self.index(watch, index);
+        let objects = self.watched(watch).into_values();
+        objects
+            .filter(|it| indexed(index, &it.fields).iter().any(|v| v == value))
+            .map(Shown::object)
+            .collect()
+    }
+
+    /// Counts the objects that the guest is handed from the cache.
+    fn count(&self, objects: usize) {
+        self.copied.set(self.copied.get() + objects as u64);
+    }
+
+    fn read(&self, target: &ObjectRef, fields: &[String]) -> Result<types::Object, Failure> {
+        self.reads.borrow_mut().push((self.now, target.clone()));
+        let id = id_of_reference(target);
+        if let Some(failure) = self.read_failures.get(&id) {
+            return Err(failure.clone());
+        }
+        let object = self.server.get(&id);
+        let object = object.ok_or_else(|| failure("not-found", &target.to_string()))?;
+        if !target.uid.is_empty() && target.uid != text(object, "uid") {
+            return Err(failure("uid-mismatch", &target.to_string()));
+        }
+        Ok(self.live(object, fields))
+    }
+
+    fn live(&self, object: &Value, fields: &[String]) -> types::Object {
+        let shown = Shown {
+            whole: object,
+            fields: project(object, fields),
+            changed_at: self.now,
+        };
+        shown.object()
+    }
+}
+
+/// An object, and what a watch shows of it.
+struct Shown<'a> {
+    whole: &'a Value,
+    fields: Value,
+    changed_at: Instant,
+}
+
+impl Shown<'_> {
+    fn object(self) -> types::Object {
+        types::Object {
+            api_version: text_at(self.whole, "apiVersion"),
+            kind: text_at(self.whole, "kind"),
+            resource_version: text(self.whole, "resourceVersion"),
+            changed_at: self.changed_at,
+            data: msgpack::encode(&self.fields),
+        }
+    }
+}
+
+/// `limit` elements from `cursor` on, and where the next part starts.
+fn part<E>(all: impl IntoIterator<Item = E>, cursor: u64, limit: u32) -> (Vec<E>, Option<u64>) {
+    let skipped = usize::try_from(cursor).expect("a cursor that the harness gave");
+    let mut rest = all.into_iter().skip(skipped).peekable();
+    let part: Vec<E> = rest.by_ref().take(limit as usize).collect();
+    let next = rest.peek().map(|_| cursor + part.len() as u64);
+    (part, next)
+}
+
+impl Host for State {
+    fn len(&self, watch: &str) -> u64 {
+        self.watched(watch).len() as u64
+    }
+
+    fn get(&self, watch: &str, key: &str) -> Option<types::Object> {
+        let object = self.watched(watch).remove(key).map(Shown::object);
+        self.count(object.iter().len());
+        object
+    }
+
+    fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object> {
+        let mut objects = self.watched(watch).into_values();
+        let object = objects.find(|it| text(it.whole, "uid") == uid);
+        self.count(object.iter().len());
+        object.map(Shown::object)
+    }
+
+    fn by_index(&self, watch: &str, index: &str, value: &str, cursor: u64, limit: u32) -> Page {
+        let (objects, next) = part(self.indexed(watch, index, value), cursor, limit);
+        self.count(objects.len());
+        Page { objects, next }
+    }
+
+    fn index_count(&self, watch: &str, index: &str, value: &str) -> u32 {
+        let count = self.indexed(watch, index, value).len();
+        u32::try_from(count).expect("fewer objects")
+    }
+
+    fn index_keys(
+        &self,
+        watch: &str,
+        index: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<IndexKey> {
+        let index = self.index(watch, index);
+        let mut counts = BTreeMap::<String, u32>::new();
+        for shown in self.watched(watch).into_values() {
+            for value in indexed(index, &shown.fields) {
+                *counts.entry(value).or_default() += 1;
+            }
+        }
+        counts
+            .into_iter()
+            .filter(|(value, _)| after.is_none_or(|after| value.as_str() > after))
+            .take(limit as usize)
+            .map(|(value, count)| IndexKey { value, count })
+            .collect()
+    }
+
+    fn keys(&self, watch: &str, cursor: u64, limit: u32) -> KeyPage {
+        let (keys, next) = part(self.watched(watch).into_keys(), cursor, limit);
+        KeyPage { keys, next }
+    }
+
+    fn scan(&self, watch: &str, cursor: u64, limit: u32) -> Page {
+        let objects = self.watched(watch).into_values().map(Shown::object);
+        let (objects, next) = part(objects, cursor, limit);
+        self.count(objects.len());
+        Page { objects, next }
+    }
+
+    fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, Failure>> {
+        let read = |GetRequest { target, fields }: &GetRequest| {
+            let (group, _) = group_version(&serde_json::json!({"apiVersion": target.api_version}));
+            self.permitted("get", &group, &plural(&target.kind));
+            self.read(target, fields)
+        };
+        requests.iter().map(read).collect()
+    }
+
+    fn live_list(&self, request: &ListRequest) -> Result<Vec<types::Object>, Failure> {
+        let resource = &request.resource;
+        self.permitted("list", &resource.group, &resource.plural);
+        assert!(
+            request.label_selector.is_empty() && request.field_selector.is_empty(),
+            "the harness knows no selectors"
+        );
+        let listed = self.server.values().filter(|object| {
+            let namespace = text(object, "namespace");
+            plural(&text_at(object, "kind")) == resource.plural
+                && group_version(object).0 == resource.group
+                && (request.namespace.is_empty() || namespace == request.namespace)
+        });
+        Ok(listed.map(|it| self.live(it, &request.fields)).collect())
+    }
+
+    /// A kind is served if there is an object of it.
+    fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped> {
+        let mut objects = self.server.values();
+        let example = objects
+            .find(|it| text_at(it, "apiVersion") == api_version && text_at(it, "kind") == kind)?;
+        let (group, version) = group_version(example);
+        Some(Mapped {
+            resource: ApiResource::new(&group, &version, &plural(kind)),
+            namespaced: !text(example, "namespace").is_empty(),
+        })
+    }
+
+    fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+        self.queue_exists(queue);
+        self.queues.pending(queue, key)
+    }
+
+    fn note(&self, key: &str) -> Option<Vec<u8>> {
+        self.notes.get(key).cloned()
+    }
+
+    fn log(&self, level: Level, message: &str, _fields: &[(String, String)]) {
+        let message = message.to_owned();
+        self.logged.borrow_mut().push((level, message));
+    }
+}

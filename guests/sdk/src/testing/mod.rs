@@ -1,0 +1,344 @@
+//! A native test harness: a small Kubernetes around one guest.
+//!
+//! [`Harness`] holds the objects of an API server and of the host's cache, shows
+//! the guest exactly the fields that its manifest declares, runs its queues on a
+//! virtual clock, and carries its plans out, so that a test asserts what the API
+//! server holds afterwards:
+//!
+//! ```text
+//! let mut harness = Harness::<PodGc>::new(json!({"terminatedPodThreshold": 1}))?;
+//! harness.put(json!({"apiVersion": "v1", "kind": "Pod", …}));
+//! harness.advance(Duration::from_secs(20));
+//! assert_eq!(harness.keys("Pod"), ["default/newest"]);
+//! ```
+//!
+//! Whatever the host would answer with a trap or a refusal for good — a name
+//! that the manifest does not declare, a write without a permission — panics.
+//! Not simulated: rates, label and field selectors, several calls at once, JSON
+//! patches, a kubelet (a pod that is deleted with a grace period is gone).
+
+#![allow(
+    clippy::panic,
+    clippy::expect_used,
+    clippy::missing_panics_doc,
+    reason = "it runs in tests only: an expectation that fails ends the test"
+)]
+
+mod execute;
+mod host;
+mod objects;
+mod patch;
+mod project;
+mod queues;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::component::Instance;
+use crate::manifest::milliseconds;
+use crate::{
+    Amount, Command, ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, Measure,
+    ObjectRef, Plan, PlanFailure, Verdict, Waiting, WorkItem, msgpack,
+};
+use host::State;
+use queues::Outcome;
+
+/// When a harness starts: 2023-11-14T22:13:20Z.
+pub const START: Instant = 1_700_000_000_000;
+
+/// More calls than any test needs at one point in time.
+const MAX_CALLS: usize = 10_000;
+
+/// How long the host lets an item rest after a write was forbidden.
+const FORBIDDEN_PAUSE: u64 = 30_000;
+
+/// One guest, its cluster and its host.
+pub struct Harness<C> {
+    instance: Instance<C>,
+    state: State,
+    carried_out: Vec<CarriedOut>,
+    counts: BTreeMap<(String, Vec<String>), f64>,
+    observations: BTreeMap<(String, Vec<String>), Vec<f64>>,
+}
+
+/// A plan and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CarriedOut {
+    /// When.
+    pub at: Instant,
+    /// The plan.
+    pub plan: Plan,
+    /// The step that failed, and why. A target that is gone shows here too,
+    /// although it is no failure to the host.
+    pub result: Result<(), (u32, Failure)>,
+}
+
+impl<C: Controller> Harness<C> {
+    /// Loads a guest with an operator's configuration. Its ticks are due at
+    /// once.
+    pub fn new(config: &Value) -> Result<Self, ConfigError> {
+        let instance = Instance::new();
+        let manifest = instance.describe(&msgpack::encode(config))?;
+        Ok(Self {
+            instance,
+            state: State::new(manifest),
+            carried_out: Vec::new(),
+            counts: BTreeMap::new(),
+            observations: BTreeMap::new(),
+        })
+    }
+
+    /// What the guest declares.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.state.manifest
+    }
+
+    /// The virtual time.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.state.now
+    }
+
+    /// Works on every item that is due now.
+    pub fn run(&mut self) {
+        for _ in 0..MAX_CALLS {
+            let items = self.state.take_due();
+            if items.is_empty() {
+                return;
+            }
+            self.call(&items);
+        }
+        panic!("{MAX_CALLS} calls, and there are still items due: does an item add itself?");
+    }
+
+    /// Lets time pass, and works on every item at the time when it is due.
+    pub fn advance(&mut self, duration: Duration) {
+        let millis = i64::try_from(milliseconds(duration)).expect("a shorter duration");
+        let end = self.state.now + millis;
+        self.run();
+        while let Some(due) = self.state.queues.next_due().filter(|&due| due <= end) {
+            self.state.now = due.max(self.state.now);
+            self.run();
+        }
+        self.state.now = end;
+    }
+
+    /// What the guest would answer to a fresh item now. Nothing is carried out.
+    #[must_use]
+    pub fn decide(&self, queue: &str, key: &str) -> Decision {
+        let item = WorkItem {
+            queue: queue.to_owned(),
+            key: key.to_owned(),
+            attempt: 0,
+            created_at: self.state.now,
+            due_at: self.state.now,
+            failures: Vec::new(),
+        };
+        let mut decisions = self.decisions(&[item]);
+        decisions.pop().expect("one decision for each item")
+    }
+
+    /// Adds an item to a queue, due now.
+    pub fn enqueue(&mut self, queue: &str, key: &str) {
+        let now = self.state.now;
+        self.state.add(queue, key, now, None);
+    }
+
+    /// The item of this key, if it waits.
+    #[must_use]
+    pub fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+        self.state.queues.pending(queue, key)
+    }
+
+    /// The plans that were carried out, the oldest first.
+    #[must_use]
+    pub fn carried_out(&self) -> &[CarriedOut] {
+        &self.carried_out
+    }
+
+    /// Forgets the plans that were carried out.
+    pub fn clear_carried_out(&mut self) {
+        self.carried_out.clear();
+    }
+
+    /// The live reads of single objects so far: when, and of which.
+    #[must_use]
+    pub fn live_reads(&self) -> Vec<(Instant, ObjectRef)> {
+        self.state.reads.borrow().clone()
+    }
+
+    /// How many objects the guest was handed from the cache so far: what its
+    /// calls cost.
+    #[must_use]
+    pub fn objects_read(&self) -> u64 {
+        self.state.copied.get()
+    }
+
+    /// What was logged so far.
+    #[must_use]
+    pub fn logged(&self) -> Vec<(Level, String)> {
+        self.state.logged.borrow().clone()
+    }
+
+    /// A counter or a gauge by the values of its labels; 0 if it was never
+    /// touched.
+    #[must_use]
+    pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
+        let count = self.counts.get(&series(name, labels));
+        count.copied().unwrap_or_default()
+    }
+
+    /// What a histogram observed, in order.
+    #[must_use]
+    pub fn observed(&self, name: &str, labels: &[&str]) -> &[f64] {
+        let observed = self.observations.get(&series(name, labels));
+        observed.map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn decisions(&self, items: &[WorkItem]) -> Vec<Decision> {
+        let state = &self.state;
+        let decisions = self.instance.reconcile(state, state.now, items);
+        assert_eq!(
+            decisions.len(),
+            items.len(),
+            "there must be one decision for each item"
+        );
+        decisions
+    }
+
+    fn call(&mut self, items: &[WorkItem]) {
+        let decisions = self.decisions(items);
+        for (item, decision) in items.iter().zip(decisions) {
+            self.carry_out(item, decision);
+        }
+    }
+
+    fn carry_out(&mut self, item: &WorkItem, decision: Decision) {
+        let cancelled = self.command(decision.commands);
+        let mut failures = Vec::new();
+        for plan in decision.plans {
+            let condition = plan.when_cancelled.as_ref();
+            if condition.is_some_and(|it| !cancelled.contains(&(it.queue.clone(), it.key.clone())))
+            {
+                continue;
+            }
+            failures.extend(self.carry_out_plan(plan));
+        }
+        let outcome = if failures.is_empty() {
+            match decision.verdict {
+                Verdict::Done => Outcome::Done,
+                Verdict::Retry(_) => Outcome::Retry(Vec::new(), 0),
+                Verdict::AgainAfter(pause) => Outcome::AgainAfter(pause),
+                // The cache shows it already.
+                Verdict::AgainWhenWritten => Outcome::AgainAfter(0),
+            }
+        } else {
+            let forbidden = failures.iter().any(|it| it.failure.class == "forbidden");
+            let pause = if forbidden { FORBIDDEN_PAUSE } else { 0 };
+            Outcome::Retry(failures, pause)
+        };
+        self.state.finish(item, outcome);
+    }
+
+    /// Carries a plan out; returns its failure if another try can mend it.
+    fn carry_out_plan(&mut self, plan: Plan) -> Option<PlanFailure> {
+        let result = self.state.execute(&plan);
+        let failed = match &result {
+            Ok(()) => None,
+            Err((_, failure)) if means_gone(failure) => None,
+            Err(failed) => Some(failed.clone()),
+        };
+        let end = if failed.is_some() {
+            "failed"
+        } else {
+            "succeeded"
+        };
+        for it in &plan.measures {
+            if it.when == "attempted" || it.when == end {
+                self.measure(&it.measure);
+            }
+        }
+        let uid = plan.target.uid.clone();
+        self.carried_out.push(CarriedOut {
+            at: self.state.now,
+            plan,
+            result,
+        });
+        failed
+            .filter(|(_, failure)| !matches!(&*failure.class, "invalid" | "refused-by-gate"))
+            .map(|(step, failure)| PlanFailure { uid, step, failure })
+    }
+
+    /// Carries commands out; returns the items that a cancel found waiting.
+    fn command(&mut self, commands: Vec<Command>) -> Vec<(String, String)> {
+        let mut cancelled = Vec::new();
+        for command in commands {
+            match command {
+                Command::Enqueue(it) => {
+                    let after = i64::try_from(it.after).unwrap_or(i64::MAX);
+                    let due = self.state.now.saturating_add(after);
+                    self.state.add(&it.queue, &it.key, due, it.created_at);
+                }
+                Command::Cancel(it) => {
+                    if self.state.queues.cancel(&it.queue, &it.key) {
+                        cancelled.push((it.queue, it.key));
+                    }
+                }
+                Command::SetNote(it) => match it.value {
+                    Some(value) => drop(self.state.notes.insert(it.key, value)),
+                    None => drop(self.state.notes.remove(&it.key)),
+                },
+                Command::Measure(it) => self.measure(&it),
+                Command::SetRate(it) => self.state.queue_exists(&it.queue),
+            }
+        }
+        cancelled
+    }
+
+    fn measure(&mut self, measure: &Measure) {
+        let metric = self
+            .state
+            .manifest
+            .metrics
+            .iter()
+            .find(|it| it.name == measure.metric)
+            .unwrap_or_else(|| panic!("the metric {} is not declared", measure.metric));
+        assert_eq!(
+            metric.labels.len(),
+            measure.labels.len(),
+            "the labels of {} are {:?}",
+            metric.name,
+            metric.labels
+        );
+        let series = (measure.metric.clone(), measure.labels.clone());
+        match measure.amount {
+            Amount::Add(number) => *self.counts.entry(series).or_default() += number,
+            Amount::Set(number) => drop(self.counts.insert(series, number)),
+            Amount::Observe(number) => self.observations.entry(series).or_default().push(number),
+            Amount::SecondsSince(start) => {
+                let passed = milliseconds_between(start, self.state.now);
+                let seconds = Duration::from_millis(passed).as_secs_f64();
+                self.observations.entry(series).or_default().push(seconds);
+            }
+        }
+    }
+}
+
+fn milliseconds_between(start: Instant, end: Instant) -> u64 {
+    u64::try_from(end.saturating_sub(start)).unwrap_or_default()
+}
+
+fn means_gone(failure: &Failure) -> bool {
+    matches!(&*failure.class, "not-found" | "uid-mismatch")
+}
+
+fn series(name: &str, labels: &[&str]) -> (String, Vec<String>) {
+    let labels = labels.iter().map(|&label| label.to_owned()).collect();
+    (name.to_owned(), labels)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,344 @@
+use serde::Deserialize;
+use serde_json::json;
+
+use super::*;
+use crate::{
+    ApiResource, Context, DeleteOptions, Identity, Index, ListRequest, Metric, Object, Permission,
+    QueueSpec, Tick, Trigger, TriggerKey, Watch, WatchName,
+};
+
+const JOBS: WatchName<Job> = WatchName::new("jobs");
+const UNDECLARED: WatchName<Job> = WatchName::new("undeclared");
+
+#[derive(Deserialize)]
+#[serde(default)]
+#[derive(Default)]
+struct Job {
+    spec: Spec,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Spec {
+    owner: String,
+}
+
+#[derive(Deserialize)]
+struct Undeclared {
+    #[serde(default)]
+    status: String,
+}
+
+/// Does what an item's key says, for the job `ns/job`.
+struct Toy;
+
+impl Controller for Toy {
+    type Config = Identity;
+
+    fn new(_: Identity) -> Result<Self, ConfigError> {
+        Ok(Self)
+    }
+
+    fn manifest(&self) -> Manifest {
+        Manifest {
+            watches: vec![
+                Watch::of(JOBS, ApiResource::new("batch", "v1", "jobs"))
+                    .index(Index::new("owner", "spec.owner")),
+            ],
+            triggers: vec![Trigger::new(
+                JOBS,
+                "owners",
+                TriggerKey::Index("owner".to_owned()),
+            )],
+            queues: vec![
+                QueueSpec::new("work").retry(Duration::from_secs(1), Duration::from_secs(3)),
+                QueueSpec::new("owners").batch(10).priority(1),
+            ],
+            ticks: vec![Tick::new("work", "tick", Duration::from_secs(10))],
+            permissions: vec![
+                Permission::new("get", "batch", "jobs"),
+                Permission::new("list", "batch", "jobs"),
+                Permission::new("delete", "batch", "jobs"),
+            ],
+            metrics: vec![
+                Metric::counter("ends_total", "Ends.", &["end"]),
+                Metric::histogram("wait_seconds", "Waits.", &[], &[1.0]),
+            ],
+            ..Manifest::new("toy", "1", "A toy.")
+        }
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+        let log = |text: String| cx.log(Level::Info, &text, &[]);
+        let job = || cx.watch(JOBS).get("ns/job");
+        match item.key.as_str() {
+            "read" => {
+                let owner = job().map(|job| job.view.spec.owner);
+                log(format!("{owner:?}"));
+            }
+            "count" => {
+                let attempt = item.attempt;
+                let failures = item.failures.len();
+                log(format!("attempt {attempt}, {failures} failures"));
+                return Decision::retry("again");
+            }
+            "age" => {
+                log(format!("{} ms old", cx.now() - item.created_at));
+                return Decision::again_after(Duration::from_secs(5));
+            }
+            "delete" => return Decision::done().plans(job().map(|job| delete(job, "delete"))),
+            "later" => {
+                let later =
+                    |seconds| Command::enqueue("work", "read", Duration::from_secs(seconds));
+                return Decision::done().commands([later(8), later(3), later(6)]);
+            }
+            "cancel" => {
+                let plans = job().map(|job| delete(job, "cancel").when_cancelled("work", "read"));
+                return Decision::done()
+                    .plans(plans)
+                    .commands([Command::cancel("work", "read")]);
+            }
+            "note" => {
+                let seen = cx.note::<u32>("seen").unwrap_or_default();
+                log(format!("seen {seen}"));
+                return Decision::done().commands([Command::set_note("seen", Some(&(seen + 1)))]);
+            }
+            "live" => {
+                let reference = ObjectRef::named("batch/v1", "Job", "ns", "job");
+                let got = cx.live_get::<Job>(&[reference]).pop().unwrap();
+                let listed = cx.live_list::<Job>(ListRequest {
+                    resource: ApiResource::new("batch", "v1", "jobs"),
+                    namespace: "ns".to_owned(),
+                    label_selector: String::new(),
+                    field_selector: String::new(),
+                    fields: Vec::new(),
+                });
+                let got = got.map(|job| job.view.spec.owner);
+                log(format!("{got:?} {}", listed.unwrap().len()));
+            }
+            "forbidden" => {
+                let node = ObjectRef::named("v1", "Node", "", "n");
+                let _ = cx.live_get::<Identity>(&[node]);
+            }
+            "undeclared-watch" => drop(cx.watch(UNDECLARED).get("x")),
+            "undeclared-field" => {
+                let sneaky = WatchName::<Undeclared>::new("jobs");
+                let job = cx.watch(sneaky).get("ns/job");
+                log(format!("status {:?}", job.map(|job| job.view.status)));
+            }
+            "undeclared-queue" => {
+                let lost = Command::enqueue("lost", "x", Duration::ZERO);
+                return Decision::done().commands([lost]);
+            }
+            _ => log(format!("{} {}", item.queue, item.key)),
+        }
+        Decision::done()
+    }
+}
+
+fn delete(job: Object<Job>, end: &str) -> Plan {
+    let waited = Measure::seconds_since("wait_seconds", &[], job.changed_at);
+    let count = |what| Measure::add("ends_total", &[what], 1.0);
+    Plan::new(job.reference, end, "the test wants it")
+        .delete(DeleteOptions::new())
+        .measure("attempted", count("attempted"))
+        .measure("succeeded", count("succeeded"))
+        .measure("failed", count("failed"))
+        .measure("succeeded", waited)
+}
+
+fn job(owner: &str) -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"namespace": "ns", "name": "job"},
+        "spec": {"owner": owner}, "status": "secret",
+    })
+}
+
+/// A harness after its first tick, with a job whose appearance was seen to.
+fn harness() -> Harness<Toy> {
+    let mut harness = Harness::new(&json!(null)).unwrap();
+    harness.put(job("ann"));
+    harness.run();
+    harness.state.logged.borrow_mut().clear();
+    harness
+}
+
+fn logged(harness: &Harness<Toy>) -> Vec<String> {
+    let logged = harness.logged().into_iter();
+    let logged = logged.map(|(_, text)| text);
+    logged.filter(|text| text != "work tick").collect()
+}
+
+fn after(harness: &mut Harness<Toy>, key: &str) -> Vec<String> {
+    harness.enqueue("work", key);
+    harness.run();
+    logged(harness)
+}
+
+#[test]
+fn a_guest_sees_what_it_declares() {
+    let mut harness = harness();
+    assert_eq!(after(&mut harness, "read"), ["Some(\"ann\")"]);
+    harness.hide("Job", "ns/job");
+    assert!(after(&mut harness, "read").contains(&"None".to_owned()));
+}
+
+#[test]
+fn a_guest_does_not_see_what_it_does_not_declare() {
+    let mut harness = harness();
+    assert_eq!(
+        after(&mut harness, "undeclared-field"),
+        ["status Some(\"\")"]
+    );
+}
+
+#[test]
+#[should_panic(expected = "the watch undeclared is not declared")]
+fn an_undeclared_watch_ends_the_test() {
+    after(&mut harness(), "undeclared-watch");
+}
+
+#[test]
+#[should_panic(expected = "the queue lost is not declared")]
+fn an_undeclared_queue_ends_the_test() {
+    after(&mut harness(), "undeclared-queue");
+}
+
+#[test]
+#[should_panic(expected = "does not ask for the permission to get \"nodes\"")]
+fn a_missing_permission_ends_the_test() {
+    after(&mut harness(), "forbidden");
+}
+
+#[test]
+fn a_change_triggers_the_values_before_and_after_it() {
+    let mut harness = harness();
+    harness.put(job("bob"));
+    harness.run();
+    assert_eq!(logged(&harness), ["owners ann", "owners bob"]);
+}
+
+#[test]
+fn a_change_of_what_is_not_declared_triggers_nothing() {
+    let mut harness = harness();
+    let mut changed = job("ann");
+    changed["status"] = json!("other");
+    harness.put(changed);
+    harness.run();
+    assert!(logged(&harness).is_empty());
+}
+
+#[test]
+fn a_tick_comes_a_period_after_it_was_done() {
+    let mut harness = harness();
+    harness.advance(Duration::from_secs(29));
+    let ticks = harness.logged().len();
+    assert_eq!(ticks, 2);
+    let next = harness.pending("work", "tick").unwrap();
+    assert_eq!(next.due_at, START + 30_000);
+}
+
+#[test]
+fn a_failed_item_comes_again_with_a_growing_pause() {
+    let mut harness = harness();
+    harness.enqueue("work", "count");
+    harness.advance(Duration::from_secs(9));
+    let attempts = [
+        "attempt 0",
+        "attempt 1",
+        "attempt 2",
+        "attempt 3",
+        "attempt 4",
+    ];
+    let attempts = attempts.map(|attempt| format!("{attempt}, 0 failures"));
+    assert_eq!(logged(&harness), attempts, "after 0, 1, 3, 6 and 9 s");
+}
+
+#[test]
+fn an_item_that_comes_again_keeps_its_creation_time() {
+    let mut harness = harness();
+    harness.enqueue("work", "age");
+    harness.advance(Duration::from_secs(10));
+    assert_eq!(
+        logged(&harness),
+        ["0 ms old", "5000 ms old", "10000 ms old"]
+    );
+}
+
+#[test]
+fn of_several_times_the_earliest_holds() {
+    let mut harness = harness();
+    after(&mut harness, "later");
+    let waiting = harness.pending("work", "read").unwrap();
+    assert_eq!(waiting.due_at, START + 3_000);
+    assert_eq!(waiting.created_at, START);
+}
+
+#[test]
+fn a_plan_can_depend_on_a_cancelled_item() {
+    let mut harness = harness();
+    after(&mut harness, "cancel");
+    assert_eq!(harness.keys("Job"), ["ns/job"]);
+    after(&mut harness, "later");
+    after(&mut harness, "cancel");
+    assert_eq!(harness.keys("Job"), [""; 0]);
+    assert!(harness.pending("work", "read").is_none());
+}
+
+#[test]
+fn a_plan_is_carried_out_and_counted() {
+    let mut harness = harness();
+    harness.advance(Duration::from_secs(4));
+    after(&mut harness, "delete");
+    assert_eq!(harness.keys("Job"), [""; 0]);
+    for (end, count) in [("attempted", 1.0), ("succeeded", 1.0), ("failed", 0.0)] {
+        assert!(
+            (harness.metric("ends_total", &[end]) - count).abs() < 0.5,
+            "{end}"
+        );
+    }
+    let [waited] = harness.observed("wait_seconds", &[]) else {
+        panic!("one observation");
+    };
+    assert!((waited - 4.0).abs() < 0.01);
+}
+
+#[test]
+fn a_plan_that_fails_is_tried_again_if_that_can_help() {
+    for (class, again) in [
+        ("server", Some(1_000)),
+        ("forbidden", Some(30_000)),
+        ("invalid", None),
+        ("not-found", None),
+    ] {
+        let mut harness = harness();
+        harness.fail_writes("Job", "ns/job", class);
+        after(&mut harness, "delete");
+        assert_eq!(harness.keys("Job"), ["ns/job"]);
+        let due = harness
+            .pending("work", "delete")
+            .map(|it| it.due_at - START);
+        assert_eq!(due, again, "{class}");
+        let failed = harness.metric("ends_total", &["failed"]) > 0.5;
+        assert_eq!(failed, class != "not-found", "{class}");
+    }
+}
+
+#[test]
+fn notes_are_kept_between_calls() {
+    let mut harness = harness();
+    after(&mut harness, "note");
+    assert_eq!(after(&mut harness, "note"), ["seen 0", "seen 1"]);
+}
+
+#[test]
+fn live_reads_show_the_server() {
+    let mut harness = harness();
+    harness.put_on_server(job("zoe"));
+    assert_eq!(after(&mut harness, "live"), ["Ok(\"zoe\") 1"]);
+    assert_eq!(harness.live_reads().len(), 1);
+    harness.fail_reads("Job", "ns/job", "timeout");
+    let logged = after(&mut harness, "live");
+    assert!(logged[1].contains("timeout"), "{logged:?}");
+}

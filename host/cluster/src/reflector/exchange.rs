@@ -1,0 +1,172 @@
+//! One request of a watch, and what comes back.
+
+use bytes::Bytes;
+use davit_core::watch::{Event, Interruption, Page, Request as Wanted};
+use futures::future::BoxFuture;
+use http::Response;
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+
+use super::StreamSpec;
+use super::frames::Frames;
+use crate::api::{
+    JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send,
+};
+use crate::project::Projector;
+use crate::url::{path, with_query};
+
+/// What comes back of a request.
+pub(super) enum Answer {
+    /// A page of a list. Nothing follows.
+    Page(Page),
+    /// The server accepted a watch.
+    Opened,
+    /// A part of a stream has come, with these whole events in it.
+    Events(Vec<Event>),
+    /// The stream ended in good order.
+    End,
+    /// The request was refused, or the answer broke off.
+    Interrupted(Interruption),
+}
+
+/// A request under way. Dropping it closes the connection.
+pub(super) enum Exchange {
+    /// Waits for a whole page.
+    Page(BoxFuture<'static, Result<Bytes, NoSuccess>>),
+    /// Waits for the head of a watch's answer.
+    Opening(BoxFuture<'static, Result<Response<Body>, NoSuccess>>),
+    /// Reads a watch.
+    Streaming(Body, Frames),
+}
+
+impl Exchange {
+    /// Sends a request.
+    pub(super) fn start(client: &kube::Client, spec: &StreamSpec, wanted: &Wanted) -> Self {
+        let client = client.clone();
+        let request = request(spec, wanted);
+        match wanted {
+            Wanted::Page { .. } => Self::Page(Box::pin(async move {
+                read(send(&client, &request).await?).await
+            })),
+            Wanted::StreamingList { .. } | Wanted::Watch { .. } => {
+                Self::Opening(Box::pin(async move {
+                    let response = send(&client, &request).await?;
+                    if response.status().is_success() {
+                        return Ok(response);
+                    }
+                    // An answer that is no success is read as an error; a
+                    // success here would be a watch.
+                    read(response).await?;
+                    Err(NoSuccess::NoAnswer("no watch".to_owned()))
+                }))
+            }
+        }
+    }
+
+    /// What comes next. May be dropped while it waits: nothing is lost.
+    pub(super) async fn next(&mut self, projector: &mut Projector) -> Answer {
+        match self {
+            Self::Page(page) => match page.await {
+                Ok(body) => match projector.list(&body) {
+                    Ok(page) => Answer::Page(page),
+                    Err(error) => Answer::malformed(chain(&error)),
+                },
+                Err(error) => Answer::Interrupted(error.into()),
+            },
+            Self::Opening(head) => match head.await {
+                Ok(response) => {
+                    *self = Self::Streaming(response.into_body(), Frames::default());
+                    Answer::Opened
+                }
+                Err(error) => Answer::Interrupted(error.into()),
+            },
+            Self::Streaming(body, frames) => match body.frame().await {
+                Some(Ok(chunk)) => {
+                    if let Some(bytes) = chunk.data_ref() {
+                        frames.push(bytes);
+                    }
+                    events(frames, projector)
+                }
+                Some(Err(error)) => Answer::lost(format!("the watch broke off: {}", chain(&error))),
+                None if frames.is_at_boundary() => Answer::End,
+                None => Answer::lost("the watch broke off within an event".to_owned()),
+            },
+        }
+    }
+}
+
+fn events(frames: &mut Frames, projector: &mut Projector) -> Answer {
+    let mut events = Vec::new();
+    loop {
+        match frames.next() {
+            Ok(None) => return Answer::Events(events),
+            Ok(Some(frame)) => match projector.event(&frame) {
+                Ok(event) => events.push(event),
+                Err(error) => return Answer::malformed(chain(&error)),
+            },
+            Err(_) => {
+                let longest = Frames::LONGEST;
+                return Answer::malformed(format!("a watch event is longer than {longest} bytes"));
+            }
+        }
+    }
+}
+
+fn request(spec: &StreamSpec, wanted: &Wanted) -> Request {
+    let is_partial = spec.fields.is_metadata_only();
+    let at = path(&spec.resource, &spec.namespace, "", "");
+    let selectors = [
+        ("labelSelector", spec.label_selector.as_str()),
+        ("fieldSelector", spec.field_selector.as_str()),
+    ];
+    let watch = |parameters: &[(&str, &str)]| {
+        let uri = with_query(at.clone(), &[&selectors[..], parameters].concat());
+        Request::get(uri, if is_partial { PARTIAL_OBJECT } else { JSON })
+    };
+    match wanted {
+        Wanted::Page {
+            limit,
+            continue_token,
+        } => {
+            let limit = limit.to_string();
+            let parameters = [("limit", limit.as_str()), ("continue", continue_token)];
+            let uri = with_query(at.clone(), &[&selectors[..], &parameters].concat());
+            Request::get(uri, if is_partial { PARTIAL_LIST } else { JSON })
+        }
+        Wanted::StreamingList { timeout } => watch(&[
+            ("watch", "true"),
+            ("sendInitialEvents", "true"),
+            ("resourceVersionMatch", "NotOlderThan"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", &timeout.as_secs().to_string()),
+        ]),
+        Wanted::Watch {
+            resource_version,
+            timeout,
+        } => watch(&[
+            ("watch", "true"),
+            ("resourceVersion", resource_version),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", &timeout.as_secs().to_string()),
+        ]),
+    }
+}
+
+impl Answer {
+    fn malformed(reason: String) -> Self {
+        Self::Interrupted(Interruption::Malformed(reason))
+    }
+
+    fn lost(reason: String) -> Self {
+        Self::Interrupted(Interruption::Lost(reason))
+    }
+}
+
+impl From<NoSuccess> for Interruption {
+    fn from(error: NoSuccess) -> Self {
+        match error {
+            NoSuccess::Refused(refused) => Self::Refused(refused.into()),
+            NoSuccess::NoAnswer(reason) => Self::Lost(reason),
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! The loop of one reflector.
+
+use davit_core::path::FieldTree;
+use davit_core::watch::{Output, Settings, Watch};
+use tokio::sync::{mpsc, watch};
+
+use super::exchange::{Answer, Exchange};
+use super::{Batch, StreamId, StreamSpec, Update};
+use crate::clock::Clock;
+use crate::project::Projector;
+
+/// How many updates wait for room in the channel, at most. While it is full
+/// nothing is read, so that the server slows down.
+const LARGEST_BATCH: usize = 2048;
+
+/// One running reflector.
+pub(super) struct Run {
+    client: kube::Client,
+    clock: Clock,
+    spec: StreamSpec,
+    projector: Projector,
+    machine: Watch,
+    exchange: Option<Exchange>,
+    /// What waits for room in the channel.
+    batch: Vec<Update>,
+}
+
+impl Run {
+    pub(super) fn new(
+        client: kube::Client,
+        clock: Clock,
+        spec: StreamSpec,
+        settings: Settings,
+        seed: u64,
+    ) -> Self {
+        Self {
+            projector: Projector::new(spec.fields.clone()),
+            machine: Watch::new(settings, seed, clock.instant()),
+            client,
+            clock,
+            spec,
+            exchange: None,
+            batch: Vec::new(),
+        }
+    }
+
+    /// Runs until the handle or the reader is gone.
+    pub(super) async fn until_dropped(
+        mut self,
+        mut wanted: watch::Receiver<FieldTree>,
+        stream: StreamId,
+        updates: mpsc::Sender<Batch>,
+    ) {
+        loop {
+            self.carry_out();
+            let is_full = self.batch.len() >= LARGEST_BATCH;
+            let is_reading = self.exchange.is_some() && !is_full;
+            let deadline = self.clock.deadline(self.machine.poll_timeout());
+            // In this order: what has come goes before the timer that says
+            // nothing came.
+            tokio::select! {
+                biased;
+                changed = wanted.changed() => match changed {
+                    Ok(()) => {
+                        let fields = wanted.borrow_and_update().clone();
+                        self.restart(fields);
+                    }
+                    Err(_) => return,
+                },
+                room = updates.reserve(), if !self.batch.is_empty() => match room {
+                    Ok(room) => room.send(Batch {
+                        stream,
+                        updates: std::mem::take(&mut self.batch),
+                    }),
+                    Err(_) => return,
+                },
+                answer = next(&mut self.exchange, &mut self.projector), if is_reading => {
+                    self.take(answer);
+                }
+                () = tokio::time::sleep_until(deadline), if !is_full => {
+                    self.machine.handle_timeout(self.clock.instant());
+                }
+            }
+        }
+    }
+
+    /// Does what the state machine says.
+    fn carry_out(&mut self) {
+        while let Some(output) = self.machine.poll_output() {
+            let update = match output {
+                Output::Send(request) => {
+                    tracing::debug!(resource = %self.spec.resource, ?request, "watch");
+                    self.exchange = Some(Exchange::start(&self.client, &self.spec, &request));
+                    continue;
+                }
+                Output::Abandon => {
+                    self.exchange = None;
+                    continue;
+                }
+                Output::Reset(items) => Update::Reset {
+                    items,
+                    fields: self.spec.fields.clone(),
+                },
+                Output::Apply(object) => Update::Apply(object),
+                Output::Delete(object) => Update::Delete(object),
+                Output::Condition(condition) => Update::Status(condition),
+            };
+            self.batch.push(update);
+        }
+    }
+
+    fn take(&mut self, answer: Answer) {
+        let now = self.clock.instant();
+        match answer {
+            Answer::Page(page) => {
+                self.exchange = None;
+                self.machine.handle_page(page, now);
+            }
+            Answer::Opened => self.machine.handle_opened(now),
+            Answer::Events(events) => {
+                self.machine.handle_bytes(now);
+                for event in events {
+                    self.machine.handle_event(event, now);
+                }
+            }
+            Answer::End => {
+                self.exchange = None;
+                self.machine.handle_end(now);
+            }
+            Answer::Interrupted(interruption) => {
+                self.exchange = None;
+                self.machine.handle_interruption(interruption, now);
+            }
+        }
+    }
+
+    fn restart(&mut self, fields: FieldTree) {
+        self.projector = Projector::new(fields.clone());
+        self.spec.fields = fields;
+        self.machine.restart(self.clock.instant());
+    }
+}
+
+async fn next(exchange: &mut Option<Exchange>, projector: &mut Projector) -> Answer {
+    match exchange {
+        Some(exchange) => exchange.next(projector).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,382 @@
+//! The store in the plainest form: what the real one is compared with.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{fields, segment};
+use crate::manifest::IndexSpec;
+use crate::msgpack::sample::Sample;
+use crate::path::FieldTree;
+use crate::store::{SegmentId, ViewId, ViewKey, ViewSpec};
+
+/// An object as it is in the cluster.
+#[derive(Clone, Debug)]
+pub(super) struct Live {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) version: String,
+    pub(super) value: Sample,
+}
+
+/// An object as it was projected, with when what of it changed.
+#[derive(Clone, Debug)]
+struct Held {
+    uid: String,
+    version: String,
+    data: Sample,
+    last: u64,
+    earlier: BTreeMap<usize, u64>,
+}
+
+#[derive(Debug)]
+pub(super) struct Stream {
+    pub(super) plural: &'static str,
+    pub(super) listed: Option<FieldTree>,
+    objects: BTreeMap<String, Held>,
+}
+
+#[derive(Debug)]
+pub(super) struct Watch {
+    pub(super) spec: ViewSpec,
+    /// Views that read the same while both exist have the same number.
+    tree: usize,
+    /// Its segments, with whether it shows their objects.
+    pub(super) segments: BTreeMap<SegmentId, bool>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Model {
+    pub(super) streams: BTreeMap<SegmentId, Stream>,
+    pub(super) views: BTreeMap<ViewId, Watch>,
+    trees: usize,
+}
+
+/// An object, by all that can be seen of it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Seen {
+    pub(super) key: String,
+    pub(super) kind: String,
+    pub(super) uid: String,
+    pub(super) version: String,
+    pub(super) changed_at: u64,
+    pub(super) data: Vec<u8>,
+}
+
+/// What a view shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Shown {
+    pub(super) objects: Vec<Seen>,
+    pub(super) by_uid: BTreeMap<String, Seen>,
+    /// By index and value, the keys.
+    pub(super) indexes: BTreeMap<String, BTreeMap<String, Vec<String>>>,
+}
+
+/// What a view showed before, and what it shows now.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Told {
+    pub(super) view: ViewId,
+    pub(super) key: String,
+    pub(super) old: Option<(String, Vec<u8>)>,
+    pub(super) new: Option<(String, Vec<u8>)>,
+}
+
+impl Model {
+    pub(super) fn add_view(&mut self, id: ViewId, mut spec: ViewSpec) {
+        let indexed = spec.indexes.iter().map(|index| &index.path);
+        spec.fields.merge(&indexed.collect());
+        let same = self.views.values().find(|v| v.spec.fields == spec.fields);
+        let tree = same.map_or(self.trees, |view| view.tree);
+        self.trees = self.trees.max(tree + 1);
+        let segments = BTreeMap::new();
+        self.views.insert(id, Watch { spec, tree, segments });
+    }
+
+    pub(super) fn attach(&mut self, view: ViewId, id: SegmentId, plural: &'static str) -> Vec<Told> {
+        let stream = self.streams.entry(id).or_insert_with(|| Stream {
+            plural,
+            listed: None,
+            objects: BTreeMap::new(),
+        });
+        let watch = self.views.get_mut(&view).unwrap();
+        if watch.segments.contains_key(&id) {
+            return Vec::new();
+        }
+        let ready = stream.listed.as_ref().is_some_and(|had| had.covers(&watch.spec.fields));
+        watch.segments.insert(id, ready);
+        let keys: Vec<String> = stream.objects.keys().cloned().collect();
+        keys.iter()
+            .filter(|_| ready)
+            .map(|key| self.told(view, None, Some(&self.streams[&id].objects[key]), key))
+            .collect()
+    }
+
+    pub(super) fn detach(&mut self, view: ViewId, id: SegmentId) -> Vec<Told> {
+        let Some(ready) = self.views.get_mut(&view).unwrap().segments.remove(&id) else {
+            return Vec::new();
+        };
+        let objects = self.streams[&id].objects.iter().filter(|_| ready);
+        let told = objects.map(|(key, held)| self.told(view, Some(held), None, key)).collect();
+        self.drop_unused();
+        told
+    }
+
+    pub(super) fn remove_view(&mut self, view: ViewId) {
+        self.views.remove(&view);
+        self.drop_unused();
+    }
+
+    fn drop_unused(&mut self) {
+        let views = &self.views;
+        let used = |id: &SegmentId| views.values().any(|view| view.segments.contains_key(id));
+        self.streams.retain(|id, _| used(id));
+    }
+
+    pub(super) fn segment_fields(&self, id: SegmentId) -> FieldTree {
+        let mut all = FieldTree::default();
+        for view in self.views.values().filter(|view| view.segments.contains_key(&id)) {
+            all.merge(&view.spec.fields);
+        }
+        all
+    }
+
+    pub(super) fn apply(&mut self, id: SegmentId, live: &Live, now: u64) -> Vec<Told> {
+        let tree = self.projection(id);
+        let Some(stream) = self.streams.get(&id) else {
+            return Vec::new();
+        };
+        if let Some(held) = stream.objects.get(&format!("ns/{}", live.name))
+            && let (Some(new), Some(old)) = (number(&live.version), number(&held.version))
+            && new <= old
+        {
+            return Vec::new();
+        }
+        self.put(id, live, &tree, now)
+    }
+
+    /// What the segment's stream keeps of its objects.
+    pub(super) fn projection(&self, id: SegmentId) -> FieldTree {
+        let listed = self.streams.get(&id).and_then(|stream| stream.listed.clone());
+        listed.unwrap_or_else(|| self.segment_fields(id))
+    }
+
+    pub(super) fn remove(&mut self, id: SegmentId, name: &str, uid: &str) -> Vec<Told> {
+        let key = format!("ns/{name}");
+        let held = self.streams.get(&id).and_then(|stream| stream.objects.get(&key));
+        match held {
+            Some(held) if uid.is_empty() || held.uid == uid => self.take(id, &key),
+            _ => Vec::new(),
+        }
+    }
+
+    /// None if the list has to be refused.
+    pub(super) fn replace(
+        &mut self,
+        id: SegmentId,
+        listed: &FieldTree,
+        items: &[Live],
+        now: u64,
+    ) -> Option<Vec<Told>> {
+        let Some(stream) = self.streams.get_mut(&id) else {
+            return Some(Vec::new());
+        };
+        let ready = |view: &&Watch| view.segments.get(&id) == Some(&true);
+        let enough = |view: &Watch| listed.covers(&view.spec.fields);
+        if !self.views.values().filter(ready).all(enough) {
+            return None;
+        }
+        stream.listed = Some(listed.clone());
+        let names: BTreeSet<String> = items.iter().map(|live| format!("ns/{}", live.name)).collect();
+        let mut told = Vec::new();
+        for live in items {
+            told.extend(self.put(id, live, listed, now));
+        }
+        let keys: Vec<String> = self.streams[&id].objects.keys().cloned().collect();
+        for key in keys.iter().filter(|key| !names.contains(*key)) {
+            told.extend(self.take(id, key));
+        }
+        let waiting = |view: &Watch| view.segments.get(&id) == Some(&false) && enough(view);
+        let waiting: Vec<ViewId> = self
+            .views
+            .iter()
+            .filter(|(_, view)| waiting(view))
+            .map(|(view, _)| *view)
+            .collect();
+        for view in waiting {
+            self.views.get_mut(&view).unwrap().segments.insert(id, true);
+            for (key, held) in &self.streams[&id].objects {
+                told.push(self.told(view, None, Some(held), key));
+            }
+        }
+        Some(told)
+    }
+
+    fn put(&mut self, id: SegmentId, live: &Live, tree: &FieldTree, now: u64) -> Vec<Told> {
+        let key = format!("ns/{}", live.name);
+        let data = live.value.project(tree);
+        let mut told = Vec::new();
+        let mut old = self.streams[&id].objects.get(&key).cloned();
+        if old.as_ref().is_some_and(|old| old.uid != live.uid) {
+            told.extend(self.take(id, &key));
+            old = None;
+        }
+        let mut new = Held {
+            uid: live.uid.clone(),
+            version: live.version.clone(),
+            data,
+            last: now,
+            earlier: BTreeMap::new(),
+        };
+        let views = self.ready(id);
+        if let Some(old) = &old {
+            if old.data == new.data {
+                new.last = old.last;
+                new.earlier.clone_from(&old.earlier);
+            } else {
+                for watch in views.iter().map(|view| &self.views[view]) {
+                    if old.data.kept(&watch.spec.fields) == new.data.kept(&watch.spec.fields) {
+                        let at = *old.earlier.get(&watch.tree).unwrap_or(&old.last);
+                        new.earlier.insert(watch.tree, at);
+                    }
+                }
+            }
+        }
+        for view in views {
+            let kept = |held: &Held| held.data.kept(&self.views[&view].spec.fields);
+            if old.as_ref().map(kept) != Some(kept(&new)) {
+                told.push(self.told(view, old.as_ref(), Some(&new), &key));
+            }
+        }
+        self.streams.get_mut(&id).unwrap().objects.insert(key, new);
+        told
+    }
+
+    fn take(&mut self, id: SegmentId, key: &str) -> Vec<Told> {
+        let held = self.streams.get_mut(&id).unwrap().objects.remove(key).unwrap();
+        let views = self.ready(id);
+        views.into_iter().map(|view| self.told(view, Some(&held), None, key)).collect()
+    }
+
+    fn ready(&self, id: SegmentId) -> Vec<ViewId> {
+        self.views
+            .iter()
+            .filter(|(_, view)| view.segments.get(&id) == Some(&true))
+            .map(|(view, _)| *view)
+            .collect()
+    }
+
+    fn told(&self, view: ViewId, old: Option<&Held>, new: Option<&Held>, key: &str) -> Told {
+        let seen = |held: &Held| (held.uid.clone(), held.data.encode());
+        let uid = || new.or(old).map(|held| held.uid.clone()).unwrap_or_default();
+        Told {
+            view,
+            key: match self.views[&view].spec.key {
+                ViewKey::Name => key.to_owned(),
+                ViewKey::Uid => uid(),
+            },
+            old: old.map(seen),
+            new: new.map(seen),
+        }
+    }
+
+    pub(super) fn show(&self, view: ViewId) -> Shown {
+        let watch = &self.views[&view];
+        let mut shown = Shown::default();
+        for index in &watch.spec.indexes {
+            shown.indexes.insert(index.name.clone(), BTreeMap::new());
+        }
+        let ready = watch.segments.iter().filter(|(_, ready)| **ready);
+        for stream in ready.map(|(id, _)| &self.streams[id]) {
+            for (name, held) in &stream.objects {
+                let key = match watch.spec.key {
+                    ViewKey::Name => name,
+                    ViewKey::Uid => &held.uid,
+                };
+                let seen = Seen {
+                    key: key.clone(),
+                    kind: stream.plural.to_owned(),
+                    uid: held.uid.clone(),
+                    version: held.version.clone(),
+                    changed_at: *held.earlier.get(&watch.tree).unwrap_or(&held.last),
+                    data: held.data.encode(),
+                };
+                shown.by_uid.entry(held.uid.clone()).or_insert_with(|| seen.clone());
+                for index in &watch.spec.indexes {
+                    let held_by = shown.indexes.get_mut(&index.name).unwrap();
+                    for value in values(index, &held.data) {
+                        held_by.entry(value).or_default().push(key.clone());
+                    }
+                }
+                shown.objects.push(seen);
+            }
+        }
+        shown.objects.sort();
+        let keys = shown.indexes.values_mut().flat_map(BTreeMap::values_mut);
+        keys.for_each(|keys| keys.sort());
+        shown
+    }
+}
+
+/// What `IndexSpec` says, over a tree.
+pub(super) fn values(index: &IndexSpec, data: &Sample) -> BTreeSet<String> {
+    let found = data.at(index.path.segments());
+    let is_empty = |value: &&Sample| match value {
+        Sample::Null => true,
+        Sample::Text(text) => text.is_empty(),
+        Sample::List(elements) => elements.is_empty(),
+        _ => false,
+    };
+    let (empty, set): (Vec<&Sample>, Vec<&Sample>) = found.into_iter().partition(is_empty);
+    let mut values = BTreeSet::new();
+    if index.presence && !set.is_empty() {
+        values.insert("true".to_owned());
+    } else if !index.presence {
+        values.extend(set.iter().filter_map(|value| match value {
+            Sample::Bool(value) => Some(value.to_string()),
+            Sample::Integer(value) => Some(value.to_string()),
+            Sample::Float(value) => Some(value.to_string()),
+            Sample::Text(value) => Some(value.clone()),
+            _ => None,
+        }));
+    }
+    if index.unset && (set.is_empty() || (!empty.is_empty() && !index.presence)) {
+        values.insert(String::new());
+    }
+    values
+}
+
+/// A version that is an integer in its one way to be written.
+fn number(version: &str) -> Option<u64> {
+    let number: u64 = version.parse().ok()?;
+    (number.to_string() == version).then_some(number)
+}
+
+/// The views that the random tests add.
+pub(super) fn templates() -> Vec<ViewSpec> {
+    let index = |name: &str, path: &str, presence, unset| IndexSpec {
+        name: name.into(),
+        path: path.parse().unwrap(),
+        presence,
+        unset,
+    };
+    let view = |paths: &[&str], indexes, key| ViewSpec {
+        fields: fields(paths),
+        indexes,
+        key,
+    };
+    vec![
+        view(&["a"], vec![index("a", "a", false, true)], ViewKey::Name),
+        view(&["a"], vec![index("some", "a", true, false)], ViewKey::Name),
+        view(
+            &["b[*].a", "c"],
+            vec![index("each", "b[*].a", false, true), index("c", "c[*]", false, false)],
+            ViewKey::Name,
+        ),
+        view(&["c"], vec![index("gone", "c", true, true)], ViewKey::Uid),
+        view(&["b"], vec![index("b", "b[*].a", false, false)], ViewKey::Uid),
+    ]
+}
+
+pub(super) const PLURALS: [&str; 2] = ["pods", "secrets"];
+
+pub(super) fn specs() -> Vec<crate::store::SegmentSpec> {
+    PLURALS.iter().map(|plural| segment(plural)).collect()
+}

@@ -1,0 +1,312 @@
+//! Random operations on the store and on its model.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use proptest::prelude::*;
+
+use super::model::{Live, Model, PLURALS, Seen, Shown, Told, specs, templates, values};
+use super::{at, item};
+use crate::msgpack::sample::{Sample, sample};
+use crate::object::{Projected, Uid};
+use crate::path::FieldTree;
+use crate::store::*;
+
+/// What happens to the store. Views and segments are chosen by position among
+/// those there are.
+#[derive(Clone, Debug)]
+enum Op {
+    Apply(usize, Live),
+    Remove { segment: usize, name: String, uid: String },
+    /// With `stale`, what was to be kept the last time that somebody asked.
+    Replace { segment: usize, items: Vec<Live>, stale: bool },
+    AddView(usize),
+    RemoveView(usize),
+    Attach { view: usize, segment: usize },
+    Detach { view: usize, segment: usize },
+    Snapshot,
+    ForgetSnapshots,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    let segment = 0..PLURALS.len();
+    prop_oneof![
+        12 => (segment.clone(), live()).prop_map(|(segment, live)| Op::Apply(segment, live)),
+        3 => (segment.clone(), name(), prop::option::of(0..2_u8)).prop_map(
+            |(segment, name, uid)| {
+                let uid = uid.map(|uid| format!("{name}{uid}")).unwrap_or_default();
+                Op::Remove { segment, name, uid }
+            }
+        ),
+        5 => (segment.clone(), prop::collection::vec(live(), 0..6), prop::bool::weighted(0.2))
+            .prop_map(|(segment, items, stale)| Op::Replace { segment, items, stale }),
+        2 => (0..templates().len()).prop_map(Op::AddView),
+        1 => (0..4_usize).prop_map(Op::RemoveView),
+        4 => (0..4_usize, segment.clone())
+            .prop_map(|(view, segment)| Op::Attach { view, segment }),
+        1 => (0..4_usize, segment).prop_map(|(view, segment)| Op::Detach { view, segment }),
+        2 => Just(Op::Snapshot),
+        1 => Just(Op::ForgetSnapshots),
+    ]
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[pq]"
+}
+
+fn live() -> impl Strategy<Value = Live> {
+    let version = prop_oneof![
+        8 => (1..12_u8).prop_map(|number| number.to_string()),
+        1 => Just("07".to_owned()),
+        1 => Just("x".to_owned()),
+    ];
+    // Lists at the root do not happen, and a map there is the usual thing.
+    let value = prop::collection::btree_map("[abc]", sample(), 0..4).prop_map(Sample::Map);
+    (name(), prop::bool::weighted(0.1), version, value).prop_map(|(name, other, version, value)| {
+        let uid = format!("{name}{}", u8::from(other));
+        Live { name, uid, version, value }
+    })
+}
+
+/// The store and its model, side by side.
+#[derive(Default)]
+struct Pair {
+    store: Store,
+    model: Model,
+    now: u64,
+    /// What each segment's list was to keep when somebody last asked.
+    stale: BTreeMap<SegmentId, FieldTree>,
+    snapshots: Vec<(Snapshot, BTreeMap<ViewId, Shown>)>,
+}
+
+impl Pair {
+    fn run(&mut self, op: Op) {
+        self.now += 1;
+        let now = at(self.now);
+        let mut changes = Vec::new();
+        let told = match op {
+            Op::Apply(segment, live) => self.segment(segment).map(|id| {
+                let tree = self.model.projection(id);
+                self.store.apply(id, projected(&live, &tree), now, &mut changes);
+                self.model.apply(id, &live, self.now)
+            }),
+            Op::Remove { segment, name, uid } => self.segment(segment).map(|id| {
+                self.store.remove(id, "ns", &name, &Uid::new(&uid), &mut changes);
+                self.model.remove(id, &name, &uid)
+            }),
+            Op::Replace { segment, items, stale } => self.segment(segment).and_then(|id| {
+                let asked = self.model.segment_fields(id);
+                let before = self.stale.insert(id, asked.clone());
+                let listed = before.filter(|_| stale).unwrap_or(asked);
+                let list = items.iter().map(|live| projected(live, &listed));
+                let taken = self.store.replace(id, listed.clone(), list, now, &mut changes);
+                let told = self.model.replace(id, &listed, &items, self.now);
+                assert_eq!(taken.is_err(), told.is_none());
+                told
+            }),
+            Op::AddView(template) => {
+                let spec = templates().swap_remove(template);
+                let id = self.store.add_view(spec.clone());
+                self.model.add_view(id, spec);
+                None
+            }
+            Op::RemoveView(view) => self.view(view).and_then(|id| {
+                self.store.remove_view(id);
+                self.model.remove_view(id);
+                None
+            }),
+            Op::Attach { view, segment } => self.view(view).and_then(|id| {
+                let watch = &self.model.views[&id];
+                if watch.spec.key == ViewKey::Name && !watch.segments.is_empty() {
+                    return None;
+                }
+                let segment_id = self.store.attach(id, &specs()[segment], &mut changes).unwrap();
+                Some(self.model.attach(id, segment_id, PLURALS[segment]))
+            }),
+            Op::Detach { view, segment } => self.view(view).and_then(|view| {
+                let id = self.segment(segment)?;
+                self.store.detach(view, id, &mut changes);
+                Some(self.model.detach(view, id))
+            }),
+            Op::Snapshot => {
+                let views = self.model.views.keys();
+                let shown = views.map(|view| (*view, self.model.show(*view))).collect();
+                self.snapshots.push((self.store.snapshot(), shown));
+                None
+            }
+            Op::ForgetSnapshots => {
+                self.snapshots.clear();
+                None
+            }
+        };
+        assert_eq!(in_order(self.tell(&changes)), in_order(told.unwrap_or_default()));
+        self.check();
+    }
+
+    fn segment(&self, position: usize) -> Option<SegmentId> {
+        let plural = PLURALS[position];
+        let mut streams = self.model.streams.iter();
+        streams.find(|(_, stream)| stream.plural == plural).map(|(id, _)| *id)
+    }
+
+    fn view(&self, position: usize) -> Option<ViewId> {
+        self.model.views.keys().nth(position).copied()
+    }
+
+    fn tell(&self, changes: &[Change]) -> Vec<Told> {
+        let seen = |object: &Arc<Object>| (object.uid().to_string(), object.data().to_vec());
+        changes
+            .iter()
+            .map(|change| {
+                let object = change.new.as_ref().or(change.old.as_ref()).unwrap();
+                Told {
+                    view: change.view,
+                    key: self.store.view(change.view).unwrap().key_of(object).into_owned(),
+                    old: change.old.as_ref().map(seen),
+                    new: change.new.as_ref().map(seen),
+                }
+            })
+            .collect()
+    }
+
+    fn check(&self) {
+        let now = self.store.snapshot();
+        for (id, watch) in &self.model.views {
+            assert_eq!(show(&now, *id), self.model.show(*id));
+            let segments: Vec<_> = watch.segments.iter().map(|(id, ready)| (*id, *ready)).collect();
+            assert_eq!(self.store.segments_of(*id).collect::<Vec<_>>(), segments);
+            let synced = segments.iter().all(|(_, ready)| *ready);
+            assert_eq!(self.store.synced(*id), Some(synced));
+        }
+        let segments: Vec<SegmentId> = self.store.segments().map(|(id, _)| id).collect();
+        assert_eq!(segments, self.model.streams.keys().copied().collect::<Vec<_>>());
+        for id in segments {
+            let fields = self.model.segment_fields(id);
+            assert_eq!(self.store.segment_fields(id), Some(fields));
+        }
+        for (snapshot, shown) in &self.snapshots {
+            for (view, shown) in shown {
+                assert_eq!(show(snapshot, *view), *shown);
+            }
+        }
+    }
+}
+
+/// The changes by view and key, in the order they came; how keys mix does not
+/// matter.
+fn in_order(mut told: Vec<Told>) -> Vec<Told> {
+    told.sort_by(|a, b| (a.view, &a.key).cmp(&(b.view, &b.key)));
+    told
+}
+
+fn projected(live: &Live, tree: &FieldTree) -> Projected {
+    item(&live.name, &live.uid, &live.version, &live.value.project(tree))
+}
+
+/// Reads a view through every function there is, in pages of two.
+fn show(snapshot: &Snapshot, id: ViewId) -> Shown {
+    let view = snapshot.view(id).unwrap();
+    let mut shown = Shown::default();
+    let entries = pages(|cursor| view.scan(cursor, 2));
+    assert_eq!(entries.len(), view.len());
+    let keys = pages(|cursor| view.keys(cursor, 2));
+    let mut keys: Vec<String> = keys.into_iter().map(Cow::into_owned).collect();
+    keys.sort();
+    shown.objects = entries.iter().map(|entry| seen(&view, entry)).collect();
+    shown.objects.sort();
+    assert_eq!(keys, shown.objects.iter().map(|seen| seen.key.clone()).collect::<Vec<_>>());
+    for object in &shown.objects {
+        let by_uid = view.get_by_uid(&object.uid).unwrap();
+        let by_uid = seen(&view, &by_uid);
+        let by_key = view.get(&object.key).unwrap();
+        let expected = if object.key == object.uid { &by_uid } else { object };
+        assert_eq!(seen(&view, &by_key), *expected);
+        shown.by_uid.insert(object.uid.clone(), by_uid);
+    }
+    for absent in ["ns/none", "none", ""] {
+        assert!(view.get(absent).is_none() && view.get_by_uid(absent).is_none());
+    }
+    for name in ["a", "some", "each", "c", "gone", "b"] {
+        if let Some(index) = view.index(name) {
+            shown.indexes.insert(name.to_owned(), show_index(&view, &index));
+        }
+    }
+    shown
+}
+
+fn show_index(view: &View<'_>, index: &IndexView<'_>) -> BTreeMap<String, Vec<String>> {
+    let mut values: Vec<(&str, u32)> = Vec::new();
+    loop {
+        let more = index.values(values.last().map(|(value, _)| *value), 2);
+        if more.is_empty() {
+            break;
+        }
+        values.extend(more);
+    }
+    assert!(values.is_sorted_by(|a, b| a.0 < b.0), "{values:?}");
+    assert_eq!(index.count("no such value"), 0);
+    values
+        .into_iter()
+        .map(|(value, count)| {
+            let entries = pages(|cursor| index.get(value, cursor, 2));
+            assert_eq!((entries.len(), count), (count as usize, index.count(value)));
+            let of = |entry: &Entry<'_>| index.values_of(entry.object).contains(&Cow::from(value));
+            assert!(entries.iter().all(of));
+            let mut keys: Vec<String> =
+                entries.iter().map(|entry| view.key_of(entry.object).into_owned()).collect();
+            keys.sort();
+            (value.to_owned(), keys)
+        })
+        .collect()
+}
+
+fn seen(view: &View<'_>, entry: &Entry<'_>) -> Seen {
+    assert_eq!(entry.changed_at, view.changed_at(entry.object));
+    let record = entry.record();
+    Seen {
+        key: view.key_of(entry.object).into_owned(),
+        kind: record.kind.kind.to_string(),
+        uid: entry.object.uid().to_string(),
+        version: record.resource_version.to_string(),
+        changed_at: record.changed_at.as_nanos(),
+        data: record.data.to_vec(),
+    }
+}
+
+fn pages<T>(read: impl Fn(u64) -> Page<T>) -> Vec<T> {
+    let mut all = Vec::new();
+    let mut cursor = Some(0);
+    while let Some(at) = cursor {
+        let page = read(at);
+        assert!(page.items.len() <= 2);
+        all.extend(page.items);
+        cursor = page.next;
+    }
+    all
+}
+
+proptest! {
+    #[test]
+    fn the_store_does_what_its_model_does(ops in prop::collection::vec(op(), 1..60)) {
+        let mut pair = Pair::default();
+        for view in [Op::AddView(0), Op::Attach { view: 0, segment: 0 }] {
+            pair.run(view);
+        }
+        for op in ops {
+            pair.run(op);
+        }
+    }
+
+    #[test]
+    fn an_index_has_the_values_of_its_path(
+        value in sample(),
+        path in "[abc](\\.[abc]|\\[\\*\\]){0,2}",
+        presence: bool,
+        unset: bool,
+    ) {
+        let spec = IndexSpec { name: "i".into(), path: path.parse().unwrap(), presence, unset };
+        let expected: Vec<String> = values(&spec, &value).into_iter().collect();
+        let data = value.encode();
+        prop_assert_eq!(index::Index::new(spec).values_of(&data), expected);
+    }
+}

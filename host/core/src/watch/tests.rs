@@ -1,0 +1,384 @@
+use super::*;
+use crate::object::Uid;
+
+const START: Instant = Instant::from_nanos(1_000_000_000_000);
+
+fn object(name: &str, version: &str) -> Projected {
+    Projected {
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: Uid::new(name),
+        resource_version: version.into(),
+        data: Box::new([0x80]),
+    }
+}
+
+fn page(names: &[&str], version: &str, continue_token: &str) -> Page {
+    Page {
+        items: names.iter().map(|name| object(name, version)).collect(),
+        resource_version: version.into(),
+        continue_token: continue_token.into(),
+    }
+}
+
+fn bookmark(version: &str, initial_events_end: bool) -> Event {
+    Event::Bookmark {
+        resource_version: version.into(),
+        initial_events_end,
+    }
+}
+
+fn refused(code: u16) -> Interruption {
+    Interruption::Refused(Refusal {
+        code,
+        message: "no".into(),
+        retry_after: None,
+    })
+}
+
+fn lost() -> Interruption {
+    Interruption::Lost("the connection broke".into())
+}
+
+/// A watch under test, with its clock.
+struct Driven {
+    watch: Watch,
+    now: Instant,
+}
+
+impl Driven {
+    fn paged() -> Self {
+        Self::new(Settings {
+            streaming_list: false,
+            ..Settings::default()
+        })
+    }
+
+    fn new(settings: Settings) -> Self {
+        Self {
+            watch: Watch::new(settings, 1, START),
+            now: START,
+        }
+    }
+
+    /// One that has listed `a` at version 5, and watches.
+    fn watching() -> Self {
+        let mut driven = Self::paged();
+        driven.outputs();
+        driven.watch.handle_page(page(&["a"], "5", ""), driven.now);
+        driven.watch.handle_opened(driven.now);
+        driven.outputs();
+        driven
+    }
+
+    fn outputs(&mut self) -> Vec<Output> {
+        std::iter::from_fn(|| self.watch.poll_output()).collect()
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now.after(time);
+    }
+
+    fn interrupt(&mut self, interruption: Interruption) -> Vec<Output> {
+        self.watch.handle_interruption(interruption, self.now);
+        self.outputs()
+    }
+
+    /// Lets the time of the next timer come; answers how long that was.
+    fn time_out(&mut self) -> Duration {
+        let due = self.watch.poll_timeout();
+        let waited = due.since(self.now);
+        self.now = due;
+        self.watch.handle_timeout(due);
+        waited
+    }
+
+    fn only_request(&mut self) -> Request {
+        match self.outputs().as_slice() {
+            [Output::Send(request)] => request.clone(),
+            other => panic!("not one request: {other:?}"),
+        }
+    }
+}
+
+fn is_first_page(request: &Request) -> bool {
+    matches!(request, Request::Page { continue_token, .. } if continue_token.is_empty())
+}
+
+fn is_watch_from(request: &Request, version: &str) -> bool {
+    matches!(request, Request::Watch { resource_version, .. } if **resource_version == *version)
+}
+
+#[test]
+fn pages_are_handed_over_together_and_watched_from_their_version() {
+    let mut driven = Driven::paged();
+    assert!(is_first_page(&driven.only_request()));
+    driven.watch.handle_page(page(&["b"], "5", "more"), driven.now);
+    let second = Request::Page {
+        limit: 500,
+        continue_token: "more".into(),
+    };
+    assert_eq!(driven.only_request(), second);
+    driven.watch.handle_page(page(&["a"], "5", ""), driven.now);
+    let outputs = driven.outputs();
+    let [Output::Reset(items), Output::Condition(Condition::Synced), Output::Send(request)] =
+        outputs.as_slice()
+    else {
+        panic!("{outputs:?}");
+    };
+    assert_eq!(items, &[object("a", "5"), object("b", "5")]);
+    assert!(is_watch_from(request, "5"));
+}
+
+#[test]
+fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
+    let mut driven = Driven::new(Settings::default());
+    let Request::StreamingList { timeout } = driven.only_request() else {
+        panic!("no streaming list");
+    };
+    assert!((300..600).contains(&timeout.as_secs()), "{timeout:?}");
+    driven.watch.handle_opened(driven.now);
+    for event in [
+        Event::Applied(object("b", "3")),
+        Event::Applied(object("a", "2")),
+        Event::Applied(object("c", "4")),
+        bookmark("4", false),
+        Event::Deleted(object("b", "6")),
+        Event::Applied(object("a", "7")),
+    ] {
+        driven.watch.handle_event(event, driven.now);
+    }
+    assert_eq!(driven.outputs(), []);
+    driven.watch.handle_event(bookmark("7", true), driven.now);
+    driven.watch.handle_event(Event::Applied(object("d", "8")), driven.now);
+    assert_eq!(
+        driven.outputs(),
+        [
+            Output::Reset(vec![object("a", "7"), object("c", "4")]),
+            Output::Condition(Condition::Synced),
+            Output::Apply(object("d", "8")),
+        ]
+    );
+    driven.interrupt(lost());
+    driven.time_out();
+    assert!(is_watch_from(&driven.only_request(), "8"));
+}
+
+#[test]
+fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
+    let mut driven = Driven::new(Settings::default());
+    driven.outputs();
+    driven.watch.handle_interruption(refused(422), driven.now);
+    assert!(is_first_page(&driven.only_request()));
+
+    // One that ignores the option opens a watch and never sends the bookmark.
+    let mut driven = Driven::new(Settings::default());
+    driven.watch.handle_opened(driven.now);
+    driven.watch.handle_event(Event::Applied(object("a", "2")), driven.now);
+    driven.outputs();
+    assert_eq!(driven.time_out(), Duration::from_secs(90));
+    assert!(driven.outputs().contains(&Output::Abandon));
+    driven.time_out();
+    assert!(is_first_page(&driven.only_request()));
+}
+
+#[test]
+fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end() {
+    let mut driven = Driven::paged();
+    driven.watch.handle_page(page(&["a"], "5", "more"), driven.now);
+    driven.outputs();
+    let outputs = driven.interrupt(lost());
+    assert!(matches!(
+        outputs.as_slice(),
+        [Output::Abandon, Output::Condition(Condition::Interrupted { .. })]
+    ));
+    driven.time_out();
+    let again = Request::Page {
+        limit: 500,
+        continue_token: "more".into(),
+    };
+    assert_eq!(driven.only_request(), again);
+    driven.watch.handle_page(page(&["b"], "5", ""), driven.now);
+    let all = vec![object("a", "5"), object("b", "5")];
+    assert_eq!(driven.outputs()[0], Output::Reset(all));
+}
+
+#[test]
+fn an_expired_continue_token_starts_the_list_again() {
+    let mut driven = Driven::paged();
+    driven.watch.handle_page(page(&["a"], "5", "more"), driven.now);
+    driven.interrupt(refused(410));
+    driven.outputs();
+    driven.time_out();
+    assert!(is_first_page(&driven.only_request()));
+    driven.watch.handle_page(page(&["b"], "9", ""), driven.now);
+    assert_eq!(driven.outputs()[0], Output::Reset(vec![object("b", "9")]));
+}
+
+#[test]
+fn a_watch_goes_on_from_the_last_version_seen() {
+    let mut driven = Driven::watching();
+    driven.pass(Duration::from_secs(400));
+    driven.watch.handle_event(Event::Deleted(object("a", "6")), driven.now);
+    driven.watch.handle_event(bookmark("8", false), driven.now);
+    assert_eq!(driven.outputs(), [Output::Delete(object("a", "6"))]);
+    // The server's own timeout: at once.
+    driven.watch.handle_end(driven.now);
+    assert!(is_watch_from(&driven.only_request(), "8"));
+    // A connection that breaks: after a pause.
+    driven.watch.handle_opened(driven.now);
+    driven.interrupt(lost());
+    let pause = driven.time_out();
+    assert!((125..375).contains(&pause.as_millis()), "{pause:?}");
+    assert!(is_watch_from(&driven.only_request(), "8"));
+    driven.watch.handle_opened(driven.now);
+    assert_eq!(driven.outputs(), [Output::Condition(Condition::Synced)]);
+}
+
+#[test]
+fn a_version_that_is_too_old_means_a_new_list() {
+    let gone = Refusal {
+        code: 410,
+        ..Refusal::default()
+    };
+    for by_event in [true, false] {
+        let mut driven = Driven::watching();
+        if by_event {
+            driven.watch.handle_event(Event::Error(gone.clone()), driven.now);
+        } else {
+            driven.watch.handle_interruption(refused(410), driven.now);
+        }
+        driven.outputs();
+        driven.time_out();
+        assert!(is_first_page(&driven.only_request()));
+    }
+}
+
+#[test]
+fn a_version_that_is_refused_again_and_again_is_given_up() {
+    let mut driven = Driven::watching();
+    for _ in 0..2 {
+        driven.interrupt(refused(500));
+        driven.time_out();
+        assert!(is_watch_from(&driven.only_request(), "5"));
+    }
+    driven.interrupt(refused(500));
+    driven.time_out();
+    assert!(is_first_page(&driven.only_request()));
+
+    // A server that is only overloaded is not burdened with a list.
+    let mut driven = Driven::watching();
+    for _ in 0..10 {
+        driven.interrupt(refused(503));
+        driven.time_out();
+        assert!(is_watch_from(&driven.only_request(), "5"));
+    }
+}
+
+#[test]
+fn an_event_that_cannot_be_read_means_a_new_list() {
+    let mut driven = Driven::watching();
+    driven.interrupt(Interruption::Malformed("broken".into()));
+    driven.time_out();
+    assert!(is_first_page(&driven.only_request()));
+}
+
+#[test]
+fn silence_is_a_dead_connection() {
+    let mut driven = Driven::watching();
+    driven.pass(Duration::from_secs(80));
+    driven.watch.handle_bytes(driven.now);
+    assert_eq!(driven.time_out(), Duration::from_secs(90));
+    assert!(is_watch_from(&driven.only_request(), "5"));
+    // One that was never answered is a failure.
+    driven.time_out();
+    assert!(matches!(driven.watch.state(), State::Waiting { .. }));
+    // A page has its own time.
+    let mut driven = Driven::paged();
+    assert_eq!(driven.time_out(), Duration::from_secs(60));
+    assert!(matches!(driven.watch.state(), State::Waiting { .. }));
+}
+
+#[test]
+fn pauses_double_up_to_their_limit_and_start_anew_after_a_healthy_while() {
+    let mut driven = Driven::watching();
+    let mut pauses = Vec::new();
+    for _ in 0..12 {
+        driven.interrupt(lost());
+        pauses.push(driven.time_out().as_millis());
+    }
+    for (failures, pause) in pauses.iter().enumerate() {
+        let middle = (250_u128 << failures).min(30_000);
+        let range = middle / 2..middle * 3 / 2;
+        assert!(range.contains(pause), "{failures}: {pause}");
+    }
+    driven.watch.handle_opened(driven.now);
+    driven.pass(Duration::from_secs(10));
+    driven.interrupt(lost());
+    assert!(driven.time_out().as_millis() < 375);
+}
+
+#[test]
+fn a_stream_that_ends_at_once_is_not_started_again_at_once() {
+    let mut driven = Driven::watching();
+    driven.watch.handle_end(driven.now);
+    assert!(matches!(driven.watch.state(), State::Waiting { .. }));
+    assert_eq!(driven.outputs()[0], Output::Abandon);
+    driven.time_out();
+    assert!(is_watch_from(&driven.only_request(), "5"));
+}
+
+#[test]
+fn the_server_may_ask_for_a_longer_pause() {
+    let mut driven = Driven::watching();
+    driven.interrupt(Interruption::Refused(Refusal {
+        code: 429,
+        message: "slow down".into(),
+        retry_after: Some(Duration::from_secs(7)),
+    }));
+    assert_eq!(driven.time_out(), Duration::from_secs(7));
+}
+
+#[test]
+fn a_resource_that_is_not_served_is_asked_for_now_and_then() {
+    let mut driven = Driven::watching();
+    assert_eq!(
+        driven.interrupt(refused(404)),
+        [Output::Abandon, Output::Condition(Condition::NotServed)]
+    );
+    let pause = driven.time_out().as_secs();
+    assert!((30..90).contains(&pause), "{pause}");
+    assert!(is_first_page(&driven.only_request()));
+    driven.watch.handle_page(page(&[], "9", ""), driven.now);
+    assert_eq!(
+        driven.outputs()[..2],
+        [
+            Output::Reset(vec![]),
+            Output::Condition(Condition::Synced)
+        ]
+    );
+}
+
+#[test]
+fn a_restart_lists_again_and_forgets_what_was_half_done() {
+    let mut driven = Driven::watching();
+    driven.watch.handle_event(Event::Applied(object("b", "6")), driven.now);
+    driven.watch.restart(driven.now);
+    assert!(is_first_page(&driven.only_request()));
+    // What still comes from the request before changes nothing.
+    driven.watch.handle_event(Event::Applied(object("c", "7")), driven.now);
+    driven.watch.handle_end(driven.now);
+    assert_eq!(driven.outputs(), []);
+}
+
+#[test]
+fn equal_seeds_spread_equally() {
+    let timeouts = |seed| {
+        let mut jitter = Jitter::new(seed);
+        [(); 5].map(|()| jitter.within(Duration::from_secs(300)..Duration::from_secs(600)))
+    };
+    assert_eq!(timeouts(1), timeouts(1));
+    assert_ne!(timeouts(1), timeouts(2));
+    let one = Duration::from_secs(1);
+    assert_eq!(Jitter::new(3).within(one..one), one);
+}

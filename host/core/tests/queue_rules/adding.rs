@@ -1,0 +1,87 @@
+//! What is added, and in which order it comes.
+
+use super::*;
+
+#[test]
+fn a_key_waits_once_and_keeps_its_place() {
+    let mut queues = queues();
+    for key in ["b", "a", "b"] {
+        fresh(&mut queues, at(1), key);
+    }
+    fresh(&mut queues, at(2), "b");
+    let items = items(&mut queues, at(3));
+    let times: Vec<_> = items
+        .iter()
+        .map(|item| (item.key.as_str(), item.created_at, item.due_at))
+        .collect();
+    assert_eq!(times, [("b", at(1), at(1)), ("a", at(1), at(1))]);
+    assert_eq!(queues.take(at(3)), None);
+    assert_eq!(queues.next_due(at(3)), None);
+}
+
+#[test]
+fn an_addition_during_the_work_is_not_lost_and_waits_for_its_end() {
+    let mut queues = queues();
+    fresh(&mut queues, at(1), "a");
+    take_one(&mut queues, at(1));
+    fresh(&mut queues, at(2), "a");
+    fresh(&mut queues, at(3), "a");
+    assert_eq!(waiting(&queues, "a").unwrap().created_at, at(2));
+    assert_eq!(queues.take(at(3)), None, "one call per key");
+    assert_eq!(queues.next_due(at(3)), None);
+    let finished = done(&mut queues, at(4), "a", Finish::Done);
+    assert_eq!(finished.worked, SECOND * 3);
+    assert_eq!(finished.due_at, Some(at(2)));
+    assert_eq!(take_one(&mut queues, at(4)).created_at, at(2));
+    let finished = done(&mut queues, at(5), "a", Finish::Done);
+    assert_eq!(finished.due_at, None);
+    assert_eq!(queues.next_due(at(5)), None);
+}
+
+#[test]
+fn undeclared_queues_are_an_error() {
+    let mut queues = queues();
+    let error = queues.add(at(1), "p", "a", Origin::Fresh).unwrap_err();
+    let queue = "p".to_owned();
+    assert_eq!(error, QueueError::Undeclared { queue });
+    assert!(!queues.cancel(at(1), "p", "a"));
+    assert_eq!(queues.done(at(1), "p", "a", Finish::Done), None);
+    assert_eq!(queues.done(at(1), "q", "a", Finish::Done), None);
+}
+
+#[test]
+fn fresh_items_overtake_a_relist_which_gets_one_in_ten() {
+    let mut queues = queues();
+    for key in 0..100 {
+        relist(&mut queues, at(1), &format!("r{key:02}"));
+    }
+    for key in 0..27 {
+        fresh(&mut queues, at(2), &format!("f{key:02}"));
+    }
+    let keys = take(&mut queues, at(3));
+    let lanes: String = keys.iter().map(|key| &key[..1]).collect();
+    let expected = "fffffffffr".repeat(3) + &"r".repeat(70);
+    assert_eq!(lanes, expected);
+    assert!(keys.iter().filter(|key| key.starts_with('r')).is_sorted());
+    assert!(keys.iter().filter(|key| key.starts_with('f')).is_sorted());
+}
+
+#[test]
+fn a_relisted_item_that_is_added_fresh_changes_lane() {
+    let mut queues = queues();
+    for key in ["a", "b", "c"] {
+        relist(&mut queues, at(1), key);
+    }
+    fresh(&mut queues, at(2), "c");
+    relist(&mut queues, at(3), "c");
+    assert_eq!(take(&mut queues, at(3)), ["c", "a", "b"]);
+}
+
+#[test]
+fn a_timer_that_is_relisted_is_due_but_part_of_the_flood() {
+    let mut queues = queues();
+    queues.enqueue(at(1), &enqueue("timer", 60)).unwrap();
+    relist(&mut queues, at(2), "timer");
+    fresh(&mut queues, at(3), "event");
+    assert_eq!(take(&mut queues, at(3)), ["event", "timer"]);
+}

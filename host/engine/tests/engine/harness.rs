@@ -1,0 +1,277 @@
+//! A small cluster, and a guest that looks at it.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use davit_core::controller::Notes;
+use davit_core::failure::Failure;
+use davit_core::mapping::{Mapping, Served};
+use davit_core::object::{ApiResource, Kind, ObjectRecord, Projected, Uid};
+use davit_core::plan::{Decision, GetRequest, ListRequest, Verdict, WorkItem};
+use davit_core::queue::{Origin, Queues};
+use davit_core::store::{SegmentSpec, Store, ViewSpec};
+use davit_core::time::{Instant, Now, Wall};
+use davit_engine::{
+    Call, CallError, DescribeError, Engine, EngineConfig, Guest, Limits, LiveReads, Module,
+};
+use futures::future::{BoxFuture, FutureExt as _};
+use serde::Serialize;
+use tokio::sync::OnceCell;
+
+use crate::artifacts;
+
+/// When every call of these tests is made.
+pub(crate) const NOW: Now = Now {
+    instant: Instant::from_nanos(60_000_000_000),
+    wall: Wall(1_800_000_000_000),
+};
+
+/// The odd guest's configuration.
+#[derive(Default, Serialize)]
+pub(crate) struct Config {
+    pub(crate) describe: &'static str,
+    pub(crate) reconcile: &'static str,
+    pub(crate) name: &'static str,
+}
+
+impl Config {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        rmp_serde::to_vec_named(self).unwrap()
+    }
+}
+
+/// One engine for all tests, as in the host.
+pub(crate) fn engine() -> &'static Engine {
+    static ENGINE: OnceLock<Engine> = OnceLock::new();
+    ENGINE.get_or_init(|| {
+        let config = EngineConfig {
+            // All tests may run at once.
+            max_instances: 1000,
+            ..EngineConfig::default()
+        };
+        Engine::new(config).unwrap()
+    })
+}
+
+pub(crate) async fn odd_module() -> &'static Module {
+    static MODULE: OnceCell<Module> = OnceCell::const_new();
+    MODULE
+        .get_or_init(|| async {
+            engine()
+                .load(artifacts::guest("fixture-odd"))
+                .await
+                .unwrap()
+        })
+        .await
+}
+
+/// Limits with a deadline that tests can wait for.
+pub(crate) fn limits() -> Limits {
+    Limits {
+        instances: 2,
+        cpu: Duration::from_millis(200),
+        ..Limits::default()
+    }
+}
+
+pub(crate) async fn odd_guest(limits: Limits) -> Guest {
+    try_odd_guest(&Config::default(), limits).await.unwrap()
+}
+
+pub(crate) async fn try_odd_guest(config: &Config, limits: Limits) -> Result<Guest, DescribeError> {
+    Guest::new(odd_module().await, config.bytes(), limits).await
+}
+
+/// A call about items of these keys.
+pub(crate) fn call(keys: &[&str]) -> Call {
+    call_with(keys, Arc::new(NoReads))
+}
+
+pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
+    let (store, views) = cluster();
+    let waiting = NOW.instant.after(Duration::from_secs(5));
+    let mut queues = Queues::new(NOW.instant, &[queue()], &[]);
+    queues
+        .add(waiting, "work", "ns/waits", Origin::Fresh)
+        .unwrap();
+    Call {
+        now: NOW,
+        items: keys.iter().map(|key| item(key)).collect(),
+        snapshot: store.snapshot(),
+        views: Arc::new(views),
+        pending: queues.pending(),
+        notes: Notes::unit("seen".to_owned(), [0xc3].into()),
+        mapping: Arc::new(Mapping::new([
+            served("pods", "Pod"),
+            served("secrets", "Secret"),
+        ])),
+        live,
+    }
+}
+
+pub(crate) fn item(key: &str) -> WorkItem {
+    WorkItem {
+        queue: "work".to_owned(),
+        key: key.to_owned(),
+        attempt: 0,
+        created_at: NOW.instant,
+        due_at: NOW.instant,
+        failures: Vec::new(),
+    }
+}
+
+/// Has the guest do one thing, and returns what it tells about it.
+pub(crate) async fn ask(guest: &Guest, behaviour: &str) -> Result<String, CallError> {
+    told(guest.reconcile(call(&[behaviour])).await?)
+}
+
+pub(crate) fn told(decisions: Vec<Decision>) -> Result<String, CallError> {
+    let [decision] = <[Decision; 1]>::try_from(decisions).unwrap();
+    match decision.verdict {
+        Verdict::Retry { reason } => Ok(reason),
+        verdict => Ok(format!("{verdict:?}")),
+    }
+}
+
+/// Five pods, `ns/p0` to `ns/p4`: three on `n1`, one on `n2`, one on none.
+fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
+    let mut store = Store::default();
+    let mut changes = Vec::new();
+    let node = "spec.nodeName".parse().unwrap();
+    let index = davit_core::manifest::IndexSpec {
+        name: "node".to_owned(),
+        path: node,
+        presence: false,
+        unset: true,
+    };
+    let view = store.add_view(ViewSpec {
+        fields: [&index.path].into_iter().collect(),
+        indexes: vec![index],
+        key: davit_core::store::ViewKey::Name,
+    });
+    let pods = SegmentSpec {
+        resource: ApiResource::new("", "v1", "pods"),
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        },
+        namespaced: true,
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+    };
+    let segment = store.attach(view, &pods, &mut changes).unwrap();
+    let nodes = ["n1", "n1", "n1", "n2", ""];
+    let items = nodes
+        .iter()
+        .enumerate()
+        .map(|(number, node)| pod(number, node));
+    let fields = store.segment_fields(segment).unwrap();
+    let listed_at = Instant::from_nanos(50_000_000_000);
+    store
+        .replace(segment, fields, items, listed_at, &mut changes)
+        .unwrap();
+    (store, BTreeMap::from([("pods".to_owned(), view)]))
+}
+
+fn pod(number: usize, node: &str) -> Projected {
+    Projected {
+        namespace: "ns".into(),
+        name: format!("p{number}").into(),
+        uid: Uid::new(&format!("uid-{number}")),
+        resource_version: format!("{}", 100 + number).into(),
+        data: pod_data(node).into(),
+    }
+}
+
+pub(crate) fn pod_data(node: &str) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Pod<'a> {
+        spec: Spec<'a>,
+    }
+    #[derive(Serialize)]
+    struct Spec<'a> {
+        #[serde(rename = "nodeName")]
+        node_name: &'a str,
+    }
+    rmp_serde::to_vec_named(&Pod {
+        spec: Spec { node_name: node },
+    })
+    .unwrap()
+}
+
+fn queue() -> davit_core::manifest::QueueSpec {
+    davit_core::manifest::QueueSpec {
+        name: "work".to_owned(),
+        workers: 1,
+        batch: 1,
+        priority: 0,
+        retry_initial: Duration::from_millis(5),
+        retry_max: Duration::from_secs(1),
+        rate: None,
+    }
+}
+
+fn served(plural: &str, kind: &str) -> Served {
+    Served {
+        resource: ApiResource::new("", "v1", plural),
+        kind: kind.to_owned(),
+        namespaced: true,
+        verbs: Vec::new(),
+        preferred: true,
+    }
+}
+
+/// An API server that must not be asked.
+pub(crate) struct NoReads;
+
+impl LiveReads for NoReads {
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+        panic!("nobody may ask for {requests:?}");
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
+        panic!("nobody may ask for {request:?}");
+    }
+}
+
+/// An API server that takes its time and has every object.
+#[derive(Default)]
+pub(crate) struct SlowReads {
+    pub(crate) pause: Duration,
+    pub(crate) reads: AtomicUsize,
+}
+
+impl LiveReads for SlowReads {
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+        async move {
+            self.reads.fetch_add(requests.len(), Ordering::Relaxed);
+            tokio::time::sleep(self.pause).await;
+            requests.iter().map(|_| Ok(record())).collect()
+        }
+        .boxed()
+    }
+
+    fn list(&self, _request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
+        async move {
+            self.reads.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(self.pause).await;
+            Ok(vec![record(); 3])
+        }
+        .boxed()
+    }
+}
+
+fn record() -> ObjectRecord {
+    ObjectRecord {
+        kind: Kind {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+        },
+        resource_version: "77".into(),
+        changed_at: NOW.instant,
+        data: pod_data("n1").into(),
+    }
+}

@@ -1,0 +1,160 @@
+//! Which modules are loaded, and from where.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use davit_engine::{Engine, EngineConfig, Guest, LoadError, WorldError, WorldVersion};
+
+use crate::artifacts;
+use crate::harness::{Config, ask, engine, limits};
+
+async fn refused(wasm: Vec<u8>) -> LoadError {
+    engine().load(wasm).await.err().unwrap()
+}
+
+#[tokio::test]
+async fn a_guest_is_loaded_with_its_version() {
+    let module = crate::harness::odd_module().await;
+    assert_eq!(module.world(), WorldVersion::V0_1_0);
+    assert_eq!(module.digest().to_string().len(), 64);
+}
+
+#[tokio::test]
+async fn a_guest_that_wants_files_is_refused() {
+    let error = refused(artifacts::guest("fixture-imports-files")).await;
+    let LoadError::World(WorldError::Import { name }) = &error else {
+        panic!("{error}");
+    };
+    assert!(name.starts_with("wasi:filesystem/"), "{name}");
+    assert!(error.to_string().contains("there are no files"), "{error}");
+}
+
+#[tokio::test]
+async fn a_guest_that_wants_the_network_is_refused() {
+    let error = refused(artifacts::guest("fixture-imports-sockets")).await;
+    let LoadError::World(WorldError::Import { name }) = &error else {
+        panic!("{error}");
+    };
+    assert!(name.starts_with("wasi:sockets/"), "{name}");
+    assert!(error.to_string().contains("there is no network"), "{error}");
+}
+
+#[tokio::test]
+async fn a_guest_of_another_version_is_refused() {
+    let error = refused(artifacts::guest("fixture-other-version")).await;
+    assert_eq!(
+        error.to_string(),
+        "the module cannot be a guest: it is built for davit:controller 0.99.0; this host runs \
+         0.1.0"
+    );
+}
+
+#[tokio::test]
+async fn what_is_no_component_is_refused() {
+    let core_module = b"\0asm\x01\0\0\0".to_vec();
+    let empty_component = b"\0asm\x0d\0\x01\0".to_vec();
+    let mut torn = artifacts::guest("fixture-odd");
+    torn.truncate(torn.len() / 2);
+    for wasm in [core_module, b"#!/bin/sh".to_vec(), Vec::new(), torn] {
+        let error = refused(wasm).await;
+        assert!(matches!(error, LoadError::Compile(_)), "{error}");
+    }
+    let error = refused(empty_component).await;
+    assert!(
+        matches!(error, LoadError::World(WorldError::NoGuest)),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_is_too_large_is_not_compiled() {
+    let engine = Engine::new(EngineConfig {
+        max_module: 100,
+        ..EngineConfig::default()
+    })
+    .unwrap();
+    let error = engine.load(vec![0; 101]).await.err().unwrap();
+    assert!(
+        matches!(
+            error,
+            LoadError::TooLarge {
+                size: 101,
+                limit: 100
+            }
+        ),
+        "{error}"
+    );
+}
+
+fn engine_with(cache: &Path) -> Engine {
+    Engine::new(EngineConfig {
+        cache_dir: Some(cache.to_owned()),
+        ..EngineConfig::default()
+    })
+    .unwrap()
+}
+
+/// The one file in the cache.
+fn artifact(cache: &Path) -> PathBuf {
+    let entries: Vec<_> = fs::read_dir(cache).unwrap().collect();
+    assert_eq!(entries.len(), 1, "{entries:?}");
+    entries.into_iter().next().unwrap().unwrap().path()
+}
+
+/// Loads the odd guest with a new engine and checks that it works.
+async fn use_cache(cache: &Path) {
+    let engine = engine_with(cache);
+    let module = engine.load(artifacts::guest("fixture-odd")).await.unwrap();
+    let guest = Guest::new(&module, Config::default().bytes(), limits())
+        .await
+        .unwrap();
+    assert_eq!(ask(&guest, "count").await.unwrap(), "1");
+}
+
+/// When a file was put there: it is replaced, never changed.
+fn written(path: &Path) -> (u64, SystemTime) {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = fs::metadata(path).unwrap();
+    (found.ino(), found.modified().unwrap())
+}
+
+#[tokio::test]
+async fn a_compiled_guest_is_used_again() {
+    let cache = tempfile::tempdir().unwrap();
+    use_cache(cache.path()).await;
+    let path = artifact(cache.path());
+    let first = written(&path);
+    use_cache(cache.path()).await;
+    assert_eq!(written(&artifact(cache.path())), first);
+}
+
+#[tokio::test]
+async fn a_spoilt_file_is_compiled_anew() {
+    let cache = tempfile::tempdir().unwrap();
+    use_cache(cache.path()).await;
+    let path = artifact(cache.path());
+    let whole = fs::read(&path).unwrap();
+
+    let mut flipped = whole.clone();
+    *flipped.last_mut().unwrap() ^= 1;
+    let torn = whole[..whole.len() / 2].to_vec();
+    for spoilt in [flipped, torn, Vec::new(), b"something else".to_vec()] {
+        fs::write(&path, spoilt).unwrap();
+        use_cache(cache.path()).await;
+        assert!(fs::read(&path).unwrap() == whole, "it was put right");
+    }
+}
+
+#[tokio::test]
+async fn a_cache_that_others_can_write_to_is_refused() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let cache = tempfile::tempdir().unwrap();
+    fs::set_permissions(cache.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = Engine::new(EngineConfig {
+        cache_dir: Some(cache.path().to_owned()),
+        ..EngineConfig::default()
+    });
+    let error = refused.err().unwrap();
+    assert!(error.to_string().contains("others may write"), "{error}");
+}

@@ -1,0 +1,244 @@
+//! The API: from a request to an answer, without any transport.
+
+use bytes::Bytes;
+use http::Method;
+use serde_json::Value;
+
+use crate::accept::{self, DiscoveryForm};
+use crate::discovery;
+use crate::encode::{Encoder, Form};
+use crate::model::{
+    Body, DeleteOptions, Deleted, ListOptions, Model, Page, Target, WatchStart, WriteOptions,
+};
+use crate::object::Stored;
+use crate::patch::PatchType;
+use crate::request::{Request, Route};
+use crate::status::{self, Result, Status};
+use crate::time::Time;
+
+/// What a request is answered with.
+#[derive(Debug)]
+pub enum Answer {
+    /// JSON.
+    Json(u16, Bytes),
+    /// JSON of a media type with parameters.
+    Typed(&'static str, Bytes),
+    /// Plain text.
+    Text(u16, &'static str),
+    /// A list, to be written piece by piece.
+    List(Page, Encoder),
+    /// A watch, to be kept up.
+    Watch(Box<WatchStart>),
+    /// A failure.
+    Failed(Box<Status>),
+}
+
+const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+
+/// Serves one request.
+pub fn handle(model: &mut Model, now: Time, request: &Request) -> Answer {
+    let route = Route::of(model, &request.path);
+    serve(model, now, request, route).unwrap_or_else(Answer::Failed)
+}
+
+fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Result<Answer> {
+    const NOWHERE: Answer = Answer::Text(404, "404 page not found\n");
+    let aggregated = accept::discovery(&request.accept) == DiscoveryForm::Aggregated;
+    Ok(match route {
+        Route::Health => Answer::Text(200, "ok"),
+        Route::Version => json(200, &discovery::version()),
+        Route::CoreVersions | Route::Groups if aggregated => {
+            let core = matches!(route, Route::CoreVersions);
+            let list = discovery::aggregated(model, core);
+            Answer::Typed(AGGREGATED, list.to_string().into())
+        }
+        Route::CoreVersions => json(200, &discovery::core_versions(model)),
+        Route::Groups => json(200, &discovery::groups(model)),
+        Route::Group(name) => {
+            discovery::group(model, &name).map_or(NOWHERE, |group| json(200, &group))
+        }
+        Route::Resources(group, version) => discovery::resources(model, &group, &version)
+            .map_or(NOWHERE, |list| json(200, &list)),
+        Route::OpenApi(_) | Route::Nowhere => NOWHERE,
+        Route::NoResource => return Err(Status::no_endpoint()),
+        Route::Resource(target) if !target.subresource.is_empty() => {
+            subresource(model, now, request, &target)?
+        }
+        Route::Resource(target) if target.name.is_empty() => {
+            collection(model, now, request, &target)?
+        }
+        Route::Resource(target) => object(model, now, request, &target)?,
+    })
+}
+
+fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+    let resource = &target.resource;
+    let allowed = |verb: &str| {
+        if resource.verbs.contains(&verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
+    };
+    match request.method {
+        Method::GET => {
+            allowed("list")?;
+            let form = accept::objects(&request.accept)?;
+            let options = ListOptions::parse(&request.query)?;
+            if options.watch {
+                return watch(model, target, &options, form);
+            }
+            let page = model.list(target, &options)?;
+            Ok(Answer::List(page, Encoder::new(resource.clone(), form)))
+        }
+        Method::POST => {
+            allowed("create")?;
+            if resource.namespaced && target.namespace.is_empty() {
+                return Err(Status::method_not_allowed());
+            }
+            if resource.storage_version.is_empty() {
+                return Err(Status::not_simulated(&resource.plural));
+            }
+            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            let created = model.create(now, target, request.object()?, &options)?;
+            stored(201, request, target, &created)
+        }
+        Method::DELETE => {
+            allowed("deletecollection")?;
+            let list = ListOptions::parse(&request.query)?;
+            let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
+            let page = model.delete_collection(now, target, &list, &options)?;
+            Ok(Answer::List(page, Encoder::new(resource.clone(), Form::Full)))
+        }
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+    match request.method {
+        Method::GET => {
+            let options = ListOptions::parse(&request.query)?;
+            if options.watch {
+                return watch(model, target, &options, accept::objects(&request.accept)?);
+            }
+            let found = model.get(target, &options.resource_version)?;
+            stored(200, request, target, &found)
+        }
+        Method::PUT => {
+            let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+            let (written, created) = model.update(now, target, request.object()?, &options)?;
+            stored(if created { 201 } else { 200 }, request, target, &written)
+        }
+        Method::PATCH => {
+            let how = patch_type(request, target)?;
+            let options = WriteOptions::parse(&request.query, "PatchOptions")?;
+            let body = patch_body(request, how);
+            let (written, created) = model.patch(now, target, how, body, &options)?;
+            stored(if created { 201 } else { 200 }, request, target, &written)
+        }
+        Method::DELETE => {
+            let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
+            match model.delete(now, target, &options)? {
+                Deleted::Gone(details) => Ok(json(200, &status::success(Some(&details), None))),
+                Deleted::Object(last) => {
+                    // Who asked in the old way for dependents to go is told
+                    // that the owner has not gone yet.
+                    let waits = options.orphan_dependents == Some(false)
+                        && !target.resource.rules.returns_deleted;
+                    stored(if waits { 202 } else { 200 }, request, target, &last)
+                }
+            }
+        }
+        _ => Err(Status::method_not_allowed()),
+    }
+}
+
+fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+    let parent = Target::new(&target.resource, &target.namespace, &target.name);
+    let done = |code: u16| Ok(json(code, &status::success(None, Some(code))));
+    match (target.subresource.as_str(), &request.method) {
+        ("status", &Method::GET | &Method::PUT | &Method::PATCH) | ("finalize", &Method::PUT) => {
+            object(model, now, request, target)
+        }
+        ("scale", &Method::GET) => Ok(json(200, &model.scale(&parent)?)),
+        ("scale", &Method::PUT) => {
+            let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+            let scale = model.set_scale(now, &parent, None, request.object()?, &options)?;
+            Ok(json(200, &scale))
+        }
+        ("scale", &Method::PATCH) => {
+            let how = patch_type(request, target)?;
+            let options = WriteOptions::parse(&request.query, "PatchOptions")?;
+            let body = patch_body(request, how);
+            Ok(json(200, &model.set_scale(now, &parent, Some(how), body, &options)?))
+        }
+        ("eviction", &Method::POST) => {
+            model.evict(now, &parent, request.object()?)?;
+            done(201)
+        }
+        ("binding", &Method::POST) => {
+            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            model.bind(now, &parent, request.object()?, &options)?;
+            done(201)
+        }
+        (name, method) => {
+            let verbs = target.resource.subresource(name).map(|sub| sub.verbs.as_slice());
+            let verb = match *method {
+                Method::GET => "get",
+                Method::POST => "create",
+                Method::PUT => "update",
+                Method::PATCH => "patch",
+                Method::DELETE => "delete",
+                _ => "",
+            };
+            if verbs.is_some_and(|verbs| verbs.contains(&verb)) {
+                return Err(Status::not_simulated(&format!("{}/{name}", target.resource.plural)));
+            }
+            Err(Status::method_not_allowed())
+        }
+    }
+}
+
+fn watch(model: &mut Model, target: &Target, options: &ListOptions, form: Form) -> Result<Answer> {
+    if !target.resource.verbs.contains(&"watch") {
+        return Err(Status::method_not_allowed());
+    }
+    let start = model.watch(target, options, form)?;
+    Ok(Answer::Watch(Box::new(start)))
+}
+
+fn stored(code: u16, request: &Request, target: &Target, object: &Stored) -> Result<Answer> {
+    let form = accept::objects(&request.accept)?;
+    let mut bytes = Vec::with_capacity(object.json().len() + 64);
+    Encoder::new(target.resource.clone(), form).object(object, &mut bytes)?;
+    Ok(Answer::Json(code, bytes.into()))
+}
+
+fn json(code: u16, value: &Value) -> Answer {
+    Answer::Json(code, value.to_string().into())
+}
+
+fn delete_body(request: &Request) -> Result<Option<Value>> {
+    if request.body.is_empty() {
+        return Ok(None);
+    }
+    request.object()?.parse("DeleteOptions").map(Some)
+}
+
+fn patch_body(request: &Request, how: PatchType) -> Body {
+    if how == PatchType::Apply {
+        Body::YamlText(request.body.clone())
+    } else {
+        Body::JsonText(request.body.clone())
+    }
+}
+
+fn patch_type(request: &Request, target: &Target) -> Result<PatchType> {
+    const CUSTOM: &[&str] = &[
+        "application/json-patch+json",
+        "application/merge-patch+json",
+        "application/apply-patch+yaml",
+    ];
+    let custom = target.resource.custom.is_some();
+    match PatchType::of_media_type(&request.content_type) {
+        Some(PatchType::Strategic) | None if custom => Err(Status::unsupported_media(CUSTOM)),
+        Some(how) => Ok(how),
+        None => Err(Status::unsupported_patch()),
+    }
+}

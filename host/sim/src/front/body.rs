@@ -1,0 +1,199 @@
+//! Answers as HTTP.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use futures::stream::{self, Stream};
+use http::header::{CONTENT_TYPE, RETRY_AFTER};
+use http::{HeaderValue, Response, StatusCode};
+use http_body::{Frame, SizeHint};
+
+use crate::api::Answer;
+use crate::encode::Encoder;
+use crate::model::Page;
+use crate::status::Status;
+
+/// The connection was closed where the protocol does not allow it: a fault
+/// asked for that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("connection closed before the message was complete")]
+pub struct ConnectionClosed;
+
+/// Bytes, piece by piece.
+pub(super) type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, ConnectionClosed>> + Send>>;
+
+/// The body of an answer: whole, or growing as long as a watch lives.
+pub struct SimBody(Inner);
+
+enum Inner {
+    Whole(Bytes),
+    Pieces(Pieces),
+    /// What is left of a body that breaks off after so many bytes.
+    Cut(Box<SimBody>, usize),
+    Broken,
+}
+
+impl std::fmt::Debug for SimBody {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = match &self.0 {
+            Inner::Whole(bytes) => format!("{} bytes", bytes.len()),
+            Inner::Pieces(_) => "stream".to_owned(),
+            Inner::Cut(_, left) => format!("cut after {left} bytes"),
+            Inner::Broken => "broken".to_owned(),
+        };
+        write!(f, "SimBody({what})")
+    }
+}
+
+impl SimBody {
+    /// A body that is complete.
+    #[must_use]
+    pub fn whole(bytes: impl Into<Bytes>) -> Self {
+        SimBody(Inner::Whole(bytes.into()))
+    }
+
+    pub(super) fn stream(pieces: Pieces) -> Self {
+        SimBody(Inner::Pieces(pieces))
+    }
+
+    pub(super) fn cut(self, after: usize) -> Self {
+        SimBody(Inner::Cut(Box::new(self), after))
+    }
+}
+
+impl http_body::Body for SimBody {
+    type Data = Bytes;
+    type Error = ConnectionClosed;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, ConnectionClosed>>> {
+        match &mut self.0 {
+            Inner::Whole(bytes) if bytes.is_empty() => Poll::Ready(None),
+            Inner::Whole(bytes) => Poll::Ready(Some(Ok(Frame::data(std::mem::take(bytes))))),
+            Inner::Pieces(pieces) => pieces
+                .as_mut()
+                .poll_next(context)
+                .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
+            Inner::Broken => Poll::Ready(Some(Err(ConnectionClosed))),
+            Inner::Cut(body, left) => {
+                let frame = std::task::ready!(Pin::new(body.as_mut()).poll_frame(context));
+                let Some(Ok(Ok(mut bytes))) = frame.map(|frame| frame.map(Frame::into_data)) else {
+                    self.0 = Inner::Broken;
+                    return Poll::Ready(Some(Err(ConnectionClosed)));
+                };
+                if bytes.len() < *left {
+                    *left -= bytes.len();
+                    return Poll::Ready(Some(Ok(Frame::data(bytes))));
+                }
+                bytes.truncate(*left);
+                self.0 = Inner::Broken;
+                Poll::Ready(Some(Ok(Frame::data(bytes))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        matches!(&self.0, Inner::Whole(bytes) if bytes.is_empty())
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            // A cut body claims its full length, as the whole one would have.
+            Inner::Cut(body, _) => body.size_hint(),
+            Inner::Pieces(_) | Inner::Broken => SizeHint::default(),
+        }
+    }
+}
+
+/// Any answer but a watch.
+pub(super) fn answer(answer: Answer) -> Response<SimBody> {
+    match answer {
+        Answer::Json(code, bytes) => response(code, "application/json", bytes),
+        Answer::Typed(media_type, bytes) => response(200, media_type, bytes),
+        Answer::Text(code, text) => {
+            response(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+        }
+        Answer::Failed(status) => failed(&status),
+        Answer::List(page, encoder) => list(page, encoder),
+        Answer::Watch(_) => failed(&Status::internal("a watch has no single answer")),
+    }
+}
+
+/// The answer that a failure gets.
+pub(super) fn failed(status: &Status) -> Response<SimBody> {
+    let body = status.to_json().to_string();
+    let mut response = response(status.code, "application/json", body.into());
+    if let Some(seconds) = status.retry_after() {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+    }
+    response
+}
+
+fn response(code: u16, media_type: &'static str, body: Bytes) -> Response<SimBody> {
+    let mut response = Response::new(SimBody::whole(body));
+    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let media_type = HeaderValue::from_static(media_type);
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    response
+}
+
+/// Lists are written in pieces of about this size: a full list of a large
+/// cluster is a gigabyte.
+const PIECE: usize = 256 * 1024;
+
+fn list(page: Page, encoder: Encoder) -> Response<SimBody> {
+    let mut writer = ListWriter { at: 0, page, encoder };
+    let (first, done) = writer.piece();
+    if done {
+        return match first {
+            Ok(bytes) => response(200, "application/json", bytes.into()),
+            Err(status) => failed(&status),
+        };
+    }
+    let rest = stream::unfold(Some(writer), |writer| async {
+        let mut writer = writer?;
+        let (piece, done) = writer.piece();
+        let piece = piece.map(Bytes::from).map_err(|_| ConnectionClosed);
+        Some((piece, (!done).then_some(writer)))
+    });
+    let first = first.map(Bytes::from).map_err(|_| ConnectionClosed);
+    let pieces = futures::StreamExt::chain(stream::iter([first]), rest);
+    let mut response = Response::new(SimBody::stream(Box::pin(pieces)));
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(CONTENT_TYPE, json);
+    response
+}
+
+struct ListWriter {
+    page: Page,
+    encoder: Encoder,
+    at: usize,
+}
+
+impl ListWriter {
+    /// The next piece, and whether it is the last.
+    fn piece(&mut self) -> (crate::status::Result<Vec<u8>>, bool) {
+        let mut bytes = Vec::new();
+        if self.at == 0 {
+            bytes = self.encoder.list_head(&self.page);
+        }
+        while let Some(object) = self.page.items.get(self.at) {
+            if self.at > 0 {
+                bytes.push(b',');
+            }
+            if let Err(status) = self.encoder.item(object, &mut bytes) {
+                return (Err(status), true);
+            }
+            self.at += 1;
+            if bytes.len() >= PIECE {
+                return (Ok(bytes), false);
+            }
+        }
+        bytes.extend_from_slice(Encoder::LIST_TAIL);
+        (Ok(bytes), true)
+    }
+}

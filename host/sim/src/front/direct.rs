@@ -1,0 +1,157 @@
+//! The short way for tests: objects as JSON, no HTTP.
+
+use serde_json::{Value, json};
+
+use super::Sim;
+use crate::load::{self, LoadError};
+use crate::model::{
+    Body, DeleteOptions, DeletionStep, ListOptions, Model, Target, WriteOptions,
+};
+use crate::object::Stored;
+use crate::patch::PatchType;
+use crate::status::{Result, Status};
+use crate::time::Time;
+
+impl Sim {
+    /// Creates an object that says its `apiVersion` and `kind`, with its
+    /// status if it carries one, and its namespace if that is missing.
+    pub fn create(&self, object: Value) -> Result<Value> {
+        self.with_model(|model, now| create(model, now, object))
+    }
+
+    /// Reads an object.
+    pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value> {
+        self.with_model(|model, _| {
+            let target = target(model, api_version, kind, namespace, name)?;
+            value(&model.get(&target, "")?)
+        })
+    }
+
+    /// Reads all objects of a kind, of one namespace or (empty) of all.
+    pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>> {
+        self.with_model(|model, _| {
+            let target = target(model, api_version, kind, namespace, "")?;
+            let page = model.list(&target, &ListOptions::default())?;
+            page.items.iter().map(value).collect()
+        })
+    }
+
+    /// Replaces an object but for its status, as a PUT does. Without a
+    /// `resourceVersion` it replaces whatever is there.
+    pub fn update(&self, object: Value) -> Result<Value> {
+        self.with_model(|model, now| {
+            let mut object = object;
+            let target = target_of(model, &object)?;
+            let version = model.get(&target, "")?.version().to_string();
+            if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+                metadata.entry("resourceVersion").or_insert_with(|| version.into());
+            }
+            let (stored, _) =
+                model.update(now, &target, Body::Json(object), &WriteOptions::default())?;
+            value(&stored)
+        })
+    }
+
+    /// Merges what `object` says into the stored object, status included;
+    /// creates it if it is missing.
+    pub fn apply(&self, object: Value) -> Result<Value> {
+        self.with_model(|model, now| {
+            let mut target = target_of(model, &object)?;
+            match model.get(&target, "") {
+                Err(status) if status.code == 404 => return create(model, now, object),
+                other => other?,
+            };
+            let merge = |model: &mut Model, target: &Target| {
+                let body = Body::Json(object.clone());
+                model.patch(now, target, PatchType::Merge, body, &WriteOptions::default())
+            };
+            let (mut stored, _) = merge(model, &target)?;
+            if object.get("status").is_some() && target.resource.has_status() {
+                "status".clone_into(&mut target.subresource);
+                (stored, _) = merge(model, &target)?;
+            }
+            value(&stored)
+        })
+    }
+
+    /// Deletes an object.
+    pub fn delete(
+        &self,
+        api_version: &str,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        options: &DeleteOptions,
+    ) -> Result<()> {
+        self.with_model(|model, now| {
+            let target = target(model, api_version, kind, namespace, name)?;
+            model.delete(now, &target, options).map(drop)
+        })
+    }
+
+    /// Loads what kubectl printed; see [`load::load`].
+    pub fn load(&self, text: &str) -> std::result::Result<usize, LoadError> {
+        self.with_model(|model, now| load::load(model, now, text))
+    }
+
+    /// What happened to the object with that uid on its way out.
+    #[must_use]
+    pub fn deletions_of(&self, uid: &str) -> Vec<DeletionStep> {
+        self.with_model(|model, _| model.deletions_of(uid).to_vec())
+    }
+}
+
+fn create(model: &mut Model, now: Time, object: Value) -> Result<Value> {
+    let mut target = target_of(model, &object)?;
+    if target.resource.namespaced {
+        if target.namespace.is_empty() {
+            "default".clone_into(&mut target.namespace);
+        }
+        model.ensure_namespace(now, &target.namespace)?;
+    }
+    let status = object.get("status").cloned();
+    let mut stored =
+        model.create(now, &target, Body::Json(object), &WriteOptions::default())?;
+    if let (Some(status), true) = (status, target.resource.has_status()) {
+        target.name = stored.metadata()?.name;
+        "status".clone_into(&mut target.subresource);
+        let body = Body::Json(json!({"status": status}));
+        (stored, _) =
+            model.patch(now, &target, PatchType::Merge, body, &WriteOptions::default())?;
+    }
+    value(&stored)
+}
+
+fn target_of(model: &Model, object: &Value) -> Result<Target> {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    target(
+        model,
+        text("/apiVersion"),
+        text("/kind"),
+        text("/metadata/namespace"),
+        text("/metadata/name"),
+    )
+}
+
+fn target(
+    model: &Model,
+    api_version: &str,
+    kind: &str,
+    namespace: &str,
+    name: &str,
+) -> Result<Target> {
+    let resource = model.resource_of_kind(api_version, kind).ok_or_else(|| {
+        Status::bad_request(format!("no kind {kind:?} in {api_version:?} is served"))
+    })?;
+    let namespace = match namespace {
+        _ if !resource.namespaced => "",
+        "" if !name.is_empty() => "default",
+        namespace => namespace,
+    };
+    Ok(Target::new(resource, namespace, name))
+}
+
+fn value(stored: &Stored) -> Result<Value> {
+    serde_json::from_slice(stored.json())
+        .map_err(|error| Status::internal(format!("stored object: {error}")))
+}

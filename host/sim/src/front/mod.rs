@@ -1,0 +1,329 @@
+//! The model behind HTTP: in process or on a socket, on tokio's clock, with
+//! faults and a log.
+
+mod body;
+mod direct;
+mod live;
+mod server;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE};
+use http::{HeaderMap, Response};
+use http_body_util::{BodyExt, Limited};
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+pub use body::{ConnectionClosed, SimBody};
+pub use server::{Connection, Server, kubeconfig};
+
+use crate::api::{self, Answer};
+use crate::fault::{Action, Fault, FaultId, Faults, Match, WatchFault};
+use crate::model::{Config, Model};
+use crate::request::{Query, Request, Route};
+use crate::status::Status;
+use crate::time::Time;
+use live::{Control, Live};
+
+/// The largest body that is read, the API server's own limit.
+const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// An API server in memory. Clones are handles to the same one.
+#[derive(Clone, Debug)]
+pub struct Sim {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    model: Mutex<Model>,
+    /// The wall-clock time at `started`.
+    base: jiff::Timestamp,
+    started: Instant,
+    /// One channel for each collection that was ever watched.
+    changes: Mutex<BTreeMap<Arc<str>, watch::Sender<u64>>>,
+    faults: Mutex<Faults>,
+    watches: Mutex<Vec<Control>>,
+    log: Mutex<Vec<Served>>,
+    log_limit: usize,
+}
+
+/// A request that was served, for assertions.
+#[derive(Clone, Debug)]
+pub struct Served {
+    /// When it came in.
+    pub at: Time,
+    /// What was asked for.
+    pub work: Work,
+    /// The method.
+    pub method: http::Method,
+    /// The path with the query.
+    pub path: String,
+    /// The body that came with it.
+    pub body: Bytes,
+    /// The status of the answer; 0 if the connection was closed without one.
+    pub status: u16,
+}
+
+/// What a request asks for: verb, resource and coordinates, as far as the URL
+/// says.
+pub type Work = Match;
+
+impl Sim {
+    /// A server that has just started; `now` is the wall-clock time that its
+    /// clock starts from. Must be called within a tokio runtime.
+    pub fn new(config: Config, now: jiff::Timestamp) -> crate::status::Result<Self> {
+        let seed = config.seed;
+        Ok(Sim {
+            inner: Arc::new(Inner {
+                model: Mutex::new(Model::new(config, now.into())?),
+                base: now,
+                started: Instant::now(),
+                changes: Mutex::default(),
+                faults: Mutex::new(Faults::new(seed)),
+                watches: Mutex::default(),
+                log: Mutex::default(),
+                log_limit: 1_000_000,
+            }),
+        })
+    }
+
+    /// The server's time: the base plus what tokio's clock has run since.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        let elapsed = self.inner.started.elapsed();
+        let seconds = i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX);
+        let fraction = i64::from(elapsed.subsec_nanos()) + i64::from(self.inner.base.subsec_nanosecond());
+        Time::from_unix(self.inner.base.as_second())
+            .after(seconds)
+            .after(fraction.div_euclid(1_000_000_000))
+    }
+
+    /// Works on the model directly; watches hear of what it changes.
+    pub fn with_model<T>(&self, work: impl FnOnce(&mut Model, Time) -> T) -> T {
+        let now = self.now();
+        let (result, touched, version) = {
+            let mut model = self.model();
+            let result = work(&mut model, now);
+            (result, model.take_touched(), model.version())
+        };
+        if !touched.is_empty() {
+            let changes = lock(&self.inner.changes);
+            for sender in touched.iter().filter_map(|store| changes.get(store)) {
+                sender.send_replace(version);
+            }
+        }
+        result
+    }
+
+    /// Sets a fault.
+    #[allow(clippy::must_use_candidate, reason = "most faults are never taken back")]
+    pub fn add_fault(&self, fault: Fault) -> FaultId {
+        lock(&self.inner.faults).add(fault)
+    }
+
+    /// Takes a fault back.
+    pub fn heal(&self, id: FaultId) {
+        lock(&self.inner.faults).remove(id);
+    }
+
+    /// Takes all faults back.
+    pub fn heal_all(&self) {
+        lock(&self.inner.faults).clear();
+    }
+
+    /// Disturbs the watches that are open and match. Answers how many.
+    pub fn disturb(&self, matches: &Match, fault: WatchFault) -> usize {
+        if fault == WatchFault::Expire {
+            self.with_model(|model, _| model.compact());
+        }
+        let mut watches = lock(&self.inner.watches);
+        watches.retain(Control::is_open);
+        watches
+            .iter()
+            .filter(|control| matches.matches(&control.work))
+            .map(|control| control.disturb(fault))
+            .count()
+    }
+
+    /// The number of watches that are open.
+    #[must_use]
+    pub fn open_watches(&self) -> usize {
+        let mut watches = lock(&self.inner.watches);
+        watches.retain(Control::is_open);
+        watches.len()
+    }
+
+    /// Every request so far.
+    #[must_use]
+    pub fn log(&self) -> Vec<Served> {
+        lock(&self.inner.log).clone()
+    }
+
+    /// How many requests so far match.
+    #[must_use]
+    pub fn count(&self, matches: &Match) -> usize {
+        let log = lock(&self.inner.log);
+        log.iter().filter(|served| matches.matches(&served.work)).count()
+    }
+
+    /// Forgets the requests so far.
+    pub fn clear_log(&self) {
+        lock(&self.inner.log).clear();
+    }
+
+    /// Serves one request. The error is the connection's: a fault closed it.
+    pub async fn call<B>(
+        &self,
+        request: http::Request<B>,
+    ) -> Result<Response<SimBody>, ConnectionClosed>
+    where
+        B: http_body::Body<Data = Bytes>,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let mut request = Request {
+            method: parts.method,
+            path: parts.uri.path().to_owned(),
+            query: Query::parse(parts.uri.query().unwrap_or_default()),
+            content_type: header(&parts.headers, &CONTENT_TYPE),
+            accept: header(&parts.headers, &ACCEPT),
+            body: Bytes::new(),
+        };
+        let url = parts
+            .uri
+            .path_and_query()
+            .map_or_else(|| request.path.clone(), ToString::to_string);
+        match Limited::new(body, BODY_LIMIT).collect().await {
+            Ok(collected) => request.body = collected.to_bytes(),
+            Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+                return Ok(body::failed(&Status::too_large(BODY_LIMIT)));
+            }
+            Err(_) => return Err(ConnectionClosed),
+        }
+        let work = self.describe(&request);
+        let entry = Served {
+            at: self.now(),
+            work: work.clone(),
+            method: request.method.clone(),
+            path: url,
+            body: request.body.clone(),
+            status: 0,
+        };
+        let answered = self.answer(&request, work).await;
+        self.record(entry, &answered);
+        answered
+    }
+
+    async fn answer(
+        &self,
+        request: &Request,
+        work: Work,
+    ) -> Result<Response<SimBody>, ConnectionClosed> {
+        let actions = lock(&self.inner.faults).decide(&work);
+        for action in &actions {
+            match action {
+                Action::Delay(duration) => tokio::time::sleep(*duration).await,
+                Action::CloseBefore => return Err(ConnectionClosed),
+                Action::Refuse(refusal) => return Ok(body::failed(&refusal.status())),
+                Action::CloseAfter | Action::CutBody(_) | Action::Watch(..) => {}
+            }
+        }
+        let answer = self.with_model(|model, now| api::handle(model, now, request));
+        if actions.contains(&Action::CloseAfter) {
+            return Err(ConnectionClosed);
+        }
+        let mut response = match answer {
+            Answer::Watch(start) => self.open(*start, work, &actions),
+            other => body::answer(other),
+        };
+        for action in actions {
+            if let Action::CutBody(bytes) = action {
+                response = response.map(|whole| whole.cut(bytes));
+            }
+        }
+        Ok(response)
+    }
+
+    fn open(&self, start: crate::model::WatchStart, work: Work, actions: &[Action]) -> Response<SimBody> {
+        let changes = self.subscribe(start.watch.store());
+        let (control, disturbed) = Control::new(work);
+        lock(&self.inner.watches).push(control);
+        let planned = actions.iter().find_map(|action| match action {
+            Action::Watch(after, fault) => Some((*after, *fault)),
+            _ => None,
+        });
+        let interval = self.model().config().bookmark_interval;
+        let live = Live::new(self.clone(), start, changes, disturbed, planned, interval);
+        let mut response = Response::new(SimBody::stream(live.stream()));
+        let json = http::HeaderValue::from_static("application/json");
+        response.headers_mut().insert(CONTENT_TYPE, json);
+        response
+    }
+
+    fn subscribe(&self, store: &Arc<str>) -> watch::Receiver<u64> {
+        let version = self.model().version();
+        lock(&self.inner.changes)
+            .entry(store.clone())
+            .or_insert_with(|| watch::Sender::new(version))
+            .subscribe()
+    }
+
+    fn describe(&self, request: &Request) -> Work {
+        let route = Route::of(&self.model(), &request.path);
+        let Route::Resource(target) = route else {
+            return Work { verb: request.method.to_string().to_lowercase(), ..Work::default() };
+        };
+        let one = !target.name.is_empty();
+        let verb = match request.method.as_str() {
+            "GET" if request.query.flag("watch") => "watch",
+            "GET" if one => "get",
+            "GET" => "list",
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" if one => "delete",
+            "DELETE" => "deletecollection",
+            other => other,
+        };
+        Work {
+            verb: verb.to_owned(),
+            resource: target.resource.plural.clone(),
+            subresource: target.subresource,
+            namespace: target.namespace,
+            name: target.name,
+        }
+    }
+
+    fn record(&self, mut entry: Served, answered: &Result<Response<SimBody>, ConnectionClosed>) {
+        if let Ok(response) = answered {
+            entry.status = response.status().as_u16();
+        }
+        let mut log = lock(&self.inner.log);
+        if log.len() < self.inner.log_limit {
+            log.push(entry);
+        }
+    }
+
+    fn model(&self) -> MutexGuard<'_, Model> {
+        lock(&self.inner.model)
+    }
+}
+
+fn header(headers: &HeaderMap, name: &http::HeaderName) -> String {
+    headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect::<Vec<_>>()
+        .join(",")
+}
+
+/// A panic elsewhere leaves the data as it was: nothing is half-written across
+/// a call that can panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

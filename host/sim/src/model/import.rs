@@ -1,0 +1,42 @@
+//! Taking over objects from elsewhere, as they are.
+
+use serde_json::Value;
+
+use super::{Model, Target, decode};
+use crate::object::Stored;
+use crate::status::{Result, Status};
+use crate::time::Time;
+
+impl Model {
+    /// Stores an object as it was in another cluster: its uid, times, owner
+    /// references and status are kept, only its version is new. What is missing
+    /// is filled in. An object of the same name is replaced.
+    pub fn import(&mut self, now: Time, object: Value) -> Result<Stored> {
+        let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        let resource = self.resource_of_kind(api_version, kind).cloned().ok_or_else(|| {
+            Status::bad_request(format!(
+                "no resource with apiVersion {api_version:?} and kind {kind:?} is served: load its CustomResourceDefinition first"
+            ))
+        })?;
+        let mut object = decode::complete(&resource, object, false)?;
+        let metadata = &mut object.metadata;
+        if metadata.name.is_empty() {
+            return Err(Status::bad_request(format!("a {} without metadata.name", resource.kind)));
+        }
+        if resource.namespaced && metadata.namespace.is_empty() {
+            "default".clone_into(&mut metadata.namespace);
+        }
+        if metadata.uid.is_empty() {
+            metadata.uid = self.rng.uuid();
+        }
+        metadata.creation_timestamp.get_or_insert(now);
+        let target = Target::new(&resource, &metadata.namespace, &metadata.name);
+        if resource.namespaced {
+            self.ensure_namespace(now, &target.namespace)?;
+        }
+        let stored = self.commit(now, &target, object, false)?;
+        self.after_write(now, &target)?;
+        Ok(stored)
+    }
+}

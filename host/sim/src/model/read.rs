@@ -1,0 +1,170 @@
+//! Reading: single objects, lists, pages.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{ListOptions, Match, Model, Target};
+use crate::base64;
+use crate::object::Stored;
+use crate::resource::Resource;
+use crate::selector::Selector;
+use crate::status::{Result, Status};
+
+/// What a list is answered with.
+#[derive(Clone, Debug)]
+pub struct Page {
+    /// The resource, in the version asked for.
+    pub resource: Arc<Resource>,
+    /// The objects, in the order of their keys.
+    pub items: Vec<Stored>,
+    /// The version that the whole list shows.
+    pub version: u64,
+    /// How to go on; empty at the end.
+    pub continue_token: String,
+    /// How many objects are left, where the server knows.
+    pub remaining: Option<usize>,
+}
+
+/// What a `continue` token holds, in the API server's own form.
+#[derive(Serialize, Deserialize)]
+struct Token {
+    v: String,
+    rv: i64,
+    start: String,
+}
+
+const TOKEN_VERSION: &str = "meta.k8s.io/v1";
+
+impl Model {
+    /// The object, if the server has reached the version asked for.
+    pub fn get(&self, target: &Target, resource_version: &str) -> Result<Stored> {
+        self.reached(resource_version)?;
+        self.stored(target).cloned()
+    }
+
+    /// The objects of a collection that are selected, or a page of them.
+    pub fn list(&self, target: &Target, options: &ListOptions) -> Result<Page> {
+        let resource = &target.resource;
+        let selector =
+            Selector::parse(resource, &options.label_selector, &options.field_selector)?;
+        let asked = self.reached(&options.resource_version)?;
+        let prefix = target.prefix();
+        let (version, start) = if options.continue_token.is_empty() {
+            let exact = options.version_match == Match::Exact
+                || (options.version_match == Match::Unset && options.limit > 0 && asked > 0);
+            (if exact { asked } else { self.version }, prefix.clone())
+        } else {
+            let token = read_token(&options.continue_token)?;
+            let version = u64::try_from(token.rv).unwrap_or(self.version);
+            (version.min(self.version), format!("{prefix}{}", token.start))
+        };
+        let collection = self.collection(resource)?;
+        let objects = collection
+            .scan_at(&prefix, &start, version)
+            .map_err(|status| page_expired(status, options))?;
+        let mut page = Page {
+            resource: resource.clone(),
+            items: Vec::new(),
+            version,
+            continue_token: String::new(),
+            remaining: None,
+        };
+        let mut last: Option<Arc<str>> = None;
+        let mut left = 0;
+        for (key, object) in objects {
+            if options.limit > 0 && page.items.len() == options.limit {
+                left += 1;
+                if selector.is_everything() {
+                    continue;
+                }
+                break;
+            }
+            if selector.matches(&key, &object)? {
+                page.items.push(object);
+            }
+            last = Some(key);
+        }
+        if left > 0 {
+            let last = last.unwrap_or_default();
+            let after = format!("{}\0", last.strip_prefix(prefix.as_str()).unwrap_or(&last));
+            page.continue_token = token(i64::try_from(version).unwrap_or(i64::MAX), after);
+            page.remaining = selector.is_everything().then_some(left);
+        }
+        Ok(page)
+    }
+
+    /// The number that a `resourceVersion` parameter names (0: any), or that
+    /// the server is not there yet.
+    fn reached(&self, resource_version: &str) -> Result<u64> {
+        if resource_version.is_empty() {
+            return Ok(0);
+        }
+        let asked = parse_version(resource_version).map_err(|problem| {
+            Status::bad_request(format!("invalid resource version: {problem}"))
+        })?;
+        if asked > self.version {
+            return Err(Status::too_new(asked, self.version));
+        }
+        Ok(asked)
+    }
+}
+
+/// An expired page token comes back as one that goes on with what is
+/// there now.
+fn page_expired(mut status: Box<Status>, options: &ListOptions) -> Box<Status> {
+    if let Ok(old) = read_token(&options.continue_token) {
+        "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."
+            .clone_into(&mut status.message);
+        status.continue_token = token(-1, old.start);
+    }
+    status
+}
+
+/// Parses a version; the error is worded as the server's storage does.
+pub(super) fn parse_version(text: &str) -> std::result::Result<u64, String> {
+    text.parse().map_err(|_| {
+        format!(
+            "resourceVersion: Invalid value: {text:?}: strconv.ParseUint: parsing {text:?}: invalid syntax"
+        )
+    })
+}
+
+fn token(rv: i64, start: String) -> String {
+    let token = Token { v: TOKEN_VERSION.to_owned(), rv, start };
+    base64::encode_url(&serde_json::to_vec(&token).unwrap_or_default())
+}
+
+fn read_token(text: &str) -> Result<Token> {
+    let invalid = |why: String| {
+        Status::bad_request(format!(
+            "invalid continue token: continue key is not valid: {why}"
+        ))
+    };
+    let bytes = base64::decode_url(text)
+        .map_err(|at| invalid(format!("illegal base64 data at input byte {at}")))?;
+    let token: Token = serde_json::from_slice(&bytes)
+        .map_err(|error| invalid(not_json(&bytes).unwrap_or_else(|| error.to_string())))?;
+    if token.v != TOKEN_VERSION || token.rv == 0 {
+        return Err(invalid(format!(
+            "server does not recognize this encoded version {:?}",
+            token.v
+        )));
+    }
+    Ok(token)
+}
+
+/// Go's complaint about bytes that do not even begin like JSON.
+fn not_json(bytes: &[u8]) -> Option<String> {
+    if serde_json::from_slice::<Value>(bytes).is_ok() {
+        return None;
+    }
+    let first = bytes.iter().find(|byte| !byte.is_ascii_whitespace())?;
+    let begins = first.is_ascii_digit() || b"{[\"-tfn".contains(first);
+    let shown = match first {
+        0x20..=0x7e => char::from(*first).to_string(),
+        byte => format!("\\u{byte:04x}"),
+    };
+    (!begins).then(|| format!("invalid character '{shown}' looking for beginning of value"))
+}

@@ -1,0 +1,175 @@
+//! Watches: a cursor into a collection's log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::read::parse_version;
+use super::{Event, ListOptions, Model, Target};
+use crate::encode::{Encoder, EventKind, Form};
+use crate::object::Stored;
+use crate::selector::Selector;
+use crate::status::{Result, Status};
+
+/// A watch under way. It holds no reference to the model: whoever drives it
+/// asks for changes ([`Watch::take`]) when there are some.
+#[derive(Debug)]
+pub struct Watch {
+    target: Target,
+    selector: Selector,
+    encoder: Encoder,
+    prefix: String,
+    cursor: u64,
+    /// Whether the client takes bookmarks.
+    pub bookmarks: bool,
+    /// How long the watch lives.
+    pub timeout: Duration,
+}
+
+/// A watch and what it begins with.
+#[derive(Debug)]
+pub struct WatchStart {
+    /// The watch, from the state below on.
+    pub watch: Watch,
+    /// The objects to begin with.
+    pub initial: Vec<Stored>,
+    /// Whether a bookmark says that those were all.
+    pub ends_initial: bool,
+}
+
+impl Model {
+    /// Starts a watch.
+    pub fn watch(&mut self, target: &Target, options: &ListOptions, form: Form) -> Result<WatchStart> {
+        let mut fields = options.field_selector.clone();
+        if !target.name.is_empty() {
+            let name = format!("metadata.name={}", target.name);
+            fields = if fields.is_empty() { name } else { format!("{fields},{name}") };
+        }
+        let selector = Selector::parse(&target.resource, &options.label_selector, &fields)?;
+        let asked = match options.resource_version.as_str() {
+            "" => 0,
+            text => parse_version(text).map_err(Status::unclassified)?,
+        };
+        let with_state = match options.send_initial_events {
+            Some(wanted) => wanted,
+            None => asked == 0,
+        };
+        if with_state && asked > self.version {
+            return Err(Status::too_new(asked, self.version));
+        }
+        let watch = Watch {
+            selector,
+            encoder: Encoder::new(target.resource.clone(), form),
+            prefix: target.prefix(),
+            cursor: if with_state || asked == 0 { self.version } else { asked },
+            bookmarks: options.bookmarks,
+            timeout: self.watch_timeout(options),
+            target: target.clone(),
+        };
+        let initial = if with_state { watch.state(self)? } else { Vec::new() };
+        Ok(WatchStart {
+            ends_initial: options.send_initial_events == Some(true) && options.bookmarks,
+            watch,
+            initial,
+        })
+    }
+
+    /// Watches that ask for no timeout end after a while of the server's own
+    /// choice, not all at once.
+    fn watch_timeout(&mut self, options: &ListOptions) -> Duration {
+        if let Some(seconds) = options.timeout_seconds {
+            return Duration::from_secs(seconds);
+        }
+        let least = self.config.watch_timeout;
+        let spread = u64::try_from(least.as_millis()).unwrap_or(u64::MAX).max(1);
+        least + Duration::from_millis(self.rng.next_u64() % spread)
+    }
+}
+
+impl Watch {
+    /// The collection that is watched.
+    #[must_use]
+    pub fn store(&self) -> &Arc<str> {
+        &self.target.resource.store
+    }
+
+    /// What is watched.
+    #[must_use]
+    pub fn target(&self) -> &Target {
+        &self.target
+    }
+
+    fn state(&self, model: &Model) -> Result<Vec<Stored>> {
+        let mut objects = Vec::new();
+        for (key, object) in model.collection(&self.target.resource)?.scan(&self.prefix) {
+            if self.selector.matches(key, object)? {
+                objects.push(object.clone());
+            }
+        }
+        Ok(objects)
+    }
+
+    /// The next changes, at most `limit`, or 410 if some of them are no longer
+    /// known. Fewer than `limit` means that the watch has caught up.
+    pub fn take(&mut self, model: &Model, limit: usize) -> Result<Vec<Arc<Event>>> {
+        let Ok(collection) = model.collection(&self.target.resource) else {
+            // The definition of a custom resource went away, and its
+            // collection with it.
+            return Err(Status::expired("the resource is no longer served"));
+        };
+        let events = collection.changes(self.cursor, limit)?;
+        match events.last() {
+            Some(event) if events.len() == limit => self.cursor = event.version,
+            // A watch from a version to come stays there.
+            _ => self.cursor = self.cursor.max(model.version),
+        }
+        Ok(events)
+    }
+
+    /// The lines for `events`, as this watch sees them: an object that comes
+    /// to be selected is added, one that no longer is, is deleted.
+    pub fn encode(&self, events: &[Arc<Event>], lines: &mut Vec<u8>) -> Result<()> {
+        for event in events {
+            if !event.key.starts_with(&self.prefix) {
+                continue;
+            }
+            let selected = |object: &Stored| self.selector.matches(&event.key, object);
+            let before = match &event.old {
+                Some(old) => selected(old)?,
+                None => false,
+            };
+            let after = !event.deleted && selected(&event.new)?;
+            match (before, after) {
+                (false, false) => {}
+                (false, true) => self.encoder.event(EventKind::Added, &event.new, lines)?,
+                (true, true) => self.encoder.event(EventKind::Modified, &event.new, lines)?,
+                (true, false) if event.deleted => {
+                    self.encoder.event(EventKind::Deleted, &event.new, lines)?;
+                }
+                (true, false) => {
+                    if let Some(old) = &event.old {
+                        let last = old.at_version(event.version)?;
+                        self.encoder.event(EventKind::Deleted, &last, lines)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The lines for the state that a watch begins with.
+    pub fn encode_initial(&self, objects: &[Stored], lines: &mut Vec<u8>) -> Result<()> {
+        objects
+            .iter()
+            .try_for_each(|object| self.encoder.event(EventKind::Added, object, lines))
+    }
+
+    /// The line that says how far the watch has come.
+    pub fn encode_bookmark(&self, initial_events_end: bool, lines: &mut Vec<u8>) {
+        self.encoder.bookmark(self.cursor, initial_events_end, lines);
+    }
+
+    /// The line that ends a watch with an error.
+    pub fn encode_error(&self, status: &Status, lines: &mut Vec<u8>) {
+        Encoder::error(status, lines);
+    }
+}

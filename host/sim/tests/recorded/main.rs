@@ -1,0 +1,233 @@
+//! Exchanges recorded from kube-apiserver 1.36.2, replayed in process on
+//! virtual time: the simulator must give the same answers.
+
+mod normalise;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use davit_sim::{Config, ConnectionClosed, Sim, SimBody};
+use http_body_util::{BodyExt, Full};
+use serde_json::{Map, Value, json};
+use tokio::time::{Instant, sleep, timeout};
+
+#[tokio::test(start_paused = true)]
+async fn every_recorded_scenario() {
+    let recorded = include_str!("../data/exchanges.jsonl");
+    let sim = Sim::new(Config::default(), jiff::Timestamp::UNIX_EPOCH).expect("starts");
+    let mut failures = Vec::new();
+    let mut count = 0;
+    for (number, line) in recorded.lines().enumerate() {
+        let scenario: Value = serde_json::from_str(line).expect("a scenario a line");
+        let namespace = format!("g12345-{number}");
+        let mut run = Run::new(&sim, &namespace);
+        run.play(&scenario).await;
+        let got = normalise::normalise(run.results, &namespace);
+        if got != scenario["expect"] {
+            let wanted = scenario["expect"].as_array().expect("a list");
+            let first = wanted
+                .iter()
+                .zip(got.as_array().expect("a list"))
+                .find(|(wanted, got)| wanted != got);
+            failures.push(format!("{}: {first:#?}", scenario["name"]));
+        }
+        count += 1;
+    }
+    assert_eq!(count, 34);
+    assert!(failures.is_empty(), "{}", failures.join("\n"));
+}
+
+struct Run<'a> {
+    sim: &'a Sim,
+    names: BTreeMap<String, Value>,
+    watches: BTreeMap<String, Lines>,
+    results: Vec<Value>,
+}
+
+impl<'a> Run<'a> {
+    fn new(sim: &'a Sim, namespace: &str) -> Self {
+        Run {
+            sim,
+            names: BTreeMap::from([("ns".to_owned(), json!(namespace))]),
+            watches: BTreeMap::new(),
+            results: Vec::new(),
+        }
+    }
+
+    async fn play(&mut self, scenario: &Value) {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.names["ns"]},
+        });
+        self.call("POST", "/api/v1/namespaces", Some(&namespace), None, None).await;
+        for step in scenario["steps"].as_array().expect("steps") {
+            match step["do"].as_str().expect("do") {
+                "request" => self.request(step).await,
+                "watch" => self.watch(step).await,
+                "events" => self.events(step).await,
+                "wait" => self.wait(step).await,
+                other => panic!("unknown step {other}"),
+            }
+        }
+    }
+
+    async fn request(&mut self, step: &Value) {
+        let path = self.path(step);
+        let body = step.get("body").map(|body| self.fill(body));
+        let text = |name: &str| step.get(name).and_then(Value::as_str);
+        let (status, body) = self
+            .call(text("method").expect("method"), &path, body.as_ref(), text("type"), text("accept"))
+            .await;
+        for (name, pointer) in step.get("capture").and_then(Value::as_object).unwrap_or(&Map::new()) {
+            let found = body.pointer(pointer.as_str().expect("pointer"));
+            self.names.insert(name.clone(), found.cloned().unwrap_or_default());
+        }
+        self.results.push(json!({"id": step["id"], "status": status, "body": body}));
+    }
+
+    async fn watch(&mut self, step: &Value) {
+        let path = self.path(step);
+        let accept = step.get("accept").and_then(Value::as_str);
+        let (status, mut lines) = self.open("GET", &path, None, None, accept).await;
+        let mut result = json!({"id": step["id"], "status": status});
+        if status == 200 {
+            let id = step["id"].as_str().expect("id").to_owned();
+            self.watches.insert(id, lines);
+        } else {
+            result["body"] = lines.rest().await;
+        }
+        self.results.push(result);
+    }
+
+    async fn events(&mut self, step: &Value) {
+        let lines = self.watches.get_mut(step["of"].as_str().expect("of")).expect("a watch");
+        let within = Duration::from_secs(step["within"].as_u64().unwrap_or(5));
+        let count = usize::try_from(step["count"].as_u64().expect("count")).expect("small");
+        let (mut events, mut closed) = (Vec::new(), false);
+        while events.len() < count {
+            match timeout(within, lines.next()).await {
+                Ok(Some(line)) => events.push(serde_json::from_str(&line).expect("JSON")),
+                Ok(None) => {
+                    closed = true;
+                    break;
+                }
+                Err(_) => break,
+            }
+        }
+        let events: Vec<Value> = events;
+        self.results.push(json!({"id": step["id"], "events": events, "closed": closed}));
+    }
+
+    async fn wait(&mut self, step: &Value) {
+        let path = self.path(step);
+        let end = Instant::now() + Duration::from_secs(step["within"].as_u64().unwrap_or(10));
+        while Instant::now() < end {
+            let (_, body) = self.call("GET", &path, None, None, None).await;
+            let field = step["pointer"].as_str().expect("pointer").trim_matches('/');
+            if body.pointer(&format!("/{field}")) == Some(&step["equals"]) {
+                return;
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    }
+
+    async fn call(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        content_type: Option<&str>,
+        accept: Option<&str>,
+    ) -> (u16, Value) {
+        let (status, mut lines) = self.open(method, path, body, content_type, accept).await;
+        (status, lines.rest().await)
+    }
+
+    async fn open(
+        &self,
+        method: &str,
+        path: &str,
+        body: Option<&Value>,
+        content_type: Option<&str>,
+        accept: Option<&str>,
+    ) -> (u16, Lines) {
+        let mut request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header("Accept", accept.unwrap_or("application/json"));
+        if body.is_some() {
+            let content_type = content_type.unwrap_or("application/json");
+            request = request.header("Content-Type", content_type);
+        }
+        let bytes = body.map(Value::to_string).unwrap_or_default();
+        let request = request.body(Full::new(bytes.into())).expect("a request");
+        let response = self.sim.call(request).await.expect("no faults are set");
+        let status = response.status().as_u16();
+        (status, Lines { body: response.into_body(), buffer: Vec::new() })
+    }
+
+    fn path(&self, step: &Value) -> String {
+        let filled = self.fill(&step["path"]);
+        filled.as_str().expect("a path").to_owned()
+    }
+
+    /// Puts captured values in the place of `${NAME}`.
+    fn fill(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => self.fill_text(text),
+            Value::Array(items) => items.iter().map(|item| self.fill(item)).collect(),
+            Value::Object(fields) => Value::Object(
+                fields
+                    .iter()
+                    .map(|(name, value)| (name.clone(), self.fill(value)))
+                    .collect(),
+            ),
+            other => other.clone(),
+        }
+    }
+
+    fn fill_text(&self, text: &str) -> Value {
+        let mut filled = text.to_owned();
+        for (name, value) in &self.names {
+            let place = format!("${{{name}}}");
+            if filled == place {
+                return value.clone();
+            }
+            let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            filled = filled.replace(&place, &plain);
+        }
+        filled.into()
+    }
+}
+
+/// A body, line by line.
+struct Lines {
+    body: SimBody,
+    buffer: Vec<u8>,
+}
+
+impl Lines {
+    async fn next(&mut self) -> Option<String> {
+        loop {
+            if let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.buffer.drain(..=end).collect();
+                return Some(String::from_utf8(line).expect("UTF-8"));
+            }
+            let frame: Result<_, ConnectionClosed> = self.body.frame().await?;
+            let bytes = frame.expect("no faults are set").into_data().expect("data");
+            self.buffer.extend_from_slice(&bytes);
+        }
+    }
+
+    /// The whole body as JSON, or as text if it is none.
+    async fn rest(&mut self) -> Value {
+        while let Some(frame) = self.body.frame().await {
+            let bytes = frame.expect("no faults are set").into_data().expect("data");
+            self.buffer.extend_from_slice(&bytes);
+        }
+        if self.buffer.is_empty() {
+            return Value::Null;
+        }
+        serde_json::from_slice(&self.buffer)
+            .unwrap_or_else(|_| json!({"text": String::from_utf8_lossy(&self.buffer)}))
+    }
+}

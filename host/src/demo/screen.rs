@@ -1,0 +1,87 @@
+//! What the demo shows: one line for each thing that happens.
+
+use std::io::IsTerminal as _;
+use std::time::Instant;
+
+use davit_core::controller::Outcome;
+use davit_core::plan::Plan;
+
+/// The terminal.
+pub(super) struct Screen {
+    begun: Instant,
+    colour: bool,
+}
+
+const BOLD: &str = "1";
+const DIM: &str = "2";
+const RED: &str = "31";
+const GREEN: &str = "32";
+const YELLOW: &str = "33";
+const CYAN: &str = "36";
+
+impl Screen {
+    pub(super) fn new() -> Self {
+        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self {
+            begun: Instant::now(),
+            colour,
+        }
+    }
+
+    pub(super) fn title(&self, text: &str) {
+        println!("{}", self.paint(BOLD, text));
+    }
+
+    pub(super) fn chapter(&self, text: &str) {
+        let time = self.time();
+        println!("\n{time}  {}", self.paint(CYAN, text));
+    }
+
+    pub(super) fn action(&self, text: &str) {
+        println!("{}  {text}", self.time());
+    }
+
+    /// What PodGC did to one pod, and why.
+    pub(super) fn outcome(&self, plan: &Plan, outcome: &Outcome) {
+        let target = format!("{}/{}", plan.target.namespace, plan.target.name);
+        let (colour, what) = match &outcome.failed {
+            None => (GREEN, "deleted".to_owned()),
+            Some((_, failure)) if failure.class.means_gone() => (DIM, "gone already".to_owned()),
+            Some((_, failure)) => (RED, format!("failed: {failure}")),
+        };
+        println!(
+            "{}    {} {:<15} {target:<20} {}",
+            self.time(),
+            self.paint(colour, &format!("{what:<12}")),
+            plan.reason,
+            self.paint(DIM, &plan.message)
+        );
+    }
+
+    pub(super) fn row(&self, reason: &str, deleted: usize, expected: usize) {
+        let colour = if deleted == expected { GREEN } else { RED };
+        let count = self.paint(colour, &format!("{deleted:>3}"));
+        println!("          {reason:<16}{count}   expected {expected:>2}");
+    }
+
+    pub(super) fn problem(&self, text: &str) {
+        println!("          {}", self.paint(RED, text));
+    }
+
+    pub(super) fn success(&self, text: &str) {
+        println!("\n{}  {}", self.time(), self.paint(GREEN, text));
+    }
+
+    fn time(&self) -> String {
+        let seconds = self.begun.elapsed().as_secs_f64();
+        self.paint(YELLOW, &format!("{seconds:>6.2}s"))
+    }
+
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\u{1b}[{code}m{text}\u{1b}[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}

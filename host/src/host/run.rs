@@ -1,0 +1,385 @@
+//! The host's task: what comes in, and in which order it is digested.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_cluster::api::Api;
+use davit_cluster::discovery::{self, Discovered};
+use davit_cluster::events::Recorder;
+use davit_cluster::reflector::{Batch, Update};
+use davit_core::controller::{CallId, Outcome, PlanId, World};
+use davit_core::failure::Failure;
+use davit_core::health::State;
+use davit_core::mapping::Mapping;
+use davit_core::plan::{Decision, Plan};
+use davit_core::queue::Origin;
+use davit_core::store::{Change, SegmentId, Store};
+use davit_core::time::Instant;
+use davit_core::watch::Condition;
+use davit_engine::{CallError, Guest};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
+
+use super::prepare::{Prepared, Recipe};
+use super::report::{Report, Reporter};
+use super::slot::{Active, Slot};
+use super::streams::Streams;
+use super::{HostOptions, work};
+use crate::http::Health;
+use crate::metrics::HostMetrics;
+
+/// How often the API server is asked what it serves.
+const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
+/// The pause after a discovery that failed.
+const DISCOVERY_RETRY: Duration = Duration::from_secs(2);
+/// How often gauges are set and lapsed expectations forgotten.
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
+/// How much news of streams waits for the task, in batches, before the streams
+/// do.
+const NEWS: usize = 64;
+/// How many inputs are digested before the controllers are asked what to do.
+const MOST_AT_ONCE: usize = 256;
+/// How many plans are carried out at once, over all controllers.
+const MOST_WRITES: usize = 128;
+
+/// What the task is told.
+pub(super) enum Input {
+    Apply(Vec<Prepared>),
+    Recipes(oneshot::Sender<BTreeMap<String, (Recipe, Arc<Guest>)>>),
+    Called {
+        controller: String,
+        number: u64,
+        id: CallId,
+        result: Result<Vec<Decision>, CallError>,
+        took: Duration,
+    },
+    Carried {
+        controller: String,
+        number: u64,
+        id: PlanId,
+        plan: Arc<Plan>,
+        outcome: Outcome,
+        took: Duration,
+    },
+    Discovered(Result<Discovered, Failure>),
+    Stop,
+}
+
+/// The host's task.
+pub(super) struct Run {
+    pub(super) api: Api,
+    pub(super) recorder: Recorder,
+    pub(super) store: Store,
+    pub(super) streams: Streams,
+    /// None until the first discovery.
+    pub(super) mapping: Option<Arc<Mapping>>,
+    pub(super) slots: BTreeMap<String, Slot>,
+    pub(super) metrics: Arc<HostMetrics>,
+    pub(super) health: Arc<Health>,
+    pub(super) reporter: Reporter,
+    pub(super) inbox: mpsc::UnboundedSender<Input>,
+    /// One permit for each plan that is carried out.
+    pub(super) writes: Arc<Semaphore>,
+    /// Plans that are carried out, of controllers that are gone too.
+    pub(super) carrying: usize,
+    pub(super) next_number: u64,
+    stopping: bool,
+    news: mpsc::Receiver<Batch>,
+}
+
+impl Run {
+    pub(super) fn new(
+        options: HostOptions,
+        api: Api,
+        inbox: mpsc::UnboundedSender<Input>,
+    ) -> Self {
+        let (updates, news) = mpsc::channel(NEWS);
+        let streams = Streams::new(
+            options.client,
+            api.clock(),
+            options.watch,
+            options.seed,
+            updates,
+        );
+        Self {
+            recorder: Recorder::start(api.clone()),
+            api,
+            store: Store::default(),
+            streams,
+            mapping: None,
+            slots: BTreeMap::new(),
+            metrics: options.metrics,
+            health: options.health,
+            reporter: Reporter::new(options.listener),
+            inbox,
+            writes: Arc::new(Semaphore::new(MOST_WRITES)),
+            carrying: 0,
+            next_number: 0,
+            stopping: false,
+            news,
+        }
+    }
+
+    /// Runs until it is told to stop and the last plan has come to its end.
+    pub(super) async fn until_stopped(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        self.discover_after(Duration::ZERO);
+        let mut housekeeping = interval(HOUSEKEEPING_PERIOD);
+        housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while !(self.stopping && self.carrying == 0) {
+            let wake = self.next_wake();
+            tokio::select! {
+                Some(input) = inputs.recv() => {
+                    self.digest(input);
+                    for _ in 1..MOST_AT_ONCE {
+                        let Ok(input) = inputs.try_recv() else { break };
+                        self.digest(input);
+                    }
+                }
+                Some(batch) = self.news.recv() => self.take_news(batch),
+                _ = housekeeping.tick() => self.keep_house(),
+                () = sleep_until(wake) => {}
+            }
+            self.work();
+        }
+    }
+
+    fn next_wake(&self) -> tokio::time::Instant {
+        let clock = self.api.clock();
+        let now = clock.instant();
+        let ready = self.active().filter(|(_, active)| active.has_room());
+        let wakes = ready.filter_map(|(_, active)| active.core.poll_timeout(now));
+        clock.deadline(wakes.min().unwrap_or(Instant::FAR_FUTURE))
+    }
+
+    pub(super) fn active(&self) -> impl Iterator<Item = (&String, &Active)> {
+        let slots = self.slots.iter();
+        slots.filter_map(|(name, slot)| Some((name, slot.active.as_ref()?)))
+    }
+
+    fn active_mut(&mut self, controller: &str, number: u64) -> Option<&mut Active> {
+        let active = self.slots.get_mut(controller)?.active.as_mut()?;
+        (active.number == number).then_some(active)
+    }
+
+    fn digest(&mut self, input: Input) {
+        match input {
+            Input::Apply(prepared) => self.apply(prepared),
+            Input::Recipes(sender) => {
+                let slots = self.slots.iter();
+                let recipes = slots.filter_map(|(name, slot)| {
+                    let (recipe, guest) = slot.latest()?;
+                    Some((name.clone(), (recipe.clone(), Arc::clone(guest))))
+                });
+                // Whoever asked may have gone.
+                let _ = sender.send(recipes.collect());
+            }
+            Input::Called {
+                controller,
+                number,
+                id,
+                result,
+                took,
+            } => self.take_decisions(&controller, number, id, result, took),
+            Input::Carried {
+                controller,
+                number,
+                id,
+                plan,
+                outcome,
+                took,
+            } => self.take_outcome(controller, number, (id, plan), outcome, took),
+            Input::Discovered(result) => self.take_discovery(result),
+            Input::Stop => self.stopping = true,
+        }
+    }
+
+    fn take_decisions(
+        &mut self,
+        controller: &str,
+        number: u64,
+        id: CallId,
+        result: Result<Vec<Decision>, CallError>,
+        took: Duration,
+    ) {
+        self.metrics.call(controller, &result, took);
+        let Some(mapping) = self.mapping.clone() else {
+            return;
+        };
+        let snapshot = self.store.snapshot();
+        let now = self.api.clock().instant();
+        let Some(active) = self.active_mut(controller, number) else {
+            return;
+        };
+        active.calls -= 1;
+        let world = World {
+            now,
+            snapshot: &snapshot,
+            mapping: &mapping,
+        };
+        match result {
+            Ok(decisions) => active.core.handle_decisions(id, decisions, &world),
+            Err(error) => {
+                tracing::warn!(controller, "a call failed: {error}");
+                let failure = work::call_failure(&error);
+                active.core.handle_call_failure(now, id, failure);
+                if let State::Quarantined { until, reason } = active.core.health().state() {
+                    let pause = until.since(now);
+                    tracing::error!(controller, ?pause, "the guest is quarantined: {reason}");
+                }
+            }
+        }
+    }
+
+    fn take_outcome(
+        &mut self,
+        controller: String,
+        number: u64,
+        (id, plan): (PlanId, Arc<Plan>),
+        outcome: Outcome,
+        took: Duration,
+    ) {
+        self.carrying -= 1;
+        self.metrics.write(&controller, &outcome, took);
+        let snapshot = self.store.snapshot();
+        let now = self.api.clock().instant();
+        if let Some(mapping) = self.mapping.clone()
+            && let Some(active) = self.active_mut(&controller, number)
+        {
+            let world = World {
+                now,
+                snapshot: &snapshot,
+                mapping: &mapping,
+            };
+            active.core.handle_outcome(id, outcome.clone(), &world);
+        }
+        let report = Report::Carried {
+            controller,
+            plan,
+            outcome,
+        };
+        self.reporter.tell(report, now);
+    }
+
+    fn take_news(&mut self, batch: Batch) {
+        let Some(segment) = self.streams.segment(batch.stream) else {
+            return;
+        };
+        let now = self.api.clock().instant();
+        let mut news = Vec::new();
+        for update in batch.updates {
+            match update {
+                Update::Apply(item) => self.store.apply(segment, item, now, &mut news),
+                Update::Delete(item) => {
+                    let (namespace, name) = (&item.namespace, &item.name);
+                    self.store
+                        .remove(segment, namespace, name, &item.uid, &mut news);
+                }
+                Update::Reset { items, fields } => {
+                    self.tell_changes(&std::mem::take(&mut news), Origin::Fresh, now);
+                    let mut changes = Vec::new();
+                    let replaced = self.store.replace(segment, fields, items, now, &mut changes);
+                    if let Err(error) = replaced {
+                        tracing::debug!("a list came too late: {error}");
+                    }
+                    self.tell_changes(&changes, Origin::Relist, now);
+                    self.take_over();
+                }
+                Update::Status(condition) => self.note_condition(segment, &condition),
+            }
+        }
+        self.tell_changes(&news, Origin::Fresh, now);
+    }
+
+    pub(super) fn tell_changes(&mut self, changes: &[Change], origin: Origin, now: Instant) {
+        if changes.is_empty() {
+            return;
+        }
+        let snapshot = self.store.snapshot();
+        for active in self.slots.values_mut().filter_map(|slot| slot.active.as_mut()) {
+            active.core.handle_changes(now, changes, origin, &snapshot);
+        }
+    }
+
+    fn note_condition(&mut self, segment: SegmentId, condition: &Condition) {
+        let Some(spec) = self.store.segment_spec(segment) else {
+            return;
+        };
+        let resource = spec.resource.to_string();
+        match condition {
+            Condition::Synced => tracing::debug!(resource, "followed"),
+            Condition::NotServed => tracing::warn!(resource, "the API server does not serve it"),
+            Condition::Interrupted { reason } => {
+                tracing::warn!(resource, "the watch was interrupted: {reason}");
+                let labels = [resource.as_str()];
+                self.metrics.watch_troubles.with_label_values(&labels).inc();
+            }
+        }
+        let synced = f64::from(u8::from(*condition == Condition::Synced));
+        let labels = [resource.as_str()];
+        self.metrics.synced.with_label_values(&labels).set(synced);
+    }
+
+    fn take_discovery(&mut self, result: Result<Discovered, Failure>) {
+        let discovered = match result {
+            Ok(discovered) => discovered,
+            Err(failure) => {
+                tracing::warn!("the API server does not say what it serves: {failure}");
+                self.discover_after(DISCOVERY_RETRY);
+                return;
+            }
+        };
+        self.discover_after(DISCOVERY_PERIOD);
+        let complete = discovered.is_complete();
+        let mapping = match (&self.mapping, complete) {
+            (Some(before), false) => {
+                let failed = discovered.failed.into_iter();
+                let failed: Vec<String> = failed.map(|(version, _)| version).collect();
+                tracing::warn!(?failed, "some groups do not say what they serve");
+                discovered.mapping.or_from(before, &failed)
+            }
+            _ => discovered.mapping,
+        };
+        if complete {
+            self.streams.count_missing(&self.store, &mapping);
+        }
+        self.mapping = Some(Arc::new(mapping));
+        self.attach_all();
+    }
+
+    fn discover_after(&self, pause: Duration) {
+        let (api, inbox) = (self.api.clone(), self.inbox.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(pause).await;
+            let result = discovery::discover(&api).await;
+            // The host may have stopped meanwhile.
+            let _ = inbox.send(Input::Discovered(result));
+        });
+    }
+
+    fn keep_house(&mut self) {
+        let now = self.api.clock().instant();
+        let snapshot = self.store.snapshot();
+        for (name, slot) in &mut self.slots {
+            if let Some(active) = &mut slot.active {
+                active.core.tidy(now, &snapshot);
+                self.metrics.controller(name, &mut active.core, now);
+            }
+        }
+        let mut bytes = 0;
+        for (segment, spec) in self.store.segments() {
+            bytes += self.store.segment_bytes(segment);
+            let labels = [&*spec.resource.to_string()];
+            let objects = self.metrics.objects.with_label_values(&labels);
+            objects.set(self.store.segment_len(segment) as f64);
+        }
+        let store_bytes = self.metrics.store_bytes.with_label_values(&[] as &[&str]);
+        store_bytes.set(bytes as f64);
+        let waiting = self.slots.values().any(|slot| slot.active.is_none());
+        self.health.beat(self.mapping.is_some() && !waiting);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.stopping
+    }
+}

@@ -1,0 +1,176 @@
+//! Which streams are followed: what the views need of what the API server
+//! serves.
+
+use std::collections::BTreeMap;
+
+use davit_cluster::clock::Clock;
+use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
+use davit_core::manifest::{Source, WatchSpec};
+use davit_core::mapping::{Mapping, Served};
+use davit_core::object::Kind;
+use davit_core::store::{Change, SegmentId, SegmentSpec, Store, ViewId};
+use davit_core::watch::Settings;
+use tokio::sync::mpsc;
+
+/// A resource that is missing from this many complete discoveries in a row is
+/// taken as gone: one can be a moment's mistake of an aggregated API server.
+const MISSING_TWICE: u32 = 2;
+
+/// The reflectors that run, one for each segment of the store.
+pub(super) struct Streams {
+    client: kube::Client,
+    clock: Clock,
+    settings: Settings,
+    seed: u64,
+    updates: mpsc::Sender<Batch>,
+    running: BTreeMap<SegmentId, (StreamId, Reflector)>,
+    segments: BTreeMap<StreamId, SegmentId>,
+    next: u32,
+    /// In how many complete discoveries in a row a segment's resource was
+    /// missing.
+    missing: BTreeMap<SegmentId, u32>,
+}
+
+impl Streams {
+    pub(super) fn new(
+        client: kube::Client,
+        clock: Clock,
+        settings: Settings,
+        seed: u64,
+        updates: mpsc::Sender<Batch>,
+    ) -> Self {
+        Self {
+            client,
+            clock,
+            settings,
+            seed,
+            updates,
+            running: BTreeMap::new(),
+            segments: BTreeMap::new(),
+            next: 0,
+            missing: BTreeMap::new(),
+        }
+    }
+
+    /// The segment that a stream fills; none if it is no longer followed.
+    pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
+        self.segments.get(&stream).copied()
+    }
+
+    /// Counts, after a complete discovery, which segments' resources were
+    /// missing from it.
+    pub(super) fn count_missing(&mut self, store: &Store, mapping: &Mapping) {
+        self.missing = store
+            .segments()
+            .filter(|(_, spec)| mapping.by_resource(&spec.resource).is_none())
+            .map(|(segment, _)| {
+                let before = self.missing.get(&segment).copied().unwrap_or_default();
+                (segment, before + 1)
+            })
+            .collect();
+    }
+
+    /// Gives a view the segments that its watch is made of.
+    pub(super) fn attach(
+        &self,
+        store: &mut Store,
+        view: ViewId,
+        watch: &WatchSpec,
+        mapping: &Mapping,
+        changes: &mut Vec<Change>,
+    ) {
+        let gone: Vec<SegmentId> = store
+            .segments_of(view)
+            .map(|(segment, _)| segment)
+            .filter(|segment| self.missing.get(segment) >= Some(&MISSING_TWICE))
+            .collect();
+        for segment in gone {
+            store.detach(view, segment, changes);
+        }
+        for served in wanted(&watch.source, mapping) {
+            let attached = store.attach(view, &segment_spec(watch, served), changes);
+            debug_assert!(attached.is_ok(), "{attached:?}");
+        }
+    }
+
+    /// Follows every segment with the fields that its views read, and nothing
+    /// else.
+    pub(super) fn follow(&mut self, store: &Store) {
+        let wanted: BTreeMap<SegmentId, _> = store.segments().collect();
+        self.running.retain(|segment, (stream, _)| {
+            let keep = wanted.contains_key(segment);
+            if !keep {
+                self.segments.remove(stream);
+            }
+            keep
+        });
+        for (segment, spec) in wanted {
+            let Some(fields) = store.segment_fields(segment) else {
+                continue;
+            };
+            if let Some((_, reflector)) = self.running.get(&segment) {
+                if store.needs_list(segment) {
+                    reflector.set_fields(fields);
+                }
+                continue;
+            }
+            let stream = StreamId(self.next);
+            self.next += 1;
+            let reflector = Reflector::start(
+                self.client.clone(),
+                self.clock,
+                StreamSpec {
+                    resource: spec.resource.clone(),
+                    namespace: spec.namespace.clone(),
+                    label_selector: spec.label_selector.clone(),
+                    field_selector: spec.field_selector.clone(),
+                    fields,
+                },
+                self.settings.clone(),
+                self.seed.wrapping_add(u64::from(stream.0)),
+                (stream, self.updates.clone()),
+            );
+            self.segments.insert(stream, segment);
+            self.running.insert(segment, (stream, reflector));
+        }
+    }
+}
+
+/// Whether a view is complete enough for its controller to run. A resource
+/// among many that does not sync holds up nobody.
+pub(super) fn is_ready(store: &Store, view: ViewId, watch: &WatchSpec) -> bool {
+    let mut segments = store.segments_of(view).peekable();
+    match watch.source {
+        Source::One(_) if segments.peek().is_none() => watch.optional,
+        Source::One(_) => segments.all(|(_, ready)| ready),
+        Source::EveryDeletable(_) => segments.any(|(_, ready)| ready),
+    }
+}
+
+fn wanted<'m>(
+    source: &'m Source,
+    mapping: &'m Mapping,
+) -> Box<dyn Iterator<Item = &'m Served> + 'm> {
+    match source {
+        Source::One(resource) => Box::new(mapping.by_resource(resource).into_iter()),
+        Source::EveryDeletable(except) => Box::new(mapping.deletable().filter(|served| {
+            !except.iter().any(|resource| {
+                resource.group == served.resource.group && resource.plural == served.resource.plural
+            })
+        })),
+    }
+}
+
+fn segment_spec(watch: &WatchSpec, served: &Served) -> SegmentSpec {
+    SegmentSpec {
+        resource: served.resource.clone(),
+        kind: Kind {
+            api_version: served.resource.api_version().into(),
+            kind: served.kind.as_str().into(),
+        },
+        namespaced: served.namespaced,
+        namespace: watch.namespace.clone(),
+        label_selector: watch.label_selector.clone(),
+        field_selector: watch.field_selector.clone(),
+    }
+}

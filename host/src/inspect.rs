@@ -1,0 +1,184 @@
+//! `davit inspect`: what a guest is and what it asks for.
+
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
+use davit_engine::{Engine, EngineConfig, Limits, Module};
+use serde_json::{Value, json};
+
+use crate::cli::InspectArguments;
+use crate::host;
+
+/// Prints what a module is.
+pub async fn run(arguments: InspectArguments) -> Result<()> {
+    let name = arguments.module.display().to_string();
+    let wasm = std::fs::read(&arguments.module)
+        .with_context(|| format!("the module {name} cannot be read"))?;
+    let size = wasm.len();
+    let engine = Engine::new(EngineConfig::default())?;
+    let module = engine.load(wasm).await.with_context(|| name.clone())?;
+    let config = match &arguments.config {
+        Some(path) => configuration(path)?,
+        None => Value::Null,
+    };
+    let manifest = module
+        .describe(&host::encode(&config)?, Limits::default())
+        .await
+        .with_context(|| name.clone())?;
+    let facts = facts(&module, &manifest, size);
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&facts)?);
+    } else {
+        print(&facts, &manifest);
+    }
+    Ok(())
+}
+
+fn configuration(path: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(path)
+        .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
+    serde_saphyr::from_str(&text)
+        .with_context(|| format!("the configuration {} is no YAML", path.display()))
+}
+
+fn facts(module: &Module, manifest: &Manifest, size: usize) -> Value {
+    json!({
+        "name": manifest.name,
+        "version": manifest.version,
+        "summary": manifest.summary,
+        "digest": format!("sha256:{}", module.digest()),
+        "bytes": size,
+        "world": module.world().to_string(),
+        "imports": module.imports(),
+        "watches": manifest.watches.iter().map(watch).collect::<Vec<_>>(),
+        "triggers": manifest.triggers.iter().map(|trigger| json!({
+            "watch": trigger.watch,
+            "queue": trigger.queue,
+            "key": trigger_key(&trigger.key),
+        })).collect::<Vec<_>>(),
+        "queues": manifest.queues.iter().map(|queue| json!({
+            "name": queue.name,
+            "workers": queue.workers,
+            "batch": queue.batch,
+            "priority": queue.priority,
+        })).collect::<Vec<_>>(),
+        "ticks": manifest.ticks.iter().map(|tick| json!({
+            "queue": tick.queue,
+            "key": tick.key,
+            "period": format!("{:?}", tick.period),
+        })).collect::<Vec<_>>(),
+        "permissions": permissions(manifest),
+        "metrics": manifest.metrics.iter().map(|metric| json!({
+            "name": metric.name,
+            "kind": metric_kind(metric.kind),
+            "labels": metric.labels,
+            "help": metric.help,
+        })).collect::<Vec<_>>(),
+        "configSchema": serde_json::from_str::<Value>(&manifest.config_schema)
+            .unwrap_or_else(|_| Value::String(manifest.config_schema.clone())),
+    })
+}
+
+fn watch(watch: &WatchSpec) -> Value {
+    let fields = watch.fields.iter().map(ToString::to_string);
+    let indexes = watch.indexes.iter().map(|index| {
+        let path = index.path.to_string();
+        json!({"name": index.name, "path": path})
+    });
+    json!({
+        "name": watch.name,
+        "source": source(&watch.source),
+        "namespace": watch.namespace,
+        "labelSelector": watch.label_selector,
+        "fieldSelector": watch.field_selector,
+        "fields": fields.collect::<Vec<_>>(),
+        "indexes": indexes.collect::<Vec<_>>(),
+        "optional": watch.optional,
+    })
+}
+
+fn source(source: &Source) -> String {
+    match source {
+        Source::One(resource) => resource.to_string(),
+        Source::EveryDeletable(except) if except.is_empty() => "every deletable resource".into(),
+        Source::EveryDeletable(except) => {
+            let except: Vec<String> = except.iter().map(ToString::to_string).collect();
+            format!("every deletable resource except {}", except.join(", "))
+        }
+    }
+}
+
+fn trigger_key(key: &TriggerKey) -> String {
+    match key {
+        TriggerKey::OwnKey => "the object's key".into(),
+        TriggerKey::OwnUid => "the object's uid".into(),
+        TriggerKey::Index(index) => format!("the values of the index \"{index}\""),
+        TriggerKey::Constant(key) => format!("\"{key}\""),
+    }
+}
+
+const fn metric_kind(kind: MetricKind) -> &'static str {
+    match kind {
+        MetricKind::Counter => "counter",
+        MetricKind::Gauge => "gauge",
+        MetricKind::Histogram => "histogram",
+    }
+}
+
+/// Everything that a service account needs for this guest, as `verb resource`:
+/// its watches, its live reads and its writes.
+fn permissions(manifest: &Manifest) -> Vec<String> {
+    let watches = manifest.watches.iter().map(|watch| match &watch.source {
+        Source::One(resource) if resource.group.is_empty() => {
+            format!("list, watch {}", resource.plural)
+        }
+        Source::One(resource) => format!("list, watch {}/{}", resource.group, resource.plural),
+        Source::EveryDeletable(_) => "list, watch *".into(),
+    });
+    let mut all: Vec<String> = watches.collect();
+    all.extend(manifest.permissions.iter().map(ToString::to_string));
+    all.sort();
+    all.dedup();
+    all
+}
+
+fn print(facts: &Value, manifest: &Manifest) {
+    let text = |field: &str| facts.get(field).and_then(Value::as_str).unwrap_or_default();
+    println!("{} {}: {}", manifest.name, manifest.version, manifest.summary);
+    println!("digest       {}", text("digest"));
+    let bytes = facts.get("bytes").and_then(Value::as_u64).unwrap_or_default();
+    println!("size         {bytes} bytes");
+    println!("interface    {}", text("world"));
+    print_list("imports", strings(facts.get("imports")));
+    print_list("permissions", permissions(manifest).into_iter());
+    println!("watches");
+    for watch in &manifest.watches {
+        let optional = if watch.optional { ", optional" } else { "" };
+        println!("  {}: {}{optional}", watch.name, source(&watch.source));
+        for field in &watch.fields {
+            println!("    {field}");
+        }
+    }
+    println!("queues");
+    for queue in &manifest.queues {
+        println!("  {}: {} workers", queue.name, queue.workers);
+    }
+    for tick in &manifest.ticks {
+        println!("  {}: \"{}\" every {:?}", tick.queue, tick.key, tick.period);
+    }
+    print_list("metrics", manifest.metrics.iter().map(|metric| metric.name.clone()));
+    println!("configuration schema\n{}", manifest.config_schema.trim_end());
+}
+
+fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {
+    let values = value.and_then(Value::as_array).into_iter().flatten();
+    values.filter_map(|value| value.as_str().map(str::to_owned))
+}
+
+fn print_list(title: &str, items: impl Iterator<Item = String>) {
+    println!("{title}");
+    for item in items {
+        println!("  {item}");
+    }
+}

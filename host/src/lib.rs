@@ -1,0 +1,14 @@
+//! Davit's host: the command line, the configuration, and the task that joins
+//! the core, the engine and the cluster.
+
+pub mod cli;
+pub mod config;
+pub mod demo;
+pub mod host;
+pub mod http;
+pub mod inspect;
+pub mod metrics;
+pub mod modules;
+pub mod run;
+pub mod sim;
+pub mod telemetry;
