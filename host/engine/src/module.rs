@@ -43,6 +43,15 @@ impl Module {
         self.world
     }
 
+    /// The interfaces that it imports, as `package/interface@version`.
+    #[must_use]
+    pub fn imports(&self) -> Vec<String> {
+        let component = self.pre.instance_pre().component();
+        let ty = component.component_type();
+        let imports = ty.imports(self.engine.wasmtime());
+        imports.map(|(name, _)| name.to_owned()).collect()
+    }
+
     /// The SHA-256 of its bytes.
     #[must_use]
     pub fn digest(&self) -> ModuleDigest {

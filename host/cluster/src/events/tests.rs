@@ -1,0 +1,125 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::testing::{Reply, Server, pod, status};
+
+fn event(message: &str) -> Event {
+    Event {
+        event_type: "Normal".into(),
+        reason: "TaintManagerEviction".into(),
+        message: message.into(),
+        component: "taint-eviction-controller".into(),
+    }
+}
+
+async fn settle() {
+    tokio::time::sleep(Duration::from_millis(10)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_is_created_and_its_repetition_patched() {
+    let server = Server::always(200, json!({}));
+    let recorder = Recorder::start(server.api());
+    recorder.record(&pod(), &event("m"));
+    recorder.record(&pod(), &event("m"));
+    settle().await;
+    let seen = server.seen();
+    let created = seen[0].json();
+    let name = created["metadata"]["name"].as_str().unwrap().to_owned();
+    let time = created["firstTimestamp"].clone();
+    assert_eq!(seen[0].method, Method::POST);
+    assert_eq!(seen[0].uri, "/api/v1/namespaces/ns/events");
+    assert_eq!(
+        created,
+        json!({
+            "apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": name, "namespace": "ns"},
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u-1",
+            },
+            "source": {"component": "taint-eviction-controller"},
+            "reportingComponent": "taint-eviction-controller",
+            "type": "Normal", "reason": "TaintManagerEviction", "message": "m",
+            "count": 1, "firstTimestamp": time, "lastTimestamp": time,
+        })
+    );
+    assert!(!time.as_str().unwrap().contains('.'), "{time}");
+    let nanos = name.strip_prefix("p.").unwrap();
+    assert!(u64::from_str_radix(nanos, 16).is_ok(), "{name}");
+    assert_eq!(seen[1].method, Method::PATCH);
+    assert_eq!(seen[1].uri, format!("/api/v1/namespaces/ns/events/{name}"));
+    assert_eq!(
+        seen[1].header("content-type"),
+        "application/strategic-merge-patch+json"
+    );
+    assert_eq!(seen[1].json()["count"], 2);
+    assert_eq!(seen.len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_has_expired_is_created_again() {
+    let server = Server::new(|seen, _| {
+        if seen.method == Method::PATCH {
+            let details = json!({"kind": "events", "name": "p.1"});
+            Reply::Json(404, status(404, "NotFound", "not found", details))
+        } else {
+            Reply::Json(201, json!({}))
+        }
+    });
+    let recorder = Recorder::start(server.api());
+    recorder.record(&pod(), &event("m"));
+    recorder.record(&pod(), &event("m"));
+    settle().await;
+    let methods: Vec<_> = server.seen().into_iter().map(|seen| seen.method).collect();
+    assert_eq!(methods, [Method::POST, Method::PATCH, Method::POST]);
+    assert_eq!(server.seen()[2].json()["count"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn events_about_cluster_scoped_objects_live_in_default() {
+    let server = Server::always(201, json!({}));
+    let recorder = Recorder::start(server.api());
+    let node = ObjectRef {
+        kind: "Node".into(),
+        namespace: String::new(),
+        ..pod()
+    };
+    recorder.record(&node, &event("m"));
+    settle().await;
+    let seen = server.only();
+    assert_eq!(seen.uri, "/api/v1/namespaces/default/events");
+    assert_eq!(seen.json()["metadata"]["namespace"], "default");
+    assert_eq!(seen.json()["involvedObject"]["namespace"], "");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_server_is_tried_again_and_a_refusal_is_not() {
+    let server = Server::new(|_, before| match before {
+        0 => Reply::Break,
+        1 => Reply::Json(403, status(403, "Forbidden", "no", json!({}))),
+        _ => Reply::Json(201, json!({})),
+    });
+    let recorder = Recorder::start(server.api());
+    recorder.record(&pod(), &event("first"));
+    recorder.record(&pod(), &event("second"));
+    tokio::time::sleep(Duration::from_secs(11)).await;
+    let messages: Vec<_> = server
+        .seen()
+        .iter()
+        .map(|seen| seen.json()["message"].clone())
+        .collect();
+    assert_eq!(messages, ["first", "first", "second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_waits_for_a_full_queue() {
+    let server = Server::new(|_, _| Reply::Silence);
+    let recorder = Recorder::start(server.api());
+    for number in 0..2 * MOST_WAITING {
+        recorder.record(&pod(), &event(&number.to_string()));
+    }
+    settle().await;
+    server.only();
+}

@@ -133,7 +133,7 @@ fn fields() -> impl Strategy<Value = FieldTree> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
     #[test]
     fn projecting_is_pruning(object in object(), keep in fields()) {

@@ -127,9 +127,10 @@ impl Sample {
                 .get(&**name)
                 .map(|value| value.at(rest))
                 .unwrap_or_default(),
-            (Some((Segment::Each, rest)), Self::List(elements)) => {
-                elements.iter().flat_map(|element| element.at(rest)).collect()
-            }
+            (Some((Segment::Each, rest)), Self::List(elements)) => elements
+                .iter()
+                .flat_map(|element| element.at(rest))
+                .collect(),
             _ => Vec::new(),
         }
     }

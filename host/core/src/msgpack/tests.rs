@@ -37,7 +37,10 @@ fn decode(bytes: &[u8]) -> Result<Sample, Malformed> {
 
 fn found(bytes: &[u8], at: &str) -> Vec<String> {
     let mut values = Vec::new();
-    visit(bytes, &path(at), &mut |value| values.push(format!("{value:?}"))).unwrap();
+    visit(bytes, &path(at), &mut |value| {
+        values.push(format!("{value:?}"))
+    })
+    .unwrap();
     values
 }
 
@@ -101,7 +104,12 @@ fn paths_go_through_lists_and_end_where_nothing_is() {
     assert_eq!(types, ["Text(\"Ready\")", "Text(\"\")"]);
     let status = found(&pod, "status.conditions[*].status");
     assert_eq!(status, ["Bool(true)", "Nil"]);
-    for nothing in ["spec", "status.phase", "status[*]", "status.conditions.type"] {
+    for nothing in [
+        "spec",
+        "status.phase",
+        "status[*]",
+        "status.conditions.type",
+    ] {
         assert!(found(&pod, nothing).is_empty(), "{nothing}");
     }
 }

@@ -173,7 +173,8 @@ impl Store {
             return Err(UnknownView(view));
         }
         let id = self.segment_id(spec);
-        if let (Some(watch), Some(segment)) = (self.views.get_mut(&view), self.segments.get_mut(&id))
+        if let (Some(watch), Some(segment)) =
+            (self.views.get_mut(&view), self.segments.get_mut(&id))
             && watch.segments.insert(id)
             && segment.join(view, watch.fields, &watch.tree)
         {
@@ -244,7 +245,9 @@ impl Store {
 
     /// All segments.
     pub fn segments(&self) -> impl Iterator<Item = (SegmentId, &Arc<SegmentSpec>)> {
-        self.segments.iter().map(|(id, segment)| (*id, &segment.spec))
+        self.segments
+            .iter()
+            .map(|(id, segment)| (*id, &segment.spec))
     }
 
     /// What a segment is a stream of.
@@ -270,9 +273,7 @@ impl Store {
     /// How many objects a segment holds.
     #[must_use]
     pub fn segment_len(&self, segment: SegmentId) -> usize {
-        self.state
-            .segment(segment)
-            .map_or(0, |members| members.len)
+        self.state.segment(segment).map_or(0, |members| members.len)
     }
 
     /// The size of a segment's objects in bytes: their data and keys, without

@@ -77,9 +77,7 @@ impl Object {
     /// MessagePack of the fields that its segment was listed with.
     #[must_use]
     pub fn data(&self) -> &[u8] {
-        self.bytes
-            .get(self.key_len as usize..)
-            .unwrap_or_default()
+        self.bytes.get(self.key_len as usize..).unwrap_or_default()
     }
 
     pub(super) fn changed(&self) -> &Changed {
@@ -171,5 +169,50 @@ impl Changed {
             .iter()
             .find(|(other, _)| *other == fields)
             .map_or(self.last, |(_, at)| *at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_keeps_its_text() {
+        for text in ["0", "1", "18446744073709551615"] {
+            let version = ResourceVersion::new(text);
+            assert_eq!(version.to_string(), text);
+            assert!(matches!(version, ResourceVersion::Number(_)), "{text}");
+        }
+        for text in [
+            "",
+            "00",
+            "01",
+            "+1",
+            "-1",
+            "1.0",
+            "18446744073709551616",
+            "x",
+        ] {
+            let version = ResourceVersion::new(text);
+            assert_eq!(version, ResourceVersion::Text(text.into()));
+            assert_eq!(version.to_string(), text);
+        }
+    }
+
+    #[test]
+    fn an_object_is_known_by_namespace_and_name() {
+        for (namespace, name, key) in [("", "n", "n"), ("ns", "pod", "ns/pod")] {
+            let item = Projected {
+                namespace: namespace.into(),
+                name: name.into(),
+                uid: Uid::new("u"),
+                resource_version: "1".into(),
+                data: [0x80].into(),
+            };
+            let changed = Changed::new(Instant::ZERO, Vec::new());
+            let object = Object::new(SegmentId(0), &item.key(), item, changed);
+            assert_eq!((object.namespace(), object.name()), (namespace, name));
+            assert_eq!((object.key(), object.data()), (key, &[0x80][..]));
+        }
     }
 }

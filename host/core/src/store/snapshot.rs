@@ -143,7 +143,9 @@ impl<'a> View<'a> {
     /// The objects' keys, `limit` at most, from `cursor` on.
     #[must_use]
     pub fn keys(&self, cursor: u64, limit: usize) -> Page<Cow<'a, str>> {
-        let keys = self.objects(cursor).map(|(at, object)| (at, self.key_of(object)));
+        let keys = self
+            .objects(cursor)
+            .map(|(at, object)| (at, self.key_of(object)));
         page(keys, limit)
     }
 
@@ -160,7 +162,11 @@ impl<'a> View<'a> {
     /// An index of the view; none if it has none of that name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<IndexView<'a>> {
-        let index = self.view.indexes.iter().find(|index| index.name() == name)?;
+        let index = self
+            .view
+            .indexes
+            .iter()
+            .find(|index| index.name() == name)?;
         Some(IndexView { view: *self, index })
     }
 

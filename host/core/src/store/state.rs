@@ -188,3 +188,66 @@ fn hash(value: &impl Hash) -> u32 {
     value.hash(&mut hasher);
     (hasher.finish() >> 32) as u32
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::object::Changed;
+    use super::*;
+    use crate::object::Projected;
+    use crate::time::Instant;
+
+    const SEGMENT: SegmentId = SegmentId(3);
+
+    fn object(name: &str, uid: &str) -> Arc<Object> {
+        let item = Projected {
+            namespace: "".into(),
+            name: name.into(),
+            uid: Uid::new(uid),
+            resource_version: "1".into(),
+            data: [0xc0].into(),
+        };
+        let changed = Changed::new(Instant::ZERO, Vec::new());
+        Arc::new(Object::new(SEGMENT, name, item, changed))
+    }
+
+    /// Two texts with the same hash.
+    fn colliding(hash: impl Fn(&str) -> u32) -> [String; 2] {
+        let mut texts = BTreeMap::new();
+        for number in 0.. {
+            let text = format!("o{number}");
+            if let Some(other) = texts.insert(hash(&text), text.clone()) {
+                return [other, text];
+            }
+        }
+        unreachable!("there are more texts than hashes")
+    }
+
+    #[test]
+    fn objects_with_the_same_hash_are_told_apart() {
+        let names = colliding(|name| hash(&(SEGMENT, name)));
+        let uids = colliding(|uid| hash(&Uid::new(uid)));
+        let mut state = State::default();
+        for (slot, (name, uid)) in (0..).zip(names.iter().zip(&uids)) {
+            state.insert(slot, object(name, uid));
+        }
+        for (slot, (name, uid)) in (0..).zip(names.iter().zip(&uids)) {
+            assert_eq!(state.find(SEGMENT, name).unwrap().0, slot);
+            let uid = Uid::new(uid);
+            let found: Vec<&str> = state.with_uid(&uid).map(|object| object.key()).collect();
+            assert_eq!(found, [name]);
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_gone_leaves_nothing_behind() {
+        let mut state = State::default();
+        state.insert(2, object("a", "u"));
+        assert!(state.remove(1).is_none());
+        assert_eq!(state.remove(2).unwrap().key(), "a");
+        assert!(state.remove(2).is_none());
+        assert!(state.by_key.is_empty() && state.by_uid.is_empty());
+        assert_eq!(state.members(SEGMENT, 0).count(), 0);
+    }
+}

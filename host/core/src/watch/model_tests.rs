@@ -97,7 +97,11 @@ impl Server {
 enum Wire {
     Idle,
     /// A list at this state, of which the objects up to `from` were sent.
-    Pages { state: View, version: u64, from: usize },
+    Pages {
+        state: View,
+        version: u64,
+        from: usize,
+    },
     /// A stream: what comes before the live events, the last version sent, and
     /// whether the bookmark that ends the initial state is still to come.
     Stream {
@@ -185,7 +189,11 @@ impl World {
                 let fresh = (server.objects.clone(), server.version, 0);
                 let known = self.lists.get(&*continue_token).cloned();
                 let (state, version, from) = known.unwrap_or(fresh);
-                Wire::Pages { state, version, from }
+                Wire::Pages {
+                    state,
+                    version,
+                    from,
+                }
             }
             Request::StreamingList { .. } => {
                 let objects = server.objects.iter();
@@ -197,7 +205,9 @@ impl World {
                     bookmark: self.streams,
                 }
             }
-            Request::Watch { resource_version, .. } => Wire::Stream {
+            Request::Watch {
+                resource_version, ..
+            } => Wire::Stream {
                 opened: false,
                 first: VecDeque::new(),
                 version: resource_version.parse().unwrap(),
@@ -213,7 +223,11 @@ impl World {
             Wire::Pages { version, .. } if version < self.server.compacted => {
                 self.interrupt(refused(410));
             }
-            Wire::Pages { state, version, from } => {
+            Wire::Pages {
+                state,
+                version,
+                from,
+            } => {
                 let end = from + usize::from(count);
                 let items = state.iter().skip(from).take(usize::from(count));
                 let mut page = Page {
@@ -229,7 +243,12 @@ impl World {
                 self.watch.handle_page(page, self.now);
                 self.drain();
             }
-            Wire::Stream { opened, mut first, mut version, mut bookmark } => {
+            Wire::Stream {
+                opened,
+                mut first,
+                mut version,
+                mut bookmark,
+            } => {
                 if version < self.server.compacted {
                     self.interrupt(refused(410));
                     return;
@@ -254,7 +273,12 @@ impl World {
                         });
                     }
                 }
-                self.wire = Wire::Stream { opened: true, first, version, bookmark };
+                self.wire = Wire::Stream {
+                    opened: true,
+                    first,
+                    version,
+                    bookmark,
+                };
                 for event in sent {
                     self.last = Some(event.clone());
                     self.watch.handle_event(event, self.now);
@@ -267,7 +291,12 @@ impl World {
 
     /// Sends an event once more: that of a stream that is open.
     fn repeat(&mut self) {
-        let Wire::Stream { opened: true, version, .. } = self.wire else {
+        let Wire::Stream {
+            opened: true,
+            version,
+            ..
+        } = self.wire
+        else {
             return;
         };
         // A server repeats nothing older than the last it sent.
@@ -298,7 +327,9 @@ impl World {
                 self.watch.handle_end(self.now);
                 self.drain();
             }
-            Step::Refuse(code) if !matches!(self.wire, Wire::Idle) => self.interrupt(refused(*code)),
+            Step::Refuse(code) if !matches!(self.wire, Wire::Idle) => {
+                self.interrupt(refused(*code))
+            }
             Step::Refuse(_) => {}
             Step::Repeat => self.repeat(),
             Step::Garble => self.interrupt(Interruption::Malformed("garbled".into())),
@@ -319,9 +350,12 @@ impl World {
         for _ in 0..200 {
             match &self.wire {
                 Wire::Idle => self.step(&Step::TimeOut),
-                Wire::Stream { opened: true, first, version, bookmark: false }
-                    if first.is_empty() && *version == self.server.version =>
-                {
+                Wire::Stream {
+                    opened: true,
+                    first,
+                    version,
+                    bookmark: false,
+                } if first.is_empty() && *version == self.server.version => {
                     if matches!(self.watch.state(), State::Watching { .. }) {
                         return;
                     }

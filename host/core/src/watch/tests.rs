@@ -113,7 +113,9 @@ fn is_watch_from(request: &Request, version: &str) -> bool {
 fn pages_are_handed_over_together_and_watched_from_their_version() {
     let mut driven = Driven::paged();
     assert!(is_first_page(&driven.only_request()));
-    driven.watch.handle_page(page(&["b"], "5", "more"), driven.now);
+    driven
+        .watch
+        .handle_page(page(&["b"], "5", "more"), driven.now);
     let second = Request::Page {
         limit: 500,
         continue_token: "more".into(),
@@ -121,8 +123,11 @@ fn pages_are_handed_over_together_and_watched_from_their_version() {
     assert_eq!(driven.only_request(), second);
     driven.watch.handle_page(page(&["a"], "5", ""), driven.now);
     let outputs = driven.outputs();
-    let [Output::Reset(items), Output::Condition(Condition::Synced), Output::Send(request)] =
-        outputs.as_slice()
+    let [
+        Output::Reset(items),
+        Output::Condition(Condition::Synced),
+        Output::Send(request),
+    ] = outputs.as_slice()
     else {
         panic!("{outputs:?}");
     };
@@ -150,7 +155,9 @@ fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
     }
     assert_eq!(driven.outputs(), []);
     driven.watch.handle_event(bookmark("7", true), driven.now);
-    driven.watch.handle_event(Event::Applied(object("d", "8")), driven.now);
+    driven
+        .watch
+        .handle_event(Event::Applied(object("d", "8")), driven.now);
     assert_eq!(
         driven.outputs(),
         [
@@ -174,7 +181,9 @@ fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
     // One that ignores the option opens a watch and never sends the bookmark.
     let mut driven = Driven::new(Settings::default());
     driven.watch.handle_opened(driven.now);
-    driven.watch.handle_event(Event::Applied(object("a", "2")), driven.now);
+    driven
+        .watch
+        .handle_event(Event::Applied(object("a", "2")), driven.now);
     driven.outputs();
     assert_eq!(driven.time_out(), Duration::from_secs(90));
     assert!(driven.outputs().contains(&Output::Abandon));
@@ -185,12 +194,17 @@ fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
 #[test]
 fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end() {
     let mut driven = Driven::paged();
-    driven.watch.handle_page(page(&["a"], "5", "more"), driven.now);
+    driven
+        .watch
+        .handle_page(page(&["a"], "5", "more"), driven.now);
     driven.outputs();
     let outputs = driven.interrupt(lost());
     assert!(matches!(
         outputs.as_slice(),
-        [Output::Abandon, Output::Condition(Condition::Interrupted { .. })]
+        [
+            Output::Abandon,
+            Output::Condition(Condition::Interrupted { .. })
+        ]
     ));
     driven.time_out();
     let again = Request::Page {
@@ -206,7 +220,9 @@ fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end(
 #[test]
 fn an_expired_continue_token_starts_the_list_again() {
     let mut driven = Driven::paged();
-    driven.watch.handle_page(page(&["a"], "5", "more"), driven.now);
+    driven
+        .watch
+        .handle_page(page(&["a"], "5", "more"), driven.now);
     driven.interrupt(refused(410));
     driven.outputs();
     driven.time_out();
@@ -219,7 +235,9 @@ fn an_expired_continue_token_starts_the_list_again() {
 fn a_watch_goes_on_from_the_last_version_seen() {
     let mut driven = Driven::watching();
     driven.pass(Duration::from_secs(400));
-    driven.watch.handle_event(Event::Deleted(object("a", "6")), driven.now);
+    driven
+        .watch
+        .handle_event(Event::Deleted(object("a", "6")), driven.now);
     driven.watch.handle_event(bookmark("8", false), driven.now);
     assert_eq!(driven.outputs(), [Output::Delete(object("a", "6"))]);
     // The server's own timeout: at once.
@@ -244,7 +262,9 @@ fn a_version_that_is_too_old_means_a_new_list() {
     for by_event in [true, false] {
         let mut driven = Driven::watching();
         if by_event {
-            driven.watch.handle_event(Event::Error(gone.clone()), driven.now);
+            driven
+                .watch
+                .handle_event(Event::Error(gone.clone()), driven.now);
         } else {
             driven.watch.handle_interruption(refused(410), driven.now);
         }
@@ -352,21 +372,22 @@ fn a_resource_that_is_not_served_is_asked_for_now_and_then() {
     driven.watch.handle_page(page(&[], "9", ""), driven.now);
     assert_eq!(
         driven.outputs()[..2],
-        [
-            Output::Reset(vec![]),
-            Output::Condition(Condition::Synced)
-        ]
+        [Output::Reset(vec![]), Output::Condition(Condition::Synced)]
     );
 }
 
 #[test]
 fn a_restart_lists_again_and_forgets_what_was_half_done() {
     let mut driven = Driven::watching();
-    driven.watch.handle_event(Event::Applied(object("b", "6")), driven.now);
+    driven
+        .watch
+        .handle_event(Event::Applied(object("b", "6")), driven.now);
     driven.watch.restart(driven.now);
     assert!(is_first_page(&driven.only_request()));
     // What still comes from the request before changes nothing.
-    driven.watch.handle_event(Event::Applied(object("c", "7")), driven.now);
+    driven
+        .watch
+        .handle_event(Event::Applied(object("c", "7")), driven.now);
     driven.watch.handle_end(driven.now);
     assert_eq!(driven.outputs(), []);
 }

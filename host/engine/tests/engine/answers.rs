@@ -336,7 +336,7 @@ async fn an_item_comes_over_whole() {
         }],
         ..item("ns/a")
     }];
-    let told = crate::harness::told(guest.reconcile(asked).await.unwrap()).unwrap();
+    let told = crate::harness::told(guest.reconcile(asked).await.unwrap());
     for part in [
         "queue: \"work\"",
         "key: \"ns/a\"",

@@ -124,14 +124,14 @@ pub(crate) fn item(key: &str) -> WorkItem {
 
 /// Has the guest do one thing, and returns what it tells about it.
 pub(crate) async fn ask(guest: &Guest, behaviour: &str) -> Result<String, CallError> {
-    told(guest.reconcile(call(&[behaviour])).await?)
+    Ok(told(guest.reconcile(call(&[behaviour])).await?))
 }
 
-pub(crate) fn told(decisions: Vec<Decision>) -> Result<String, CallError> {
+pub(crate) fn told(decisions: Vec<Decision>) -> String {
     let [decision] = <[Decision; 1]>::try_from(decisions).unwrap();
     match decision.verdict {
-        Verdict::Retry { reason } => Ok(reason),
-        verdict => Ok(format!("{verdict:?}")),
+        Verdict::Retry { reason } => reason,
+        verdict => format!("{verdict:?}"),
     }
 }
 

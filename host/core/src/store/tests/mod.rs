@@ -87,7 +87,10 @@ fn version(store: &Store, view: ViewId, key: &str) -> String {
 #[test]
 fn an_update_of_other_fields_is_no_change() {
     let (mut store, view, pods) = pods_by_node();
-    assert_eq!(apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1).len(), 1);
+    assert_eq!(
+        apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1).len(),
+        1
+    );
     assert!(apply(&mut store, pods, item("a", "u", "2", &on_node("n")), 2).is_empty());
     assert_eq!(version(&store, view, "ns/a"), "2");
     let beat = map([
@@ -100,7 +103,10 @@ fn an_update_of_other_fields_is_no_change() {
     assert_eq!(shown.changed_at, at(1));
     let record = shown.record();
     assert_eq!(&*record.data, beat.encode());
-    assert_eq!((&*record.resource_version, &*record.kind.kind), ("3", "pods"));
+    assert_eq!(
+        (&*record.resource_version, &*record.kind.kind),
+        ("3", "pods")
+    );
 }
 
 #[test]
@@ -112,7 +118,10 @@ fn older_news_is_no_news() {
         assert!(changes.is_empty(), "{uid} {stale}");
     }
     // As a text, 9 is above 10: these two can only be taken as they come.
-    assert_eq!(apply(&mut store, pods, item("a", "u", "09", &on_node("m")), 3).len(), 1);
+    assert_eq!(
+        apply(&mut store, pods, item("a", "u", "09", &on_node("m")), 3).len(),
+        1
+    );
     assert_eq!(version(&store, view, "ns/a"), "09");
 }
 
@@ -137,7 +146,10 @@ fn an_object_of_the_same_name_is_another_one() {
     let changes = apply(&mut store, pods, item("a", "new", "2", &on_node("n")), 2);
     assert_eq!(changes.len(), 2);
     assert!(changes[0].new.is_none() && changes[1].old.is_none());
-    assert_eq!(store.view(view).unwrap().get("ns/a").unwrap().changed_at, at(2));
+    assert_eq!(
+        store.view(view).unwrap().get("ns/a").unwrap().changed_at,
+        at(2)
+    );
 
     let mut late = Vec::new();
     store.remove(pods, "ns", "a", &Uid::new("old"), &mut late);
@@ -159,7 +171,10 @@ fn a_view_waits_for_fields_that_were_not_listed() {
     });
     let mut changes = Vec::new();
     assert_eq!(store.attach(wide, &segment("pods"), &mut changes), Ok(pods));
-    assert_eq!((store.synced(old), store.synced(wide)), (Some(true), Some(false)));
+    assert_eq!(
+        (store.synced(old), store.synced(wide)),
+        (Some(true), Some(false))
+    );
     assert!(changes.is_empty() && store.needs_list(pods));
     assert!(store.view(wide).unwrap().is_empty());
 
@@ -170,7 +185,13 @@ fn a_view_waits_for_fields_that_were_not_listed() {
         ("status", map([("phase", "Failed".into())])),
     ]);
     store
-        .replace(pods, listed, [item("a", "u", "1", &data)], at(2), &mut changes)
+        .replace(
+            pods,
+            listed,
+            [item("a", "u", "1", &data)],
+            at(2),
+            &mut changes,
+        )
         .unwrap();
     assert_eq!(store.synced(wide), Some(true));
     let views: Vec<ViewId> = changes.iter().map(|change| change.view).collect();
@@ -210,9 +231,7 @@ fn a_candidate_sees_the_change_times_of_the_stable_revision() {
             key: ViewKey::Name,
         });
         let mut changes = Vec::new();
-        store
-            .attach(view, &segment("pods"), &mut changes)
-            .unwrap();
+        store.attach(view, &segment("pods"), &mut changes).unwrap();
         assert_eq!(changes.len(), 1, "it shows the pod at once");
         view
     };
@@ -236,13 +255,20 @@ fn a_view_of_many_resources_goes_by_uid() {
         key: ViewKey::Uid,
     });
     let mut changes = Vec::new();
-    let owned = |uid: &str| map([("metadata", map([("ownerReferences", list([map([("uid", uid.into())])]))]))]);
+    let owned = |uid: &str| {
+        map([(
+            "metadata",
+            map([("ownerReferences", list([map([("uid", uid.into())])]))]),
+        )])
+    };
     let mut ids = Vec::new();
     for (plural, uid) in [("pods", "p"), ("secrets", "s")] {
         let id = store.attach(view, &segment(plural), &mut changes).unwrap();
         let listed = store.segment_fields(id).unwrap();
         let items = [item("same", uid, "7", &owned("o"))];
-        store.replace(id, listed, items, at(1), &mut changes).unwrap();
+        store
+            .replace(id, listed, items, at(1), &mut changes)
+            .unwrap();
         ids.push(id);
     }
     let before = store.snapshot();
@@ -253,14 +279,29 @@ fn a_view_of_many_resources_goes_by_uid() {
     assert_eq!(keys.items, [Cow::from("p"), Cow::from("s")]);
     assert_eq!(shown.index("owner").unwrap().get("o", 0, 9).items.len(), 2);
     let secret = Uid::new("s");
-    assert_eq!(before.versions_of(&secret).collect::<Vec<_>>(), [&ResourceVersion::Number(7)]);
+    assert_eq!(
+        before.versions_of(&secret).collect::<Vec<_>>(),
+        [&ResourceVersion::Number(7)]
+    );
 
     changes.clear();
     store.detach(view, ids[0], &mut changes);
     assert_eq!(changes.len(), 1);
-    assert_eq!(store.view(view).unwrap().key_of(changes[0].old.as_ref().unwrap()), "p");
-    assert_eq!(store.segments_of(view).collect::<Vec<_>>(), [(ids[1], true)]);
-    assert_eq!(store.view(view).unwrap().index("owner").unwrap().count("o"), 1);
+    assert_eq!(
+        store
+            .view(view)
+            .unwrap()
+            .key_of(changes[0].old.as_ref().unwrap()),
+        "p"
+    );
+    assert_eq!(
+        store.segments_of(view).collect::<Vec<_>>(),
+        [(ids[1], true)]
+    );
+    assert_eq!(
+        store.view(view).unwrap().index("owner").unwrap().count("o"),
+        1
+    );
     assert_eq!(shown.len(), 2, "the snapshot is as it was");
 }
 

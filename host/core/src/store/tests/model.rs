@@ -87,10 +87,22 @@ impl Model {
         let tree = same.map_or(self.trees, |view| view.tree);
         self.trees = self.trees.max(tree + 1);
         let segments = BTreeMap::new();
-        self.views.insert(id, Watch { spec, tree, segments });
+        self.views.insert(
+            id,
+            Watch {
+                spec,
+                tree,
+                segments,
+            },
+        );
     }
 
-    pub(super) fn attach(&mut self, view: ViewId, id: SegmentId, plural: &'static str) -> Vec<Told> {
+    pub(super) fn attach(
+        &mut self,
+        view: ViewId,
+        id: SegmentId,
+        plural: &'static str,
+    ) -> Vec<Told> {
         let stream = self.streams.entry(id).or_insert_with(|| Stream {
             plural,
             listed: None,
@@ -100,7 +112,10 @@ impl Model {
         if watch.segments.contains_key(&id) {
             return Vec::new();
         }
-        let ready = stream.listed.as_ref().is_some_and(|had| had.covers(&watch.spec.fields));
+        let ready = stream
+            .listed
+            .as_ref()
+            .is_some_and(|had| had.covers(&watch.spec.fields));
         watch.segments.insert(id, ready);
         let keys: Vec<String> = stream.objects.keys().cloned().collect();
         keys.iter()
@@ -114,7 +129,9 @@ impl Model {
             return Vec::new();
         };
         let objects = self.streams[&id].objects.iter().filter(|_| ready);
-        let told = objects.map(|(key, held)| self.told(view, Some(held), None, key)).collect();
+        let told = objects
+            .map(|(key, held)| self.told(view, Some(held), None, key))
+            .collect();
         self.drop_unused();
         told
     }
@@ -132,7 +149,11 @@ impl Model {
 
     pub(super) fn segment_fields(&self, id: SegmentId) -> FieldTree {
         let mut all = FieldTree::default();
-        for view in self.views.values().filter(|view| view.segments.contains_key(&id)) {
+        for view in self
+            .views
+            .values()
+            .filter(|view| view.segments.contains_key(&id))
+        {
             all.merge(&view.spec.fields);
         }
         all
@@ -154,13 +175,19 @@ impl Model {
 
     /// What the segment's stream keeps of its objects.
     pub(super) fn projection(&self, id: SegmentId) -> FieldTree {
-        let listed = self.streams.get(&id).and_then(|stream| stream.listed.clone());
+        let listed = self
+            .streams
+            .get(&id)
+            .and_then(|stream| stream.listed.clone());
         listed.unwrap_or_else(|| self.segment_fields(id))
     }
 
     pub(super) fn remove(&mut self, id: SegmentId, name: &str, uid: &str) -> Vec<Told> {
         let key = format!("ns/{name}");
-        let held = self.streams.get(&id).and_then(|stream| stream.objects.get(&key));
+        let held = self
+            .streams
+            .get(&id)
+            .and_then(|stream| stream.objects.get(&key));
         match held {
             Some(held) if uid.is_empty() || held.uid == uid => self.take(id, &key),
             _ => Vec::new(),
@@ -184,7 +211,10 @@ impl Model {
             return None;
         }
         stream.listed = Some(listed.clone());
-        let names: BTreeSet<String> = items.iter().map(|live| format!("ns/{}", live.name)).collect();
+        let names: BTreeSet<String> = items
+            .iter()
+            .map(|live| format!("ns/{}", live.name))
+            .collect();
         let mut told = Vec::new();
         for live in items {
             told.extend(self.put(id, live, listed, now));
@@ -250,9 +280,18 @@ impl Model {
     }
 
     fn take(&mut self, id: SegmentId, key: &str) -> Vec<Told> {
-        let held = self.streams.get_mut(&id).unwrap().objects.remove(key).unwrap();
+        let held = self
+            .streams
+            .get_mut(&id)
+            .unwrap()
+            .objects
+            .remove(key)
+            .unwrap();
         let views = self.ready(id);
-        views.into_iter().map(|view| self.told(view, Some(&held), None, key)).collect()
+        views
+            .into_iter()
+            .map(|view| self.told(view, Some(&held), None, key))
+            .collect()
     }
 
     fn ready(&self, id: SegmentId) -> Vec<ViewId> {
@@ -298,7 +337,10 @@ impl Model {
                     changed_at: *held.earlier.get(&watch.tree).unwrap_or(&held.last),
                     data: held.data.encode(),
                 };
-                shown.by_uid.entry(held.uid.clone()).or_insert_with(|| seen.clone());
+                shown
+                    .by_uid
+                    .entry(held.uid.clone())
+                    .or_insert_with(|| seen.clone());
                 for index in &watch.spec.indexes {
                     let held_by = shown.indexes.get_mut(&index.name).unwrap();
                     for value in values(index, &held.data) {
@@ -367,11 +409,18 @@ pub(super) fn templates() -> Vec<ViewSpec> {
         view(&["a"], vec![index("some", "a", true, false)], ViewKey::Name),
         view(
             &["b[*].a", "c"],
-            vec![index("each", "b[*].a", false, true), index("c", "c[*]", false, false)],
+            vec![
+                index("each", "b[*].a", false, true),
+                index("c", "c[*]", false, false),
+            ],
             ViewKey::Name,
         ),
         view(&["c"], vec![index("gone", "c", true, true)], ViewKey::Uid),
-        view(&["b"], vec![index("b", "b[*].a", false, false)], ViewKey::Uid),
+        view(
+            &["b"],
+            vec![index("b", "b[*].a", false, false)],
+            ViewKey::Uid,
+        ),
     ]
 }
 

@@ -17,13 +17,27 @@ use crate::store::*;
 #[derive(Clone, Debug)]
 enum Op {
     Apply(usize, Live),
-    Remove { segment: usize, name: String, uid: String },
+    Remove {
+        segment: usize,
+        name: String,
+        uid: String,
+    },
     /// With `stale`, what was to be kept the last time that somebody asked.
-    Replace { segment: usize, items: Vec<Live>, stale: bool },
+    Replace {
+        segment: usize,
+        items: Vec<Live>,
+        stale: bool,
+    },
     AddView(usize),
     RemoveView(usize),
-    Attach { view: usize, segment: usize },
-    Detach { view: usize, segment: usize },
+    Attach {
+        view: usize,
+        segment: usize,
+    },
+    Detach {
+        view: usize,
+        segment: usize,
+    },
     Snapshot,
     ForgetSnapshots,
 }
@@ -51,7 +65,7 @@ fn op() -> impl Strategy<Value = Op> {
 }
 
 fn name() -> impl Strategy<Value = String> {
-    "[pq]"
+    "[pqr]"
 }
 
 fn live() -> impl Strategy<Value = Live> {
@@ -64,7 +78,12 @@ fn live() -> impl Strategy<Value = Live> {
     let value = prop::collection::btree_map("[abc]", sample(), 0..4).prop_map(Sample::Map);
     (name(), prop::bool::weighted(0.1), version, value).prop_map(|(name, other, version, value)| {
         let uid = format!("{name}{}", u8::from(other));
-        Live { name, uid, version, value }
+        Live {
+            name,
+            uid,
+            version,
+            value,
+        }
     })
 }
 
@@ -87,19 +106,27 @@ impl Pair {
         let told = match op {
             Op::Apply(segment, live) => self.segment(segment).map(|id| {
                 let tree = self.model.projection(id);
-                self.store.apply(id, projected(&live, &tree), now, &mut changes);
+                self.store
+                    .apply(id, projected(&live, &tree), now, &mut changes);
                 self.model.apply(id, &live, self.now)
             }),
             Op::Remove { segment, name, uid } => self.segment(segment).map(|id| {
-                self.store.remove(id, "ns", &name, &Uid::new(&uid), &mut changes);
+                self.store
+                    .remove(id, "ns", &name, &Uid::new(&uid), &mut changes);
                 self.model.remove(id, &name, &uid)
             }),
-            Op::Replace { segment, items, stale } => self.segment(segment).and_then(|id| {
+            Op::Replace {
+                segment,
+                items,
+                stale,
+            } => self.segment(segment).and_then(|id| {
                 let asked = self.model.segment_fields(id);
                 let before = self.stale.insert(id, asked.clone());
                 let listed = before.filter(|_| stale).unwrap_or(asked);
                 let list = items.iter().map(|live| projected(live, &listed));
-                let taken = self.store.replace(id, listed.clone(), list, now, &mut changes);
+                let taken = self
+                    .store
+                    .replace(id, listed.clone(), list, now, &mut changes);
                 let told = self.model.replace(id, &listed, &items, self.now);
                 assert_eq!(taken.is_err(), told.is_none());
                 told
@@ -120,7 +147,10 @@ impl Pair {
                 if watch.spec.key == ViewKey::Name && !watch.segments.is_empty() {
                     return None;
                 }
-                let segment_id = self.store.attach(id, &specs()[segment], &mut changes).unwrap();
+                let segment_id = self
+                    .store
+                    .attach(id, &specs()[segment], &mut changes)
+                    .unwrap();
                 Some(self.model.attach(id, segment_id, PLURALS[segment]))
             }),
             Op::Detach { view, segment } => self.view(view).and_then(|view| {
@@ -139,14 +169,19 @@ impl Pair {
                 None
             }
         };
-        assert_eq!(in_order(self.tell(&changes)), in_order(told.unwrap_or_default()));
+        assert_eq!(
+            in_order(self.tell(&changes)),
+            in_order(told.unwrap_or_default())
+        );
         self.check();
     }
 
     fn segment(&self, position: usize) -> Option<SegmentId> {
         let plural = PLURALS[position];
         let mut streams = self.model.streams.iter();
-        streams.find(|(_, stream)| stream.plural == plural).map(|(id, _)| *id)
+        streams
+            .find(|(_, stream)| stream.plural == plural)
+            .map(|(id, _)| *id)
     }
 
     fn view(&self, position: usize) -> Option<ViewId> {
@@ -161,7 +196,12 @@ impl Pair {
                 let object = change.new.as_ref().or(change.old.as_ref()).unwrap();
                 Told {
                     view: change.view,
-                    key: self.store.view(change.view).unwrap().key_of(object).into_owned(),
+                    key: self
+                        .store
+                        .view(change.view)
+                        .unwrap()
+                        .key_of(object)
+                        .into_owned(),
                     old: change.old.as_ref().map(seen),
                     new: change.new.as_ref().map(seen),
                 }
@@ -173,13 +213,20 @@ impl Pair {
         let now = self.store.snapshot();
         for (id, watch) in &self.model.views {
             assert_eq!(show(&now, *id), self.model.show(*id));
-            let segments: Vec<_> = watch.segments.iter().map(|(id, ready)| (*id, *ready)).collect();
+            let segments: Vec<_> = watch
+                .segments
+                .iter()
+                .map(|(id, ready)| (*id, *ready))
+                .collect();
             assert_eq!(self.store.segments_of(*id).collect::<Vec<_>>(), segments);
             let synced = segments.iter().all(|(_, ready)| *ready);
             assert_eq!(self.store.synced(*id), Some(synced));
         }
         let segments: Vec<SegmentId> = self.store.segments().map(|(id, _)| id).collect();
-        assert_eq!(segments, self.model.streams.keys().copied().collect::<Vec<_>>());
+        assert_eq!(
+            segments,
+            self.model.streams.keys().copied().collect::<Vec<_>>()
+        );
         for id in segments {
             let fields = self.model.segment_fields(id);
             assert_eq!(self.store.segment_fields(id), Some(fields));
@@ -200,7 +247,12 @@ fn in_order(mut told: Vec<Told>) -> Vec<Told> {
 }
 
 fn projected(live: &Live, tree: &FieldTree) -> Projected {
-    item(&live.name, &live.uid, &live.version, &live.value.project(tree))
+    item(
+        &live.name,
+        &live.uid,
+        &live.version,
+        &live.value.project(tree),
+    )
 }
 
 /// Reads a view through every function there is, in pages of two.
@@ -214,12 +266,23 @@ fn show(snapshot: &Snapshot, id: ViewId) -> Shown {
     keys.sort();
     shown.objects = entries.iter().map(|entry| seen(&view, entry)).collect();
     shown.objects.sort();
-    assert_eq!(keys, shown.objects.iter().map(|seen| seen.key.clone()).collect::<Vec<_>>());
+    assert_eq!(
+        keys,
+        shown
+            .objects
+            .iter()
+            .map(|seen| seen.key.clone())
+            .collect::<Vec<_>>()
+    );
     for object in &shown.objects {
         let by_uid = view.get_by_uid(&object.uid).unwrap();
         let by_uid = seen(&view, &by_uid);
         let by_key = view.get(&object.key).unwrap();
-        let expected = if object.key == object.uid { &by_uid } else { object };
+        let expected = if object.key == object.uid {
+            &by_uid
+        } else {
+            object
+        };
         assert_eq!(seen(&view, &by_key), *expected);
         shown.by_uid.insert(object.uid.clone(), by_uid);
     }
@@ -228,7 +291,9 @@ fn show(snapshot: &Snapshot, id: ViewId) -> Shown {
     }
     for name in ["a", "some", "each", "c", "gone", "b"] {
         if let Some(index) = view.index(name) {
-            shown.indexes.insert(name.to_owned(), show_index(&view, &index));
+            shown
+                .indexes
+                .insert(name.to_owned(), show_index(&view, &index));
         }
     }
     shown
@@ -252,8 +317,10 @@ fn show_index(view: &View<'_>, index: &IndexView<'_>) -> BTreeMap<String, Vec<St
             assert_eq!((entries.len(), count), (count as usize, index.count(value)));
             let of = |entry: &Entry<'_>| index.values_of(entry.object).contains(&Cow::from(value));
             assert!(entries.iter().all(of));
-            let mut keys: Vec<String> =
-                entries.iter().map(|entry| view.key_of(entry.object).into_owned()).collect();
+            let mut keys: Vec<String> = entries
+                .iter()
+                .map(|entry| view.key_of(entry.object).into_owned())
+                .collect();
             keys.sort();
             (value.to_owned(), keys)
         })

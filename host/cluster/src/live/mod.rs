@@ -1,5 +1,8 @@
 //! Quorum reads.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::sync::Arc;
 

@@ -3,6 +3,9 @@
 //! A server of 1.26 or later answers in two requests with everything
 //! (aggregated discovery); an older one is asked for every group version.
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeSet;
 use std::fmt;
 
