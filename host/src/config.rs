@@ -203,11 +203,14 @@ pub fn read(path: &Path) -> Result<String, ConfigError> {
 
 /// Checks the text of a configuration file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
-    let value: Value =
-        serde_saphyr::from_str(text).map_err(|error| ConfigError::NotYaml {
+    // `mode: Off` is a word, not a boolean.
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        ConfigError::NotYaml {
             path: path.to_owned(),
             reason: first_line(&error.to_string()),
-        })?;
+        }
+    })?;
     let wrong = |field: String, reason: String| ConfigError::Field {
         path: path.to_owned(),
         field,
@@ -316,6 +319,7 @@ mod tests {
             "c.yaml: controllers[0].mode: unknown variant `Enforced`, expected one of \
              `Enforce`, `DryRun`, `Off`"
         );
+        assert!(one("  mode: On\n").contains("unknown variant `On`"));
         assert!(one("  colour: red\n").starts_with("c.yaml: controllers[0].colour: unknown field"));
         assert_eq!(
             one("  limits: {instances: 0}\n"),
@@ -334,6 +338,13 @@ mod tests {
         assert!(
             error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: ")
         );
+    }
+
+    #[test]
+    fn off_needs_no_quotes() {
+        let text = "controllers: [{name: a, module: {builtin: b}, mode: Off}]";
+        let config = parse(Path::new("c.yaml"), text).unwrap();
+        assert_eq!(config.controllers[0].mode, ModeConfig::Off);
     }
 
     #[test]

@@ -12,7 +12,10 @@ fn main() -> ExitCode {
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("davit: {error:#}");
+            // One line, whatever the libraries write.
+            let text = format!("{error:#}");
+            let words: Vec<&str> = text.split_whitespace().collect();
+            eprintln!("davit: {}", words.join(" "));
             ExitCode::FAILURE
         }
     }

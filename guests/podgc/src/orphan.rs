@@ -1,7 +1,5 @@
 //! Pods whose node is missing. The work items are nodes' names.
 
-use std::time::Duration;
-
 use davit_guest::{Context, Decision, Identity, Level, ObjectRef, WorkItem};
 
 use crate::Config;
@@ -21,10 +19,8 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
     if exists || cx.watch(PODS).index_count(BY_NODE, node) == 0 {
         return Decision::done();
     }
-    let missing_for = Duration::from_millis(cx.now().abs_diff(item.created_at));
-    if let Some(rest) = config.quarantine.checked_sub(missing_for)
-        && !rest.is_zero()
-    {
+    let rest = config.quarantine.saturating_sub(cx.since(item.created_at));
+    if !rest.is_zero() {
         return Decision::again_after(rest);
     }
     match is_gone(cx, node) {

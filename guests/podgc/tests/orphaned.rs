@@ -71,6 +71,30 @@ fn pgc_10_nodes_on_the_server_keep_their_pods() {
     assert_kept(&harness, 2);
 }
 
+/// The empty name is no node that could be missing: pods that wait for the
+/// scheduler would be deleted with it.
+#[test]
+fn pods_without_a_node_are_no_orphans() {
+    let mut harness = without_threshold();
+    harness.put(pod("a").node("").phase("Pending").into());
+    harness.put(pod("b").node("gone").finalizer().into());
+    harness.advance(2 * QUARANTINE);
+    assert_eq!(patched(&harness), ["b"]);
+    assert_eq!(harness.keys("Pod"), ["default/a", "default/b"]);
+    assert!(!waits(&harness, ""));
+}
+
+#[test]
+fn however_many_nodes_are_missing_all_are_found() {
+    let mut harness = without_threshold();
+    for number in 0..1_001 {
+        let name = format!("{number:04}");
+        harness.put(pod(&name).node(&name).into());
+    }
+    let decision = harness.decide(podgc::PASSES, podgc::PASS);
+    assert_eq!(decision.commands.len(), 1_001);
+}
+
 /// Pods of these phases on a node that nobody has, after the quarantine.
 fn orphans(phases: &[&str]) -> Harness<PodGc> {
     let mut harness = without_threshold();
@@ -108,6 +132,10 @@ fn pgc_13_until_the_quarantine_is_over_pods_are_kept() {
     assert_kept(&harness, 1);
     harness.advance(Duration::from_millis(19_999));
     assert_kept(&harness, 1);
+    assert!(live_reads(&harness).is_empty());
+    // Looking too early changes nothing.
+    harness.enqueue(ORPHANED, "deleted");
+    harness.run();
     assert!(live_reads(&harness).is_empty());
     let item = harness.pending(ORPHANED, "deleted").unwrap();
     assert_eq!((item.created_at, item.due_at), (START, START + 40_000));

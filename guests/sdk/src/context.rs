@@ -1,6 +1,7 @@
 //! What a guest can see while it decides.
 
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use serde::de::DeserializeOwned;
 
@@ -63,6 +64,13 @@ impl<'a> Context<'a> {
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
+    }
+
+    /// The time that has passed since then; nothing, if it is still to come.
+    #[must_use]
+    pub fn since(&self, start: Instant) -> Duration {
+        let millis = self.now.saturating_sub(start);
+        Duration::from_millis(u64::try_from(millis).unwrap_or_default())
     }
 
     /// The cached objects of a watch. All watches show one state of the

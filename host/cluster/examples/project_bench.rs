@@ -36,7 +36,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .map(serde_json::to_vec)
         .collect::<Result<_, _>>()?;
     let json: usize = pods.iter().map(Vec::len).sum();
-    println!("{} pods, {} bytes of JSON a pod", pods.len(), json / pods.len());
+    println!(
+        "{} pods, {} bytes of JSON a pod",
+        pods.len(),
+        json / pods.len()
+    );
 
     let paths: Vec<FieldPath> = FIELDS
         .iter()
@@ -70,7 +74,10 @@ fn measure(
         let each = start.elapsed().as_secs_f64() * 1e6 / f64::from(u32::try_from(pods.len())?);
         best = best.min(each);
     }
-    println!("{name}: {best:.1} µs and {} bytes a pod", bytes / pods.len());
+    println!(
+        "{name}: {best:.1} µs and {} bytes a pod",
+        bytes / pods.len()
+    );
     Ok(())
 }
 

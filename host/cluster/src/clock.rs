@@ -42,7 +42,7 @@ impl Clock {
     /// to be written down is thirty years off.
     #[must_use]
     pub fn deadline(&self, instant: Instant) -> tokio::time::Instant {
-        const THIRTY_YEARS: Duration = Duration::from_secs(86_400 * 365 * 30);
+        const THIRTY_YEARS: Duration = Duration::from_hours(24 * 365 * 30);
         let delay = instant.since(Instant::ZERO).min(THIRTY_YEARS);
         self.start + delay
     }

@@ -90,3 +90,84 @@ async fn configuration(options: &ConnectOptions) -> Result<Config, ConnectError>
 fn at(path: Option<&PathBuf>) -> String {
     path.map_or_else(String::new, |path| format!(" {}", path.display()))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use http::Request;
+    use kube::client::Body;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers every request alike; what has come is in the channel.
+    async fn overloaded() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (sender, seen) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut request = Vec::new();
+                while !request.ends_with(b"\r\n\r\n") {
+                    request.push(connection.read_u8().await.unwrap());
+                }
+                let _ = sender.send(String::from_utf8(request).unwrap());
+                let answer = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 0\r\n\
+                    Content-Length: 0\r\nConnection: close\r\n\r\n";
+                connection.write_all(answer).await.unwrap();
+            }
+        });
+        (url, seen)
+    }
+
+    #[tokio::test]
+    async fn a_request_is_sent_once_and_says_who_sends_it() {
+        let (url, mut seen) = overloaded().await;
+        let client = client(Config::new(url.parse().unwrap())).unwrap();
+        let request = Request::post("/api/v1/pods").body(Body::empty()).unwrap();
+        assert_eq!(client.send(request).await.unwrap().status(), 503);
+        let request = seen.try_recv().unwrap();
+        assert!(request.starts_with("POST /api/v1/pods HTTP/1.1\r\n"));
+        let agent = concat!("user-agent: davit/", env!("CARGO_PKG_VERSION"), "\r\n");
+        assert!(request.contains(agent), "{request}");
+        assert!(seen.try_recv().is_err(), "it was sent twice");
+    }
+
+    #[tokio::test]
+    async fn the_context_of_a_kubeconfig_can_be_chosen() {
+        let (url, mut seen) = overloaded().await;
+        let mut file = tempfile::NamedTempFile::new().unwrap();
+        write!(
+            file,
+            "{{apiVersion: v1, kind: Config, current-context: other,
+              clusters: [{{name: c, cluster: {{server: '{url}'}}}},
+                         {{name: o, cluster: {{server: 'http://127.0.0.1:1'}}}}],
+              contexts: [{{name: mine, context: {{cluster: c, user: u}}}},
+                         {{name: other, context: {{cluster: o, user: u}}}}],
+              users: [{{name: u, user: {{token: secret}}}}]}}"
+        )
+        .unwrap();
+        let mut options = ConnectOptions {
+            kubeconfig: Some(file.path().to_owned()),
+            context: Some("mine".into()),
+        };
+        let client = connect(&options).await.unwrap();
+        let request = Request::get("/version").body(Body::empty()).unwrap();
+        client.send(request).await.unwrap();
+        let request = seen.recv().await.unwrap();
+        assert!(
+            request.contains("authorization: Bearer secret\r\n"),
+            "{request}"
+        );
+
+        options.context = Some("absent".into());
+        let error = connect(&options).await.err().unwrap();
+        let path = file.path().display();
+        assert_eq!(
+            error.to_string(),
+            format!("the kubeconfig {path} cannot be used")
+        );
+    }
+}

@@ -73,7 +73,7 @@ struct Bucket {
 impl Bucket {
     /// Takes a token, or says how long it takes until there is one.
     fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        const NEVER: Duration = Duration::from_secs(3600);
+        const NEVER: Duration = Duration::from_hours(1);
         let Some(rate) = self.rate else {
             return Ok(());
         };

@@ -11,7 +11,6 @@ use serde::Deserialize;
 #[serde(default)]
 pub(crate) struct Status {
     pub(crate) kind: String,
-    pub(crate) status: String,
     pub(crate) code: u16,
     pub(crate) reason: String,
     pub(crate) message: String,

@@ -148,10 +148,12 @@ async fn respond(reply: Reply) -> io::Result<Response<UnsyncBoxBody<Bytes, io::E
 
 /// A `Status` as the API server sends it.
 pub(crate) fn status(code: u16, reason: &str, message: &str, details: Value) -> Value {
-    json!({
+    let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "code": code, "reason": reason, "message": message, "details": details,
-    })
+        "code": code, "reason": reason, "message": message,
+    });
+    status["details"] = details;
+    status
 }
 
 pub(crate) fn pod() -> ObjectRef {
@@ -170,7 +172,9 @@ pub(crate) fn mapping() -> Mapping {
         resource: ApiResource::new("", "v1", plural),
         kind: kind.into(),
         namespaced,
-        verbs: ["get", "list", "watch", "delete"].map(String::from).to_vec(),
+        verbs: ["get", "list", "watch", "delete"]
+            .map(String::from)
+            .to_vec(),
         preferred: true,
     };
     Mapping::new([served("pods", "Pod", true), served("nodes", "Node", false)])

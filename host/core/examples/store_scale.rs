@@ -261,7 +261,7 @@ fn pod(number: u32, version: u64, track: &str, node: u32) -> Projected {
     text(&mut data, "status");
     map(&mut data, 1);
     entry(&mut data, "phase", "Running");
-    projected(&namespace, &name, &uid(1, number), version, data)
+    projected(&namespace, &name, &uid(1, number), version, &data)
 }
 
 fn node(number: u32) -> Projected {
@@ -275,10 +275,10 @@ fn node(number: u32) -> Projected {
     text(&mut data, "labels");
     map(&mut data, 1);
     entry(&mut data, "kubernetes.io/hostname", &name);
-    projected("", &name, &uid(3, number), 1, data)
+    projected("", &name, &uid(3, number), 1, &data)
 }
 
-fn projected(namespace: &str, name: &str, uid: &str, version: u64, data: ByteBuf) -> Projected {
+fn projected(namespace: &str, name: &str, uid: &str, version: u64, data: &ByteBuf) -> Projected {
     Projected {
         namespace: namespace.into(),
         name: name.into(),

@@ -162,7 +162,7 @@ impl Watch {
     /// An event has come.
     pub fn handle_event(&mut self, event: Event, now: Instant) {
         if let Event::Error(refusal) = event {
-            self.handle_interruption(Interruption::Refused(refusal), now);
+            self.handle_interruption(&Interruption::Refused(refusal), now);
             return;
         }
         self.handle_bytes(now);
@@ -232,7 +232,7 @@ impl Watch {
                     self.watch(resource_version, now);
                 } else {
                     let reason = format!("the watch ended after {lasted:?}");
-                    self.handle_interruption(Interruption::Lost(reason), now);
+                    self.handle_interruption(&Interruption::Lost(reason), now);
                 }
             }
             _ => {}
@@ -240,11 +240,11 @@ impl Watch {
     }
 
     /// A request was refused or a stream broke off.
-    pub fn handle_interruption(&mut self, interruption: Interruption, now: Instant) {
+    pub fn handle_interruption(&mut self, interruption: &Interruption, now: Instant) {
         if let State::Watching { stream, .. } = &self.state {
             self.note_health(stream.lasted(now));
         }
-        let refused = match &interruption {
+        let refused = match interruption {
             Interruption::Refused(refusal) => Some(refusal.code),
             _ => None,
         };
@@ -259,7 +259,7 @@ impl Watch {
             self.list(now);
             return;
         }
-        if let Some(next) = self.after(&interruption) {
+        if let Some(next) = self.after(interruption) {
             self.wait(interruption, next, now);
         }
     }
@@ -396,7 +396,7 @@ impl Watch {
         }
     }
 
-    fn wait(&mut self, interruption: Interruption, next: Next, now: Instant) {
+    fn wait(&mut self, interruption: &Interruption, next: Next, now: Instant) {
         let range = &self.settings.backoff;
         let doubled = range
             .start
@@ -404,7 +404,7 @@ impl Watch {
             .min(range.end);
         let mut pause = self.jitter.around(doubled);
         self.failures = self.failures.saturating_add(1).min(31);
-        if let Interruption::Refused(refusal) = &interruption {
+        if let Interruption::Refused(refusal) = interruption {
             pause = pause.max(refusal.retry_after.unwrap_or_default());
         }
         self.state = State::Waiting {
@@ -423,12 +423,13 @@ impl Watch {
     /// watch, which never sends the bookmark.
     fn give_up_streaming(&mut self, reason: &str, now: Instant) {
         self.streaming = false;
-        self.wait(Interruption::Lost(reason.to_owned()), Next::List, now);
+        let interruption = Interruption::Lost(reason.to_owned());
+        self.wait(&interruption, Next::List, now);
     }
 
     fn no_answer(&mut self, waited: Duration, now: Instant) {
         let reason = format!("no answer within {waited:?}");
-        self.handle_interruption(Interruption::Lost(reason), now);
+        self.handle_interruption(&Interruption::Lost(reason), now);
     }
 
     fn set_synced(&mut self) {

@@ -20,8 +20,8 @@ pub struct Limits {
     /// Elements of all tables of an instance together;
     /// [`Limits::MAX_TABLE_ELEMENTS`] at most.
     pub table_elements: usize,
-    /// CPU time of a call, rounded up to ticks of 10 ms. Waiting for a live
-    /// read does not count.
+    /// CPU time of a call. It gets this much and up to 20 ms more, by the
+    /// clock that runs while it runs. Waiting for a live read does not count.
     pub cpu: Duration,
     /// Bytes that one answer, or one request to the host, takes in the host.
     pub answer: usize,
@@ -45,10 +45,11 @@ impl Limits {
     /// [`Limits::table_elements`] can be at most.
     pub const MAX_TABLE_ELEMENTS: usize = MAX_TABLE_ELEMENTS;
 
-    /// The CPU limit in ticks, at least one.
+    /// How many ticks a call may notice before it used up its CPU time. The
+    /// first one comes a part of a tick after the call began.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let ticks = self.cpu.as_nanos().div_ceil(TICK.as_nanos());
-        u64::try_from(ticks).unwrap_or(u64::MAX).max(1)
+        u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)
     }
 }
 
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_rounded_up_to_ticks() {
+    fn cpu_time_is_never_less_than_the_limit() {
         let ticks = |cpu| {
             Limits {
                 cpu,
@@ -150,9 +151,9 @@ mod tests {
             .cpu_ticks()
         };
         assert_eq!(ticks(Duration::ZERO), 1);
-        assert_eq!(ticks(Duration::from_millis(10)), 1);
-        assert_eq!(ticks(Duration::from_millis(11)), 2);
-        assert_eq!(ticks(Duration::from_secs(1)), 100);
+        assert_eq!(ticks(Duration::from_millis(10)), 2);
+        assert_eq!(ticks(Duration::from_millis(11)), 3);
+        assert_eq!(ticks(Duration::from_secs(1)), 101);
         assert_eq!(ticks(Duration::MAX), u64::MAX);
     }
 

@@ -2,6 +2,7 @@
 
 use crate::encode::Form;
 use crate::status::{Result, Status};
+use crate::table::Include;
 
 /// The forms that discovery knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +51,7 @@ fn object_form(clause: &Clause<'_>) -> Option<Form> {
         ("meta.k8s.io", "v1", "PartialObjectMetadata" | "PartialObjectMetadataList") => {
             Some(Form::Metadata)
         }
+        ("meta.k8s.io", "v1", "Table") => Some(Form::Table(Include::Metadata)),
         _ => None,
     }
 }

@@ -11,9 +11,11 @@ use crate::model::{
     Body, DeleteOptions, Deleted, ListOptions, Model, Page, Target, WatchStart, WriteOptions,
 };
 use crate::object::Stored;
+use crate::openapi;
 use crate::patch::PatchType;
 use crate::request::{Request, Route};
 use crate::status::{self, Result, Status};
+use crate::table::Include;
 use crate::time::Time;
 
 /// What a request is answered with.
@@ -59,7 +61,10 @@ fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Resul
         }
         Route::Resources(group, version) => discovery::resources(model, &group, &version)
             .map_or(NOWHERE, |list| json(200, &list)),
-        Route::OpenApi(_) | Route::Nowhere => NOWHERE,
+        Route::OpenApi(path) => {
+            openapi::document(model, &path).map_or(NOWHERE, |document| json(200, &document))
+        }
+        Route::Nowhere => NOWHERE,
         Route::NoResource => return Err(Status::no_endpoint()),
         Route::Resource(target) if !target.subresource.is_empty() => {
             subresource(model, now, request, &target)?
@@ -79,13 +84,13 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
     match request.method {
         Method::GET => {
             allowed("list")?;
-            let form = accept::objects(&request.accept)?;
+            let form = form(request)?;
             let options = ListOptions::parse(&request.query)?;
             if options.watch {
-                return watch(model, target, &options, form);
+                return watch(model, target, &options, form, now);
             }
             let page = model.list(target, &options)?;
-            Ok(Answer::List(page, Encoder::new(resource.clone(), form)))
+            Ok(Answer::List(page, Encoder::new(resource.clone(), form, now)))
         }
         Method::POST => {
             allowed("create")?;
@@ -97,14 +102,14 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
             }
             let options = WriteOptions::parse(&request.query, "CreateOptions")?;
             let created = model.create(now, target, request.object()?, &options)?;
-            stored(201, request, target, &created)
+            stored(201, now, request, target, &created)
         }
         Method::DELETE => {
             allowed("deletecollection")?;
             let list = ListOptions::parse(&request.query)?;
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
             let page = model.delete_collection(now, target, &list, &options)?;
-            Ok(Answer::List(page, Encoder::new(resource.clone(), Form::Full)))
+            Ok(Answer::List(page, Encoder::new(resource.clone(), Form::Full, now)))
         }
         _ => Err(Status::method_not_allowed()),
     }
@@ -115,22 +120,22 @@ fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> R
         Method::GET => {
             let options = ListOptions::parse(&request.query)?;
             if options.watch {
-                return watch(model, target, &options, accept::objects(&request.accept)?);
+                return watch(model, target, &options, form(request)?, now);
             }
             let found = model.get(target, &options.resource_version)?;
-            stored(200, request, target, &found)
+            stored(200, now, request, target, &found)
         }
         Method::PUT => {
             let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
             let (written, created) = model.update(now, target, request.object()?, &options)?;
-            stored(if created { 201 } else { 200 }, request, target, &written)
+            stored(if created { 201 } else { 200 }, now, request, target, &written)
         }
         Method::PATCH => {
             let how = patch_type(request, target)?;
             let options = WriteOptions::parse(&request.query, "PatchOptions")?;
             let body = patch_body(request, how);
             let (written, created) = model.patch(now, target, how, body, &options)?;
-            stored(if created { 201 } else { 200 }, request, target, &written)
+            stored(if created { 201 } else { 200 }, now, request, target, &written)
         }
         Method::DELETE => {
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
@@ -141,7 +146,7 @@ fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> R
                     // that the owner has not gone yet.
                     let waits = options.orphan_dependents == Some(false)
                         && !target.resource.rules.returns_deleted;
-                    stored(if waits { 202 } else { 200 }, request, target, &last)
+                    stored(if waits { 202 } else { 200 }, now, request, target, &last)
                 }
             }
         }
@@ -195,19 +200,37 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
     }
 }
 
-fn watch(model: &mut Model, target: &Target, options: &ListOptions, form: Form) -> Result<Answer> {
+fn watch(
+    model: &mut Model,
+    target: &Target,
+    options: &ListOptions,
+    form: Form,
+    now: Time,
+) -> Result<Answer> {
     if !target.resource.verbs.contains(&"watch") {
         return Err(Status::method_not_allowed());
     }
-    let start = model.watch(target, options, form)?;
+    let start = model.watch(now, target, options, form)?;
     Ok(Answer::Watch(Box::new(start)))
 }
 
-fn stored(code: u16, request: &Request, target: &Target, object: &Stored) -> Result<Answer> {
-    let form = accept::objects(&request.accept)?;
+fn stored(code: u16, now: Time, request: &Request, target: &Target, object: &Stored) -> Result<Answer> {
+    let form = form(request)?;
     let mut bytes = Vec::with_capacity(object.json().len() + 64);
-    Encoder::new(target.resource.clone(), form).object(object, &mut bytes)?;
+    Encoder::new(target.resource.clone(), form, now).object(object, &mut bytes)?;
     Ok(Answer::Json(code, bytes.into()))
+}
+
+/// The form of objects that the client accepts.
+fn form(request: &Request) -> Result<Form> {
+    let form = accept::objects(&request.accept)?;
+    Ok(match form {
+        Form::Table(_) => {
+            let include = request.query.get("includeObject").unwrap_or_default();
+            Form::Table(Include::parse(include))
+        }
+        other => other,
+    })
 }
 
 fn json(code: u16, value: &Value) -> Answer {

@@ -110,6 +110,27 @@ pub(crate) fn new_pod(object: &mut Object) {
         .insert("status".to_owned(), json!({"phase": "Pending", "qosClass": class}));
 }
 
+/// A pod that says nothing else stays for a while on a node that fails.
+pub(crate) fn tolerations(pod: &mut Object, seconds: i64) {
+    let list = pod.section("spec").entry("tolerations").or_insert_with(|| json!([]));
+    let Value::Array(list) = list else {
+        return;
+    };
+    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+        let tolerated = list.iter().any(|toleration| {
+            let text = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (own, effect) = (text("key"), text("effect"));
+            (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
+        });
+        if !tolerated {
+            list.push(json!({
+                "key": key, "operator": "Exists", "effect": "NoExecute",
+                "tolerationSeconds": seconds,
+            }));
+        }
+    }
+}
+
 fn pod_spec(spec: &mut Map<String, Value>) {
     fill(
         spec,

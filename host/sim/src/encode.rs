@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::events;
 use crate::model::Page;
 use crate::object::{Stored, type_prefix};
 use crate::resource::Resource;
 use crate::status::{Result, Status};
+use crate::table::{self, Include};
+use crate::time::Time;
 
 /// The form of objects in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +20,8 @@ pub enum Form {
     Full,
     /// `PartialObjectMetadata`.
     Metadata,
+    /// Rows of a `Table`.
+    Table(Include),
 }
 
 /// The type of a watch event about an object.
@@ -37,19 +41,26 @@ pub struct Encoder {
     resource: Arc<Resource>,
     form: Form,
     prefix: Arc<[u8]>,
+    now: Time,
 }
 
 const META_VERSION: &str = "meta.k8s.io/v1";
 
 impl Encoder {
-    /// An encoder for objects of `resource`.
+    /// An encoder for objects of `resource`. Tables show ages as of `now`.
     #[must_use]
-    pub fn new(resource: Arc<Resource>, form: Form) -> Self {
+    pub fn new(resource: Arc<Resource>, form: Form, now: Time) -> Self {
         let prefix = match form {
             Form::Full => type_prefix(&resource.kind, &resource.api_version()),
             Form::Metadata => type_prefix("PartialObjectMetadata", META_VERSION),
+            Form::Table(_) => type_prefix("Table", META_VERSION),
         };
-        Encoder { resource, form, prefix: prefix.into() }
+        Encoder { resource, form, prefix: prefix.into(), now }
+    }
+
+    /// Moves the time as of which tables show ages.
+    pub fn set_now(&mut self, now: Time) {
+        self.now = now;
     }
 
     /// Writes one object with its type.
@@ -60,6 +71,12 @@ impl Encoder {
                 out.extend_from_slice(b"\"metadata\":");
                 out.extend_from_slice(object.metadata_json());
                 out.push(b'}');
+            }
+            Form::Table(include) => {
+                let metadata = json!({"resourceVersion": object.version().to_string()});
+                out.extend_from_slice(&self.table_head(&metadata));
+                self.row(object, include, out)?;
+                out.extend_from_slice(Encoder::LIST_TAIL);
             }
             Form::Full if events::is_new_api(&self.resource) => {
                 let mut event = object.object()?;
@@ -76,6 +93,9 @@ impl Encoder {
 
     /// Writes one object of a list: built-in kinds leave the type out there.
     pub fn item(&self, object: &Stored, out: &mut Vec<u8>) -> Result<()> {
+        if let Form::Table(include) = self.form {
+            return self.row(object, include, out);
+        }
         let untyped = self.form == Form::Full
             && self.resource.custom.is_none()
             && !events::is_new_api(&self.resource);
@@ -101,11 +121,38 @@ impl Encoder {
             }
         }
         let mut head = match self.form {
+            Form::Table(_) => return self.table_head(&metadata),
             Form::Full => type_prefix(&self.resource.list_kind, &self.resource.api_version()),
             Form::Metadata => type_prefix("PartialObjectMetadataList", META_VERSION),
         };
         head.extend_from_slice(format!("\"metadata\":{metadata},\"items\":[").as_bytes());
         head
+    }
+
+    fn table_head(&self, metadata: &Value) -> Vec<u8> {
+        let mut head = self.prefix.to_vec();
+        let columns = table::definitions(&self.resource);
+        head.extend_from_slice(
+            format!("\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":[").as_bytes(),
+        );
+        head
+    }
+
+    fn row(&self, stored: &Stored, include: Include, out: &mut Vec<u8>) -> Result<()> {
+        let object = stored.object()?;
+        let cells = table::cells(&self.resource, &object, self.now);
+        out.extend_from_slice(format!("{{\"cells\":{cells},\"object\":").as_bytes());
+        let form = match include {
+            Include::None => {
+                out.extend_from_slice(b"null}");
+                return Ok(());
+            }
+            Include::Metadata => Form::Metadata,
+            Include::Object => Form::Full,
+        };
+        Encoder::new(self.resource.clone(), form, self.now).object(stored, out)?;
+        out.push(b'}');
+        Ok(())
     }
 
     /// What a list ends with.

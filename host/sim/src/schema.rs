@@ -10,6 +10,8 @@ use crate::status::{FieldError, Result, Status};
 /// The part of an `openAPIV3Schema` that is enforced.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
+    /// As it was declared; only kept at the root.
+    json: Value,
     kind: String,
     fields: Vec<(String, Schema)>,
     additional: Option<Box<Schema>>,
@@ -28,21 +30,32 @@ impl Schema {
     /// Reads a schema; what it says beyond the enforced part is ignored.
     #[must_use]
     pub fn from_json(schema: &Value) -> Self {
+        Schema { json: schema.clone(), ..Schema::part(schema) }
+    }
+
+    /// The schema as it was declared.
+    #[must_use]
+    pub fn json(&self) -> &Value {
+        &self.json
+    }
+
+    fn part(schema: &Value) -> Self {
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
         let list = |name: &str| schema.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
         let nested = |name: &str| {
             schema
                 .get(name)
                 .filter(|value| value.is_object())
-                .map(|value| Box::new(Schema::from_json(value)))
+                .map(|value| Box::new(Schema::part(value)))
         };
         let properties = schema.get("properties").and_then(Value::as_object);
         Schema {
+            json: Value::Null,
             kind: schema.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
             fields: properties
                 .into_iter()
                 .flatten()
-                .map(|(name, value)| (name.clone(), Schema::from_json(value)))
+                .map(|(name, value)| (name.clone(), Schema::part(value)))
                 .collect(),
             additional: nested("additionalProperties"),
             items: nested("items"),

@@ -41,7 +41,7 @@ impl Recipe {
 
 /// Why a controller cannot run as it is configured.
 #[derive(Debug, thiserror::Error)]
-#[error("controller \"{controller}\": {reason}")]
+#[error("controller \"{controller}\"")]
 pub struct PrepareError {
     /// The controller.
     pub controller: String,
@@ -54,16 +54,16 @@ pub struct PrepareError {
 #[derive(Debug, thiserror::Error)]
 pub enum Reason {
     /// The guest cannot be found or read.
-    #[error("module: {0}")]
+    #[error("module")]
     Module(#[from] ModuleError),
     /// The guest cannot be loaded.
-    #[error("module: {0}")]
+    #[error("module")]
     Load(#[from] LoadError),
     /// The guest refuses its configuration, or cannot say what it needs.
-    #[error("config: {0}")]
+    #[error("config")]
     Describe(#[from] DescribeError),
     /// The configuration cannot be written as MessagePack.
-    #[error("config: {0}")]
+    #[error("config")]
     Encode(#[from] rmp_serde::encode::Error),
 }
 

@@ -95,13 +95,7 @@ impl Run {
         inbox: mpsc::UnboundedSender<Input>,
     ) -> Self {
         let (updates, news) = mpsc::channel(NEWS);
-        let streams = Streams::new(
-            options.client,
-            api.clock(),
-            options.watch,
-            options.seed,
-            updates,
-        );
+        let streams = Streams::new(api.clone(), options.watch, options.seed, updates);
         Self {
             recorder: Recorder::start(api.clone()),
             api,

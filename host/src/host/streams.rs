@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use davit_cluster::clock::Clock;
+use davit_cluster::api::Api;
 use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
@@ -18,8 +18,7 @@ const MISSING_TWICE: u32 = 2;
 
 /// The reflectors that run, one for each segment of the store.
 pub(super) struct Streams {
-    client: kube::Client,
-    clock: Clock,
+    api: Api,
     settings: Settings,
     seed: u64,
     updates: mpsc::Sender<Batch>,
@@ -33,15 +32,13 @@ pub(super) struct Streams {
 
 impl Streams {
     pub(super) fn new(
-        client: kube::Client,
-        clock: Clock,
+        api: Api,
         settings: Settings,
         seed: u64,
         updates: mpsc::Sender<Batch>,
     ) -> Self {
         Self {
-            client,
-            clock,
+            api,
             settings,
             seed,
             updates,
@@ -117,8 +114,7 @@ impl Streams {
             let stream = StreamId(self.next);
             self.next += 1;
             let reflector = Reflector::start(
-                self.client.clone(),
-                self.clock,
+                &self.api,
                 StreamSpec {
                     resource: spec.resource.clone(),
                     namespace: spec.namespace.clone(),
@@ -128,7 +124,8 @@ impl Streams {
                 },
                 self.settings.clone(),
                 self.seed.wrapping_add(u64::from(stream.0)),
-                (stream, self.updates.clone()),
+                stream,
+                self.updates.clone(),
             );
             self.segments.insert(stream, segment);
             self.running.insert(segment, (stream, reflector));

@@ -121,16 +121,14 @@ enum Root {
 async fn root(api: &Api, at: &'static str) -> Result<Root, Failure> {
     let answer: RootAnswer = ask(api, at, AGGREGATED).await?;
     Ok(match answer {
-        RootAnswer::ApiGroupDiscoveryList { items } => {
+        RootAnswer::Aggregated { items } => {
             Root::Aggregated(items.into_iter().map(Group::from).collect())
         }
-        RootAnswer::ApiVersions { versions } => Root::Plain(vec![Group {
+        RootAnswer::Versions { versions } => Root::Plain(vec![Group {
             name: String::new(),
             versions: versions.into_iter().map(Version::named).collect(),
         }]),
-        RootAnswer::ApiGroupList { groups } => {
-            Root::Plain(groups.into_iter().map(Group::from).collect())
-        }
+        RootAnswer::Groups { groups } => Root::Plain(groups.into_iter().map(Group::from).collect()),
     })
 }
 
@@ -163,11 +161,7 @@ async fn ask_version(api: &Api, group: &str, mut version: Version) -> Version {
     version
 }
 
-async fn ask<T: DeserializeOwned>(
-    api: &Api,
-    at: &str,
-    accept: &'static str,
-) -> Result<T, Failure> {
+async fn ask<T: DeserializeOwned>(api: &Api, at: &str, accept: &'static str) -> Result<T, Failure> {
     let attempt = Discovery(at);
     let body = api
         .send(&Request::get(at.to_owned(), accept))
@@ -192,11 +186,11 @@ impl fmt::Display for Discovery<'_> {
 #[serde(tag = "kind")]
 enum RootAnswer {
     #[serde(rename = "APIGroupDiscoveryList")]
-    ApiGroupDiscoveryList { items: Vec<AggregatedGroup> },
+    Aggregated { items: Vec<AggregatedGroup> },
     #[serde(rename = "APIVersions")]
-    ApiVersions { versions: Vec<String> },
+    Versions { versions: Vec<String> },
     #[serde(rename = "APIGroupList")]
-    ApiGroupList { groups: Vec<PlainGroup> },
+    Groups { groups: Vec<PlainGroup> },
 }
 
 #[derive(Deserialize)]

@@ -14,11 +14,12 @@ fn resource(plural: &str, kind: &str, scope: &str) -> Value {
 }
 
 fn aggregated(items: Value) -> Reply {
-    let kind = "APIGroupDiscoveryList";
-    Reply::Json(
-        200,
-        json!({"kind": kind, "apiVersion": "apidiscovery.k8s.io/v2", "items": items}),
-    )
+    let mut body = json!({
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+    });
+    body["items"] = items;
+    Reply::Json(200, body)
 }
 
 fn lookup<'a>(found: &'a Discovered, api_version: &str, kind: &str) -> Option<&'a Served> {
@@ -61,10 +62,22 @@ async fn two_requests_tell_everything() {
     assert!(pod.namespaced && pod.preferred);
     assert_eq!(pod.resource, ApiResource::new("", "v1", "pods"));
     assert!(!lookup(&found, "v1", "Node").unwrap().namespaced);
-    assert!(lookup(&found, "example.com/v1", "Gadget").unwrap().preferred);
-    assert!(!lookup(&found, "example.com/v1beta1", "Gadget").unwrap().preferred);
+    assert!(
+        lookup(&found, "example.com/v1", "Gadget")
+            .unwrap()
+            .preferred
+    );
+    assert!(
+        !lookup(&found, "example.com/v1beta1", "Gadget")
+            .unwrap()
+            .preferred
+    );
     // Only the older version has it.
-    assert!(lookup(&found, "example.com/v1beta1", "Widget").unwrap().preferred);
+    assert!(
+        lookup(&found, "example.com/v1beta1", "Widget")
+            .unwrap()
+            .preferred
+    );
     assert_eq!(found.mapping.iter().count(), 5);
     assert!(!found.is_complete());
     assert_eq!(found.failed[0].0, "metrics.k8s.io/v1beta1");
@@ -97,8 +110,16 @@ async fn an_older_server_is_asked_for_every_version() {
     let found = discover(&server.api()).await.unwrap();
     assert_eq!(found.mapping.iter().count(), 3);
     assert!(lookup(&found, "v1", "Pod").unwrap().preferred);
-    assert!(lookup(&found, "example.com/v1", "Gadget").unwrap().preferred);
-    assert!(!lookup(&found, "example.com/v2", "Gadget").unwrap().preferred);
+    assert!(
+        lookup(&found, "example.com/v1", "Gadget")
+            .unwrap()
+            .preferred
+    );
+    assert!(
+        !lookup(&found, "example.com/v2", "Gadget")
+            .unwrap()
+            .preferred
+    );
     let (group_version, reason) = &found.failed[0];
     assert_eq!(group_version, "example.com/v0");
     assert!(reason.contains("503 ServiceUnavailable: down"), "{reason}");

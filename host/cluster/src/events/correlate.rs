@@ -17,7 +17,7 @@ const REMEMBERED: usize = 4096;
 /// How many different messages of otherwise equal events are shown apart.
 const MOST_APART: usize = 10;
 /// Similar events further apart than this have nothing to do with each other.
-const SIMILAR_WITHIN: Duration = Duration::from_secs(600);
+const SIMILAR_WITHIN: Duration = Duration::from_mins(10);
 /// What stands before the message of events that were drawn together.
 const COMBINED: &str = "(combined from similar events): ";
 /// How many events of one source about one object go through at once.
@@ -136,7 +136,10 @@ impl Correlator {
     /// itself any more.
     fn is_combined(&mut self, key: Similar, message: &str, now: Timestamp) -> bool {
         let similar = self.similar.entry(key);
-        if similar.last.is_some_and(|last| since(last, now) > SIMILAR_WITHIN) {
+        if similar
+            .last
+            .is_some_and(|last| since(last, now) > SIMILAR_WITHIN)
+        {
             similar.messages.clear();
         }
         similar.last = Some(now);
@@ -235,19 +238,15 @@ mod tests {
             assert_eq!(sent.unwrap().event.message, message);
         }
         let eleventh = correlator.correlate(occurrence("11"), at(10)).unwrap();
-        assert_eq!(
-            eleventh.event.message,
-            "(combined from similar events): 11"
-        );
+        assert_eq!(eleventh.event.message, "(combined from similar events): 11");
         assert_eq!(eleventh.count, 1);
         let twelfth = correlator.correlate(occurrence("12"), at(11)).unwrap();
         assert_eq!((&twelfth.name, twelfth.count), (&eleventh.name, 2));
-        assert_eq!(
-            twelfth.event.message,
-            "(combined from similar events): 12"
-        );
+        assert_eq!(twelfth.event.message, "(combined from similar events): 12");
         // One that was shown by itself keeps its own count.
-        let old = correlator.correlate(occurrence("message 3"), at(12)).unwrap();
+        let old = correlator
+            .correlate(occurrence("message 3"), at(12))
+            .unwrap();
         assert_eq!((old.event.message.as_str(), old.count), ("message 3", 2));
     }
 

@@ -40,7 +40,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Starts the worker that sends events.
+    /// Starts the worker that sends events, in a task of tokio's.
     #[must_use]
     pub fn start(api: Api) -> Self {
         let (queue, events) = mpsc::channel(MOST_WAITING);

@@ -35,7 +35,10 @@ async fn reads_run_in_parallel_and_keep_their_order() {
     let server = Server::new(|seen, _| match seen.uri.as_str() {
         "/api/v1/namespaces/ns/pods/p" => Reply::Json(200, stored("p", "u-1")),
         "/api/v1/namespaces/ns/pods/slow" => Reply::Silence,
-        _ => Reply::Json(404, status(404, "NotFound", "not found", json!({"name": "q"}))),
+        _ => Reply::Json(
+            404,
+            status(404, "NotFound", "not found", json!({"name": "q"})),
+        ),
     });
     let named = |name: &str| ObjectRef {
         name: name.into(),
@@ -122,7 +125,10 @@ fn list_request() -> ListRequest {
 fn page(name: &str, continue_token: &str) -> Reply {
     let metadata = json!({"resourceVersion": "9", "continue": continue_token});
     let items = [stored(name, name)];
-    Reply::Json(200, json!({"kind": "PodList", "metadata": metadata, "items": items}))
+    Reply::Json(
+        200,
+        json!({"kind": "PodList", "metadata": metadata, "items": items}),
+    )
 }
 
 #[tokio::test]
@@ -133,7 +139,9 @@ async fn a_list_is_read_to_its_end_and_again_if_its_token_expires() {
         2 => page("b", "t2"),
         _ => page("c", ""),
     });
-    let records = list(&server.api(), &mapping(), &list_request()).await.unwrap();
+    let records = list(&server.api(), &mapping(), &list_request())
+        .await
+        .unwrap();
     let names: Vec<_> = records
         .iter()
         .map(|record| decode(&record.data)["metadata"]["name"].clone())
@@ -142,7 +150,10 @@ async fn a_list_is_read_to_its_end_and_again_if_its_token_expires() {
     let first = "/api/v1/namespaces/ns/pods?labelSelector=app%20in%20%28a%2Cb%29&limit=500";
     let uris: Vec<_> = server.seen().into_iter().map(|seen| seen.uri).collect();
     let with = |token: &str| format!("{first}&continue={token}");
-    assert_eq!(uris, [first.to_owned(), with("t1"), first.to_owned(), with("t2")]);
+    assert_eq!(
+        uris,
+        [first.to_owned(), with("t1"), first.to_owned(), with("t2")]
+    );
 }
 
 #[tokio::test]

@@ -74,9 +74,7 @@ impl Projector {
 
     /// Reads a single object: the answer to a GET.
     pub fn object(&mut self, json: &[u8]) -> Result<Projected, ProjectError> {
-        self.read("an object", |projecting| {
-            read_all(json, Object(projecting))
-        })
+        self.read("an object", |projecting| read_all(json, Object(projecting)))
     }
 
     /// Reads one event of a watch.

@@ -5,9 +5,7 @@ use std::fmt;
 
 use davit_core::object::{Projected, object_key};
 use davit_core::path::FieldTree;
-use serde::de::{
-    Deserializer, DeserializeSeed, Error, IgnoredAny, MapAccess, SeqAccess, Visitor,
-};
+use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Projecting;
 

@@ -9,9 +9,7 @@ use kube::client::Body;
 
 use super::StreamSpec;
 use super::frames::Frames;
-use crate::api::{
-    JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send,
-};
+use crate::api::{JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send};
 use crate::project::Projector;
 use crate::url::{path, with_query};
 

@@ -13,7 +13,7 @@ use davit_core::path::FieldTree;
 use davit_core::watch::{Condition, Settings};
 use tokio::sync::{mpsc, watch};
 
-use crate::clock::Clock;
+use crate::api::Api;
 
 /// What to follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,19 +72,19 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Starts following a stream. `seed` spreads its timers; give every stream
+    /// Starts following a stream, in a task of tokio's. `seed` spreads its timers; give every stream
     /// of every replica another one.
     #[must_use]
     pub fn start(
-        client: kube::Client,
-        clock: Clock,
+        api: &Api,
         spec: StreamSpec,
         settings: Settings,
         seed: u64,
-        (id, updates): (StreamId, mpsc::Sender<Batch>),
+        id: StreamId,
+        updates: mpsc::Sender<Batch>,
     ) -> Self {
         let (fields, wanted) = watch::channel(spec.fields.clone());
-        let run = run::Run::new(client, clock, spec, settings, seed);
+        let run = run::Run::new(api, spec, settings, seed);
         tokio::spawn(run.until_dropped(wanted, id, updates));
         Self { fields }
     }

@@ -6,6 +6,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::exchange::{Answer, Exchange};
 use super::{Batch, StreamId, StreamSpec, Update};
+use crate::api::Api;
 use crate::clock::Clock;
 use crate::project::Projector;
 
@@ -26,18 +27,13 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(
-        client: kube::Client,
-        clock: Clock,
-        spec: StreamSpec,
-        settings: Settings,
-        seed: u64,
-    ) -> Self {
+    pub(super) fn new(api: &Api, spec: StreamSpec, settings: Settings, seed: u64) -> Self {
+        let clock = api.clock();
         Self {
+            client: api.client().clone(),
+            clock,
             projector: Projector::new(spec.fields.clone()),
             machine: Watch::new(settings, seed, clock.instant()),
-            client,
-            clock,
             spec,
             exchange: None,
             batch: Vec::new(),
@@ -129,7 +125,7 @@ impl Run {
             }
             Answer::Interrupted(interruption) => {
                 self.exchange = None;
-                self.machine.handle_interruption(interruption, now);
+                self.machine.handle_interruption(&interruption, now);
             }
         }
     }

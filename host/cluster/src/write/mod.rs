@@ -294,7 +294,10 @@ fn read(body: &[u8], attempt: &Attempt<'_>) -> Result<Answer, Failure> {
     serde_json::from_slice(body).map_err(|error| {
         attempt.failure(
             FailureClass::Timeout,
-            format_args!("the answer is a success that cannot be read: {}", chain(&error)),
+            format_args!(
+                "the answer is a success that cannot be read: {}",
+                chain(&error)
+            ),
         )
     })
 }

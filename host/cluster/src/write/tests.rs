@@ -131,7 +131,11 @@ async fn what_must_not_be_sent_is_not_sent() {
         (no_namespace, delete(), "none is given"),
         (pod(), status_patch(&other_uid), "\"u-2\""),
         (pod(), status_patch(&json!([])), "a list where a map"),
-        (pod(), patch(PatchKind::Json, "", &json!({})), "a map where a list"),
+        (
+            pod(),
+            patch(PatchKind::Json, "", &json!({})),
+            "a map where a list",
+        ),
         (pod(), broken, "no MessagePack"),
         (pod(), trailing, "1 bytes follow"),
     ] {
@@ -279,10 +283,18 @@ async fn failures_are_classed_by_what_the_server_said() {
     }]});
     let other_cause = json!({"causes": [{"field": "spec", "message": "field is immutable"}]});
     let precondition = |what: &str| {
-        format!("Operation cannot be fulfilled on Pod \"p\": the {what} in the precondition (1) does not match the {what} in record (2).")
+        format!(
+            "Operation cannot be fulfilled on Pod \"p\": the {what} in the precondition (1) does not match the {what} in record (2)."
+        )
     };
     for (code, reason, message, details, class) in [
-        (404, "NotFound", "pods \"p\" not found", named(), Class::NotFound),
+        (
+            404,
+            "NotFound",
+            "pods \"p\" not found",
+            named(),
+            Class::NotFound,
+        ),
         (410, "Gone", "gone", json!({}), Class::NotFound),
         (
             404,
@@ -291,7 +303,13 @@ async fn failures_are_classed_by_what_the_server_said() {
             json!({}),
             Class::Unmappable,
         ),
-        (409, "Conflict", &precondition("UID"), named(), Class::UidMismatch),
+        (
+            409,
+            "Conflict",
+            &precondition("UID"),
+            named(),
+            Class::UidMismatch,
+        ),
         (
             409,
             "Conflict",
@@ -299,11 +317,29 @@ async fn failures_are_classed_by_what_the_server_said() {
             named(),
             Class::UidMismatch,
         ),
-        (409, "Conflict", &precondition("ResourceVersion"), named(), Class::Conflict),
-        (409, "AlreadyExists", "pods \"p\" already exists", named(), Class::Conflict),
+        (
+            409,
+            "Conflict",
+            &precondition("ResourceVersion"),
+            named(),
+            Class::Conflict,
+        ),
+        (
+            409,
+            "AlreadyExists",
+            "pods \"p\" already exists",
+            named(),
+            Class::Conflict,
+        ),
         (422, "Invalid", "is invalid", uid_cause, Class::UidMismatch),
         (422, "Invalid", "is invalid", other_cause, Class::Invalid),
-        (415, "UnsupportedMediaType", "415", json!({}), Class::UnsupportedMedia),
+        (
+            415,
+            "UnsupportedMediaType",
+            "415",
+            json!({}),
+            Class::UnsupportedMedia,
+        ),
         (400, "BadRequest", "no", json!({}), Class::Invalid),
         (405, "MethodNotAllowed", "no", json!({}), Class::Invalid),
         (401, "Unauthorized", "who", json!({}), Class::Forbidden),
@@ -385,7 +421,7 @@ async fn a_server_that_turns_everything_away_is_given_up() {
     let server = Server::new(|_, _| Reply::Later(429, "3600", json!({})));
     let step = Step::Delete(DeleteOptions::default());
     let failure = carry_out(&server, step).await.unwrap_err();
-    assert_eq!(failure.retry_after, Some(Duration::from_secs(3600)));
+    assert_eq!(failure.retry_after, Some(Duration::from_hours(1)));
     server.only();
 }
 
@@ -432,8 +468,5 @@ async fn an_event_never_fails_a_plan() {
     let outcome = writer.carry_out(&mapping, &pod, &step).await;
     assert_eq!(outcome, Ok(Outcome::default()));
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(
-        line(&server.only()),
-        "POST /api/v1/namespaces/ns/events"
-    );
+    assert_eq!(line(&server.only()), "POST /api/v1/namespaces/ns/events");
 }

@@ -54,13 +54,13 @@ impl Sample {
             Self::Float(value) => encode::write_f64(to, *value).unwrap(),
             Self::Text(text) => encode::write_str(to, text).unwrap(),
             Self::List(elements) => {
-                encode::write_array_len(to, elements.len() as u32).unwrap();
+                encode::write_array_len(to, elements.len().try_into().unwrap()).unwrap();
                 for element in elements {
                     element.write(to);
                 }
             }
             Self::Map(entries) => {
-                encode::write_map_len(to, entries.len() as u32).unwrap();
+                encode::write_map_len(to, entries.len().try_into().unwrap()).unwrap();
                 for (key, value) in entries {
                     encode::write_str(to, key).unwrap();
                     value.write(to);
@@ -72,7 +72,6 @@ impl Sample {
     /// What a projector makes of it.
     pub(crate) fn project(&self, tree: &FieldTree) -> Self {
         match (tree, self) {
-            (FieldTree::All, _) => self.clone(),
             (FieldTree::Some { fields, .. }, Self::Map(entries)) => {
                 let kept = entries.iter().filter_map(|(key, value)| {
                     Some((key.clone(), value.project(fields.get(key.as_str())?)))

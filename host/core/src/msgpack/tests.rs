@@ -38,7 +38,7 @@ fn decode(bytes: &[u8]) -> Result<Sample, Malformed> {
 fn found(bytes: &[u8], at: &str) -> Vec<String> {
     let mut values = Vec::new();
     visit(bytes, &path(at), &mut |value| {
-        values.push(format!("{value:?}"))
+        values.push(format!("{value:?}"));
     })
     .unwrap();
     values

@@ -326,34 +326,36 @@ impl Store {
 
     /// Lets a view show a segment's objects.
     fn show(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
-        if let Some(state) = self.state.view_mut(view)
-            && let Err(place) = state.ready.binary_search(&segment)
-        {
-            state.ready.insert(place, segment);
+        let members = self.members(segment);
+        if let Some(state) = self.state.view_mut(view) {
+            if let Err(place) = state.ready.binary_search(&segment) {
+                state.ready.insert(place, segment);
+            }
+            for (slot, object) in &members {
+                state.reindex(*slot, None, Some(object.data()));
+            }
         }
-        for (slot, object) in self.members(segment) {
-            self.state.reindex(view, slot, None, Some(&object));
-            changes.push(Change {
-                view,
-                old: None,
-                new: Some(object),
-            });
-        }
+        changes.extend(members.into_iter().map(|(_, object)| Change {
+            view,
+            old: None,
+            new: Some(object),
+        }));
     }
 
     /// Takes a segment's objects out of a view.
     fn hide(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
+        let members = self.members(segment);
         if let Some(state) = self.state.view_mut(view) {
             state.ready.retain(|other| *other != segment);
+            for (slot, object) in &members {
+                state.reindex(*slot, Some(object.data()), None);
+            }
         }
-        for (slot, object) in self.members(segment) {
-            self.state.reindex(view, slot, Some(&object), None);
-            changes.push(Change {
-                view,
-                old: Some(object),
-                new: None,
-            });
-        }
+        changes.extend(members.into_iter().map(|(_, object)| Change {
+            view,
+            old: Some(object),
+            new: None,
+        }));
     }
 
     fn members(&self, segment: SegmentId) -> Vec<(Slot, Arc<Object>)> {

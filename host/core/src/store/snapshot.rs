@@ -175,15 +175,15 @@ impl<'a> View<'a> {
     fn objects(&self, cursor: u64) -> impl Iterator<Item = (u64, &'a Arc<Object>)> {
         let state = self.state;
         let first = SegmentId((cursor >> Slot::BITS) as u32);
-        let low = (cursor & u64::from(Slot::MAX)) as Slot;
         let begin = self.view.ready.partition_point(|segment| *segment < first);
         let segments = self.view.ready.get(begin..).unwrap_or_default();
         segments.iter().flat_map(move |segment| {
-            let from = if *segment == first { low } else { 0 };
-            let above = u64::from(segment.0) << Slot::BITS;
+            let start = u64::from(segment.0) << Slot::BITS;
+            // The cursor lies in the first segment, or before all of them.
+            let from = Slot::try_from(cursor.saturating_sub(start)).unwrap_or(Slot::MAX);
             state
                 .members(*segment, from)
-                .map(move |(slot, object)| (above | u64::from(slot), object))
+                .map(move |(slot, object)| (start | u64::from(slot), object))
         })
     }
 

@@ -44,6 +44,15 @@ pub(super) struct ViewState {
     pub(super) indexes: Vec<Index>,
 }
 
+impl ViewState {
+    /// Follows an object's change from `old` to `new` data.
+    pub(super) fn reindex(&mut self, slot: Slot, old: Option<&[u8]>, new: Option<&[u8]>) {
+        for index in &mut self.indexes {
+            index.update(slot, old, new);
+        }
+    }
+}
+
 impl State {
     pub(super) fn object(&self, slot: Slot) -> Option<&Arc<Object>> {
         self.slab.get(slot as usize)?.as_ref()
@@ -161,13 +170,10 @@ impl State {
         let new = new.map(Object::data);
         // Looked at first, so that nothing is copied when nothing changes.
         let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
-        if self.view(view).is_none_or(agree) {
-            return;
-        }
-        if let Some(view) = self.view_mut(view) {
-            for index in &mut view.indexes {
-                index.update(slot, old, new);
-            }
+        if self.view(view).is_some_and(|view| !agree(view))
+            && let Some(view) = self.view_mut(view)
+        {
+            view.reindex(slot, old, new);
         }
     }
 

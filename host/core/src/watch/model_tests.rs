@@ -310,7 +310,7 @@ impl World {
 
     fn interrupt(&mut self, interruption: Interruption) {
         if !matches!(self.wire, Wire::Idle) || matches!(interruption, Interruption::Refused(_)) {
-            self.watch.handle_interruption(interruption, self.now);
+            self.watch.handle_interruption(&interruption, self.now);
             self.drain();
         }
     }

@@ -80,7 +80,7 @@ impl Driven {
     }
 
     fn interrupt(&mut self, interruption: Interruption) -> Vec<Output> {
-        self.watch.handle_interruption(interruption, self.now);
+        self.watch.handle_interruption(&interruption, self.now);
         self.outputs()
     }
 
@@ -175,7 +175,7 @@ fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
 fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
     let mut driven = Driven::new(Settings::default());
     driven.outputs();
-    driven.watch.handle_interruption(refused(422), driven.now);
+    driven.watch.handle_interruption(&refused(422), driven.now);
     assert!(is_first_page(&driven.only_request()));
 
     // One that ignores the option opens a watch and never sends the bookmark.
@@ -266,7 +266,7 @@ fn a_version_that_is_too_old_means_a_new_list() {
                 .watch
                 .handle_event(Event::Error(gone.clone()), driven.now);
         } else {
-            driven.watch.handle_interruption(refused(410), driven.now);
+            driven.watch.handle_interruption(&refused(410), driven.now);
         }
         driven.outputs();
         driven.time_out();

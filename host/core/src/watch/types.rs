@@ -35,12 +35,12 @@ impl Default for Settings {
         Self {
             streaming_list: true,
             page_size: 500,
-            page_timeout: Duration::from_secs(60),
+            page_timeout: Duration::from_mins(1),
             idle_timeout: Duration::from_secs(90),
-            watch_timeout: Duration::from_secs(300)..Duration::from_secs(600),
+            watch_timeout: Duration::from_mins(5)..Duration::from_mins(10),
             backoff: Duration::from_millis(250)..Duration::from_secs(30),
             healthy_after: Duration::from_secs(10),
-            not_served_recheck: Duration::from_secs(60),
+            not_served_recheck: Duration::from_mins(1),
         }
     }
 }
@@ -156,7 +156,11 @@ impl fmt::Display for Interruption {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => {
-                write!(f, "the server answered {}: {}", refusal.code, refusal.message)
+                write!(
+                    f,
+                    "the server answered {}: {}",
+                    refusal.code, refusal.message
+                )
             }
             Self::Lost(reason) | Self::Malformed(reason) => f.write_str(reason),
         }

@@ -15,4 +15,4 @@ pub use malformed::{Malformed, Place};
 
 pub(crate) use decision::decisions;
 pub(crate) use manifest::manifest;
-pub(crate) use object::{failure, object, object_ref, resource, work_item};
+pub(crate) use object::{entry, failure, object, object_ref, resource, work_item};

@@ -3,10 +3,12 @@
 use davit_core::failure::Failure;
 use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
 use davit_core::plan::{PlanFailure, WorkItem};
+use davit_core::store::Entry;
 use davit_core::time::Now;
 
 use crate::wit::{decisions, types};
 
+/// An object of a live read.
 pub(crate) fn object(record: &ObjectRecord, now: Now) -> types::Object {
     types::Object {
         api_version: record.kind.api_version.to_string(),
@@ -14,6 +16,17 @@ pub(crate) fn object(record: &ObjectRecord, now: Now) -> types::Object {
         resource_version: record.resource_version.to_string(),
         changed_at: now.wall_at(record.changed_at).0,
         data: record.data.to_vec(),
+    }
+}
+
+/// An object of the cache, without the detour over a record: a scan has many.
+pub(crate) fn entry(entry: Entry<'_>, now: Now) -> types::Object {
+    types::Object {
+        api_version: entry.kind.api_version.to_string(),
+        kind: entry.kind.kind.to_string(),
+        resource_version: entry.object.version().to_string(),
+        changed_at: now.wall_at(entry.changed_at).0,
+        data: entry.object.data().to_vec(),
     }
 }
 

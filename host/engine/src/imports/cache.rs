@@ -111,6 +111,6 @@ impl State {
     }
 
     fn object(&self, entry: Entry<'_>) -> types::Object {
-        convert::object(&entry.record(), self.now)
+        convert::entry(entry, self.now)
     }
 }

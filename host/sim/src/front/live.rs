@@ -161,6 +161,7 @@ impl Live {
         let mut lines = Vec::new();
         self.changes.borrow_and_update();
         let limit = self.planned.map_or(BATCH, |(after, _)| after.clamp(1, BATCH));
+        self.watch.set_now(self.sim.now());
         let taken = self.watch.take(&self.sim.model(), limit);
         let encoded = taken.and_then(|events| {
             self.watch.encode(&events, &mut lines)?;

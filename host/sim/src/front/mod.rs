@@ -264,7 +264,8 @@ impl Sim {
         response
     }
 
-    fn subscribe(&self, store: &Arc<str>) -> watch::Receiver<u64> {
+    /// Tells of every change in a collection (`pods`, `leases.coordination.k8s.io`).
+    pub(crate) fn subscribe(&self, store: &Arc<str>) -> watch::Receiver<u64> {
         let version = self.model().version();
         lock(&self.inner.changes)
             .entry(store.clone())

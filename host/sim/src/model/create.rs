@@ -5,7 +5,7 @@ use crate::object::{Object, Stored};
 use crate::resource::{Generation, Resource};
 use crate::status::{Result, Status};
 use crate::time::Time;
-use crate::{kinds, validate};
+use crate::{defaults, kinds, validate};
 
 /// How often a generated name may collide before the create fails.
 const GENERATED_NAME_TRIES: usize = 8;
@@ -90,6 +90,11 @@ impl Model {
         }
         (resource.rules.default)(object);
         (resource.rules.prepare)(object);
+        if let (Some(seconds), true) =
+            (self.config.default_toleration_seconds, resource.rules.graceful)
+        {
+            defaults::tolerations(object, seconds);
+        }
     }
 
     fn generate_name(&mut self, resource: &Resource, object: &Object) -> String {

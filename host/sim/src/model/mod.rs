@@ -9,6 +9,7 @@ mod definitions;
 mod delete;
 mod eviction;
 mod import;
+mod namespaces;
 mod options;
 mod read;
 mod scale;
@@ -51,6 +52,10 @@ pub struct Config {
     pub advertised_address: String,
     /// The shortest life of a watch that asks for no timeout.
     pub watch_timeout: Duration,
+    /// How long new pods tolerate nodes that are not ready or unreachable, if
+    /// they do not say so themselves (the `DefaultTolerationSeconds`
+    /// admission plugin); none: it is off.
+    pub default_toleration_seconds: Option<i64>,
     /// The time between bookmarks of a watch that takes them.
     pub bookmark_interval: Duration,
 }
@@ -63,6 +68,7 @@ impl Default for Config {
             history_events: 20_000,
             advertised_address: "127.0.0.1:16443".to_owned(),
             watch_timeout: Duration::from_mins(30),
+            default_toleration_seconds: None,
             bookmark_interval: Duration::from_mins(1),
         }
     }

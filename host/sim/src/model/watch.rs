@@ -9,6 +9,7 @@ use crate::encode::{Encoder, EventKind, Form};
 use crate::object::Stored;
 use crate::selector::Selector;
 use crate::status::{Result, Status};
+use crate::time::Time;
 
 /// A watch under way. It holds no reference to the model: whoever drives it
 /// asks for changes ([`Watch::take`]) when there are some.
@@ -38,7 +39,13 @@ pub struct WatchStart {
 
 impl Model {
     /// Starts a watch.
-    pub fn watch(&mut self, target: &Target, options: &ListOptions, form: Form) -> Result<WatchStart> {
+    pub fn watch(
+        &mut self,
+        now: Time,
+        target: &Target,
+        options: &ListOptions,
+        form: Form,
+    ) -> Result<WatchStart> {
         let mut fields = options.field_selector.clone();
         if !target.name.is_empty() {
             let name = format!("metadata.name={}", target.name);
@@ -58,7 +65,7 @@ impl Model {
         }
         let watch = Watch {
             selector,
-            encoder: Encoder::new(target.resource.clone(), form),
+            encoder: Encoder::new(target.resource.clone(), form, now),
             prefix: target.prefix(),
             cursor: if with_state || asked == 0 { self.version } else { asked },
             bookmarks: options.bookmarks,
@@ -123,6 +130,11 @@ impl Watch {
             _ => self.cursor = self.cursor.max(model.version),
         }
         Ok(events)
+    }
+
+    /// Moves the time as of which tables show ages.
+    pub fn set_now(&mut self, now: Time) {
+        self.encoder.set_now(now);
     }
 
     /// The lines for `events`, as this watch sees them: an object that comes

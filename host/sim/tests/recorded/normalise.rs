@@ -58,7 +58,9 @@ fn strip_fields(fields: &mut Map<String, Value>) {
         keep(fields, "status", &POD_STATUS);
     }
     if kind == "Event" || fields.contains_key("involvedObject") {
-        EVENT_DROP.iter().for_each(|name| drop(fields.remove(*name)));
+        for name in EVENT_DROP {
+            fields.remove(name);
+        }
     }
     if ["ReplicaSet", "Deployment", "DaemonSet"].contains(&kind.as_str())
         || has(fields, "spec", "template")
@@ -179,17 +181,13 @@ fn replace_spans(
     let mut result = String::new();
     let mut rest = text;
     while let Some(first) = rest.chars().next() {
-        let (span, after) = match find(rest) {
-            Some(length) => {
-                let (span, after) = rest.split_at(length);
-                (replacement(span), after)
-            }
-            None => {
-                let (span, after) = rest.split_at(first.len_utf8());
-                (span.to_owned(), after)
-            }
-        };
-        result.push_str(&span);
+        let found = find(rest);
+        let (span, after) = rest.split_at(found.unwrap_or(first.len_utf8()));
+        if found.is_some() {
+            result.push_str(&replacement(span));
+        } else {
+            result.push_str(span);
+        }
         rest = after;
     }
     result

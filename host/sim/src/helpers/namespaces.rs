@@ -1,0 +1,48 @@
+//! A stand-in for the namespace controller: it empties namespaces that
+//! terminate and lets them go.
+
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use crate::front::Sim;
+
+/// How often content that takes its time (pods with a grace period, objects
+/// with finalizers) is looked at again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Runs until it is dropped.
+#[derive(Debug)]
+pub struct NamespaceController {
+    task: JoinHandle<()>,
+}
+
+impl NamespaceController {
+    /// Starts to work on the namespaces of `sim`.
+    #[must_use]
+    pub fn start(sim: &Sim) -> Self {
+        let sim = sim.clone();
+        NamespaceController { task: tokio::spawn(async move { work(sim).await }) }
+    }
+}
+
+impl Drop for NamespaceController {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn work(sim: Sim) {
+    let mut changes = sim.subscribe(&"namespaces".into());
+    loop {
+        changes.borrow_and_update();
+        // What fails now is tried again with the next look.
+        let waiting = sim.with_model(|model, now| model.sweep_namespaces(now)).unwrap_or(1);
+        if waiting > 0 {
+            sleep(RETRY).await;
+        } else if changes.changed().await.is_err() {
+            return;
+        }
+    }
+}

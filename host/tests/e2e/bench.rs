@@ -1,0 +1,405 @@
+//! The bench: an API server, a namespace and nodes of the test's own, and the
+//! host.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use davit::config::{self, ClientConfig, Config};
+use davit::host::{Host, HostOptions, Report};
+use davit::http::Health;
+use davit::metrics::HostMetrics;
+use davit::modules::Guests;
+use davit_cluster::connect::{self, ConnectOptions};
+use davit_core::watch;
+use davit_engine::{Engine, EngineConfig};
+use davit_sim::Sim;
+use http::{Method, Request};
+use http_body_util::BodyExt as _;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
+use tower::service_fn;
+
+/// How long anything may take, on the API server's clock.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// An API server with what the test made there.
+pub(crate) struct Bench {
+    client: kube::Client,
+    /// None on a real API server.
+    sim: Option<Sim>,
+    pub(crate) namespace: String,
+    nodes: Vec<String>,
+}
+
+/// Runs a test on the API server in memory, on virtual time.
+pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
+    runtime(true).block_on(async { test(Bench::in_memory()).await });
+}
+
+/// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, or else in memory,
+/// and removes what it made there.
+pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
+    match std::env::var_os("DAVIT_TEST_KUBECONFIG") {
+        None => runtime(true).block_on(async { test(Bench::in_memory()).await.remove().await }),
+        Some(path) => runtime(false).block_on(async {
+            let bench = Bench::real(Path::new(&path)).await;
+            test(bench).await.remove().await;
+        }),
+    }
+}
+
+fn runtime(paused: bool) -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().start_paused(paused).build().unwrap()
+}
+
+impl Bench {
+    fn in_memory() -> Self {
+        let now = "2026-11-20T10:00:00Z".parse().unwrap();
+        let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
+        let service = {
+            let sim = sim.clone();
+            service_fn(move |request: Request<Body>| {
+                let sim = sim.clone();
+                async move { sim.call(request).await }
+            })
+        };
+        let client = kube::Client::new(service, "default");
+        Self::new(client, Some(sim))
+    }
+
+    async fn real(kubeconfig: &Path) -> Self {
+        let options = ConnectOptions {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            context: None,
+        };
+        let bench = Self::new(connect::connect(&options).await.unwrap(), None);
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bench.namespace},
+        });
+        bench.must("POST", "/api/v1/namespaces", &namespace).await;
+        bench
+    }
+
+    fn new(client: kube::Client, sim: Option<Sim>) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        Self {
+            client,
+            sim,
+            namespace: format!("davit-test-{}-{number}", std::process::id()),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// The API server in memory, where there is one.
+    pub(crate) fn sim(&self) -> &Sim {
+        self.sim.as_ref().expect("this test runs in memory only")
+    }
+
+    pub(crate) fn client(&self) -> kube::Client {
+        self.client.clone()
+    }
+
+    /// Sends a request; returns the status and the body.
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        let content = match method {
+            "PATCH" => "application/merge-patch+json",
+            _ => "application/json",
+        };
+        let body = match body {
+            Value::Null => Body::empty(),
+            body => Body::from(serde_json::to_vec(body).unwrap()),
+        };
+        let request = Request::builder()
+            .method(Method::from_bytes(method.as_bytes()).unwrap())
+            .uri(path)
+            .header("Content-Type", content)
+            .header("Accept", "application/json")
+            .body(body)
+            .unwrap();
+        let response = self.client.send(request).await.unwrap();
+        let status = response.status().as_u16();
+        let bytes = response.into_body().collect().await.unwrap().to_bytes();
+        (status, serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    /// Sends a request that must succeed.
+    pub(crate) async fn must(&self, method: &str, path: &str, body: &Value) -> Value {
+        let (status, answer) = self.send(method, path, body).await;
+        assert!(
+            (200..300).contains(&status),
+            "{method} {path}: {status} {answer}"
+        );
+        answer
+    }
+
+    /// A node of that name, ready, with these taints; returns its full name.
+    pub(crate) async fn node(&mut self, name: &str) -> String {
+        let name = format!("{}-{name}", self.namespace);
+        let node = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+        });
+        self.must("POST", "/api/v1/nodes", &node).await;
+        self.nodes.push(name.clone());
+        self.set_ready(&name, "True").await;
+        name
+    }
+
+    /// Sets a node's Ready condition.
+    pub(crate) async fn set_ready(&self, node: &str, status: &str) {
+        let patch = json!({"status": {"conditions": [{
+            "type": "Ready", "status": status, "reason": "Test", "message": "",
+            "lastHeartbeatTime": "2026-11-20T10:00:00Z",
+            "lastTransitionTime": "2026-11-20T10:00:00Z",
+        }]}});
+        let path = format!("/api/v1/nodes/{node}/status");
+        self.must("PATCH", &path, &patch).await;
+    }
+
+    /// Gives a node the out-of-service taint, and makes it not ready.
+    pub(crate) async fn put_out_of_service(&self, node: &str) {
+        let patch = json!({"spec": {"taints": [{
+            "key": "node.kubernetes.io/out-of-service", "value": "x", "effect": "NoExecute",
+        }]}});
+        self.must("PATCH", &format!("/api/v1/nodes/{node}"), &patch)
+            .await;
+        self.set_ready(node, "False").await;
+    }
+
+    pub(crate) async fn delete_node(&self, node: &str) {
+        self.must("DELETE", &format!("/api/v1/nodes/{node}"), &Value::Null)
+            .await;
+    }
+
+    /// A pod in this phase, on this node (or none), with more of a spec and
+    /// metadata if needed; returns its uid.
+    pub(crate) async fn pod(&self, name: &str, node: &str, phase: &str) -> String {
+        self.pod_with(name, node, &json!({"phase": phase}), |_| {})
+            .await
+    }
+
+    pub(crate) async fn pod_with(
+        &self,
+        name: &str,
+        node: &str,
+        status: &Value,
+        change: impl FnOnce(&mut Value),
+    ) -> String {
+        let mut pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": self.namespace},
+            "spec": {
+                "automountServiceAccountToken": false,
+                "containers": [{"name": "main", "image": "example.com/main"}],
+            },
+        });
+        if !node.is_empty() {
+            pod["spec"]["nodeName"] = json!(node);
+        }
+        change(&mut pod);
+        if let Some(sim) = &self.sim {
+            // In one step, for tests with many pods.
+            pod["status"] = status.clone();
+            let created = sim.create(pod).unwrap();
+            return text(&created, "/metadata/uid");
+        }
+        let pods = self.pods_path();
+        let deadline = Instant::now() + PATIENCE;
+        let created = loop {
+            let (status, answer) = self.send("POST", &pods, &pod).await;
+            if status == 201 {
+                break answer;
+            }
+            // The namespace's service account may not be there yet.
+            assert!(status == 403 && Instant::now() < deadline, "{status} {answer}");
+            sleep(Duration::from_millis(100)).await;
+        };
+        let path = format!("{pods}/{name}/status");
+        self.must("PATCH", &path, &json!({"status": status})).await;
+        text(&created, "/metadata/uid")
+    }
+
+    /// Deletes a pod as a user does.
+    pub(crate) async fn delete_pod(&self, name: &str) {
+        let path = format!("{}/{name}", self.pods_path());
+        self.must("DELETE", &path, &Value::Null).await;
+    }
+
+    /// A pod as the API server has it; null if it is not there.
+    pub(crate) async fn get_pod(&self, name: &str) -> Value {
+        let path = format!("{}/{name}", self.pods_path());
+        match self.send("GET", &path, &Value::Null).await {
+            (404, _) => Value::Null,
+            (200, pod) => pod,
+            (status, answer) => panic!("{path}: {status} {answer}"),
+        }
+    }
+
+    /// The names of the pods in the test's namespace.
+    pub(crate) async fn pods(&self) -> BTreeSet<String> {
+        let list = self.must("GET", &self.pods_path(), &Value::Null).await;
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|pod| text(pod, "/metadata/name")).collect()
+    }
+
+    /// The uids of the pods in the test's namespace.
+    pub(crate) async fn uids(&self) -> BTreeSet<String> {
+        let list = self.must("GET", &self.pods_path(), &Value::Null).await;
+        let items = list["items"].as_array().unwrap().iter();
+        items.map(|pod| text(pod, "/metadata/uid")).collect()
+    }
+
+    fn pods_path(&self) -> String {
+        format!("/api/v1/namespaces/{}/pods", self.namespace)
+    }
+
+    /// Starts the host with this configuration and waits until its controllers
+    /// have begun.
+    pub(crate) async fn host(&self, config: &str) -> Running {
+        let mut running = self.host_without_controllers();
+        running.apply(config).await;
+        running.started().await;
+        running
+    }
+
+    pub(crate) fn host_without_controllers(&self) -> Running {
+        let (listener, reports) = mpsc::unbounded_channel();
+        let metrics = Arc::new(HostMetrics::new().unwrap());
+        let host = Host::start(HostOptions {
+            client: self.client(),
+            rates: ClientConfig::default(),
+            watch: watch::Settings::default(),
+            engine: engine(),
+            guests: Guests::new(None),
+            metrics: Arc::clone(&metrics),
+            health: Arc::new(Health::default()),
+            listener: Some(listener),
+            seed: 7,
+        });
+        Running {
+            host,
+            reports,
+            metrics,
+        }
+    }
+
+    /// Waits until only these pods are left in the namespace.
+    pub(crate) async fn until_left(&self, expected: &[&str]) {
+        let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let pods = self.pods().await;
+            if pods == expected {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "left: {pods:?}, expected: {expected:?}"
+            );
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Waits until a pod fits.
+    pub(crate) async fn until_pod(&self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let pod = self.get_pod(name).await;
+            if fits(&pod) {
+                return pod;
+            }
+            assert!(Instant::now() < deadline, "{name} stays as it is: {pod}");
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
+    /// Removes what the test made from a real API server.
+    pub(crate) async fn remove(self) {
+        if self.sim.is_some() {
+            return;
+        }
+        for name in self.pods().await {
+            let path = format!("{}/{name}", self.pods_path());
+            let bare = json!({"metadata": {"finalizers": null}});
+            self.send("PATCH", &path, &bare).await;
+            self.send("DELETE", &path, &json!({"gracePeriodSeconds": 0}))
+                .await;
+        }
+        for node in &self.nodes {
+            let path = format!("/api/v1/nodes/{node}");
+            self.send("DELETE", &path, &Value::Null).await;
+        }
+        let path = format!("/api/v1/namespaces/{}", self.namespace);
+        self.send("DELETE", &path, &Value::Null).await;
+    }
+}
+
+/// The host at work.
+pub(crate) struct Running {
+    pub(crate) host: Host,
+    pub(crate) reports: mpsc::UnboundedReceiver<Report>,
+    pub(crate) metrics: Arc<HostMetrics>,
+}
+
+impl Running {
+    pub(crate) async fn apply(&self, config: &str) {
+        self.host.apply(&parse(config)).await.unwrap();
+    }
+
+    /// Waits until a controller begins.
+    pub(crate) async fn started(&mut self) {
+        let waiting = async {
+            while !matches!(self.reports.recv().await, Some(Report::Started { .. })) {}
+        };
+        tokio::time::timeout(PATIENCE, waiting)
+            .await
+            .expect("the controller did not begin");
+    }
+
+    /// What was told so far.
+    pub(crate) fn told(&mut self) -> Vec<Report> {
+        std::iter::from_fn(|| self.reports.try_recv().ok()).collect()
+    }
+
+    /// The value of a series that the metrics page shows; 0 if it does not.
+    pub(crate) fn metric(&self, series: &str) -> f64 {
+        let page = self.metrics.render();
+        let mut lines = page.lines().filter_map(|line| line.rsplit_once(' '));
+        let found = lines.find(|(name, _)| *name == series);
+        found.map_or(0.0, |(_, value)| value.parse().unwrap())
+    }
+}
+
+pub(crate) fn parse(config: &str) -> Config {
+    config::parse(Path::new("the test's configuration"), config).unwrap()
+}
+
+/// A configuration with PodGC alone.
+pub(crate) fn podgc(mode: &str, config: &str) -> String {
+    format!(
+        "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: {mode}\n  config: {config}\n"
+    )
+}
+
+/// An engine that keeps compiled guests for the next test.
+pub(crate) fn engine() -> Engine {
+    Engine::new(EngineConfig {
+        cache_dir: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules")),
+        ..EngineConfig::default()
+    })
+    .unwrap()
+}
+
+/// The text at a place in a value; empty if there is none.
+pub(crate) fn text(value: &Value, pointer: &str) -> String {
+    let text = value.pointer(pointer).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}

@@ -1,0 +1,160 @@
+//! Changing what runs, while it runs.
+
+use std::time::Duration;
+
+use davit::host::PrepareError;
+use davit_sim::fault::Match;
+use tokio::time::sleep;
+
+use crate::bench::{Running, on_the_sim, parse, podgc};
+
+async fn refused(host: &Running, config: &str) -> String {
+    let error: PrepareError = host.host.apply(&parse(config)).await.unwrap_err();
+    format!("{:#}", anyhow::Error::new(error))
+}
+
+#[test]
+fn a_threshold_changes_without_a_restart() {
+    on_the_sim(|bench| async move {
+        for number in 0..6 {
+            bench.pod(&format!("p-{number}"), "", "Succeeded").await;
+        }
+        let config = |threshold| format!("{{terminatedPodThreshold: {threshold}, period: 1h}}");
+        let mut host = bench.host(&podgc("Enforce", &config(4))).await;
+        bench.until_left(&["p-2", "p-3", "p-4", "p-5"]).await;
+        let lists = bench.sim().count(&Match::new("list", "pods"));
+        host.apply(&podgc("Enforce", &config(1))).await;
+        host.started().await;
+        bench.until_left(&["p-5"]).await;
+        // The watches went on: the test's own list is the only new one.
+        let watches = bench.sim().count(&Match::new("watch", "pods"));
+        assert_eq!(watches, 1, "{lists} lists before");
+    });
+}
+
+#[test]
+fn a_dry_run_is_switched_to_enforce_and_back() {
+    on_the_sim(|bench| async move {
+        let config = "{terminatedPodThreshold: 1, period: 1h}";
+        for number in 0..3 {
+            bench.pod(&format!("p-{number}"), "", "Failed").await;
+        }
+        let host = bench.host(&podgc("DryRun", config)).await;
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.pods().await.len(), 3);
+        host.apply(&podgc("Enforce", config)).await;
+        bench.until_left(&["p-2"]).await;
+        host.apply(&podgc("DryRun", config)).await;
+        bench.pod("p-3", "", "Failed").await;
+        sleep(Duration::from_secs(7200)).await;
+        assert_eq!(bench.pods().await.len(), 2);
+    });
+}
+
+/// The quarantine is the controller's, not the revision's: a change of the
+/// configuration does not begin it anew.
+#[test]
+fn timers_survive_a_change() {
+    on_the_sim(|bench| async move {
+        bench.pod("orphan", "missing", "Running").await;
+        let host = bench.host(&podgc("Enforce", "{}")).await;
+        sleep(Duration::from_secs(30)).await;
+        host.apply(&podgc("Enforce", "{maxParallelDeletes: 7}"))
+            .await;
+        sleep(Duration::from_millis(9_800)).await;
+        bench.until_left(&["orphan"]).await;
+        sleep(Duration::from_millis(400)).await;
+        assert!(bench.pods().await.is_empty());
+    });
+}
+
+#[test]
+fn a_bad_configuration_changes_nothing_and_is_named() {
+    on_the_sim(|bench| async move {
+        let host = bench
+            .host(&podgc("Enforce", "{terminatedPodThreshold: 1, period: 1s}"))
+            .await;
+        let unknown = refused(&host, &podgc("Enforce", "{treshold: 1}")).await;
+        assert!(unknown.contains("podgc"), "{unknown}");
+        assert!(unknown.contains("treshold"), "{unknown}");
+        let invalid = refused(&host, &podgc("Enforce", "{period: 0s}")).await;
+        assert!(invalid.contains("period"), "{invalid}");
+        let missing = "controllers: [{name: x, module: {builtin: nothing}}]";
+        let missing = refused(&host, missing).await;
+        assert!(missing.contains("nothing.wasm"), "{missing}");
+        // The first configuration still runs.
+        for name in ["a", "b"] {
+            bench.pod(name, "", "Failed").await;
+        }
+        bench.until_left(&["b"]).await;
+    });
+}
+
+#[test]
+fn a_removed_controller_stops_and_its_watches_with_it() {
+    on_the_sim(|bench| async move {
+        let config = "{terminatedPodThreshold: 1, period: 1s}";
+        let host = bench.host(&podgc("Enforce", config)).await;
+        sleep(Duration::from_secs(2)).await;
+        assert!(bench.sim().open_watches() > 0);
+        host.apply("controllers: []").await;
+        sleep(Duration::from_secs(2)).await;
+        assert_eq!(bench.sim().open_watches(), 0);
+        for name in ["a", "b"] {
+            bench.pod(name, "", "Failed").await;
+        }
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(bench.pods().await.len(), 2);
+    });
+}
+
+/// Two controllers of one guest share the streams and the bytes.
+#[test]
+fn two_controllers_read_one_copy() {
+    on_the_sim(|bench| async move {
+        let two = "controllers:\n\
+            - {name: one, module: {builtin: podgc}, mode: DryRun}\n\
+            - {name: two, module: {builtin: podgc}, mode: Enforce}\n";
+        let mut host = bench.host(two).await;
+        host.started().await;
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+        // Pods and nodes, once each.
+        assert_eq!(bench.sim().open_watches(), 2);
+    });
+}
+
+#[test]
+fn a_guardrail_holds_whatever_the_guest_decides() {
+    on_the_sim(|bench| async move {
+        for number in 0..10 {
+            bench.pod(&format!("p-{number}"), "", "Failed").await;
+        }
+        let config = "controllers:\n\
+            - name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
+              config: {terminatedPodThreshold: 1, period: 1s}\n  \
+              guardrails: {deletesPerMinute: 3}\n";
+        let _host = bench.host(config).await;
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(bench.pods().await.len(), 7);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(bench.pods().await.len(), 4);
+    });
+}
+
+#[test]
+fn a_permission_that_is_not_granted_is_not_used() {
+    on_the_sim(|bench| async move {
+        bench.pod("orphan", "missing", "Running").await;
+        let config = "controllers:\n\
+            - name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
+              config: {quarantine: 1s, period: 1s}\n  \
+              permissions: [{verb: get, resource: nodes}, {verb: patch, resource: pods/status}]\n";
+        let host = bench.host(config).await;
+        sleep(Duration::from_secs(20)).await;
+        let pod = bench.get_pod("orphan").await;
+        assert_eq!(pod["status"]["phase"], "Running", "not even half is done");
+        let refused = "davit_plans_total{controller=\"podgc\",ruling=\"not-granted\"}";
+        assert!(host.metric(refused) >= 1.0);
+    });
+}

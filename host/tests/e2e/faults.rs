@@ -1,0 +1,196 @@
+//! Everything goes wrong at once, and the cluster ends up right.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::model::{DeleteOptions, DeletionKind};
+use davit_sim::{Rng, Sim};
+use serde_json::Value;
+use tokio::time::sleep;
+
+use crate::bench::{Bench, on_the_sim, podgc};
+
+const CONFIG: &str = "{terminatedPodThreshold: 0, period: 2s, quarantine: 4s}";
+
+/// Which writes fail, and how.
+fn failing_writes(sim: &Sim) {
+    let actions = [
+        Action::Refuse(Refusal::Conflict),
+        Action::Refuse(Refusal::TooManyRequests(1)),
+        Action::Refuse(Refusal::InternalError),
+        Action::Refuse(Refusal::Unavailable),
+        Action::CloseBefore,
+        Action::CloseAfter,
+        Action::CutBody(20),
+    ];
+    for verb in ["patch", "delete"] {
+        for (number, action) in (3..).zip(&actions) {
+            sim.add_fault(Fault {
+                matches: Match::new(verb, "pods"),
+                when: When::Every(number),
+                action: action.clone(),
+            });
+        }
+    }
+}
+
+fn disturb_watches(sim: &Sim, fault: WatchFault) {
+    for resource in ["pods", "nodes"] {
+        sim.disturb(&Match::new("watch", resource), fault);
+    }
+}
+
+/// The uids of all pods.
+fn uids(sim: &Sim) -> BTreeSet<String> {
+    let pods = sim.list("v1", "Pod", "").unwrap();
+    let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap().to_owned();
+    pods.iter().map(uid).collect()
+}
+
+/// How often a deletion of an object was accepted.
+fn accepted(sim: &Sim, uid: &str) -> usize {
+    let steps = sim.deletions_of(uid);
+    let accepted = steps
+        .iter()
+        .filter(|step| step.kind == DeletionKind::Requested);
+    accepted.count()
+}
+
+/// A watch is cut, expired, silent and starved of bookmarks, and writes fail in
+/// every way, while nodes go and pods are created again under their names.
+#[test]
+fn orphans_go_and_nothing_else_whatever_breaks() {
+    for seed in [1, 2, 3] {
+        on_the_sim(|bench| run(bench, seed));
+    }
+}
+
+async fn run(mut bench: Bench, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let live = bench.node("live").await;
+    let mut doomed = Vec::new();
+    for number in 0..5 {
+        let node = bench.node(&format!("doomed-{number}")).await;
+        for pod in 0..10 {
+            let phase = ["Running", "Pending", "Succeeded", "Failed"][(rng.next_u64() % 4) as usize];
+            bench.pod(&format!("d-{number}-{pod}"), &node, phase).await;
+        }
+        doomed.push(node);
+    }
+    for pod in 0..20 {
+        bench.pod(&format!("live-{pod}"), &live, "Running").await;
+    }
+    bench.pod("unbound", "", "Pending").await;
+    failing_writes(bench.sim());
+    let host = bench.host(&podgc("Enforce", CONFIG)).await;
+    let everything: BTreeSet<String> = uids(bench.sim());
+    let mut spared = BTreeSet::new();
+    let troubles = [
+        WatchFault::Abort,
+        WatchFault::End,
+        WatchFault::Expire,
+        WatchFault::Silence,
+        WatchFault::NoBookmarks,
+        WatchFault::Delay(Duration::from_secs(3)),
+    ];
+    for (node, trouble) in doomed.iter().zip(troubles.iter().cycle().skip(seed as usize)) {
+        disturb_watches(bench.sim(), *trouble);
+        bench.delete_node(node).await;
+        sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;
+        // A workload's controller creates a pod again under its name, on a node
+        // that lives.
+        let gone: Vec<String> = (0..5)
+            .flat_map(|number| (0..10).map(move |pod| format!("d-{number}-{pod}")))
+            .filter(|name| bench.sim().get("v1", "Pod", &bench.namespace, name).is_err())
+            .collect();
+        for name in gone.iter().take(2) {
+            spared.insert(bench.pod(name, &live, "Running").await);
+        }
+    }
+    disturb_watches(bench.sim(), WatchFault::Expire);
+    // Idle streams are noticed after a minute and a half.
+    sleep(Duration::from_secs(150)).await;
+    bench.sim().heal_all();
+    sleep(Duration::from_secs(30)).await;
+
+    let sim = bench.sim();
+    let left = uids(sim);
+    for pod in sim.list("v1", "Pod", "").unwrap() {
+        let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
+        assert!(!doomed.iter().any(|gone| gone == node), "seed {seed}: {pod}");
+    }
+    assert!(spared.is_subset(&left), "seed {seed}");
+    assert_eq!(left.len(), 20 + 1 + spared.len(), "seed {seed}");
+    for uid in everything.difference(&left) {
+        assert_eq!(accepted(sim, uid), 1, "seed {seed}: {uid} deleted twice");
+    }
+    for uid in &left {
+        assert_eq!(accepted(sim, uid), 0, "seed {seed}");
+    }
+    host.host.stop().await;
+}
+
+/// While the API server does not answer at all, nothing is lost and nothing is
+/// done.
+#[test]
+fn an_api_server_that_is_away_is_waited_for() {
+    on_the_sim(|bench| async move {
+        bench.pod("orphan", "missing", "Running").await;
+        let away = bench.sim().add_fault(Fault {
+            matches: Match::default(),
+            when: When::Always,
+            action: Action::CloseBefore,
+        });
+        let mut host = bench.host_without_controllers();
+        host.apply(&podgc("Enforce", CONFIG)).await;
+        sleep(Duration::from_secs(60)).await;
+        assert!(host.told().is_empty());
+        bench.sim().heal(away);
+        bench.until_left(&[]).await;
+    });
+}
+
+/// The cache has not heard of the deletion when the next pass comes.
+#[test]
+fn a_cache_that_lags_deletes_nothing_twice() {
+    on_the_sim(|bench| async move {
+        let config = "{terminatedPodThreshold: 1, period: 1s}";
+        for number in 0..5 {
+            bench.pod(&format!("p-{number}"), "", "Succeeded").await;
+        }
+        let host = bench.host(&podgc("Off", config)).await;
+        disturb_watches(bench.sim(), WatchFault::Delay(Duration::from_secs(10)));
+        host.apply(&podgc("Enforce", config)).await;
+        sleep(Duration::from_secs(8)).await;
+        let deletions = Match::new("delete", "pods");
+        assert_eq!(bench.sim().count(&deletions), 4);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(bench.sim().count(&deletions), 4);
+        bench.until_left(&["p-4"]).await;
+    });
+}
+
+/// A write that is forbidden is tried again at leisure.
+#[test]
+fn a_missing_permission_is_no_busy_loop() {
+    on_the_sim(|bench| async move {
+        bench.pod("orphan", "missing", "Failed").await;
+        let closed = bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::Always,
+            action: Action::Refuse(Refusal::InternalError),
+        });
+        let _host = bench.host(&podgc("Enforce", CONFIG)).await;
+        sleep(Duration::from_secs(120)).await;
+        let tries = bench.sim().count(&Match::new("delete", "pods"));
+        assert!((5..60).contains(&tries), "{tries} tries in two minutes");
+        bench.sim().heal(closed);
+        bench.until_left(&[]).await;
+        let options = DeleteOptions::default();
+        let again = bench
+            .sim()
+            .delete("v1", "Pod", &bench.namespace, "orphan", &options);
+        assert!(again.is_err());
+    });
+}

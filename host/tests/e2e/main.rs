@@ -1,0 +1,21 @@
+//! Davit end to end: the host with its guests against an API server.
+//!
+//! The API server is the one in memory, on virtual time. With
+//! `DAVIT_TEST_KUBECONFIG=FILE` those tests that need no faults run against that
+//! one: a server of their own, since PodGC looks at all of its pods.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod bench;
+mod configuration;
+mod faults;
+mod podgc;
+mod program;
+mod recorded;
+mod shutdown;

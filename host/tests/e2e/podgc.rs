@@ -1,0 +1,273 @@
+//! PodGC's cases that need an API server or time, by the ids of the
+//! specification; and what the host adds to them.
+
+use std::time::Duration;
+
+use davit::host::Report;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::bench::{Bench, on_any_server, on_the_sim, podgc, text};
+
+/// As Kubernetes' integration tests: a pass every half second, a second of
+/// quarantine, no threshold.
+const HASTY: &str = "{terminatedPodThreshold: 0, period: 500ms, quarantine: 1s}";
+
+fn hold(pod: &mut Value) {
+    pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+}
+
+fn disruption_target(pod: &Value) -> Option<&Value> {
+    let conditions = pod["status"]["conditions"].as_array()?;
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == "DisruptionTarget")
+}
+
+/// TestGCInspectingPatchedPodBeforeDeletion, with the uid precondition that is
+/// recommended.
+#[test]
+fn pgc_25_an_orphaned_pod_is_marked_before_it_is_deleted() {
+    on_the_sim(|bench| async move {
+        let uid = bench.pod("a", "missing", "Running").await;
+        let _host = bench.host(&podgc("Enforce", HASTY)).await;
+        bench.until_left(&[]).await;
+        let log = bench.sim().log();
+        let writes: Vec<_> = log
+            .iter()
+            .filter(|served| served.method == "PATCH" || served.method == "DELETE")
+            .collect();
+        let [patch, delete] = writes[..] else {
+            panic!("{writes:?}");
+        };
+        let pod = format!("/api/v1/namespaces/{}/pods/a", bench.namespace);
+        assert_eq!(patch.path, format!("{pod}/status?fieldManager=davit%2Fpodgc"));
+        let body: Value = serde_json::from_slice(&patch.body).unwrap();
+        let condition = &body["status"]["conditions"][0];
+        assert_ne!(text(condition, "/lastTransitionTime"), "");
+        assert_eq!(
+            body,
+            json!({
+                "metadata": {"uid": uid},
+                "status": {
+                    "conditions": [{
+                        "lastProbeTime": null,
+                        "lastTransitionTime": condition["lastTransitionTime"],
+                        "message": "PodGC: node no longer exists",
+                        "observedGeneration": 1,
+                        "reason": "DeletionByPodGC",
+                        "status": "True",
+                        "type": "DisruptionTarget",
+                    }],
+                    "observedGeneration": 1,
+                    "phase": "Failed",
+                },
+            })
+        );
+        assert!(delete.path.starts_with(&pod));
+        let body: Value = serde_json::from_slice(&delete.body).unwrap();
+        assert_eq!(body["gracePeriodSeconds"], 0);
+        assert_eq!(body["preconditions"], json!({"uid": uid}));
+        assert_eq!(body.get("propagationPolicy"), None);
+    });
+}
+
+/// TestPodGcOrphanedPodsWithFinalizer
+#[test]
+fn pgc_35_orphaned_pods_with_a_finalizer() {
+    on_any_server(|bench| async move {
+        let node = format!("{}-missing", bench.namespace);
+        for (name, phase) in [("a", "Pending"), ("b", "Succeeded"), ("c", "Failed")] {
+            bench
+                .pod_with(name, &node, &json!({"phase": phase}), hold)
+                .await;
+        }
+        let host = bench.host(&podgc("Enforce", HASTY)).await;
+        let marked = |pod: &Value| pod["metadata"]["deletionTimestamp"].is_string();
+        let pending = bench.until_pod("a", marked).await;
+        assert_eq!(pending["status"]["phase"], "Failed");
+        let condition = disruption_target(&pending).unwrap();
+        assert_eq!(condition["reason"], "DeletionByPodGC");
+        assert_eq!(condition["observedGeneration"], 1);
+        assert_eq!(pending["status"]["observedGeneration"], 1);
+        for (name, phase) in [("b", "Succeeded"), ("c", "Failed")] {
+            let pod = bench.until_pod(name, marked).await;
+            assert_eq!(pod["status"]["phase"], phase);
+            assert_eq!(disruption_target(&pod), None);
+        }
+        host.host.stop().await;
+        bench
+    });
+}
+
+/// TestTerminatingOnOutOfServiceNode: the feature JobPodReplacementPolicy makes
+/// no difference any more.
+#[test]
+fn pgc_36_terminating_on_an_out_of_service_node() {
+    on_any_server(|mut bench| async move {
+        let node = bench.node("a").await;
+        let running = json!({"phase": "Running"});
+        bench.pod_with("held", &node, &running, hold).await;
+        bench.pod("free", &node, "Running").await;
+        bench.pod("stays", &node, "Running").await;
+        bench.delete_pod("held").await;
+        bench.delete_pod("free").await;
+        bench.put_out_of_service(&node).await;
+        let host = bench.host(&podgc("Enforce", HASTY)).await;
+        bench.until_left(&["held", "stays"]).await;
+        let held = bench
+            .until_pod("held", |pod| pod["status"]["phase"] == "Failed")
+            .await;
+        assert_eq!(disruption_target(&held), None);
+        let stays = bench.get_pod("stays").await;
+        assert_eq!(stays["status"]["phase"], "Running");
+        host.host.stop().await;
+        bench
+    });
+}
+
+/// TestPodGcForPodsWithDuplicatedFieldKeys: server-side apply would fail on
+/// such pods, a strategic merge patch does not.
+#[test]
+fn pgc_37_pods_with_duplicated_field_keys() {
+    on_any_server(|bench| async move {
+        let node = format!("{}-missing", bench.namespace);
+        let running = json!({"phase": "Running"});
+        let env = |pod: &mut Value| {
+            hold(pod);
+            pod["spec"]["containers"][0]["env"] =
+                json!([{"name": "X", "value": "1"}, {"name": "X", "value": "2"}]);
+        };
+        let ports = |pod: &mut Value| {
+            hold(pod);
+            pod["spec"]["containers"][0]["ports"] =
+                json!([{"containerPort": 80}, {"containerPort": 80}]);
+        };
+        bench.pod_with("env", &node, &running, env).await;
+        bench.pod_with("ports", &node, &running, ports).await;
+        let host = bench.host(&podgc("Enforce", HASTY)).await;
+        for name in ["env", "ports"] {
+            let pod = bench
+                .until_pod(name, |pod| pod["status"]["phase"] == "Failed")
+                .await;
+            let condition = disruption_target(&pod).unwrap();
+            assert_ne!(text(condition, "/lastTransitionTime"), "");
+        }
+        host.host.stop().await;
+        bench
+    });
+}
+
+/// The conformance test "should handle the creation of 1000 pods".
+#[test]
+fn pgc_38_a_thousand_pods() {
+    on_any_server(|mut bench| async move {
+        let node = bench.node("a").await;
+        for number in 0..1000 {
+            let name = format!("pod-{number:04}");
+            bench.pod(&name, &node, "Failed").await;
+        }
+        let config = "{terminatedPodThreshold: 100, period: 1s}";
+        let host = bench.host(&podgc("Enforce", config)).await;
+        let deadline = Instant::now() + Duration::from_secs(120);
+        while bench.pods().await.len() > 100 {
+            assert!(Instant::now() < deadline, "{}", bench.pods().await.len());
+            sleep(Duration::from_secs(1)).await;
+        }
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(bench.pods().await.len(), 100);
+        let deleted = "pod_gc_collector_force_delete_pods_total{controller=\"podgc\",namespace=\"";
+        let deleted = format!("{deleted}{}\",reason=\"terminated\"}}", bench.namespace);
+        assert!((host.metric(&deleted) - 900.0).abs() < 0.5);
+        host.host.stop().await;
+        bench
+    });
+}
+
+/// Kubernetes' own times: an orphan stays for the whole quarantine, counted
+/// from the moment its node went.
+#[test]
+fn an_orphan_is_deleted_when_its_quarantine_ends() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        bench.pod("orphan", &node, "Running").await;
+        let _host = bench.host(&podgc("Enforce", "{}")).await;
+        // Not in step with the passes, which come every 20 seconds.
+        sleep(Duration::from_secs(7)).await;
+        bench.delete_node(&node).await;
+        sleep(Duration::from_millis(39_900)).await;
+        bench.until_left(&["orphan"]).await;
+        sleep(Duration::from_millis(300)).await;
+        assert!(bench.pods().await.is_empty());
+    });
+}
+
+#[test]
+fn a_node_that_comes_back_ends_the_quarantine() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        bench.pod("pod", &node, "Running").await;
+        let _host = bench.host(&podgc("Enforce", "{}")).await;
+        bench.delete_node(&node).await;
+        sleep(Duration::from_secs(30)).await;
+        bench.node("a").await;
+        sleep(Duration::from_secs(30)).await;
+        bench.delete_node(&node).await;
+        sleep(Duration::from_secs(35)).await;
+        bench.until_left(&["pod"]).await;
+        sleep(Duration::from_secs(6)).await;
+        assert!(bench.pods().await.is_empty());
+    });
+}
+
+/// Case E15: the name is used again between the decision and the write.
+#[test]
+fn a_pod_created_again_under_its_name_is_spared() {
+    on_the_sim(|bench| async move {
+        use davit_sim::fault::{Action, Fault, Match, When};
+        bench.pod("a", "missing", "Failed").await;
+        // The deletion is slow, and the pod is replaced while it is under way.
+        bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::First(1),
+            action: Action::Delay(Duration::from_secs(5)),
+        });
+        let mut host = bench.host(&podgc("Enforce", HASTY)).await;
+        sleep(Duration::from_secs(3)).await;
+        let options = davit_sim::model::DeleteOptions::default();
+        let sim = bench.sim();
+        sim.delete("v1", "Pod", &bench.namespace, "a", &options)
+            .unwrap();
+        let uid = bench.pod("a", "", "Pending").await;
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(text(&bench.get_pod("a").await, "/metadata/uid"), uid);
+        // Gone is what was wanted: no error is counted.
+        let told = host.told();
+        assert!(told.iter().any(|report| matches!(
+            report,
+            Report::Carried { outcome, .. } if outcome.is_success() && outcome.failed.is_some()
+        )));
+        let errors = "pod_gc_collector_force_delete_pod_errors_total";
+        assert!(!host.metrics.render().contains(&format!("{errors}{{")));
+    });
+}
+
+#[test]
+fn a_dry_run_writes_nothing_and_shows_everything() {
+    on_the_sim(|bench: Bench| async move {
+        bench.pod("a", "missing", "Running").await;
+        let mut host = bench.host(&podgc("DryRun", HASTY)).await;
+        sleep(Duration::from_secs(10)).await;
+        bench.until_left(&["a"]).await;
+        let wrote = |served: &davit_sim::Served| served.method != "GET";
+        assert_eq!(bench.sim().log().iter().filter(|s| wrote(s)).count(), 0);
+        let shown = host.told().into_iter().find_map(|report| match report {
+            Report::Ruled { plan, ruling, .. } => Some((plan, ruling)),
+            _ => None,
+        });
+        let (plan, ruling) = shown.unwrap();
+        assert_eq!(plan.reason, "orphaned");
+        assert_eq!(ruling, davit_core::gate::Ruling::Show);
+        assert!(host.metric("davit_plans_total{controller=\"podgc\",ruling=\"shown\"}") >= 1.0);
+    });
+}

@@ -1,0 +1,315 @@
+//! The program as a user starts it: processes, sockets, signals.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use davit::config;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn davit() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+    command.env_remove("RUST_LOG").env("DAVIT_CACHE", cache);
+    command
+}
+
+/// A process that is killed if the test fails.
+struct Process(Child);
+
+impl Process {
+    fn terminate(mut self) -> i32 {
+        let id = self.0.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(killed.success());
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.code().expect("it exits and is not killed");
+            }
+            assert!(Instant::now() < deadline, "it does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended already, if all went well.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// `davit sim` on a free port; returns the kubeconfig's path too.
+fn sim(load: &[&Path]) -> (Process, PathBuf) {
+    let mut command = davit();
+    command.args(["sim", "--listen", "127.0.0.1:0"]);
+    for path in load {
+        command.arg("--load").arg(path);
+    }
+    let mut child = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let stdout = child.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    (Process(child), PathBuf::from(line.trim()))
+}
+
+fn server(kubeconfig: &Path) -> String {
+    let text = std::fs::read_to_string(kubeconfig).unwrap();
+    let line = text.lines().find_map(|line| line.trim().strip_prefix("server: "));
+    line.unwrap().to_owned()
+}
+
+/// A GET without a library, in HTTP/1.0 so that the body comes in one piece:
+/// the status and the body.
+fn get(url: &str) -> Option<(u16, String)> {
+    use std::io::Write as _;
+    let address = url.strip_prefix("http://")?;
+    let (host, path) = address.split_once('/')?;
+    let mut stream = std::net::TcpStream::connect(host).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    write!(
+        stream,
+        "GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n"
+    )
+    .ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let status = answer.split_whitespace().nth(1)?.parse().ok()?;
+    let body = answer.split_once("\r\n\r\n")?.1.to_owned();
+    Some((status, body))
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !done() {
+        assert!(Instant::now() < deadline, "in vain: {what}");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    listener.local_addr().unwrap().port()
+}
+
+fn guest(name: &str) -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
+    let target = program.ancestors().nth(2).unwrap();
+    target.join("wasm32-wasip2/guest").join(name)
+}
+
+fn failure(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let text = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!(text.lines().count(), 1, "one clear line: {text}");
+    text
+}
+
+/// `davit run` on the recorded pods: the program, the files and the signals.
+#[test]
+fn run_works_on_a_cluster_and_stops_cleanly() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let pods = data.join("cluster/tests/data/podlist.json");
+    let nodes = data.join("tests/data/nodelist.json");
+    let (sim, kubeconfig) = sim(&[&nodes, &pods]);
+    let pods_url = format!("{}/api/v1/pods", server(&kubeconfig));
+    let count = || {
+        let (_, body) = get(&pods_url).unwrap();
+        let list: Value = serde_json::from_str(&body).unwrap_or_default();
+        list["items"].as_array().map_or(0, Vec::len)
+    };
+    assert_eq!(count(), 196);
+    let directory = tempfile::tempdir().unwrap();
+    let config = directory.path().join("davit.yaml");
+    let write = |threshold: u32| {
+        let text = format!(
+            "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: Enforce\n  \
+             config: {{terminatedPodThreshold: {threshold}, quarantine: 500ms, period: 1s}}\n"
+        );
+        std::fs::write(&config, text).unwrap();
+    };
+    write(0);
+    let port = free_port();
+    let run = davit()
+        .args(["run", "--config"])
+        .arg(&config)
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .args(["--http", &format!("127.0.0.1:{port}")])
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let run = Process(run);
+    let page = |path: &str| get(&format!("http://127.0.0.1:{port}/{path}"));
+    until("ready", || page("readyz").is_some_and(|(status, _)| status == 200));
+    assert_eq!(page("livez").unwrap().0, 200);
+    assert_eq!(page("nothing").unwrap().0, 404);
+    until("the orphans are gone", || count() < 196);
+    // A changed file is taken on without a restart.
+    let before = count();
+    write(1);
+    until("the terminated pods are gone", || count() < before);
+    let (_, metrics) = page("metrics").unwrap();
+    for series in [
+        "pod_gc_collector_force_delete_pods_total{controller=\"podgc\"",
+        "workqueue_adds_total{controller=\"podgc\",name=\"orphaned_pods_nodes\"}",
+        "davit_watch_synced{resource=\"v1/pods\"} 1",
+    ] {
+        assert!(metrics.contains(series), "{series} is missing:\n{metrics}");
+    }
+    assert_eq!(run.terminate(), 0);
+    assert_eq!(sim.terminate(), 0);
+    assert!(!kubeconfig.exists());
+}
+
+#[test]
+fn bad_input_gets_one_clear_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let kubeconfig = file("kubeconfig", &davit_sim::kubeconfig("http://127.0.0.1:1"));
+    let run = |config: &Path| {
+        let output = davit()
+            .args(["run", "--log", "off", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .arg("--config")
+            .arg(config)
+            .output();
+        failure(&output.unwrap())
+    };
+    let path = file("a.yaml", "controllers: [{name: a, module: {builtin: podgc}, mode: On}]");
+    let text = run(&path);
+    assert!(text.contains("a.yaml: controllers[0].mode: unknown variant `On`"), "{text}");
+    let path = file(
+        "b.yaml",
+        "controllers: [{name: a, module: {builtin: podgc}, config: {period: soon}}]",
+    );
+    let text = run(&path);
+    for part in ["b.yaml", "\"a\"", "config", "period", "soon"] {
+        assert!(text.contains(part), "{part} is missing: {text}");
+    }
+    let text = run(&directory.path().join("none.yaml"));
+    assert!(text.contains("none.yaml"), "{text}");
+    let broken = file("broken.wasm", "no wasm");
+    let config = format!("controllers: [{{name: a, module: {{file: {}}}}}]", broken.display());
+    let text = run(&file("c.yaml", &config));
+    assert!(text.contains("module") && text.contains("compile"), "{text}");
+
+    let load = davit().args(["sim", "--log", "off", "--load"]).arg(&broken).output();
+    let text = failure(&load.unwrap());
+    assert!(text.contains("broken.wasm"), "{text}");
+    let inspect = davit().args(["inspect", "--log", "off"]).arg(&broken).output();
+    assert!(failure(&inspect.unwrap()).contains("broken.wasm"));
+}
+
+#[test]
+fn inspect_shows_what_a_guest_asks_for() {
+    let output = davit().args(["inspect", "--json"]).arg(guest("podgc.wasm")).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(facts["name"], "podgc");
+    assert_eq!(facts["world"], "0.1.0");
+    assert!(facts["bytes"].as_u64().unwrap() < 400 * 1024);
+    let permissions = serde_json::to_string(&facts["permissions"]).unwrap();
+    assert_eq!(
+        permissions,
+        r#"["delete pods","get nodes","list, watch nodes","list, watch pods","patch pods/status"]"#
+    );
+    let properties = facts["configSchema"]["properties"].as_object().unwrap();
+    let names: Vec<&str> = properties.keys().map(String::as_str).collect();
+    let expected = ["maxParallelDeletes", "period", "quarantine", "terminatedPodThreshold"];
+    assert_eq!(names, expected);
+    let imports = facts["imports"].as_array().unwrap();
+    assert!(imports.iter().any(|import| import == "davit:controller/cache@0.1.0"));
+
+    let text = davit().arg("inspect").arg(guest("podgc.wasm")).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("delete pods") && text.contains("sha256:"), "{text}");
+}
+
+/// What is deployed can be parsed, and grants what the guest asks for and no
+/// more.
+#[test]
+fn the_deployment_fits_the_guest() {
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+    let path = base.join("davit.yaml");
+    let config = config::parse(&path, &config::read(&path).unwrap()).unwrap();
+    assert_eq!(config.controllers.len(), 1);
+    assert_eq!(config.controllers[0].mode, config::ModeConfig::DryRun);
+
+    let role = std::fs::read_to_string(base.join("rbac-podgc.yaml")).unwrap();
+    let role = role.split("---").next().unwrap();
+    let role: Value = serde_saphyr::from_str(role).unwrap();
+    let mut granted: Vec<String> = role["rules"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .flat_map(|rule| {
+            assert_eq!(rule["apiGroups"], serde_json::json!([""]));
+            let resource = rule["resources"][0].as_str().unwrap().to_owned();
+            let verbs = rule["verbs"].as_array().unwrap().iter();
+            let verbs: Vec<&str> = verbs.map(|verb| verb.as_str().unwrap()).collect();
+            verbs.into_iter().map(move |verb| format!("{verb} {resource}")).collect::<Vec<_>>()
+        })
+        .collect();
+    granted.sort();
+    let expected = [
+        "delete pods",
+        "get nodes",
+        "list nodes",
+        "list pods",
+        "patch pods/status",
+        "watch nodes",
+        "watch pods",
+    ];
+    assert_eq!(granted, expected);
+}
+
+/// With kubectl installed: it renders the base, and it is a client of the sim.
+#[test]
+fn kubectl_renders_the_base_and_reads_the_sim() {
+    let kubectl = |arguments: &[&str]| Command::new("kubectl").args(arguments).output();
+    if kubectl(&["version", "--client"]).is_err() {
+        eprintln!("kubectl is not installed: skipped");
+        return;
+    }
+    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
+    let rendered = kubectl(&["kustomize", base.to_str().unwrap()]).unwrap();
+    assert!(rendered.status.success(), "{rendered:?}");
+    let rendered = String::from_utf8(rendered.stdout).unwrap();
+    for part in ["kind: Deployment", "kind: ClusterRole\n", "mode: DryRun", "image: davit:"] {
+        assert!(rendered.contains(part), "{part} is missing");
+    }
+    let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nodelist.json");
+    let (sim, kubeconfig) = sim(&[&nodes]);
+    let kubeconfig = kubeconfig.to_str().unwrap();
+    let output = kubectl(&["--kubeconfig", kubeconfig, "get", "nodes", "-o", "name"]).unwrap();
+    let names = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(names.lines().count(), 12, "{names}");
+    assert_eq!(sim.terminate(), 0);
+}
+
+/// The demo's own exit status says whether the API server is right in the end.
+#[test]
+fn the_demo_comes_out_right() {
+    let begun = Instant::now();
+    let output = davit().arg("demo").output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success(), "{text}");
+    assert!(begun.elapsed() < Duration::from_secs(30));
+    assert!(text.contains("exactly the 21 pods"), "{text}");
+}

@@ -1,0 +1,62 @@
+//! Stopping: what was begun is finished, and nothing else is begun.
+
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Fault, Match, When};
+use tokio::time::{Instant, sleep};
+
+use crate::bench::{on_the_sim, podgc};
+
+#[test]
+fn writes_in_flight_come_to_their_end() {
+    on_the_sim(|bench| async move {
+        for number in 0..50 {
+            let name = format!("p-{number:02}");
+            bench.pod(&name, "missing", "Running").await;
+        }
+        bench.sim().add_fault(Fault {
+            matches: Match::new("patch", "pods"),
+            when: When::Always,
+            action: Action::Delay(Duration::from_secs(2)),
+        });
+        let config = "{quarantine: 1s, period: 1s, maxParallelDeletes: 5}";
+        let running = bench.host(&podgc("Enforce", config)).await;
+        // In the middle of the second five patches.
+        sleep(Duration::from_secs(4)).await;
+        let begun = Instant::now();
+        running.host.stop().await;
+        assert!(begun.elapsed() < Duration::from_secs(5));
+        let left = bench.pods().await;
+        assert!((1..50).contains(&left.len()), "{}", left.len());
+        // Whatever was marked is deleted too: no plan was left half done.
+        for name in &left {
+            let pod = bench.get_pod(name).await;
+            assert_eq!(pod["status"]["phase"], "Running", "{name}");
+        }
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(bench.pods().await, left);
+    });
+}
+
+/// A host that comes back finishes what the first one left.
+#[test]
+fn the_next_host_goes_on() {
+    on_the_sim(|bench| async move {
+        for number in 0..20 {
+            bench
+                .pod(&format!("p-{number:02}"), "missing", "Running")
+                .await;
+        }
+        bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::First(10),
+            action: Action::CloseBefore,
+        });
+        let config = podgc("Enforce", "{quarantine: 1s, period: 1s}");
+        let first = bench.host(&config).await;
+        sleep(Duration::from_millis(1_200)).await;
+        first.host.stop().await;
+        let _second = bench.host(&config).await;
+        bench.until_left(&[]).await;
+    });
+}
