@@ -231,9 +231,8 @@ fn first_line(text: &str) -> String {
 fn check(config: &Config) -> Result<(), (String, String)> {
     let mut names = BTreeSet::new();
     for (position, controller) in config.controllers.iter().enumerate() {
-        let wrong = |field: &str, reason: String| {
-            Err((format!("controllers[{position}].{field}"), reason))
-        };
+        let wrong =
+            |field: &str, reason: String| Err((format!("controllers[{position}].{field}"), reason));
         let name = &controller.name;
         if !is_dns_label(name) {
             return wrong(
@@ -269,7 +268,10 @@ fn check(config: &Config) -> Result<(), (String, String)> {
         return Err(("client.qps".to_owned(), reason));
     }
     if client.burst == 0 {
-        return Err(("client.burst".to_owned(), "0 lets nothing through".to_owned()));
+        return Err((
+            "client.burst".to_owned(),
+            "0 lets nothing through".to_owned(),
+        ));
     }
     Ok(())
 }
@@ -335,9 +337,7 @@ mod tests {
         );
         assert!(error("controllers: [\n").starts_with("c.yaml: is no YAML: "));
         assert!(error("{}").contains("missing field `controllers`"));
-        assert!(
-            error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: ")
-        );
+        assert!(error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: "));
     }
 
     #[test]

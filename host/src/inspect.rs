@@ -145,9 +145,15 @@ fn permissions(manifest: &Manifest) -> Vec<String> {
 
 fn print(facts: &Value, manifest: &Manifest) {
     let text = |field: &str| facts.get(field).and_then(Value::as_str).unwrap_or_default();
-    println!("{} {}: {}", manifest.name, manifest.version, manifest.summary);
+    println!(
+        "{} {}: {}",
+        manifest.name, manifest.version, manifest.summary
+    );
     println!("digest       {}", text("digest"));
-    let bytes = facts.get("bytes").and_then(Value::as_u64).unwrap_or_default();
+    let bytes = facts
+        .get("bytes")
+        .and_then(Value::as_u64)
+        .unwrap_or_default();
     println!("size         {bytes} bytes");
     println!("interface    {}", text("world"));
     print_list("imports", strings(facts.get("imports")));
@@ -167,8 +173,14 @@ fn print(facts: &Value, manifest: &Manifest) {
     for tick in &manifest.ticks {
         println!("  {}: \"{}\" every {:?}", tick.queue, tick.key, tick.period);
     }
-    print_list("metrics", manifest.metrics.iter().map(|metric| metric.name.clone()));
-    println!("configuration schema\n{}", manifest.config_schema.trim_end());
+    print_list(
+        "metrics",
+        manifest.metrics.iter().map(|metric| metric.name.clone()),
+    );
+    println!(
+        "configuration schema\n{}",
+        manifest.config_schema.trim_end()
+    );
 }
 
 fn strings(value: Option<&Value>) -> impl Iterator<Item = String> {

@@ -18,7 +18,8 @@ use davit_core::time::Instant;
 use davit_engine::CallError;
 use prometheus::core::Collector;
 use prometheus::{
-    Counter, CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry, TextEncoder,
+    Counter, CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry,
+    TextEncoder,
 };
 
 use crate::host::call_failure;
@@ -183,7 +184,12 @@ impl HostMetrics {
     }
 
     /// Counts a call into a guest.
-    pub fn call(&self, controller: &str, result: &Result<Vec<Decision>, CallError>, took: Duration) {
+    pub fn call(
+        &self,
+        controller: &str,
+        result: &Result<Vec<Decision>, CallError>,
+        took: Duration,
+    ) {
         let result = match result {
             Ok(_) => "ok",
             Err(error) => call_failure(error).kind.as_str(),

@@ -121,6 +121,10 @@ mod tests {
         let escape = guests.read(&ModuleSource::Builtin("../../etc/passwd".into()));
         assert!(matches!(escape, Err(ModuleError::NoName { .. })));
         let file = guests.read(&ModuleSource::File("/does/not/exist.wasm".into()));
-        assert!(file.unwrap_err().to_string().contains("/does/not/exist.wasm"));
+        assert!(
+            file.unwrap_err()
+                .to_string()
+                .contains("/does/not/exist.wasm")
+        );
     }
 }

@@ -15,9 +15,7 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
         let name = path.display();
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("--load: {name} cannot be read"))?;
-        let loaded = sim
-            .load(&text)
-            .with_context(|| format!("--load: {name}"))?;
+        let loaded = sim.load(&text).with_context(|| format!("--load: {name}"))?;
         tracing::info!("{name}: loaded {loaded} objects");
     }
     let mut stop = StopSignals::new()?;

@@ -17,8 +17,8 @@ pub enum LogFormat {
 /// Starts the log. `filter` is what `RUST_LOG` takes: `info`,
 /// `davit=debug,davit_cluster=trace`.
 pub fn start(format: LogFormat, filter: &str) -> Result<()> {
-    let filter = EnvFilter::try_new(filter)
-        .with_context(|| format!("--log: \"{filter}\" is no filter"))?;
+    let filter =
+        EnvFilter::try_new(filter).with_context(|| format!("--log: \"{filter}\" is no filter"))?;
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)

@@ -2,7 +2,9 @@
 
 use std::cell::OnceCell;
 
-use crate::context::{Context, Host};
+use crate::context::Context;
+#[doc(hidden)]
+pub use crate::context::Host;
 use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config};
 
 #[doc(hidden)]

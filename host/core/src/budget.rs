@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::plan::{Plan, Step};
 use crate::time::Instant;
 
-const WINDOW: Duration = Duration::from_secs(60);
+const WINDOW: Duration = Duration::from_mins(1);
 
 /// The limits an operator sets; none for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

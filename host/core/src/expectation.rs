@@ -24,8 +24,19 @@ pub enum Held {
     NotSeenYet,
 }
 
+/// What the cache shows of an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Seen {
+    /// It has this version.
+    Version(u64),
+    /// It has a version that is no number.
+    Incomparable,
+    /// It is not there.
+    Gone,
+}
+
 /// What the cache will show once it has caught up with a write.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Written {
     /// The object is gone.
     Gone,
@@ -70,17 +81,14 @@ impl Expectations {
             .insert(uid.clone(), (expected, now.after(LAPSE)));
     }
 
-    /// Whether an object is held. `seen` is the version in the cache; none if
-    /// the cache does not have the object.
-    pub fn held(&mut self, uid: &Uid, seen: Option<Option<u64>>, now: Instant) -> Option<Held> {
+    /// Whether an object is held, given what the cache shows of it.
+    pub fn held(&mut self, uid: &Uid, seen: Seen, now: Instant) -> Option<Held> {
         let (expected, lapses) = self.by_uid.get(uid)?;
         let held = match (expected, seen) {
             (Expected::InFlight, _) => return Some(Held::InFlight),
-            (_, None) => false,
-            (Expected::Gone, Some(_)) => true,
-            (Expected::Version(wanted), Some(Some(seen))) => seen < *wanted,
-            // A version that is no number cannot be compared.
-            (Expected::Version(_), Some(None)) => false,
+            (Expected::Gone, Seen::Version(_) | Seen::Incomparable) => true,
+            (Expected::Version(wanted), Seen::Version(seen)) => seen < *wanted,
+            (_, Seen::Gone) | (Expected::Version(_), Seen::Incomparable) => false,
         };
         if held && now < *lapses {
             return Some(Held::NotSeenYet);
@@ -120,15 +128,15 @@ mod tests {
         let start = Instant::ZERO;
         expectations.begin(UID);
         assert_eq!(
-            expectations.held(&UID, Some(Some(1)), start),
+            expectations.held(&UID, Seen::Version(1), start),
             Some(Held::InFlight)
         );
         expectations.end(&UID, Some(Written::Gone), start);
         assert_eq!(
-            expectations.held(&UID, Some(Some(9)), start),
+            expectations.held(&UID, Seen::Version(9), start),
             Some(Held::NotSeenYet)
         );
-        assert_eq!(expectations.held(&UID, None, start), None);
+        assert_eq!(expectations.held(&UID, Seen::Gone, start), None);
         assert!(expectations.is_empty());
     }
 
@@ -139,10 +147,10 @@ mod tests {
         expectations.begin(UID);
         expectations.end(&UID, Some(Written::Version(10)), start);
         assert_eq!(
-            expectations.held(&UID, Some(Some(9)), start),
+            expectations.held(&UID, Seen::Version(9), start),
             Some(Held::NotSeenYet)
         );
-        assert_eq!(expectations.held(&UID, Some(Some(10)), start), None);
+        assert_eq!(expectations.held(&UID, Seen::Version(10), start), None);
     }
 
     #[test]
@@ -150,7 +158,10 @@ mod tests {
         let mut expectations = Expectations::default();
         expectations.begin(UID);
         expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
-        assert_eq!(expectations.held(&UID, Some(Some(12)), Instant::ZERO), None);
+        assert_eq!(
+            expectations.held(&UID, Seen::Version(12), Instant::ZERO),
+            None
+        );
     }
 
     #[test]
@@ -158,7 +169,7 @@ mod tests {
         let mut expectations = Expectations::default();
         expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
         let later = Instant::ZERO.after(LAPSE);
-        assert_eq!(expectations.held(&UID, Some(Some(1)), later), None);
+        assert_eq!(expectations.held(&UID, Seen::Version(1), later), None);
         expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
         expectations.expire(later);
         assert_eq!(expectations.len(), 0);
@@ -170,7 +181,7 @@ mod tests {
         expectations.begin(UID);
         expectations.end(&UID, None, Instant::ZERO);
         assert_eq!(
-            expectations.held(&UID, Some(Some(1)), Instant::ZERO),
+            expectations.held(&UID, Seen::Version(1), Instant::ZERO),
             None
         );
     }

@@ -16,6 +16,9 @@ pub enum Segment {
     Each,
 }
 
+/// The longest path, in steps. Trees of paths are walked recursively.
+const MOST_SEGMENTS: usize = 64;
+
 /// A path to a field of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<Segment>);
@@ -81,6 +84,9 @@ impl FromStr for FieldPath {
             }
             if rest.is_empty() {
                 break;
+            }
+            if segments.len() == MOST_SEGMENTS {
+                return Err(error("it has more than 64 steps"));
             }
             if let Some(after) = rest.strip_prefix('.') {
                 rest = after;
@@ -254,6 +260,9 @@ mod tests {
         for text in ["", ".a", "a.", "a..b", "[*].a", "a[\"b", "a[*]b", "a[0]"] {
             assert!(text.parse::<FieldPath>().is_err(), "{text}");
         }
+        let longest = vec!["a"; MOST_SEGMENTS].join(".");
+        assert!(longest.parse::<FieldPath>().is_ok());
+        assert!(format!("{longest}.a").parse::<FieldPath>().is_err());
     }
 
     #[test]

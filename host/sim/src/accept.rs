@@ -103,9 +103,16 @@ mod tests {
             objects("application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").ok(),
             Some(Form::Metadata)
         );
-        assert_eq!(objects("application/vnd.kubernetes.protobuf").expect_err("none").code, 406);
         assert_eq!(
-            discovery("application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"),
+            objects("application/vnd.kubernetes.protobuf")
+                .expect_err("none")
+                .code,
+            406
+        );
+        assert_eq!(
+            discovery(
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+            ),
             DiscoveryForm::Aggregated
         );
         assert_eq!(discovery("application/json"), DiscoveryForm::Plain);

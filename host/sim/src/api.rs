@@ -59,8 +59,9 @@ fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Resul
         Route::Group(name) => {
             discovery::group(model, &name).map_or(NOWHERE, |group| json(200, &group))
         }
-        Route::Resources(group, version) => discovery::resources(model, &group, &version)
-            .map_or(NOWHERE, |list| json(200, &list)),
+        Route::Resources(group, version) => {
+            discovery::resources(model, &group, &version).map_or(NOWHERE, |list| json(200, &list))
+        }
         Route::OpenApi(path) => {
             openapi::document(model, &path).map_or(NOWHERE, |document| json(200, &document))
         }
@@ -79,7 +80,11 @@ fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Resul
 fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
     let resource = &target.resource;
     let allowed = |verb: &str| {
-        if resource.verbs.contains(&verb) { Ok(()) } else { Err(Status::method_not_allowed()) }
+        if resource.verbs.contains(&verb) {
+            Ok(())
+        } else {
+            Err(Status::method_not_allowed())
+        }
     };
     match request.method {
         Method::GET => {
@@ -90,7 +95,10 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
                 return watch(model, target, &options, form, now);
             }
             let page = model.list(target, &options)?;
-            Ok(Answer::List(page, Encoder::new(resource.clone(), form, now)))
+            Ok(Answer::List(
+                page,
+                Encoder::new(resource.clone(), form, now),
+            ))
         }
         Method::POST => {
             allowed("create")?;
@@ -109,7 +117,10 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
             let list = ListOptions::parse(&request.query)?;
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
             let page = model.delete_collection(now, target, &list, &options)?;
-            Ok(Answer::List(page, Encoder::new(resource.clone(), Form::Full, now)))
+            Ok(Answer::List(
+                page,
+                Encoder::new(resource.clone(), Form::Full, now),
+            ))
         }
         _ => Err(Status::method_not_allowed()),
     }
@@ -128,14 +139,26 @@ fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> R
         Method::PUT => {
             let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
             let (written, created) = model.update(now, target, request.object()?, &options)?;
-            stored(if created { 201 } else { 200 }, now, request, target, &written)
+            stored(
+                if created { 201 } else { 200 },
+                now,
+                request,
+                target,
+                &written,
+            )
         }
         Method::PATCH => {
             let how = patch_type(request, target)?;
             let options = WriteOptions::parse(&request.query, "PatchOptions")?;
             let body = patch_body(request, how);
             let (written, created) = model.patch(now, target, how, body, &options)?;
-            stored(if created { 201 } else { 200 }, now, request, target, &written)
+            stored(
+                if created { 201 } else { 200 },
+                now,
+                request,
+                target,
+                &written,
+            )
         }
         Method::DELETE => {
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
@@ -171,7 +194,10 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
             let how = patch_type(request, target)?;
             let options = WriteOptions::parse(&request.query, "PatchOptions")?;
             let body = patch_body(request, how);
-            Ok(json(200, &model.set_scale(now, &parent, Some(how), body, &options)?))
+            Ok(json(
+                200,
+                &model.set_scale(now, &parent, Some(how), body, &options)?,
+            ))
         }
         ("eviction", &Method::POST) => {
             model.evict(now, &parent, request.object()?)?;
@@ -183,7 +209,10 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
             done(201)
         }
         (name, method) => {
-            let verbs = target.resource.subresource(name).map(|sub| sub.verbs.as_slice());
+            let verbs = target
+                .resource
+                .subresource(name)
+                .map(|sub| sub.verbs.as_slice());
             let verb = match *method {
                 Method::GET => "get",
                 Method::POST => "create",
@@ -193,7 +222,10 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
                 _ => "",
             };
             if verbs.is_some_and(|verbs| verbs.contains(&verb)) {
-                return Err(Status::not_simulated(&format!("{}/{name}", target.resource.plural)));
+                return Err(Status::not_simulated(&format!(
+                    "{}/{name}",
+                    target.resource.plural
+                )));
             }
             Err(Status::method_not_allowed())
         }
@@ -214,7 +246,13 @@ fn watch(
     Ok(Answer::Watch(Box::new(start)))
 }
 
-fn stored(code: u16, now: Time, request: &Request, target: &Target, object: &Stored) -> Result<Answer> {
+fn stored(
+    code: u16,
+    now: Time,
+    request: &Request,
+    target: &Target,
+    object: &Stored,
+) -> Result<Answer> {
     let form = form(request)?;
     let mut bytes = Vec::with_capacity(object.json().len() + 64);
     Encoder::new(target.resource.clone(), form, now).object(object, &mut bytes)?;

@@ -66,7 +66,9 @@ pub(crate) fn namespace(object: &mut Object) {
 
 /// A new namespace is active and holds the finalizer of its controller.
 pub(crate) fn new_namespace(object: &mut Object) {
-    object.body.insert("status".to_owned(), json!({"phase": "Active"}));
+    object
+        .body
+        .insert("status".to_owned(), json!({"phase": "Active"}));
     let spec = object.section("spec");
     let finalizers = spec.entry("finalizers").or_insert_with(|| json!([]));
     if let Value::Array(list) = finalizers
@@ -89,7 +91,9 @@ pub(crate) fn node(object: &mut Object) {
 
 /// A claim or a volume starts as pending.
 pub(crate) fn new_volume_or_claim(object: &mut Object) {
-    object.body.insert("status".to_owned(), json!({"phase": "Pending"}));
+    object
+        .body
+        .insert("status".to_owned(), json!({"phase": "Pending"}));
 }
 
 /// Pods: the spec's defaults; conditions spell their times out.
@@ -105,20 +109,32 @@ pub(crate) fn pod(object: &mut Object) {
 /// A new pod is pending; its quality of service never changes.
 pub(crate) fn new_pod(object: &mut Object) {
     let class = quality_of_service(object.section("spec"));
-    object
-        .body
-        .insert("status".to_owned(), json!({"phase": "Pending", "qosClass": class}));
+    object.body.insert(
+        "status".to_owned(),
+        json!({"phase": "Pending", "qosClass": class}),
+    );
 }
 
 /// A pod that says nothing else stays for a while on a node that fails.
 pub(crate) fn tolerations(pod: &mut Object, seconds: i64) {
-    let list = pod.section("spec").entry("tolerations").or_insert_with(|| json!([]));
+    let list = pod
+        .section("spec")
+        .entry("tolerations")
+        .or_insert_with(|| json!([]));
     let Value::Array(list) = list else {
         return;
     };
-    for key in ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"] {
+    for key in [
+        "node.kubernetes.io/not-ready",
+        "node.kubernetes.io/unreachable",
+    ] {
         let tolerated = list.iter().any(|toleration| {
-            let text = |name: &str| toleration.get(name).and_then(Value::as_str).unwrap_or_default();
+            let text = |name: &str| {
+                toleration
+                    .get(name)
+                    .and_then(Value::as_str)
+                    .unwrap_or_default()
+            };
             let (own, effect) = (text("key"), text("effect"));
             (own == key || own.is_empty()) && (effect == "NoExecute" || effect.is_empty())
         });
@@ -197,7 +213,9 @@ pub(crate) fn replicas(object: &mut Object) {
 
 /// A new set of pods has none.
 pub(crate) fn no_replicas_yet(object: &mut Object) {
-    object.body.insert("status".to_owned(), json!({"replicas": 0}));
+    object
+        .body
+        .insert("status".to_owned(), json!({"replicas": 0}));
 }
 
 /// Deployments: the strategy and its limits.
@@ -294,7 +312,10 @@ pub(crate) fn definition(object: &mut Object) {
     let spec = object.section("spec");
     fill(spec, &json!({"conversion": {"strategy": "None"}}));
     let names = section(spec, "names");
-    let kind = names.get("kind").and_then(Value::as_str).unwrap_or_default();
+    let kind = names
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
     let filled = json!({"singular": kind.to_lowercase(), "listKind": format!("{kind}List")});
     fill(names, &filled);
     fill(

@@ -234,7 +234,9 @@ fn priority(version: &str) -> (u8, u32, u32) {
     let Some(rest) = version.strip_prefix('v') else {
         return (0, 0, 0);
     };
-    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    let digits = rest
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(rest.len());
     let (major, tail) = rest.split_at(digits);
     let Ok(major) = major.parse() else {
         return (0, 0, 0);
@@ -244,11 +246,19 @@ fn priority(version: &str) -> (u8, u32, u32) {
             return (rank, major, minor.parse().unwrap_or(0));
         }
     }
-    if tail.is_empty() { (3, major, 0) } else { (0, 0, 0) }
+    if tail.is_empty() {
+        (3, major, 0)
+    } else {
+        (0, 0, 0)
+    }
 }
 
 fn api_version(group: &str, version: &str) -> String {
-    if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+    if group.is_empty() {
+        version.to_owned()
+    } else {
+        format!("{group}/{version}")
+    }
 }
 
 #[cfg(test)]
@@ -259,6 +269,9 @@ mod tests {
     fn versions_rank_as_kubernetes_says() {
         let mut versions = ["v1alpha1", "v2", "foo", "v1beta2", "v1", "v1beta1"];
         versions.sort_by_key(|version| std::cmp::Reverse(priority(version)));
-        assert_eq!(versions, ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]);
+        assert_eq!(
+            versions,
+            ["v2", "v1", "v1beta2", "v1beta1", "v1alpha1", "foo"]
+        );
     }
 }

@@ -55,7 +55,12 @@ impl Encoder {
             Form::Metadata => type_prefix("PartialObjectMetadata", META_VERSION),
             Form::Table(_) => type_prefix("Table", META_VERSION),
         };
-        Encoder { resource, form, prefix: prefix.into(), now }
+        Encoder {
+            resource,
+            form,
+            prefix: prefix.into(),
+            now,
+        }
     }
 
     /// Moves the time as of which tables show ages.
@@ -133,7 +138,8 @@ impl Encoder {
         let mut head = self.prefix.to_vec();
         let columns = table::definitions(&self.resource);
         head.extend_from_slice(
-            format!("\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":[").as_bytes(),
+            format!("\"metadata\":{metadata},\"columnDefinitions\":{columns},\"rows\":[")
+                .as_bytes(),
         );
         head
     }

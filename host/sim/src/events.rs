@@ -28,7 +28,10 @@ pub(crate) fn to_core(event: &mut Object) {
         rename(&mut event.body, new, core);
     }
     rename(&mut event.body, "reportingController", "reportingComponent");
-    event.body.entry("involvedObject").or_insert_with(|| json!({}));
+    event
+        .body
+        .entry("involvedObject")
+        .or_insert_with(|| json!({}));
 }
 
 /// From the core form to the newer form.
@@ -37,8 +40,15 @@ pub(crate) fn from_core(event: &mut Object) {
         rename(&mut event.body, core, new);
     }
     rename(&mut event.body, "reportingComponent", "reportingController");
-    for unset in ["deprecatedFirstTimestamp", "deprecatedLastTimestamp", "reportingController", "reportingInstance"] {
-        if matches!(event.body.get(unset), Some(Value::Null)) || event.body.get(unset) == Some(&json!("")) {
+    for unset in [
+        "deprecatedFirstTimestamp",
+        "deprecatedLastTimestamp",
+        "reportingController",
+        "reportingInstance",
+    ] {
+        if matches!(event.body.get(unset), Some(Value::Null))
+            || event.body.get(unset) == Some(&json!(""))
+        {
             event.body.remove(unset);
         }
     }

@@ -157,7 +157,11 @@ pub(crate) struct Faults {
 
 impl Faults {
     pub(crate) fn new(seed: u64) -> Self {
-        Faults { rng: Rng::new(seed), next: 0, set: Vec::new() }
+        Faults {
+            rng: Rng::new(seed),
+            next: 0,
+            set: Vec::new(),
+        }
     }
 
     pub(crate) fn add(&mut self, fault: Fault) -> FaultId {
@@ -204,7 +208,11 @@ mod tests {
 
     fn hits(when: When) -> Vec<bool> {
         let mut faults = Faults::new(3);
-        faults.add(Fault { matches: Match::new("get", "pods"), when, action: Action::CloseBefore });
+        faults.add(Fault {
+            matches: Match::new("get", "pods"),
+            when,
+            action: Action::CloseBefore,
+        });
         (0..6)
             .map(|_| !faults.decide(&Match::new("get", "pods")).is_empty())
             .collect()
@@ -213,9 +221,18 @@ mod tests {
     #[test]
     fn which_requests_are_hit() {
         assert_eq!(hits(When::Always), [true; 6]);
-        assert_eq!(hits(When::First(2)), [true, true, false, false, false, false]);
-        assert_eq!(hits(When::Nth(3)), [false, false, true, false, false, false]);
-        assert_eq!(hits(When::Every(2)), [true, false, true, false, true, false]);
+        assert_eq!(
+            hits(When::First(2)),
+            [true, true, false, false, false, false]
+        );
+        assert_eq!(
+            hits(When::Nth(3)),
+            [false, false, true, false, false, false]
+        );
+        assert_eq!(
+            hits(When::Every(2)),
+            [true, false, true, false, true, false]
+        );
         assert_eq!(hits(When::Chance(0.5)), hits(When::Chance(0.5)));
         assert_eq!(hits(When::Chance(0.0)), [false; 6]);
     }
@@ -224,11 +241,17 @@ mod tests {
     fn other_requests_are_spared() {
         let mut faults = Faults::new(0);
         let id = faults.add(Fault {
-            matches: Match { name: "a".to_owned(), ..Match::new("delete", "pods") },
+            matches: Match {
+                name: "a".to_owned(),
+                ..Match::new("delete", "pods")
+            },
             when: When::Always,
             action: Action::CloseAfter,
         });
-        let mut request = Match { name: "b".to_owned(), ..Match::new("delete", "pods") };
+        let mut request = Match {
+            name: "b".to_owned(),
+            ..Match::new("delete", "pods")
+        };
         assert!(faults.decide(&request).is_empty());
         "a".clone_into(&mut request.name);
         assert_eq!(faults.decide(&request), [Action::CloseAfter]);

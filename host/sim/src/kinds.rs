@@ -31,7 +31,11 @@ pub(crate) fn validate_update(resource: &Resource, new: &Object, old: &Object) -
 fn event(object: &Object) -> Vec<FieldError> {
     let about = object.text(&["involvedObject", "namespace"]);
     let own = object.metadata.namespace.as_str();
-    let matches = if about.is_empty() { own == "default" } else { own == about };
+    let matches = if about.is_empty() {
+        own == "default"
+    } else {
+        own == about
+    };
     if matches {
         return Vec::new();
     }
@@ -80,7 +84,11 @@ fn fixed_part(pod: &Object) -> Map<String, Value> {
             }
         }
     }
-    if spec.get("terminationGracePeriodSeconds").and_then(Value::as_i64) < Some(0) {
+    if spec
+        .get("terminationGracePeriodSeconds")
+        .and_then(Value::as_i64)
+        < Some(0)
+    {
         spec.insert("terminationGracePeriodSeconds".to_owned(), json!(1));
     }
     spec

@@ -36,7 +36,7 @@ pub mod table;
 pub mod time;
 mod validate;
 
-pub use front::{Connection, ConnectionClosed, Server, Served, Sim, SimBody, Work, kubeconfig};
+pub use front::{Connection, ConnectionClosed, Served, Server, Sim, SimBody, Work, kubeconfig};
 pub use model::{Config, Model};
 pub use rng::Rng;
 pub use status::Status;

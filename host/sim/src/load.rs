@@ -41,7 +41,10 @@ pub fn load(model: &mut Model, now: Time, text: &str) -> Result<usize, LoadError
         let label = format!("{} {:?}", kind(&object), name.unwrap_or_default());
         model
             .import(now, object)
-            .map_err(|status| LoadError::Object { object: label, why: status.message })?;
+            .map_err(|status| LoadError::Object {
+                object: label,
+                why: status.message,
+            })?;
     }
     Ok(count)
 }
@@ -57,7 +60,10 @@ fn documents(text: &str) -> Result<Vec<Value>, LoadError> {
 }
 
 fn kind(object: &Value) -> &str {
-    object.get("kind").and_then(Value::as_str).unwrap_or_default()
+    object
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
 }
 
 /// Takes lists apart. The items of a typed list (`PodList`) may leave out
@@ -67,7 +73,9 @@ fn flatten(document: Value, objects: &mut Vec<Value>) {
     let version = document.get("apiVersion").cloned();
     match document {
         Value::Null => {}
-        Value::Object(mut fields) if list_kind.ends_with("List") && fields.contains_key("items") => {
+        Value::Object(mut fields)
+            if list_kind.ends_with("List") && fields.contains_key("items") =>
+        {
             let Some(Value::Array(items)) = fields.remove("items") else {
                 return;
             };
@@ -76,7 +84,9 @@ fn flatten(document: Value, objects: &mut Vec<Value>) {
                 if let (Value::Object(fields), false) = (&mut item, item_kind.is_empty()) {
                     fields.entry("kind").or_insert_with(|| item_kind.into());
                     if let Some(version) = &version {
-                        fields.entry("apiVersion").or_insert_with(|| version.clone());
+                        fields
+                            .entry("apiVersion")
+                            .or_insert_with(|| version.clone());
                     }
                 }
                 flatten(item, objects);

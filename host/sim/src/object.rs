@@ -17,15 +17,30 @@ use crate::time::Time;
 #[serde(rename_all = "camelCase", default)]
 #[allow(missing_docs, reason = "the fields are ObjectMeta's own")]
 pub struct Metadata {
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub name: String,
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub generate_name: String,
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub namespace: String,
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub uid: String,
-    #[serde(deserialize_with = "or_default", skip_serializing_if = "String::is_empty")]
+    #[serde(
+        deserialize_with = "or_default",
+        skip_serializing_if = "String::is_empty"
+    )]
     pub resource_version: String,
     #[serde(deserialize_with = "or_default", skip_serializing_if = "is_zero")]
     pub generation: i64,
@@ -35,9 +50,15 @@ pub struct Metadata {
     pub deletion_timestamp: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_grace_period_seconds: Option<i64>,
-    #[serde(deserialize_with = "string_map", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "string_map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub labels: BTreeMap<String, String>,
-    #[serde(deserialize_with = "string_map", skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        deserialize_with = "string_map",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub annotations: BTreeMap<String, String>,
     #[serde(deserialize_with = "or_default", skip_serializing_if = "Vec::is_empty")]
     pub owner_references: Vec<OwnerReference>,
@@ -189,9 +210,8 @@ impl Stored {
             serde_json::to_writer(&mut json, value).map_err(failed)?;
         }
         json.push(b'}');
-        let range = |at: usize| {
-            u32::try_from(at).map_err(|_| Status::internal("object larger than 4 GiB"))
-        };
+        let range =
+            |at: usize| u32::try_from(at).map_err(|_| Status::internal("object larger than 4 GiB"));
         Ok(Stored {
             // Without spare capacity: this is what stays in memory.
             json: json.into_boxed_slice().into(),
@@ -248,8 +268,8 @@ impl Stored {
         json.extend_from_slice(head);
         serde_json::to_writer(&mut json, &metadata)
             .map_err(|error| Status::internal(error.to_string()))?;
-        let end = u32::try_from(json.len())
-            .map_err(|_| Status::internal("object larger than 4 GiB"))?;
+        let end =
+            u32::try_from(json.len()).map_err(|_| Status::internal("object larger than 4 GiB"))?;
         json.extend_from_slice(tail);
         Ok(Stored {
             json: json.into_boxed_slice().into(),

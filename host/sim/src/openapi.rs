@@ -1,4 +1,4 @@
-//! OpenAPI v3, as far as kubectl needs it: that requests may ask for field
+//! `OpenAPI` v3, as far as kubectl needs it: that requests may ask for field
 //! validation, and the schemas of custom resources.
 
 use std::collections::BTreeSet;
@@ -27,7 +27,11 @@ pub(crate) fn document(model: &Model, path: &str) -> Option<Value> {
 }
 
 fn index(model: &Model) -> Value {
-    let roots: BTreeSet<String> = model.resources().iter().map(|resource| root(resource)).collect();
+    let roots: BTreeSet<String> = model
+        .resources()
+        .iter()
+        .map(|resource| root(resource))
+        .collect();
     let paths: Map<String, Value> = roots
         .into_iter()
         .map(|root| {
@@ -51,7 +55,11 @@ fn of_version(resources: &[&Resource]) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
     for resource in resources {
-        let scope = if resource.namespaced { "namespaces/{namespace}/" } else { "" };
+        let scope = if resource.namespaced {
+            "namespaces/{namespace}/"
+        } else {
+            ""
+        };
         let path = format!("/{}/{scope}{}/{{name}}", root(resource), resource.plural);
         let operation = json!({
             "x-kubernetes-action": "patch",
@@ -66,7 +74,12 @@ fn of_version(resources: &[&Resource]) -> Value {
         paths.insert(path, json!({"patch": operation}));
         let name = format!(
             "{}.{}.{}",
-            resource.group.split('.').rev().collect::<Vec<_>>().join("."),
+            resource
+                .group
+                .split('.')
+                .rev()
+                .collect::<Vec<_>>()
+                .join("."),
             resource.version,
             resource.kind
         );
@@ -81,10 +94,17 @@ fn of_version(resources: &[&Resource]) -> Value {
 }
 
 fn schema(resource: &Resource) -> Value {
-    let declared = resource.custom.as_ref().and_then(|custom| custom.schema.as_ref());
-    let mut schema = declared.map_or_else(|| json!({"type": "object"}), |schema| schema.json().clone());
+    let declared = resource
+        .custom
+        .as_ref()
+        .and_then(|custom| custom.schema.as_ref());
+    let mut schema =
+        declared.map_or_else(|| json!({"type": "object"}), |schema| schema.json().clone());
     if let Value::Object(fields) = &mut schema {
-        fields.insert("x-kubernetes-group-version-kind".to_owned(), json!([kind(resource)]));
+        fields.insert(
+            "x-kubernetes-group-version-kind".to_owned(),
+            json!([kind(resource)]),
+        );
     }
     schema
 }

@@ -26,11 +26,19 @@ pub struct Request {
 impl Request {
     /// The body of a create or an update, or 415.
     pub fn object(&self) -> Result<Body> {
-        let media_type = self.content_type.split(';').next().unwrap_or_default().trim();
+        let media_type = self
+            .content_type
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim();
         match media_type {
             "" | "application/json" => Ok(Body::JsonText(self.body.clone())),
             "application/yaml" => Ok(Body::YamlText(self.body.clone())),
-            _ => Err(Status::unsupported_media(&["application/json", "application/yaml"])),
+            _ => Err(Status::unsupported_media(&[
+                "application/json",
+                "application/yaml",
+            ])),
         }
     }
 }
@@ -48,7 +56,10 @@ impl Query {
             pairs
                 .map(|pair| {
                     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-                    (decode(&name.replace('+', " ")), decode(&value.replace('+', " ")))
+                    (
+                        decode(&name.replace('+', " ")),
+                        decode(&value.replace('+', " ")),
+                    )
                 })
                 .collect(),
         )
@@ -105,7 +116,11 @@ fn decode(text: &str) -> String {
             .filter(|hex| hex.bytes().all(|c| c.is_ascii_hexdigit()))
             .and_then(|hex| u8::from_str_radix(hex, 16).ok());
         bytes.push(escaped.unwrap_or(*first));
-        rest = if escaped.is_some() { after.get(2..).unwrap_or_default() } else { after };
+        rest = if escaped.is_some() {
+            after.get(2..).unwrap_or_default()
+        } else {
+            after
+        };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -177,7 +192,11 @@ fn resource(model: &Model, group: &str, version: &str, path: &[&str]) -> Route {
             .resources()
             .iter()
             .any(|resource| resource.group == group && resource.version == version);
-        return if served { Route::NoResource } else { Route::Nowhere };
+        return if served {
+            Route::NoResource
+        } else {
+            Route::Nowhere
+        };
     };
     let mut target = Target::new(resource, namespace, "");
     match rest {
@@ -191,7 +210,11 @@ fn resource(model: &Model, group: &str, version: &str, path: &[&str]) -> Route {
     }
     let scoped = !namespace.is_empty();
     let fits = resource.namespaced == scoped || (!scoped && target.name.is_empty());
-    if fits { Route::Resource(target) } else { Route::NoResource }
+    if fits {
+        Route::Resource(target)
+    } else {
+        Route::NoResource
+    }
 }
 
 #[cfg(test)]

@@ -30,7 +30,10 @@ impl Schema {
     /// Reads a schema; what it says beyond the enforced part is ignored.
     #[must_use]
     pub fn from_json(schema: &Value) -> Self {
-        Schema { json: schema.clone(), ..Schema::part(schema) }
+        Schema {
+            json: schema.clone(),
+            ..Schema::part(schema)
+        }
     }
 
     /// The schema as it was declared.
@@ -41,7 +44,13 @@ impl Schema {
 
     fn part(schema: &Value) -> Self {
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
-        let list = |name: &str| schema.get(name).and_then(Value::as_array).cloned().unwrap_or_default();
+        let list = |name: &str| {
+            schema
+                .get(name)
+                .and_then(Value::as_array)
+                .cloned()
+                .unwrap_or_default()
+        };
         let nested = |name: &str| {
             schema
                 .get(name)
@@ -51,7 +60,11 @@ impl Schema {
         let properties = schema.get("properties").and_then(Value::as_object);
         Schema {
             json: Value::Null,
-            kind: schema.get("type").and_then(Value::as_str).unwrap_or_default().to_owned(),
+            kind: schema
+                .get("type")
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+                .to_owned(),
             fields: properties
                 .into_iter()
                 .flatten()
@@ -86,7 +99,12 @@ impl Schema {
 /// Brings a custom object into the form that its schema demands, or says why
 /// it cannot be: unknown fields are dropped (refused if `strict`), defaults
 /// are filled in, types and required fields are checked.
-pub(crate) fn shape(schema: &Schema, resource: &Resource, object: &mut Object, strict: bool) -> Result<()> {
+pub(crate) fn shape(
+    schema: &Schema,
+    resource: &Resource,
+    object: &mut Object,
+    strict: bool,
+) -> Result<()> {
     let mut unknown = Vec::new();
     prune_fields(schema, "", &mut object.body, &mut unknown);
     if strict && !unknown.is_empty() {
@@ -114,10 +132,19 @@ pub(crate) fn shape(schema: &Schema, resource: &Resource, object: &mut Object, s
 }
 
 fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+    if path.is_empty() {
+        name.to_owned()
+    } else {
+        format!("{path}.{name}")
+    }
 }
 
-fn prune_fields(schema: &Schema, path: &str, fields: &mut Map<String, Value>, unknown: &mut Vec<String>) {
+fn prune_fields(
+    schema: &Schema,
+    path: &str,
+    fields: &mut Map<String, Value>,
+    unknown: &mut Vec<String>,
+) {
     fields.retain(|name, value| {
         let here = join(path, name);
         match schema.field(name) {
@@ -178,10 +205,16 @@ fn fill_value(schema: &Schema, value: &mut Value) {
     }
 }
 
-fn check_fields(schema: &Schema, path: &str, fields: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+fn check_fields(
+    schema: &Schema,
+    path: &str,
+    fields: &Map<String, Value>,
+    errors: &mut Vec<FieldError>,
+) {
     for name in &schema.required {
         // What is not in the body, the API machinery sees to.
-        let elsewhere = path.is_empty() && ["metadata", "kind", "apiVersion"].contains(&name.as_str());
+        let elsewhere =
+            path.is_empty() && ["metadata", "kind", "apiVersion"].contains(&name.as_str());
         if !fields.contains_key(name) && !elsewhere {
             errors.push(FieldError::required(join(path, name), ""));
         }
@@ -199,7 +232,11 @@ fn check(schema: &Schema, path: &str, value: &Value, errors: &mut Vec<FieldError
     }
     let found = type_name(value);
     if !has_type(schema, value) {
-        let wanted = if schema.int_or_string { "integer,string" } else { &schema.kind };
+        let wanted = if schema.int_or_string {
+            "integer,string"
+        } else {
+            &schema.kind
+        };
         errors.push(FieldError::wrong_type(
             path,
             &json!(found),
@@ -211,7 +248,11 @@ fn check(schema: &Schema, path: &str, value: &Value, errors: &mut Vec<FieldError
         let known: Vec<String> = schema
             .choices
             .iter()
-            .map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned))
+            .map(|choice| {
+                choice
+                    .as_str()
+                    .map_or_else(|| choice.to_string(), str::to_owned)
+            })
             .collect();
         let known: Vec<&str> = known.iter().map(String::as_str).collect();
         errors.push(FieldError::not_supported(path, value, &known));

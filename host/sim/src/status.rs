@@ -101,15 +101,23 @@ impl Status {
     /// 404: no such object.
     #[must_use]
     pub fn not_found(resource: &Resource, name: &str) -> Box<Self> {
-        Status::new(404, "NotFound", format!("{} {name:?} not found", resource.qualified()))
-            .about(resource, name)
+        Status::new(
+            404,
+            "NotFound",
+            format!("{} {name:?} not found", resource.qualified()),
+        )
+        .about(resource, name)
     }
 
     /// 404: no such endpoint.
     #[must_use]
     pub fn no_endpoint() -> Box<Self> {
-        Status::new(404, "NotFound", "the server could not find the requested resource")
-            .with_details(Details::default())
+        Status::new(
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+        )
+        .with_details(Details::default())
     }
 
     /// 405: the endpoint has no such verb.
@@ -126,7 +134,11 @@ impl Status {
     /// 409: an object of that name exists.
     #[must_use]
     pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Self> {
-        let prefix = if terminating { "object is being deleted: " } else { "" };
+        let prefix = if terminating {
+            "object is being deleted: "
+        } else {
+            ""
+        };
         Status::new(
             409,
             "AlreadyExists",
@@ -186,7 +198,11 @@ impl Status {
         Status::new(
             403,
             "Forbidden",
-            format!("{} {name:?} is forbidden: {}", resource.qualified(), why.as_ref()),
+            format!(
+                "{} {name:?} is forbidden: {}",
+                resource.qualified(),
+                why.as_ref()
+            ),
         )
         .about(resource, name)
     }
@@ -458,7 +474,11 @@ impl FieldError {
         } else {
             format!("Required value: {why}")
         };
-        FieldError { reason: "FieldValueRequired", field: field.into(), body }
+        FieldError {
+            reason: "FieldValueRequired",
+            field: field.into(),
+            body,
+        }
     }
 
     /// The value must not be set, or not to this, now.
@@ -478,7 +498,10 @@ impl FieldError {
         FieldError {
             reason: "FieldValueNotSupported",
             field: field.into(),
-            body: format!("Unsupported value: {value}: supported values: {}", known.join(", ")),
+            body: format!(
+                "Unsupported value: {value}: supported values: {}",
+                known.join(", ")
+            ),
         }
     }
 

@@ -11,10 +11,17 @@ use crate::status::FieldError;
 pub(crate) fn metadata(resource: &Resource, metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
     if !metadata.generate_name.is_empty()
-        && let Some(problem) = name_error(resource.rules.name, &prefix_as_name(&metadata.generate_name))
+        && let Some(problem) = name_error(
+            resource.rules.name,
+            &prefix_as_name(&metadata.generate_name),
+        )
     {
         let value = json!(metadata.generate_name);
-        errors.push(FieldError::invalid("metadata.generateName", &value, problem));
+        errors.push(FieldError::invalid(
+            "metadata.generateName",
+            &value,
+            problem,
+        ));
     }
     if metadata.name.is_empty() {
         errors.push(FieldError::required(
@@ -22,7 +29,11 @@ pub(crate) fn metadata(resource: &Resource, metadata: &Metadata) -> Vec<FieldErr
             "name or generateName is required",
         ));
     } else if let Some(problem) = name_error(resource.rules.name, &metadata.name) {
-        errors.push(FieldError::invalid("metadata.name", &json!(metadata.name), problem));
+        errors.push(FieldError::invalid(
+            "metadata.name",
+            &json!(metadata.name),
+            problem,
+        ));
     }
     if metadata.generation < 0 {
         errors.push(FieldError::invalid(
@@ -52,7 +63,12 @@ pub(crate) fn metadata_update(new: &Metadata, old: &Metadata) -> Vec<FieldError>
         ));
     }
     immutable("name", &json!(new.name), &json!(old.name), &mut errors);
-    immutable("namespace", &json!(new.namespace), &json!(old.namespace), &mut errors);
+    immutable(
+        "namespace",
+        &json!(new.namespace),
+        &json!(old.namespace),
+        &mut errors,
+    );
     immutable("uid", &json!(new.uid), &json!(old.uid), &mut errors);
     immutable(
         "deletionTimestamp",
@@ -107,12 +123,20 @@ fn maps(metadata: &Metadata, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::invalid("metadata.labels", &json!(key), problem));
         }
         if let Some(problem) = label_value_error(value) {
-            errors.push(FieldError::invalid("metadata.labels", &json!(value), problem));
+            errors.push(FieldError::invalid(
+                "metadata.labels",
+                &json!(value),
+                problem,
+            ));
         }
     }
     for key in metadata.annotations.keys() {
         if let Some(problem) = qualified_name_error(&key.to_lowercase()) {
-            errors.push(FieldError::invalid("metadata.annotations", &json!(key), problem));
+            errors.push(FieldError::invalid(
+                "metadata.annotations",
+                &json!(key),
+                problem,
+            ));
         }
     }
 }
@@ -124,13 +148,37 @@ fn owner_references(references: &[OwnerReference], errors: &mut Vec<FieldError>)
         let version = reference.api_version.rsplit('/').next().unwrap_or_default();
         let mut demand = |field: &str, value: &str, present: bool, why: &str| {
             if !present {
-                errors.push(FieldError::invalid(format!("{FIELD}.{field}"), &json!(value), why));
+                errors.push(FieldError::invalid(
+                    format!("{FIELD}.{field}"),
+                    &json!(value),
+                    why,
+                ));
             }
         };
-        demand("apiVersion", &reference.api_version, !version.is_empty(), "version must not be empty");
-        demand("kind", &reference.kind, !reference.kind.is_empty(), "must not be empty");
-        demand("name", &reference.name, !reference.name.is_empty(), "must not be empty");
-        demand("uid", &reference.uid, !reference.uid.is_empty(), "must not be empty");
+        demand(
+            "apiVersion",
+            &reference.api_version,
+            !version.is_empty(),
+            "version must not be empty",
+        );
+        demand(
+            "kind",
+            &reference.kind,
+            !reference.kind.is_empty(),
+            "must not be empty",
+        );
+        demand(
+            "name",
+            &reference.name,
+            !reference.name.is_empty(),
+            "must not be empty",
+        );
+        demand(
+            "uid",
+            &reference.uid,
+            !reference.uid.is_empty(),
+            "must not be empty",
+        );
         if reference.api_version == "v1" && reference.kind == "Event" {
             errors.push(FieldError::invalid_printed(
                 FIELD,
@@ -164,7 +212,11 @@ fn printed(references: &[OwnerReference]) -> String {
 fn finalizers(resource: &Resource, names: &[String], errors: &mut Vec<FieldError>) {
     for (at, name) in names.iter().enumerate() {
         if let Some(problem) = qualified_name_error(name) {
-            errors.push(FieldError::invalid("metadata.finalizers", &json!(name), problem));
+            errors.push(FieldError::invalid(
+                "metadata.finalizers",
+                &json!(name),
+                problem,
+            ));
         }
         let standard = ["kubernetes", "orphan", "foregroundDeletion"].contains(&name.as_str());
         if resource.custom.is_none() && !name.contains('/') && !standard {
@@ -283,7 +335,9 @@ pub(crate) fn label_value_error(text: &str) -> Option<String> {
 fn is_word(text: &str) -> bool {
     let edge = |c: Option<&u8>| c.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
-    bytes.iter().all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
+    bytes
+        .iter()
+        .all(|c| c.is_ascii_alphanumeric() || b"-_.".contains(c))
         && edge(bytes.first())
         && edge(bytes.last())
 }

@@ -40,18 +40,25 @@ async fn pages_show_one_version_until_it_expires() {
     let (_, first) = call(&sim, "GET", &format!("{MAPS}?limit=2"), None).await;
     assert_eq!(names(&first), ["a", "b"]);
     let more = first["metadata"]["continue"].as_str().unwrap().to_owned();
-    sim.delete("v1", "ConfigMap", "default", "c", &DeleteOptions::default()).unwrap();
+    sim.delete("v1", "ConfigMap", "default", "c", &DeleteOptions::default())
+        .unwrap();
     sim.create(config_map("bb")).unwrap();
     let next = format!("{MAPS}?limit=2&continue={more}");
     let (_, second) = call(&sim, "GET", &next, None).await;
     assert_eq!(names(&second), ["c", "d"]);
-    assert_eq!(second["metadata"]["resourceVersion"], first["metadata"]["resourceVersion"]);
+    assert_eq!(
+        second["metadata"]["resourceVersion"],
+        first["metadata"]["resourceVersion"]
+    );
 
     let exact = format!(
         "{MAPS}?resourceVersion={}&resourceVersionMatch=Exact",
         first["metadata"]["resourceVersion"].as_str().unwrap()
     );
-    assert_eq!(names(&call(&sim, "GET", &exact, None).await.1), ["a", "b", "c", "d"]);
+    assert_eq!(
+        names(&call(&sim, "GET", &exact, None).await.1),
+        ["a", "b", "c", "d"]
+    );
 
     sim.with_model(|model, _| model.compact());
     assert_eq!(call(&sim, "GET", &exact, None).await.0, 410);
@@ -68,7 +75,10 @@ async fn versions_to_come_are_refused() {
     let sim = sim();
     let (status, body) = call(&sim, "GET", &format!("{MAPS}?resourceVersion=999999"), None).await;
     assert_eq!(status, 504);
-    assert_eq!(body["details"]["causes"][0]["reason"], "ResourceVersionTooLarge");
+    assert_eq!(
+        body["details"]["causes"][0]["reason"],
+        "ResourceVersionTooLarge"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -109,7 +119,10 @@ async fn a_namespace_goes_with_its_content() {
     sim.create(map).unwrap();
     call(&sim, "DELETE", "/api/v1/namespaces/team", None).await;
     sleep(Duration::from_secs(2)).await;
-    assert_eq!(call(&sim, "GET", "/api/v1/namespaces/team", None).await.0, 404);
+    assert_eq!(
+        call(&sim, "GET", "/api/v1/namespaces/team", None).await.0,
+        404
+    );
     assert!(sim.list("v1", "ConfigMap", "team").unwrap().is_empty());
     let (status, _) = call(&sim, "DELETE", "/api/v1/namespaces/default", None).await;
     assert_eq!(status, 403);
@@ -120,7 +133,8 @@ async fn kubelets_run_pods_and_end_them() {
     let sim = sim();
     let kubelet = Kubelet::start(&sim, KubeletOptions::default());
     for node in ["n1", "n2"] {
-        sim.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}})).unwrap();
+        sim.create(json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": node}}))
+            .unwrap();
     }
     kubelet.silence("n2");
     sim.create(pod("p")).unwrap();
@@ -136,13 +150,20 @@ async fn kubelets_run_pods_and_end_them() {
     assert!(lease("n2").is_err());
 
     for name in ["p", "q"] {
-        sim.delete("v1", "Pod", "default", name, &DeleteOptions::default()).unwrap();
+        sim.delete("v1", "Pod", "default", name, &DeleteOptions::default())
+            .unwrap();
     }
     sleep(Duration::from_secs(29)).await;
-    assert!(sim.get("v1", "Pod", "default", "p").is_ok(), "the grace period is not over");
+    assert!(
+        sim.get("v1", "Pod", "default", "p").is_ok(),
+        "the grace period is not over"
+    );
     sleep(Duration::from_secs(2)).await;
     assert!(sim.get("v1", "Pod", "default", "p").is_err());
-    assert!(sim.get("v1", "Pod", "default", "q").is_ok(), "nobody ends it");
+    assert!(
+        sim.get("v1", "Pod", "default", "q").is_ok(),
+        "nobody ends it"
+    );
     kubelet.resume("n2");
     sleep(Duration::from_secs(1)).await;
     assert!(sim.get("v1", "Pod", "default", "q").is_err());
@@ -156,7 +177,13 @@ async fn deletions_are_on_record_by_uid() {
     let uid = created["metadata"]["uid"].as_str().unwrap();
     let path = "/api/v1/namespaces/default/pods/p";
     call(&sim, "DELETE", path, None).await;
-    call(&sim, "DELETE", &format!("{path}?gracePeriodSeconds=0"), None).await;
+    call(
+        &sim,
+        "DELETE",
+        &format!("{path}?gracePeriodSeconds=0"),
+        None,
+    )
+    .await;
     let steps: Vec<DeletionKind> = sim.deletions_of(uid).iter().map(|step| step.kind).collect();
     assert!(
         matches!(
@@ -190,7 +217,10 @@ async fn what_kubectl_printed_is_loaded_as_it_was() {
     });
     assert_eq!(sim.load(&text.to_string()).unwrap(), 1);
     let pod = sim.get("v1", "Pod", "shop", "p").unwrap();
-    assert_eq!(pod["metadata"]["uid"], "11111111-1111-4111-8111-111111111111");
+    assert_eq!(
+        pod["metadata"]["uid"],
+        "11111111-1111-4111-8111-111111111111"
+    );
     assert_eq!(pod["metadata"]["deletionTimestamp"], "2026-01-01T00:00:30Z");
     assert_eq!(pod["metadata"]["ownerReferences"][0]["uid"], "u");
     assert_eq!(pod["status"]["phase"], "Running");
@@ -199,7 +229,9 @@ async fn what_kubectl_printed_is_loaded_as_it_was() {
     let yaml = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\napiVersion: example.com/v1\nkind: Gear\nmetadata: {name: g}\n---\napiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: gears.example.com}\nspec:\n  group: example.com\n  scope: Cluster\n  names: {kind: Gear, plural: gears}\n  versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]\n";
     assert_eq!(sim.load(yaml).unwrap(), 3);
     assert!(sim.get("example.com/v1", "Gear", "", "g").is_ok());
-    let error = sim.load("{\"apiVersion\": \"none/v1\", \"kind\": \"None\"}").unwrap_err();
+    let error = sim
+        .load("{\"apiVersion\": \"none/v1\", \"kind\": \"None\"}")
+        .unwrap_err();
     assert!(error.to_string().contains("None"), "{error}");
 }
 
@@ -216,7 +248,13 @@ async fn events_have_two_forms() {
     let core = sim.get("v1", "Event", "default", "e").unwrap();
     assert_eq!(core["message"], "n");
     assert_eq!(core["involvedObject"]["name"], "p");
-    let (_, patched) = call(&sim, "PATCH", &format!("{path}/e"), Some(json!({"note": "m"}))).await;
+    let (_, patched) = call(
+        &sim,
+        "PATCH",
+        &format!("{path}/e"),
+        Some(json!({"note": "m"})),
+    )
+    .await;
     assert_eq!(patched["note"], "m");
 }
 
@@ -246,12 +284,26 @@ async fn schemas_prune_default_and_refuse() {
         (json!({"teeth": 0}), "spec.teeth"),
     ] {
         let (status, body) = call(&sim, "POST", path, Some(gear(spec))).await;
-        assert_eq!((status, body["details"]["causes"][0]["field"].as_str()), (422, Some(field)));
+        assert_eq!(
+            (status, body["details"]["causes"][0]["field"].as_str()),
+            (422, Some(field))
+        );
     }
     let strict = format!("{path}?fieldValidation=Strict");
-    let (status, body) = call(&sim, "POST", &strict, Some(gear(json!({"teeth": 1, "x": 1})))).await;
+    let (status, body) = call(
+        &sim,
+        "POST",
+        &strict,
+        Some(gear(json!({"teeth": 1, "x": 1}))),
+    )
+    .await;
     assert_eq!(status, 400);
-    assert!(body["message"].as_str().unwrap().contains("unknown field \"spec.x\""));
+    assert!(
+        body["message"]
+            .as_str()
+            .unwrap()
+            .contains("unknown field \"spec.x\"")
+    );
     let (_, created) = call(&sim, "POST", path, Some(gear(json!({"teeth": 1, "x": 1})))).await;
     assert_eq!(created["spec"], json!({"teeth": 1, "colour": "red"}));
     assert_eq!(created["metadata"]["generation"], 1);
@@ -274,12 +326,28 @@ async fn scale_binding_and_budgets() {
 
     let mut unbound = pod("p");
     unbound["spec"]["nodeName"] = Value::Null;
-    unbound["status"] = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
+    unbound["status"] =
+        json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     sim.create(unbound).unwrap();
     let pod_path = "/api/v1/namespaces/default/pods/p";
     let binding = json!({"target": {"kind": "Node", "name": "n1"}});
-    assert_eq!(call(&sim, "POST", &format!("{pod_path}/binding"), Some(binding.clone())).await.0, 201);
-    assert_eq!(call(&sim, "POST", &format!("{pod_path}/binding"), Some(binding)).await.0, 409);
+    assert_eq!(
+        call(
+            &sim,
+            "POST",
+            &format!("{pod_path}/binding"),
+            Some(binding.clone())
+        )
+        .await
+        .0,
+        201
+    );
+    assert_eq!(
+        call(&sim, "POST", &format!("{pod_path}/binding"), Some(binding))
+            .await
+            .0,
+        409
+    );
 
     sim.create(json!({
         "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b", "namespace": "default"},
@@ -287,7 +355,15 @@ async fn scale_binding_and_budgets() {
         "status": {"observedGeneration": 1, "disruptionsAllowed": 0, "desiredHealthy": 1, "currentHealthy": 1},
     }))
     .unwrap();
-    let evict = || call(&sim, "POST", &format!("{pod_path}/eviction"), Some(json!({"metadata": {"name": "p"}})));
+    let evict_path = format!("{pod_path}/eviction");
+    let evict = || {
+        call(
+            &sim,
+            "POST",
+            &evict_path,
+            Some(json!({"metadata": {"name": "p"}})),
+        )
+    };
     let (status, refused) = evict().await;
     assert_eq!(status, 429);
     assert_eq!(
@@ -300,7 +376,9 @@ async fn scale_binding_and_budgets() {
     }))
     .unwrap();
     assert_eq!(evict().await.0, 201);
-    let budget = sim.get("policy/v1", "PodDisruptionBudget", "default", "b").unwrap();
+    let budget = sim
+        .get("policy/v1", "PodDisruptionBudget", "default", "b")
+        .unwrap();
     assert_eq!(budget["status"]["disruptionsAllowed"], 0);
     assert!(budget["status"]["disruptedPods"].get("p").is_some());
 }
@@ -311,11 +389,17 @@ async fn tables_have_the_usual_columns() {
     sim.create(pod("p")).unwrap();
     sleep(Duration::from_secs(125)).await;
     let request = http::Request::get("/api/v1/pods")
-        .header("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io,application/json")
+        .header(
+            "Accept",
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+        )
         .body(http_body_util::Empty::new())
         .unwrap();
     let response = sim.call(request).await.unwrap();
-    let bytes = http_body_util::BodyExt::collect(response.into_body()).await.unwrap().to_bytes();
+    let bytes = http_body_util::BodyExt::collect(response.into_body())
+        .await
+        .unwrap()
+        .to_bytes();
     let table: Value = serde_json::from_slice(&bytes).unwrap();
     let shown: Vec<&str> = table["columnDefinitions"]
         .as_array()
@@ -325,13 +409,20 @@ async fn tables_have_the_usual_columns() {
         .map(|column| column["name"].as_str().unwrap())
         .collect();
     assert_eq!(shown, ["Name", "Ready", "Status", "Restarts", "Age"]);
-    assert_eq!(table["rows"][0]["cells"][..5], json!(["p", "0/1", "Pending", 0, "2m5s"]).as_array().unwrap()[..]);
+    let cells = table["rows"][0]["cells"].as_array().unwrap();
+    assert_eq!(
+        Value::from(&cells[..5]),
+        json!(["p", "0/1", "Pending", 0, "2m5s"])
+    );
     assert_eq!(table["rows"][0]["object"]["kind"], "PartialObjectMetadata");
 }
 
 #[tokio::test(start_paused = true)]
 async fn default_tolerations_are_added_on_request() {
-    let config = Config { default_toleration_seconds: Some(300), ..Config::default() };
+    let config = Config {
+        default_toleration_seconds: Some(300),
+        ..Config::default()
+    };
     let sim = Sim::new(config, jiff::Timestamp::UNIX_EPOCH).unwrap();
     let mut own = pod("p");
     own["spec"]["tolerations"] = json!([{"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"}]);
@@ -355,10 +446,26 @@ async fn server_side_apply_creates_and_overwrites() {
         }
     };
     let head = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n";
-    assert_eq!(apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1'}\n").await, 201);
-    assert_eq!(apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2'}\n").await, 200);
-    assert_eq!(sim.get("v1", "ConfigMap", "default", "a").unwrap()["data"]["x"], "2");
+    assert_eq!(
+        apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '1'}\n").await,
+        201
+    );
+    assert_eq!(
+        apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {x: '2'}\n").await,
+        200
+    );
+    assert_eq!(
+        sim.get("v1", "ConfigMap", "default", "a").unwrap()["data"]["x"],
+        "2"
+    );
     let nobody = format!("{MAPS}/a");
-    let response = send(&sim, "PATCH", &nobody, "application/apply-patch+yaml", head.into()).await;
+    let response = send(
+        &sim,
+        "PATCH",
+        &nobody,
+        "application/apply-patch+yaml",
+        head.into(),
+    )
+    .await;
     assert_eq!(response.unwrap().status(), 422);
 }

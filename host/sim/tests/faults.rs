@@ -21,7 +21,11 @@ use tokio::time::{Instant, timeout};
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 fn fault(sim: &Sim, verb: &str, when: When, action: Action) {
-    sim.add_fault(Fault { matches: Match::new(verb, "configmaps"), when, action });
+    sim.add_fault(Fault {
+        matches: Match::new(verb, "configmaps"),
+        when,
+        action,
+    });
 }
 
 #[tokio::test(start_paused = true)]
@@ -38,8 +42,15 @@ async fn refusals_have_no_effect_and_say_when_to_retry() {
         assert_eq!((status, body["reason"].as_str()), (code, Some(reason)));
         sim.heal_all();
     }
-    fault(&sim, "create", When::Always, Action::Refuse(Refusal::TooManyRequests(7)));
-    let response = send(&sim, "POST", MAPS, "application/json", b"{}".to_vec()).await.unwrap();
+    fault(
+        &sim,
+        "create",
+        When::Always,
+        Action::Refuse(Refusal::TooManyRequests(7)),
+    );
+    let response = send(&sim, "POST", MAPS, "application/json", b"{}".to_vec())
+        .await
+        .unwrap();
     assert_eq!(response.headers()["retry-after"], "7");
     assert!(sim.list("v1", "ConfigMap", "").unwrap().is_empty());
 }
@@ -72,9 +83,16 @@ async fn a_cut_body_breaks_off_and_latency_takes_its_time() {
     let sim = sim();
     sim.create(config_map("a")).unwrap();
     fault(&sim, "get", When::Always, Action::CutBody(10));
-    fault(&sim, "get", When::Always, Action::Delay(Duration::from_secs(3)));
+    fault(
+        &sim,
+        "get",
+        When::Always,
+        Action::Delay(Duration::from_secs(3)),
+    );
     let start = Instant::now();
-    let response = send(&sim, "GET", &format!("{MAPS}/a"), "", Vec::new()).await.unwrap();
+    let response = send(&sim, "GET", &format!("{MAPS}/a"), "", Vec::new())
+        .await
+        .unwrap();
     assert_eq!(start.elapsed(), Duration::from_secs(3));
     let mut body = response.into_body();
     let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
@@ -128,7 +146,12 @@ async fn after_an_expiry_the_old_version_is_gone() {
 #[tokio::test(start_paused = true)]
 async fn a_planned_fault_waits_for_its_event() {
     let sim = sim();
-    fault(&sim, "watch", When::Nth(1), Action::Watch(2, WatchFault::Abort));
+    fault(
+        &sim,
+        "watch",
+        When::Nth(1),
+        Action::Watch(2, WatchFault::Abort),
+    );
     let mut lines = watch(&sim, &format!("{MAPS}?watch=true")).await;
     for name in ["a", "b", "c"] {
         sim.create(config_map(name)).unwrap();
@@ -148,7 +171,11 @@ async fn delayed_events_come_late_and_starved_watches_get_no_bookmarks() {
     let mut lines = watch(&sim, &path).await;
     assert_eq!(lines.event().await.0, "BOOKMARK");
     sim.disturb(&matches, WatchFault::NoBookmarks);
-    assert!(timeout(Duration::from_secs(600), lines.next()).await.is_err());
+    assert!(
+        timeout(Duration::from_secs(600), lines.next())
+            .await
+            .is_err()
+    );
     sim.disturb(&matches, WatchFault::Delay(Duration::from_secs(5)));
     sim.create(config_map("late")).unwrap();
     let start = Instant::now();
@@ -161,7 +188,12 @@ async fn chance_repeats_with_the_seed() {
     let mut runs = Vec::new();
     for _ in 0..2 {
         let sim = sim();
-        fault(&sim, "list", When::Chance(0.5), Action::Refuse(Refusal::Unavailable));
+        fault(
+            &sim,
+            "list",
+            When::Chance(0.5),
+            Action::Refuse(Refusal::Unavailable),
+        );
         let mut run = Vec::new();
         for _ in 0..32 {
             run.push(call(&sim, "GET", MAPS, None).await.0);

@@ -100,7 +100,12 @@ impl Cluster {
     /// A pod without a node, deleted but held by a finalizer; returns its name.
     pub(super) fn strand_a_pod(&mut self) -> Result<String> {
         let name = "waiting".to_owned();
-        self.create_pod(&name, None, &["example.com/hold"], &json!({"phase": "Pending"}))?;
+        self.create_pod(
+            &name,
+            None,
+            &["example.com/hold"],
+            &json!({"phase": "Pending"}),
+        )?;
         self.delete_pod(&name)?;
         self.held.clone_from(&name);
         Ok(name)
@@ -141,9 +146,11 @@ impl Cluster {
         let left = pods.difference(&self.expected);
         let left = left.map(|pod| format!("{pod} is there and should have been deleted"));
         let mut problems: Vec<String> = missing.chain(left).collect();
-        let deleted = self.sim.log().into_iter().filter(|served| {
-            served.method == "DELETE" && (200..300).contains(&served.status)
-        });
+        let deleted = self
+            .sim
+            .log()
+            .into_iter()
+            .filter(|served| served.method == "DELETE" && (200..300).contains(&served.status));
         let mut seen = BTreeSet::new();
         for served in deleted {
             if served.work.name != self.held && !seen.insert(served.work.name.clone()) {

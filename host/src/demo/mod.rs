@@ -41,7 +41,10 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     let server = Server::start(loopback, cluster.sim().clone()).await?;
     let (listener, reports) = mpsc::unbounded_channel();
-    let url = server.url().parse().context("the address of the API server")?;
+    let url = server
+        .url()
+        .parse()
+        .context("the address of the API server")?;
     let host = Host::start(HostOptions {
         client: connect::client(kube::Config::new(url))?,
         rates: ClientConfig::default(),
@@ -80,7 +83,8 @@ struct Story {
 
 impl Story {
     async fn tell(&mut self) -> Result<()> {
-        self.screen.title("Davit runs PodGC as a WebAssembly guest on an API server in memory");
+        self.screen
+            .title("Davit runs PodGC as a WebAssembly guest on an API server in memory");
         self.begin().await?;
         self.remove_a_node().await?;
         self.finish_pods().await?;
@@ -91,7 +95,8 @@ impl Story {
     }
 
     async fn begin(&mut self) -> Result<()> {
-        self.screen.chapter("Six nodes with four running pods each appear");
+        self.screen
+            .chapter("Six nodes with four running pods each appear");
         self.cluster.populate()?;
         self.screen.action(
             "PodGC starts: threshold 12, a pass every second, nodes are missed for 3 s \
@@ -109,13 +114,15 @@ impl Story {
                 () = sleep_until(deadline) => bail!("PodGC did not start within {PATIENCE:?}"),
             }
         }
-        self.screen.action("PodGC has read the cluster and finds nothing to do");
+        self.screen
+            .action("PodGC has read the cluster and finds nothing to do");
         self.pause().await;
         Ok(())
     }
 
     async fn remove_a_node(&mut self) -> Result<()> {
-        self.screen.chapter("node-6 is removed, and its kubelet with it");
+        self.screen
+            .chapter("node-6 is removed, and its kubelet with it");
         let pods = self.cluster.remove_node("node-6")?;
         self.screen.action(&format!(
             "{} pods are bound to a node that is gone: PodGC waits 3 s, asks the API server \
@@ -126,15 +133,21 @@ impl Story {
     }
 
     async fn finish_pods(&mut self) -> Result<()> {
-        self.screen.chapter("18 batch pods come to their end: 12 succeed, 4 fail, 2 are evicted");
+        self.screen
+            .chapter("18 batch pods come to their end: 12 succeed, 4 fail, 2 are evicted");
         self.cluster.finish_pods()?;
-        self.screen.action("6 more than the 12 that are kept: the evicted go first, then the oldest");
-        let pods = ["batch-17", "batch-18", "batch-01", "batch-02", "batch-03", "batch-04"];
-        self.until_gone("terminated", pods.map(String::from).into()).await
+        self.screen
+            .action("6 more than the 12 that are kept: the evicted go first, then the oldest");
+        let pods = [
+            "batch-17", "batch-18", "batch-01", "batch-02", "batch-03", "batch-04",
+        ];
+        self.until_gone("terminated", pods.map(String::from).into())
+            .await
     }
 
     async fn lose_a_node(&mut self) -> Result<()> {
-        self.screen.chapter("node-5 loses power; an operator taints it out-of-service");
+        self.screen
+            .chapter("node-5 loses power; an operator taints it out-of-service");
         let pods = self.cluster.hang_node("node-5")?;
         self.screen.action(&format!(
             "its {} pods were deleted, but hang: no kubelet confirms it",
@@ -144,12 +157,15 @@ impl Story {
     }
 
     async fn delete_an_unscheduled_pod(&mut self) -> Result<()> {
-        self.screen.chapter("A pod is deleted before it was ever scheduled, held by a finalizer");
+        self.screen
+            .chapter("A pod is deleted before it was ever scheduled, held by a finalizer");
         let pod = self.cluster.strand_a_pod()?;
-        self.screen.action("PodGC marks it Failed and deletes it; then its finalizer is taken off");
+        self.screen
+            .action("PodGC marks it Failed and deletes it; then its finalizer is taken off");
         let deadline = Instant::now() + PATIENCE;
         while !self.cluster.is_failed(&pod)? {
-            self.listen_until(Instant::now() + Duration::from_millis(50)).await?;
+            self.listen_until(Instant::now() + Duration::from_millis(50))
+                .await?;
             if Instant::now() > deadline {
                 bail!("{pod} was not marked Failed within {PATIENCE:?}");
             }
@@ -159,7 +175,8 @@ impl Story {
     }
 
     async fn change_the_threshold(&mut self) -> Result<()> {
-        self.screen.chapter("The operator lowers the threshold from 12 to 5; nothing restarts");
+        self.screen
+            .chapter("The operator lowers the threshold from 12 to 5; nothing restarts");
         self.host.apply(&settings(5)?).await?;
         let pods = (5..=11).map(|number| format!("batch-{number:02}"));
         self.until_gone("terminated", pods.collect()).await
@@ -177,7 +194,8 @@ impl Story {
             if Instant::now() > deadline {
                 bail!("still there after {PATIENCE:?}: {}", left.join(", "));
             }
-            self.listen_until(Instant::now() + Duration::from_millis(50)).await?;
+            self.listen_until(Instant::now() + Duration::from_millis(50))
+                .await?;
         }
         self.cluster.expect_gone(pods);
         self.pause().await;

@@ -105,8 +105,7 @@ impl Reporter {
 
     fn is_news(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) -> bool {
         if self.written.len() >= REMEMBERED {
-            self.written
-                .retain(|_, at| now.since(*at) < REPEAT_AFTER);
+            self.written.retain(|_, at| now.since(*at) < REPEAT_AFTER);
             if self.written.len() >= REMEMBERED {
                 self.written.clear();
             }

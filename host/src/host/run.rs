@@ -89,11 +89,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(
-        options: HostOptions,
-        api: Api,
-        inbox: mpsc::UnboundedSender<Input>,
-    ) -> Self {
+    pub(super) fn new(options: HostOptions, api: Api, inbox: mpsc::UnboundedSender<Input>) -> Self {
         let (updates, news) = mpsc::channel(NEWS);
         let streams = Streams::new(api.clone(), options.watch, options.seed, updates);
         Self {
@@ -272,7 +268,9 @@ impl Run {
                 Update::Reset { items, fields } => {
                     self.tell_changes(&std::mem::take(&mut news), Origin::Fresh, now);
                     let mut changes = Vec::new();
-                    let replaced = self.store.replace(segment, fields, items, now, &mut changes);
+                    let replaced = self
+                        .store
+                        .replace(segment, fields, items, now, &mut changes);
                     if let Err(error) = replaced {
                         tracing::debug!("a list came too late: {error}");
                     }
@@ -290,7 +288,11 @@ impl Run {
             return;
         }
         let snapshot = self.store.snapshot();
-        for active in self.slots.values_mut().filter_map(|slot| slot.active.as_mut()) {
+        for active in self
+            .slots
+            .values_mut()
+            .filter_map(|slot| slot.active.as_mut())
+        {
             active.core.handle_changes(now, changes, origin, &snapshot);
         }
     }

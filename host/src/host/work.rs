@@ -176,10 +176,7 @@ struct Live {
 }
 
 impl LiveReads for Live {
-    fn get(
-        &self,
-        requests: Vec<GetRequest>,
-    ) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
         Box::pin(async move { live::get(&self.api, &self.mapping, &requests).await })
     }
 

@@ -219,7 +219,10 @@ impl Bench {
                 break answer;
             }
             // The namespace's service account may not be there yet.
-            assert!(status == 403 && Instant::now() < deadline, "{status} {answer}");
+            assert!(
+                status == 403 && Instant::now() < deadline,
+                "{status} {answer}"
+            );
             sleep(Duration::from_millis(100)).await;
         };
         let path = format!("{pods}/{name}/status");
@@ -356,9 +359,8 @@ impl Running {
 
     /// Waits until a controller begins.
     pub(crate) async fn started(&mut self) {
-        let waiting = async {
-            while !matches!(self.reports.recv().await, Some(Report::Started { .. })) {}
-        };
+        let waiting =
+            async { while !matches!(self.reports.recv().await, Some(Report::Started { .. })) {} };
         tokio::time::timeout(PATIENCE, waiting)
             .await
             .expect("the controller did not begin");

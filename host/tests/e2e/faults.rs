@@ -73,7 +73,8 @@ async fn run(mut bench: Bench, seed: u64) {
     for number in 0..5 {
         let node = bench.node(&format!("doomed-{number}")).await;
         for pod in 0..10 {
-            let phase = ["Running", "Pending", "Succeeded", "Failed"][(rng.next_u64() % 4) as usize];
+            let phase =
+                ["Running", "Pending", "Succeeded", "Failed"][(rng.next_u64() % 4) as usize];
             bench.pod(&format!("d-{number}-{pod}"), &node, phase).await;
         }
         doomed.push(node);
@@ -94,7 +95,10 @@ async fn run(mut bench: Bench, seed: u64) {
         WatchFault::NoBookmarks,
         WatchFault::Delay(Duration::from_secs(3)),
     ];
-    for (node, trouble) in doomed.iter().zip(troubles.iter().cycle().skip(seed as usize)) {
+    for (node, trouble) in doomed
+        .iter()
+        .zip(troubles.iter().cycle().skip(seed as usize))
+    {
         disturb_watches(bench.sim(), *trouble);
         bench.delete_node(node).await;
         sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;
@@ -102,7 +106,12 @@ async fn run(mut bench: Bench, seed: u64) {
         // that lives.
         let gone: Vec<String> = (0..5)
             .flat_map(|number| (0..10).map(move |pod| format!("d-{number}-{pod}")))
-            .filter(|name| bench.sim().get("v1", "Pod", &bench.namespace, name).is_err())
+            .filter(|name| {
+                bench
+                    .sim()
+                    .get("v1", "Pod", &bench.namespace, name)
+                    .is_err()
+            })
             .collect();
         for name in gone.iter().take(2) {
             spared.insert(bench.pod(name, &live, "Running").await);
@@ -118,7 +127,10 @@ async fn run(mut bench: Bench, seed: u64) {
     let left = uids(sim);
     for pod in sim.list("v1", "Pod", "").unwrap() {
         let node = pod["spec"]["nodeName"].as_str().unwrap_or_default();
-        assert!(!doomed.iter().any(|gone| gone == node), "seed {seed}: {pod}");
+        assert!(
+            !doomed.iter().any(|gone| gone == node),
+            "seed {seed}: {pod}"
+        );
     }
     assert!(spared.is_subset(&left), "seed {seed}");
     assert_eq!(left.len(), 20 + 1 + spared.len(), "seed {seed}");

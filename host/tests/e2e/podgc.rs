@@ -41,7 +41,10 @@ fn pgc_25_an_orphaned_pod_is_marked_before_it_is_deleted() {
             panic!("{writes:?}");
         };
         let pod = format!("/api/v1/namespaces/{}/pods/a", bench.namespace);
-        assert_eq!(patch.path, format!("{pod}/status?fieldManager=davit%2Fpodgc"));
+        assert_eq!(
+            patch.path,
+            format!("{pod}/status?fieldManager=davit%2Fpodgc")
+        );
         let body: Value = serde_json::from_slice(&patch.body).unwrap();
         let condition = &body["status"]["conditions"][0];
         assert_ne!(text(condition, "/lastTransitionTime"), "");

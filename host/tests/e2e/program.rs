@@ -65,7 +65,9 @@ fn sim(load: &[&Path]) -> (Process, PathBuf) {
 
 fn server(kubeconfig: &Path) -> String {
     let text = std::fs::read_to_string(kubeconfig).unwrap();
-    let line = text.lines().find_map(|line| line.trim().strip_prefix("server: "));
+    let line = text
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("server: "));
     line.unwrap().to_owned()
 }
 
@@ -77,11 +79,7 @@ fn get(url: &str) -> Option<(u16, String)> {
     let (host, path) = address.split_once('/')?;
     let mut stream = std::net::TcpStream::connect(host).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
-    write!(
-        stream,
-        "GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n"
-    )
-    .ok()?;
+    write!(stream, "GET /{path} HTTP/1.0\r\nHost: {host}\r\n\r\n").ok()?;
     let mut answer = String::new();
     stream.read_to_string(&mut answer).ok()?;
     let status = answer.split_whitespace().nth(1)?.parse().ok()?;
@@ -151,7 +149,9 @@ fn run_works_on_a_cluster_and_stops_cleanly() {
         .unwrap();
     let run = Process(run);
     let page = |path: &str| get(&format!("http://127.0.0.1:{port}/{path}"));
-    until("ready", || page("readyz").is_some_and(|(status, _)| status == 200));
+    until("ready", || {
+        page("readyz").is_some_and(|(status, _)| status == 200)
+    });
     assert_eq!(page("livez").unwrap().0, 200);
     assert_eq!(page("nothing").unwrap().0, 404);
     until("the orphans are gone", || count() < 196);
@@ -190,9 +190,15 @@ fn bad_input_gets_one_clear_line() {
             .output();
         failure(&output.unwrap())
     };
-    let path = file("a.yaml", "controllers: [{name: a, module: {builtin: podgc}, mode: On}]");
+    let path = file(
+        "a.yaml",
+        "controllers: [{name: a, module: {builtin: podgc}, mode: On}]",
+    );
     let text = run(&path);
-    assert!(text.contains("a.yaml: controllers[0].mode: unknown variant `On`"), "{text}");
+    assert!(
+        text.contains("a.yaml: controllers[0].mode: unknown variant `On`"),
+        "{text}"
+    );
     let path = file(
         "b.yaml",
         "controllers: [{name: a, module: {builtin: podgc}, config: {period: soon}}]",
@@ -204,20 +210,35 @@ fn bad_input_gets_one_clear_line() {
     let text = run(&directory.path().join("none.yaml"));
     assert!(text.contains("none.yaml"), "{text}");
     let broken = file("broken.wasm", "no wasm");
-    let config = format!("controllers: [{{name: a, module: {{file: {}}}}}]", broken.display());
+    let config = format!(
+        "controllers: [{{name: a, module: {{file: {}}}}}]",
+        broken.display()
+    );
     let text = run(&file("c.yaml", &config));
-    assert!(text.contains("module") && text.contains("compile"), "{text}");
+    assert!(
+        text.contains("module") && text.contains("compile"),
+        "{text}"
+    );
 
-    let load = davit().args(["sim", "--log", "off", "--load"]).arg(&broken).output();
+    let load = davit()
+        .args(["sim", "--log", "off", "--load"])
+        .arg(&broken)
+        .output();
     let text = failure(&load.unwrap());
     assert!(text.contains("broken.wasm"), "{text}");
-    let inspect = davit().args(["inspect", "--log", "off"]).arg(&broken).output();
+    let inspect = davit()
+        .args(["inspect", "--log", "off"])
+        .arg(&broken)
+        .output();
     assert!(failure(&inspect.unwrap()).contains("broken.wasm"));
 }
 
 #[test]
 fn inspect_shows_what_a_guest_asks_for() {
-    let output = davit().args(["inspect", "--json"]).arg(guest("podgc.wasm")).output();
+    let output = davit()
+        .args(["inspect", "--json"])
+        .arg(guest("podgc.wasm"))
+        .output();
     let output = output.unwrap();
     assert!(output.status.success(), "{output:?}");
     let facts: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -231,14 +252,30 @@ fn inspect_shows_what_a_guest_asks_for() {
     );
     let properties = facts["configSchema"]["properties"].as_object().unwrap();
     let names: Vec<&str> = properties.keys().map(String::as_str).collect();
-    let expected = ["maxParallelDeletes", "period", "quarantine", "terminatedPodThreshold"];
+    let expected = [
+        "maxParallelDeletes",
+        "period",
+        "quarantine",
+        "terminatedPodThreshold",
+    ];
     assert_eq!(names, expected);
     let imports = facts["imports"].as_array().unwrap();
-    assert!(imports.iter().any(|import| import == "davit:controller/cache@0.1.0"));
+    assert!(
+        imports
+            .iter()
+            .any(|import| import == "davit:controller/cache@0.1.0")
+    );
 
-    let text = davit().arg("inspect").arg(guest("podgc.wasm")).output().unwrap();
+    let text = davit()
+        .arg("inspect")
+        .arg(guest("podgc.wasm"))
+        .output()
+        .unwrap();
     let text = String::from_utf8(text.stdout).unwrap();
-    assert!(text.contains("delete pods") && text.contains("sha256:"), "{text}");
+    assert!(
+        text.contains("delete pods") && text.contains("sha256:"),
+        "{text}"
+    );
 }
 
 /// What is deployed can be parsed, and grants what the guest asks for and no
@@ -263,7 +300,10 @@ fn the_deployment_fits_the_guest() {
             let resource = rule["resources"][0].as_str().unwrap().to_owned();
             let verbs = rule["verbs"].as_array().unwrap().iter();
             let verbs: Vec<&str> = verbs.map(|verb| verb.as_str().unwrap()).collect();
-            verbs.into_iter().map(move |verb| format!("{verb} {resource}")).collect::<Vec<_>>()
+            verbs
+                .into_iter()
+                .map(move |verb| format!("{verb} {resource}"))
+                .collect::<Vec<_>>()
         })
         .collect();
     granted.sort();
@@ -291,7 +331,12 @@ fn kubectl_renders_the_base_and_reads_the_sim() {
     let rendered = kubectl(&["kustomize", base.to_str().unwrap()]).unwrap();
     assert!(rendered.status.success(), "{rendered:?}");
     let rendered = String::from_utf8(rendered.stdout).unwrap();
-    for part in ["kind: Deployment", "kind: ClusterRole\n", "mode: DryRun", "image: davit:"] {
+    for part in [
+        "kind: Deployment",
+        "kind: ClusterRole\n",
+        "mode: DryRun",
+        "image: davit:",
+    ] {
         assert!(rendered.contains(part), "{part} is missing");
     }
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nodelist.json");

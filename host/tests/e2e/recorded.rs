@@ -50,8 +50,8 @@ fn expected(threshold: usize) -> BTreeSet<String> {
         })
         .collect();
     terminated.sort_by_key(|pod| {
-        let evicted = text(pod, "/status/reason") == "Evicted"
-            && text(pod, "/status/phase") == "Failed";
+        let evicted =
+            text(pod, "/status/reason") == "Evicted" && text(pod, "/status/phase") == "Failed";
         let created = text(pod, "/metadata/creationTimestamp");
         (!evicted, created, text(pod, "/metadata/name"), key(pod))
     });
@@ -63,7 +63,8 @@ fn expected(threshold: usize) -> BTreeSet<String> {
         let node = text(pod, "/spec/nodeName");
         let known = nodes.iter().find(|n| text(n, "/metadata/name") == node);
         let orphaned = !node.is_empty() && known.is_none();
-        let stuck = is_terminating(pod) && (node.is_empty() || known.is_some_and(is_out_of_service));
+        let stuck =
+            is_terminating(pod) && (node.is_empty() || known.is_some_and(is_out_of_service));
         if orphaned || stuck {
             gone.insert(key(pod));
         }

@@ -57,14 +57,24 @@ fn main() -> Result<()> {
 fn lint(workspace: &Path) -> Result<()> {
     cargo(workspace, ["fmt", "--all", "--check"])?;
     let clippy = ["clippy", "--workspace", "--all-targets", "--locked"];
-    cargo(workspace, clippy.into_iter().chain(["--", "-D", "warnings"]))
+    cargo(
+        workspace,
+        clippy.into_iter().chain(["--", "-D", "warnings"]),
+    )
 }
 
 fn guests(workspace: &Path) -> Result<()> {
     ensure_target()?;
     let packages = guest_packages(workspace)?;
     ensure!(!packages.is_empty(), "the workspace has no guests");
-    let mut arguments = vec!["build", "--locked", "--profile", "guest", "--target", TARGET];
+    let mut arguments = vec![
+        "build",
+        "--locked",
+        "--profile",
+        "guest",
+        "--target",
+        TARGET,
+    ];
     for package in &packages {
         arguments.extend(["-p", package]);
     }
@@ -86,11 +96,19 @@ fn bench(workspace: &Path) -> Result<()> {
         ("davit-core", "store_scale"),
         ("davit-engine", "call_cost"),
         ("davit", "podgc_scale"),
-        ("davit", "idle_memory"),
+        ("davit", "footprint"),
     ];
     cargo(
         workspace,
-        ["build", "--release", "--locked", "-p", "davit", "--bin", "davit"],
+        [
+            "build",
+            "--release",
+            "--locked",
+            "-p",
+            "davit",
+            "--bin",
+            "davit",
+        ],
     )?;
     for (package, example) in examples {
         println!("\n== {package}: {example}");
@@ -113,22 +131,27 @@ fn guest_packages(workspace: &Path) -> Result<Vec<String>> {
         String::from_utf8_lossy(&output.stderr)
     );
     let metadata: Value = serde_json::from_slice(&output.stdout)?;
-    let packages = metadata["packages"].as_array().into_iter().flatten();
-    Ok(packages
+    Ok(list(&metadata, "packages")
         .filter(|package| is_guest(package, workspace))
-        .filter_map(|package| package["name"].as_str().map(str::to_owned))
+        .filter_map(|package| text(package, "name").map(str::to_owned))
         .collect())
 }
 
 fn is_guest(package: &Value, workspace: &Path) -> bool {
     let guests = workspace.join("guests");
-    let manifest = package["manifest_path"].as_str().map(Path::new);
-    let mut targets = package["targets"].as_array().into_iter().flatten();
+    let manifest = text(package, "manifest_path").map(Path::new);
     manifest.is_some_and(|manifest| manifest.starts_with(guests))
-        && targets.any(|target| {
-            let mut types = target["crate_types"].as_array().into_iter().flatten();
-            types.any(|kind| kind == "cdylib")
-        })
+        && list(package, "targets")
+            .any(|target| list(target, "crate_types").any(|kind| kind == "cdylib"))
+}
+
+fn list<'a>(value: &'a Value, field: &str) -> impl Iterator<Item = &'a Value> {
+    let list = value.get(field).and_then(Value::as_array);
+    list.into_iter().flatten()
+}
+
+fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
+    value.get(field).and_then(Value::as_str)
 }
 
 /// Installs the guests' target where rustup can; says what to do where not.
@@ -159,14 +182,13 @@ fn target_is_installed() -> Result<bool> {
     Ok(output.status.success() && directory.is_dir())
 }
 
-fn cargo<S: AsRef<OsStr>>(
-    workspace: &Path,
-    arguments: impl IntoIterator<Item = S>,
-) -> Result<()> {
+fn cargo<S: AsRef<OsStr>>(workspace: &Path, arguments: impl IntoIterator<Item = S>) -> Result<()> {
     let mut command = Command::new(env!("CARGO"));
     command.args(arguments).current_dir(workspace);
     let line = format!("{command:?}").replace(env!("CARGO"), "cargo");
-    let status = command.status().with_context(|| format!("running {line}"))?;
+    let status = command
+        .status()
+        .with_context(|| format!("running {line}"))?;
     ensure!(status.success(), "{line} failed: {status}");
     Ok(())
 }

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use davit_core::path::FieldPath;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::*;
 use crate::testing::{Reply, Seen, Sender, Server, status};
@@ -58,6 +58,8 @@ struct Running {
     reflector: Reflector,
     batches: mpsc::Receiver<Batch>,
     waiting: Vec<Update>,
+    /// When a test that still waits has failed.
+    deadline: Instant,
 }
 
 impl Running {
@@ -74,6 +76,7 @@ impl Running {
             reflector,
             batches,
             waiting: Vec::new(),
+            deadline: Instant::now() + Duration::from_hours(1),
         }
     }
 
@@ -83,7 +86,7 @@ impl Running {
 
     async fn next(&mut self) -> Update {
         while self.waiting.is_empty() {
-            let batch = timeout(Duration::from_mins(10), self.batches.recv());
+            let batch = timeout_at(self.deadline, self.batches.recv());
             let batch = batch.await.expect("no update").expect("it has stopped");
             assert_eq!(batch.stream, StreamId(7));
             self.waiting = batch.updates;
@@ -272,7 +275,7 @@ async fn a_half_open_connection_is_dropped_after_a_silence() {
     let (sender, first) = stream();
     let mut running = Running::paged(vec![list(&["a"], "5"), first]);
     assert_eq!(running.news().await, "=a");
-    let start = tokio::time::Instant::now();
+    let start = Instant::now();
     tokio::time::sleep(Duration::from_mins(1)).await;
     let bookmark = json!({"metadata": {"resourceVersion": "9"}});
     send(&sender, &line("BOOKMARK", &bookmark));

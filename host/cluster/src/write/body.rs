@@ -151,7 +151,8 @@ fn decode(mut messagepack: &[u8]) -> Result<Value, BodyError> {
     }
 }
 
-/// Sorted keys make equal bodies equal bytes, whatever the guest's order.
+/// Sorted keys make equal bodies equal bytes, whatever the guest's order, and
+/// whatever features of `serde_json` another crate has chosen.
 fn encode(mut body: Value) -> Result<Bytes, BodyError> {
     body.sort_all_objects();
     match serde_json::to_vec(&body) {

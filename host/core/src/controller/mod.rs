@@ -4,6 +4,7 @@
 //! Driven from outside: `handle_*` takes what happened, `poll_call` and
 //! `poll_effect` give what is to be done, `poll_timeout` says when to come back.
 
+mod exchange;
 mod item;
 mod trigger;
 mod waiters;
@@ -14,131 +15,24 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::budget::{Budget, Guardrails};
-use crate::expectation::{Expectations, Held, LAPSE, Written};
+use crate::budget::Budget;
+use crate::expectation::{Expectations, Held, LAPSE, Seen, Written};
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
 use crate::health::{CallFailure, Health, Permit, after_failed_call};
-use crate::manifest::{Manifest, Permission};
-use crate::mapping::Mapping;
+use crate::manifest::Manifest;
 use crate::object::Uid;
-use crate::plan::{Command, Decision, Measure, MeasureWhen, Plan, QueueKey, WorkItem};
-use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
+use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, WorkItem};
+use crate::queue::{Finish, Origin, QueueStats, Queues};
 use crate::store::{Change, ResourceVersion, Snapshot, ViewId};
 use crate::time::Instant;
 
+pub use exchange::{
+    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, Settings, World,
+};
 use item::Running;
 use trigger::{all_keys, changed_keys};
 use waiters::Waiters;
-
-/// How many plans of one item are carried out at once if its decision leaves it
-/// open.
-pub const DEFAULT_PARALLEL: u32 = 64;
-
-/// The small values that a controller keeps between calls.
-pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
-
-/// Names one call into a guest.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CallId(u64);
-
-/// Names one plan that is being carried out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PlanId(u64);
-
-/// What an operator decides about a controller.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
-    /// What it may do to the cluster.
-    pub mode: Mode,
-    /// What it is granted of what its guest declares; none for all.
-    pub granted: Option<Vec<Permission>>,
-    /// Limits that hold whatever the guest decides.
-    pub guardrails: Guardrails,
-}
-
-/// The state of the world that a decision is judged in.
-#[derive(Clone, Copy, Debug)]
-pub struct World<'a> {
-    /// The time.
-    pub now: Instant,
-    /// The cache.
-    pub snapshot: &'a Snapshot,
-    /// What the API server serves.
-    pub mapping: &'a Mapping,
-}
-
-/// A call that is to be made into the guest.
-#[derive(Clone, Debug)]
-pub struct CallRequest {
-    /// Its name, for the answer.
-    pub id: CallId,
-    /// What it is about.
-    pub items: Vec<WorkItem>,
-    /// What waits in the queues.
-    pub pending: PendingSnapshot,
-    /// The controller's notes.
-    pub notes: Notes,
-}
-
-/// Something that the host is to do or to tell.
-#[derive(Clone, Debug)]
-pub enum Effect {
-    /// A plan is to be carried out; its end is told to
-    /// [`Controller::handle_outcome`].
-    Carry {
-        /// Its name, for the answer.
-        id: PlanId,
-        /// What to do.
-        plan: Arc<Plan>,
-    },
-    /// The gate ruled on a plan.
-    Ruled {
-        /// The item it was decided for.
-        item: QueueKey,
-        /// The plan.
-        plan: Arc<Plan>,
-        /// The ruling.
-        ruling: Ruling,
-    },
-    /// Something is to be counted.
-    Measure(Measure),
-    /// An item was worked on.
-    Worked {
-        /// Its queue.
-        queue: String,
-        /// For how long, its writes included.
-        duration: std::time::Duration,
-        /// Whether it comes again because something failed.
-        retried: bool,
-    },
-    /// An item was taken from its queue.
-    Taken {
-        /// Its queue.
-        queue: String,
-        /// How long it had been due.
-        waited: std::time::Duration,
-    },
-}
-
-/// What became of a plan that was carried out.
-#[derive(Clone, Debug)]
-pub struct Outcome {
-    /// What the last successful write left behind, if there was one.
-    pub written: Option<Written>,
-    /// The step that failed, and why.
-    pub failed: Option<(u32, Failure)>,
-}
-
-impl Outcome {
-    /// Whether the plan reached its end, or its target was gone.
-    #[must_use]
-    pub fn is_success(&self) -> bool {
-        self.failed
-            .as_ref()
-            .is_none_or(|(_, failure)| failure.class.means_gone())
-    }
-}
 
 /// One controller's state.
 #[derive(Debug)]
@@ -505,13 +399,7 @@ impl Controller {
         self.finish_item(world.now, key, finish);
     }
 
-    fn rule(
-        &mut self,
-        key: &QueueKey,
-        running: &mut Running,
-        plan: Arc<Plan>,
-        world: &World<'_>,
-    ) {
+    fn rule(&mut self, key: &QueueKey, running: &mut Running, plan: Arc<Plan>, world: &World<'_>) {
         let uid = Uid::new(&plan.target.uid);
         let ruling = gate::judge(
             &plan,
@@ -608,13 +496,13 @@ fn held(expectations: &mut Expectations, uid: &Uid, world: &World<'_>) -> Option
     expectations.held(uid, seen(uid, world.snapshot), world.now)
 }
 
-/// The version of an object in the cache, if it is there and if it is a number.
-/// Held by several streams, it is the one that lags behind most.
-fn seen(uid: &Uid, snapshot: &Snapshot) -> Option<Option<u64>> {
+/// What the cache shows of an object. Held by several streams, it is as the one
+/// has it that lags behind most.
+fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
     let versions = snapshot.versions_of(uid);
-    let numbers = versions.map(|version| match version {
-        ResourceVersion::Number(number) => Some(*number),
-        ResourceVersion::Text(_) => None,
+    let seen = versions.map(|version| match version {
+        ResourceVersion::Number(number) => Seen::Version(*number),
+        ResourceVersion::Text(_) => Seen::Incomparable,
     });
-    numbers.min()
+    seen.min().unwrap_or(Seen::Gone)
 }

@@ -1,5 +1,6 @@
 //! Which keys a trigger names.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -41,12 +42,15 @@ pub(super) fn all_keys(trigger: &TriggerKey, view: ViewId, snapshot: &Snapshot) 
     match trigger {
         TriggerKey::OwnKey => pages(|cursor| {
             let page = view.keys(cursor, PAGE);
-            let keys = page.items.into_iter().map(|key| key.into_owned());
+            let keys = page.items.into_iter().map(Cow::into_owned);
             (keys.collect(), page.next)
         }),
         TriggerKey::OwnUid => pages(|cursor| {
             let page = view.scan(cursor, PAGE);
-            let uids = page.items.iter().map(|entry| entry.object.uid().to_string());
+            let uids = page
+                .items
+                .iter()
+                .map(|entry| entry.object.uid().to_string());
             (uids.collect(), page.next)
         }),
         TriggerKey::Constant(_) if view.is_empty() => Vec::new(),
@@ -66,7 +70,7 @@ fn index_values(view: &View<'_>, index: &str, object: &Arc<Object>) -> Vec<Strin
         return Vec::new();
     };
     let values = index.values_of(object).into_iter();
-    values.map(|value| value.into_owned()).collect()
+    values.map(Cow::into_owned).collect()
 }
 
 fn pages(page: impl Fn(u64) -> (Vec<String>, Option<u64>)) -> Vec<String> {

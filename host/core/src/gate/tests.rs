@@ -83,10 +83,7 @@ fn ruling(plan: &Plan, permissions: &[(&str, &str, &str)]) -> Ruling {
     with(permissions, |circumstances| judge(plan, circumstances))
 }
 
-fn with<T>(
-    permissions: &[(&str, &str, &str)],
-    f: impl FnOnce(&Circumstances<'_>) -> T,
-) -> T {
+fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>) -> T) -> T {
     let (manifest, mapping) = (manifest(permissions), mapping());
     f(&Circumstances {
         leading: true,
@@ -105,17 +102,17 @@ const DELETE_PODS: &[(&str, &str, &str)] = &[("delete", "", "pods")];
 #[test]
 fn a_declared_write_is_admitted() {
     assert_eq!(ruling(&delete_pod(), DELETE_PODS), Ruling::Admit);
-    assert_eq!(ruling(&delete_pod(), &[("delete", "*", "*")]), Ruling::Admit);
+    assert_eq!(
+        ruling(&delete_pod(), &[("delete", "*", "*")]),
+        Ruling::Admit
+    );
 }
 
 #[test]
 fn a_target_without_uid_is_refused() {
     let mut plan = delete_pod();
     plan.target.uid.clear();
-    assert_eq!(
-        ruling(&plan, DELETE_PODS),
-        Ruling::Refuse(Refusal::NoUid)
-    );
+    assert_eq!(ruling(&plan, DELETE_PODS), Ruling::Refuse(Refusal::NoUid));
 }
 
 #[test]

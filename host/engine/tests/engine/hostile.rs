@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use davit_engine::{CallError, DescribeError, Guest, Limits};
 
-use crate::harness::{Config, ask, call, limits, odd_guest, try_odd_guest};
+use crate::harness::{Config, ask, call, limits, odd_guest, short_limits, try_odd_guest};
 
 /// Has a guest misbehave, after it was used once, and checks everything but the
 /// error.
@@ -39,7 +39,7 @@ fn trapped(error: &CallError) -> &str {
 
 #[tokio::test]
 async fn an_endless_loop_ends_at_its_deadline() {
-    let error = misbehave("endless-loop").await;
+    let error = misbehave_under(short_limits(), "endless-loop").await;
     assert!(
         matches!(error, CallError::Deadline { limit } if limit == Duration::from_millis(200)),
         "{error}"
@@ -196,7 +196,11 @@ async fn describe_is_held_to_the_same_limits() {
             describe: behaviour,
             ..Config::default()
         };
-        let error = try_odd_guest(&config, limits()).await.err().unwrap();
+        let limits = match behaviour {
+            "endless-loop" => short_limits(),
+            _ => limits(),
+        };
+        let error = try_odd_guest(&config, limits).await.err().unwrap();
         assert!(matches!(error, DescribeError::Call(_)), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }

@@ -114,9 +114,11 @@ pub(super) fn answer(answer: Answer) -> Response<SimBody> {
     match answer {
         Answer::Json(code, bytes) => response(code, "application/json", bytes),
         Answer::Typed(media_type, bytes) => response(200, media_type, bytes),
-        Answer::Text(code, text) => {
-            response(code, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
-        }
+        Answer::Text(code, text) => response(
+            code,
+            "text/plain; charset=utf-8",
+            Bytes::from_static(text.as_bytes()),
+        ),
         Answer::Failed(status) => failed(&status),
         Answer::List(page, encoder) => list(page, encoder),
         Answer::Watch(_) => failed(&Status::internal("a watch has no single answer")),
@@ -128,14 +130,17 @@ pub(super) fn failed(status: &Status) -> Response<SimBody> {
     let body = status.to_json().to_string();
     let mut response = response(status.code, "application/json", body.into());
     if let Some(seconds) = status.retry_after() {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        response
+            .headers_mut()
+            .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     response
 }
 
 fn response(code: u16, media_type: &'static str, body: Bytes) -> Response<SimBody> {
     let mut response = Response::new(SimBody::whole(body));
-    *response.status_mut() = StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    *response.status_mut() =
+        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     let media_type = HeaderValue::from_static(media_type);
     response.headers_mut().insert(CONTENT_TYPE, media_type);
     response
@@ -146,7 +151,11 @@ fn response(code: u16, media_type: &'static str, body: Bytes) -> Response<SimBod
 const PIECE: usize = 256 * 1024;
 
 fn list(page: Page, encoder: Encoder) -> Response<SimBody> {
-    let mut writer = ListWriter { at: 0, page, encoder };
+    let mut writer = ListWriter {
+        at: 0,
+        page,
+        encoder,
+    };
     let (first, done) = writer.piece();
     if done {
         return match first {

@@ -4,9 +4,7 @@ use serde_json::{Value, json};
 
 use super::Sim;
 use crate::load::{self, LoadError};
-use crate::model::{
-    Body, DeleteOptions, DeletionStep, ListOptions, Model, Target, WriteOptions,
-};
+use crate::model::{Body, DeleteOptions, DeletionStep, ListOptions, Model, Target, WriteOptions};
 use crate::object::Stored;
 use crate::patch::PatchType;
 use crate::status::{Result, Status};
@@ -44,7 +42,9 @@ impl Sim {
             let target = target_of(model, &object)?;
             let version = model.get(&target, "")?.version().to_string();
             if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-                metadata.entry("resourceVersion").or_insert_with(|| version.into());
+                metadata
+                    .entry("resourceVersion")
+                    .or_insert_with(|| version.into());
             }
             let (stored, _) =
                 model.update(now, &target, Body::Json(object), &WriteOptions::default())?;
@@ -63,7 +63,13 @@ impl Sim {
             };
             let merge = |model: &mut Model, target: &Target| {
                 let body = Body::Json(object.clone());
-                model.patch(now, target, PatchType::Merge, body, &WriteOptions::default())
+                model.patch(
+                    now,
+                    target,
+                    PatchType::Merge,
+                    body,
+                    &WriteOptions::default(),
+                )
             };
             let (mut stored, _) = merge(model, &target)?;
             if object.get("status").is_some() && target.resource.has_status() {
@@ -110,20 +116,29 @@ fn create(model: &mut Model, now: Time, object: Value) -> Result<Value> {
         model.ensure_namespace(now, &target.namespace)?;
     }
     let status = object.get("status").cloned();
-    let mut stored =
-        model.create(now, &target, Body::Json(object), &WriteOptions::default())?;
+    let mut stored = model.create(now, &target, Body::Json(object), &WriteOptions::default())?;
     if let (Some(status), true) = (status, target.resource.has_status()) {
         target.name = stored.metadata()?.name;
         "status".clone_into(&mut target.subresource);
         let body = Body::Json(json!({"status": status}));
-        (stored, _) =
-            model.patch(now, &target, PatchType::Merge, body, &WriteOptions::default())?;
+        (stored, _) = model.patch(
+            now,
+            &target,
+            PatchType::Merge,
+            body,
+            &WriteOptions::default(),
+        )?;
     }
     value(&stored)
 }
 
 fn target_of(model: &Model, object: &Value) -> Result<Target> {
-    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let text = |path: &str| {
+        object
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     target(
         model,
         text("/apiVersion"),

@@ -160,7 +160,9 @@ impl Live {
     fn new_lines(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         self.changes.borrow_and_update();
-        let limit = self.planned.map_or(BATCH, |(after, _)| after.clamp(1, BATCH));
+        let limit = self
+            .planned
+            .map_or(BATCH, |(after, _)| after.clamp(1, BATCH));
         self.watch.set_now(self.sim.now());
         let taken = self.watch.take(&self.sim.model(), limit);
         let encoded = taken.and_then(|events| {
@@ -218,7 +220,10 @@ impl Live {
     }
 
     /// What the fault makes the stream say last, unless it goes on.
-    async fn suffer(&mut self, fault: WatchFault) -> Option<Option<Result<Bytes, ConnectionClosed>>> {
+    async fn suffer(
+        &mut self,
+        fault: WatchFault,
+    ) -> Option<Option<Result<Bytes, ConnectionClosed>>> {
         match fault {
             WatchFault::End => {}
             WatchFault::Expire => self.sim.with_model(|model, _| model.compact()),

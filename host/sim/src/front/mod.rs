@@ -9,7 +9,6 @@ mod server;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-
 use bytes::Bytes;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderMap, Response};
@@ -96,7 +95,8 @@ impl Sim {
     pub fn now(&self) -> Time {
         let elapsed = self.inner.started.elapsed();
         let seconds = i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX);
-        let fraction = i64::from(elapsed.subsec_nanos()) + i64::from(self.inner.base.subsec_nanosecond());
+        let fraction =
+            i64::from(elapsed.subsec_nanos()) + i64::from(self.inner.base.subsec_nanosecond());
         Time::from_unix(self.inner.base.as_second())
             .after(seconds)
             .after(fraction.div_euclid(1_000_000_000))
@@ -120,7 +120,10 @@ impl Sim {
     }
 
     /// Sets a fault.
-    #[allow(clippy::must_use_candidate, reason = "most faults are never taken back")]
+    #[allow(
+        clippy::must_use_candidate,
+        reason = "most faults are never taken back"
+    )]
     pub fn add_fault(&self, fault: Fault) -> FaultId {
         lock(&self.inner.faults).add(fault)
     }
@@ -167,7 +170,9 @@ impl Sim {
     #[must_use]
     pub fn count(&self, matches: &Match) -> usize {
         let log = lock(&self.inner.log);
-        log.iter().filter(|served| matches.matches(&served.work)).count()
+        log.iter()
+            .filter(|served| matches.matches(&served.work))
+            .count()
     }
 
     /// Forgets the requests so far.
@@ -248,7 +253,12 @@ impl Sim {
         Ok(response)
     }
 
-    fn open(&self, start: crate::model::WatchStart, work: Work, actions: &[Action]) -> Response<SimBody> {
+    fn open(
+        &self,
+        start: crate::model::WatchStart,
+        work: Work,
+        actions: &[Action],
+    ) -> Response<SimBody> {
         let changes = self.subscribe(start.watch.store());
         let (control, disturbed) = Control::new(work);
         lock(&self.inner.watches).push(control);
@@ -276,7 +286,10 @@ impl Sim {
     fn describe(&self, request: &Request) -> Work {
         let route = Route::of(&self.model(), &request.path);
         let Route::Resource(target) = route else {
-            return Work { verb: request.method.to_string().to_lowercase(), ..Work::default() };
+            return Work {
+                verb: request.method.to_string().to_lowercase(),
+                ..Work::default()
+            };
         };
         let one = !target.name.is_empty();
         let verb = match request.method.as_str() {

@@ -30,7 +30,10 @@ pub struct KubeletOptions {
 
 impl Default for KubeletOptions {
     fn default() -> Self {
-        KubeletOptions { heartbeat: Duration::from_secs(10), start: Duration::from_secs(1) }
+        KubeletOptions {
+            heartbeat: Duration::from_secs(10),
+            start: Duration::from_secs(1),
+        }
     }
 }
 
@@ -55,7 +58,11 @@ impl Kubelet {
             due: BTreeMap::new(),
         };
         let task = tokio::spawn(work.run(changed.clone()));
-        Kubelet { silent, changed, task }
+        Kubelet {
+            silent,
+            changed,
+            task,
+        }
     }
 
     /// The node's kubelet does nothing any more: no heartbeats, no pods.
@@ -110,7 +117,11 @@ impl Work {
                 }
             }
             self.act_on_due();
-            let next = self.due.keys().next().map_or(heartbeat, |(at, _)| (*at).min(heartbeat));
+            let next = self
+                .due
+                .keys()
+                .next()
+                .map_or(heartbeat, |(at, _)| (*at).min(heartbeat));
             tokio::select! {
                 open = pods.changed() => if open.is_err() { return },
                 () = sleep_until(next) => {}
@@ -170,7 +181,10 @@ impl Work {
     /// Renews the lease of every node that is not silent. A node that has
     /// never said how it is says that it is ready.
     fn heartbeats(&self) {
-        let nodes = self.sim.with_model(|model, _| all(model, "nodes")).unwrap_or_default();
+        let nodes = self
+            .sim
+            .with_model(|model, _| all(model, "nodes"))
+            .unwrap_or_default();
         for node in nodes {
             if self.is_silent(&node.metadata.name) {
                 continue;
@@ -195,7 +209,9 @@ impl Work {
             let silent = self.silent.clone();
             // What fails is looked at again with the pod's next change.
             let _ = self.sim.with_model(|model, now| {
-                let pod = model.get(&target(model, "pods", &namespace, &name)?, "")?.object()?;
+                let pod = model
+                    .get(&target(model, "pods", &namespace, &name)?, "")?
+                    .object()?;
                 let node = pod.text(&["spec", "nodeName"]);
                 let exists = model.get(&target(model, "nodes", "", node)?, "").is_ok();
                 if pod.metadata.uid == uid && exists && !lock(&silent).contains(node) {
@@ -238,9 +254,16 @@ fn act(model: &mut Model, now: Time, pod: &Object) -> Result<()> {
         return model.delete(now, &target, &options).map(drop);
     }
     "status".clone_into(&mut target.subresource);
-    let body = Body::Json(json!({"metadata": {"uid": pod.metadata.uid}, "status": running(pod, now)}));
+    let body =
+        Body::Json(json!({"metadata": {"uid": pod.metadata.uid}, "status": running(pod, now)}));
     model
-        .patch(now, &target, PatchType::Strategic, body, &WriteOptions::default())
+        .patch(
+            now,
+            &target,
+            PatchType::Strategic,
+            body,
+            &WriteOptions::default(),
+        )
         .map(drop)
 }
 
@@ -292,7 +315,13 @@ fn renew_lease(model: &mut Model, now: Time, node: &Object) -> Result<()> {
         _ => {
             let body = Body::Json(json!({"spec": {"renewTime": renewed}}));
             model
-                .patch(now, &target, PatchType::Merge, body, &WriteOptions::default())
+                .patch(
+                    now,
+                    &target,
+                    PatchType::Merge,
+                    body,
+                    &WriteOptions::default(),
+                )
                 .map(drop)
         }
     }
@@ -307,7 +336,13 @@ fn report_ready(model: &mut Model, now: Time, node: &str) -> Result<()> {
         "lastHeartbeatTime": now, "lastTransitionTime": now,
     }]}}));
     model
-        .patch(now, &target, PatchType::Strategic, body, &WriteOptions::default())
+        .patch(
+            now,
+            &target,
+            PatchType::Strategic,
+            body,
+            &WriteOptions::default(),
+        )
         .map(drop)
 }
 
@@ -318,7 +353,11 @@ fn all(model: &Model, plural: &str) -> Result<Vec<Object>> {
 }
 
 fn target(model: &Model, plural: &str, namespace: &str, name: &str) -> Result<Target> {
-    let group = if plural == "leases" { "coordination.k8s.io" } else { "" };
+    let group = if plural == "leases" {
+        "coordination.k8s.io"
+    } else {
+        ""
+    };
     let resource = model
         .resource(group, "v1", plural)
         .ok_or_else(|| Status::internal(format!("no resource {plural}")))?;

@@ -7,6 +7,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use crate::front::Sim;
+use crate::model::Model;
 
 /// How often content that takes its time (pods with a grace period, objects
 /// with finalizers) is looked at again.
@@ -23,7 +24,9 @@ impl NamespaceController {
     #[must_use]
     pub fn start(sim: &Sim) -> Self {
         let sim = sim.clone();
-        NamespaceController { task: tokio::spawn(async move { work(sim).await }) }
+        NamespaceController {
+            task: tokio::spawn(async move { work(sim).await }),
+        }
     }
 }
 
@@ -38,7 +41,7 @@ async fn work(sim: Sim) {
     loop {
         changes.borrow_and_update();
         // What fails now is tried again with the next look.
-        let waiting = sim.with_model(|model, now| model.sweep_namespaces(now)).unwrap_or(1);
+        let waiting = sim.with_model(Model::sweep_namespaces).unwrap_or(1);
         if waiting > 0 {
             sleep(RETRY).await;
         } else if changes.changed().await.is_err() {

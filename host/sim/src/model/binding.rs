@@ -17,7 +17,12 @@ impl Model {
         options: &WriteOptions,
     ) -> Result<()> {
         let binding = body.parse("Binding")?;
-        let text = |path: &str| binding.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let text = |path: &str| {
+            binding
+                .pointer(path)
+                .and_then(Value::as_str)
+                .unwrap_or_default()
+        };
         let node = text("/target/name");
         if node.is_empty() {
             let error = FieldError::required("target.name", "");
@@ -35,7 +40,10 @@ impl Model {
             ));
         }
         if pod.metadata.deletion_timestamp.is_some() {
-            return conflict(format!("pod {} is being deleted, cannot be assigned to a host", target.name));
+            return conflict(format!(
+                "pod {} is being deleted, cannot be assigned to a host",
+                target.name
+            ));
         }
         let bound = pod.text(&["spec", "nodeName"]);
         if !bound.is_empty() {
@@ -44,7 +52,8 @@ impl Model {
                 target.name
             ));
         }
-        pod.section("spec").insert("nodeName".to_owned(), node.into());
+        pod.section("spec")
+            .insert("nodeName".to_owned(), node.into());
         pod.metadata.generation += i64::from(pod.metadata.generation > 0);
         let status = section(&mut pod.body, "status");
         let conditions = status.entry("conditions").or_insert_with(|| json!([]));

@@ -70,7 +70,11 @@ impl Model {
             return Err(Status::not_found(namespaces, name));
         };
         if namespace.metadata()?.deletion_timestamp.is_some() {
-            return Err(Status::terminating_namespace(resource, &object.metadata.name, name));
+            return Err(Status::terminating_namespace(
+                resource,
+                &object.metadata.name,
+                name,
+            ));
         }
         Ok(())
     }
@@ -90,9 +94,10 @@ impl Model {
         }
         (resource.rules.default)(object);
         (resource.rules.prepare)(object);
-        if let (Some(seconds), true) =
-            (self.config.default_toleration_seconds, resource.rules.graceful)
-        {
+        if let (Some(seconds), true) = (
+            self.config.default_toleration_seconds,
+            resource.rules.graceful,
+        ) {
             defaults::tolerations(object, seconds);
         }
     }
@@ -121,7 +126,11 @@ impl Model {
 
 /// The namespace of the body must be that of the URL, if it is given.
 pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()> {
-    let wanted = if target.resource.namespaced { target.namespace.as_str() } else { "" };
+    let wanted = if target.resource.namespaced {
+        target.namespace.as_str()
+    } else {
+        ""
+    };
     let namespace = &mut object.metadata.namespace;
     if !namespace.is_empty() && !wanted.is_empty() && namespace != wanted {
         return Err(Status::bad_request(

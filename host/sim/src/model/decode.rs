@@ -72,7 +72,11 @@ fn excerpt(body: &[u8]) -> String {
         [] => "<empty>".to_owned(),
         [b'{', ..] => {
             let text = String::from_utf8_lossy(body.get(..LIMIT).unwrap_or(body)).into_owned();
-            if body.len() > LIMIT { text + " ..." } else { text }
+            if body.len() > LIMIT {
+                text + " ..."
+            } else {
+                text
+            }
         }
         _ => {
             let mut hex = String::new();
@@ -80,7 +84,11 @@ fn excerpt(body: &[u8]) -> String {
                 // Writing to a String cannot fail.
                 let _ = write!(hex, "{byte:02x}");
             }
-            if body.len() > LIMIT / 2 { hex + " ..." } else { hex }
+            if body.len() > LIMIT / 2 {
+                hex + " ..."
+            } else {
+                hex
+            }
         }
     }
 }

@@ -78,7 +78,9 @@ fn conditions(now: Time) -> Value {
 
 /// The resources that a definition declares: one for every served version.
 fn served(definition: &Object) -> Vec<Resource> {
-    let versions = definition.at(&["spec", "versions"]).and_then(Value::as_array);
+    let versions = definition
+        .at(&["spec", "versions"])
+        .and_then(Value::as_array);
     let versions: Vec<&Value> = versions.into_iter().flatten().collect();
     let storage = versions
         .iter()
@@ -94,9 +96,7 @@ fn served(definition: &Object) -> Vec<Resource> {
 fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource {
     let group = definition.text(&["spec", "group"]);
     let name = |field: &str| definition.text(&["spec", "names", field]).to_owned();
-    let list = |field: &str| -> Vec<String> {
-        strings(definition.at(&["spec", "names", field]))
-    };
+    let list = |field: &str| -> Vec<String> { strings(definition.at(&["spec", "names", field])) };
     let (plural, kind) = (name("plural"), name("kind"));
     let subresources = version.get("subresources");
     let scale = subresources.and_then(|all| all.get("scale"));
@@ -113,7 +113,14 @@ fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource 
         categories: list("categories"),
         subresources: declared_subresources(&kind, status, scale.is_some()),
         verbs: vec![
-            "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
+            "delete",
+            "deletecollection",
+            "get",
+            "list",
+            "patch",
+            "create",
+            "update",
+            "watch",
         ],
         storage_version: storage.to_owned(),
         rules: Rules {
@@ -159,7 +166,11 @@ fn declared_subresources(kind: &str, status: bool, scale: bool) -> Vec<Subresour
     if scale {
         all.push(Subresource {
             name: "scale".to_owned(),
-            kind: ("autoscaling".to_owned(), "v1".to_owned(), "Scale".to_owned()),
+            kind: (
+                "autoscaling".to_owned(),
+                "v1".to_owned(),
+                "Scale".to_owned(),
+            ),
             verbs: verbs(),
         });
     }

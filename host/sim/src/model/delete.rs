@@ -199,7 +199,11 @@ fn check_namespace_preconditions(
     let wanted = options.preconditions.clone().unwrap_or_default();
     for (what, wanted, found) in [
         ("UID", wanted.uid, &metadata.uid),
-        ("ResourceVersion", wanted.resource_version, &metadata.resource_version),
+        (
+            "ResourceVersion",
+            wanted.resource_version,
+            &metadata.resource_version,
+        ),
     ] {
         if let Some(wanted) = wanted
             && wanted != *found
@@ -285,8 +289,8 @@ fn finalizers(resource: &Resource, metadata: &Metadata, options: &DeleteOptions)
     let old = &metadata.finalizers;
     let wanted = wanted_finalizer(resource, old, options);
     let has = |name: &str| old.iter().any(|finalizer| finalizer == name);
-    let unchanged = has(ORPHAN) == (wanted == Some(ORPHAN))
-        && has(FOREGROUND) == (wanted == Some(FOREGROUND));
+    let unchanged =
+        has(ORPHAN) == (wanted == Some(ORPHAN)) && has(FOREGROUND) == (wanted == Some(FOREGROUND));
     if unchanged {
         return old.clone();
     }

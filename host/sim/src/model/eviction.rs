@@ -21,10 +21,13 @@ impl Model {
                 "name in URL does not match name in Eviction object",
             ));
         }
-        let options = eviction.get("deleteOptions").filter(|options| !options.is_null());
-        let options = DeleteOptions::parse(&crate::request::Query::default(), Some(
-            options.cloned().unwrap_or_else(|| json!({})),
-        ))?;
+        let options = eviction
+            .get("deleteOptions")
+            .filter(|options| !options.is_null());
+        let options = DeleteOptions::parse(
+            &crate::request::Query::default(),
+            Some(options.cloned().unwrap_or_else(|| json!({}))),
+        )?;
         let pod_target = Target::new(&target.resource, &target.namespace, &target.name);
         let pod = self.stored(&pod_target)?.object()?;
         if disrupts(&pod) {
@@ -76,7 +79,10 @@ impl Model {
             .insert(pod.metadata.name.clone(), json!(now));
         let mut target = target.clone();
         "status".clone_into(&mut target.subresource);
-        let options = WriteOptions { dry_run, ..WriteOptions::default() };
+        let options = WriteOptions {
+            dry_run,
+            ..WriteOptions::default()
+        };
         self.write(now, &target, stored, budget, &options).map(drop)
     }
 
@@ -132,7 +138,9 @@ fn is_ready(pod: &Object) -> bool {
         .flatten()
         .any(|condition| {
             condition.get("type").is_some_and(|kind| kind == "Ready")
-                && condition.get("status").is_some_and(|status| status == "True")
+                && condition
+                    .get("status")
+                    .is_some_and(|status| status == "True")
         })
 }
 

@@ -22,7 +22,10 @@ impl Model {
         let mut object = decode::complete(&resource, object, false)?;
         let metadata = &mut object.metadata;
         if metadata.name.is_empty() {
-            return Err(Status::bad_request(format!("a {} without metadata.name", resource.kind)));
+            return Err(Status::bad_request(format!(
+                "a {} without metadata.name",
+                resource.kind
+            )));
         }
         if resource.namespaced && metadata.namespace.is_empty() {
             "default".clone_into(&mut metadata.namespace);

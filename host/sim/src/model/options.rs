@@ -132,7 +132,11 @@ fn dry_run_errors(dry_run: &[String]) -> Vec<FieldError> {
     if dry_run.iter().all(|what| what == "All") {
         return Vec::new();
     }
-    vec![FieldError::not_supported("dryRun", &json!(dry_run), &["All"])]
+    vec![FieldError::not_supported(
+        "dryRun",
+        &json!(dry_run),
+        &["All"],
+    )]
 }
 
 fn reject(kind: &str, errors: &[FieldError]) -> Result<()> {

@@ -47,8 +47,7 @@ impl Model {
     /// The objects of a collection that are selected, or a page of them.
     pub fn list(&self, target: &Target, options: &ListOptions) -> Result<Page> {
         let resource = &target.resource;
-        let selector =
-            Selector::parse(resource, &options.label_selector, &options.field_selector)?;
+        let selector = Selector::parse(resource, &options.label_selector, &options.field_selector)?;
         let asked = self.reached(&options.resource_version)?;
         let prefix = target.prefix();
         let (version, start) = if options.continue_token.is_empty() {
@@ -58,7 +57,10 @@ impl Model {
         } else {
             let token = read_token(&options.continue_token)?;
             let version = u64::try_from(token.rv).unwrap_or(self.version);
-            (version.min(self.version), format!("{prefix}{}", token.start))
+            (
+                version.min(self.version),
+                format!("{prefix}{}", token.start),
+            )
         };
         let collection = self.collection(resource)?;
         let objects = collection
@@ -132,7 +134,11 @@ pub(super) fn parse_version(text: &str) -> std::result::Result<u64, String> {
 }
 
 fn token(rv: i64, start: String) -> String {
-    let token = Token { v: TOKEN_VERSION.to_owned(), rv, start };
+    let token = Token {
+        v: TOKEN_VERSION.to_owned(),
+        rv,
+        start,
+    };
     base64::encode_url(&serde_json::to_vec(&token).unwrap_or_default())
 }
 

@@ -32,8 +32,9 @@ impl Model {
         let mut scale = scale_of(&object, &paths);
         match how {
             None => scale = change,
-            Some(PatchType::Json) => patch::apply_json(&mut scale, &change)
-                .map_err(|_| Status::rejected())?,
+            Some(PatchType::Json) => {
+                patch::apply_json(&mut scale, &change).map_err(|_| Status::rejected())?;
+            }
             Some(_) => patch::apply_merge(&mut scale, change),
         }
         let version = scale
@@ -43,7 +44,10 @@ impl Model {
         if !version.is_empty() && version != object.metadata.resource_version {
             return Err(Status::modified(&target.resource, &target.name));
         }
-        let replicas = scale.pointer("/spec/replicas").cloned().unwrap_or_else(|| json!(0));
+        let replicas = scale
+            .pointer("/spec/replicas")
+            .cloned()
+            .unwrap_or_else(|| json!(0));
         set(&mut object.body, &paths.spec_replicas, replicas);
         let whole = Target::new(&target.resource, &target.namespace, &target.name);
         let stored = self.write(now, &whole, &stored, object, options)?;

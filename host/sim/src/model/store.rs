@@ -40,7 +40,10 @@ impl Collection {
     /// An empty collection, whose history starts after `version`.
     #[must_use]
     pub(super) fn starting_after(version: u64) -> Self {
-        Collection { compacted: version, ..Collection::default() }
+        Collection {
+            compacted: version,
+            ..Collection::default()
+        }
     }
 
     /// The object at a key.
@@ -94,7 +97,9 @@ impl Collection {
                     (Some((now, _)), Some((then, _))) => (*now).cmp(then),
                 };
                 if order == Ordering::Less {
-                    return current.next().map(|(key, object)| (key.clone(), object.clone()));
+                    return current
+                        .next()
+                        .map(|(key, object)| (key.clone(), object.clone()));
                 }
                 if order == Ordering::Equal {
                     current.next();
@@ -129,7 +134,14 @@ impl Collection {
             None => key.into(),
         };
         let old = self.objects.insert(key.clone(), new.clone());
-        self.log.push_back(Arc::new(Event { version, key, at, old, new, deleted: false }));
+        self.log.push_back(Arc::new(Event {
+            version,
+            key,
+            at,
+            old,
+            new,
+            deleted: false,
+        }));
     }
 
     /// Removes an object; `last` is its last state at the removal's version.
@@ -162,7 +174,11 @@ impl Collection {
 
     /// Forgets every change up to `version`.
     pub(super) fn compact(&mut self, version: u64) {
-        while self.log.front().is_some_and(|event| event.version <= version) {
+        while self
+            .log
+            .front()
+            .is_some_and(|event| event.version <= version)
+        {
             self.log.pop_front();
         }
         self.compacted = self.compacted.max(version);

@@ -87,7 +87,10 @@ impl Model {
             return Err(Status::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
         }
         let value = body.parse(&resource.kind)?;
-        if value.pointer("/metadata/managedFields").is_some_and(|fields| !fields.is_null()) {
+        if value
+            .pointer("/metadata/managedFields")
+            .is_some_and(|fields| !fields.is_null())
+        {
             return Err(Status::bad_request("metadata.managedFields must be nil"));
         }
         let Some(existing) = self.collection(&resource)?.get(&target.key()).cloned() else {
@@ -97,7 +100,11 @@ impl Model {
             return Ok((created, true));
         };
         let mut merged = decode::view(&resource, &existing.object()?);
-        let how = if resource.custom.is_some() { PatchType::Merge } else { PatchType::Strategic };
+        let how = if resource.custom.is_some() {
+            PatchType::Merge
+        } else {
+            PatchType::Strategic
+        };
         patched(&resource, &mut merged, how, Body::Json(value))?;
         let mut new = decode::complete(&resource, merged, options.strict)?;
         match_name(target, &new)?;
@@ -176,7 +183,9 @@ fn patched(resource: &Resource, value: &mut Value, how: PatchType, body: Body) -
     };
     match outcome {
         Ok(()) if patch::is_shallow(value) => Ok(()),
-        Ok(()) => Err(Status::bad_request("the patched object is nested too deeply")),
+        Ok(()) => Err(Status::bad_request(
+            "the patched object is nested too deeply",
+        )),
         Err(PatchError::Malformed(message)) => Err(Status::bad_request(message)),
         Err(PatchError::Unapplicable(_)) => Err(Status::rejected()),
     }
@@ -207,7 +216,9 @@ fn check_version(target: &Target, existing: &Stored, new: &mut Object) -> Result
     let number = match sent.as_str() {
         "" => 0,
         text => text.parse().map_err(|_| {
-            Status::unclassified(format!("strconv.ParseUint: parsing {text:?}: invalid syntax"))
+            Status::unclassified(format!(
+                "strconv.ParseUint: parsing {text:?}: invalid syntax"
+            ))
         })?,
     };
     if number == 0 {
@@ -249,7 +260,9 @@ fn restrict(target: &Target, new: &mut Object, old: &Object) {
             let status = new.body.remove("status");
             new.body.clone_from(&old.body);
             set_or_remove(&mut new.body, "status", status);
-            new.metadata.owner_references.clone_from(&old.metadata.owner_references);
+            new.metadata
+                .owner_references
+                .clone_from(&old.metadata.owner_references);
             if resource.custom.is_some() || resource.kind == "CustomResourceDefinition" {
                 let managed = std::mem::take(&mut new.metadata.managed_fields);
                 let (uid, name) = (new.metadata.uid.clone(), new.metadata.name.clone());
@@ -335,7 +348,12 @@ fn check_update(target: &Target, new: &Object, old: &Object) -> Result<()> {
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(&resource.kind, &resource.group, &target.name, &errors))
+    Err(Status::invalid(
+        &resource.kind,
+        &resource.group,
+        &target.name,
+        &errors,
+    ))
 }
 
 /// Whether the update takes the last thing that kept a terminating object.

@@ -49,7 +49,11 @@ impl Model {
         let mut fields = options.field_selector.clone();
         if !target.name.is_empty() {
             let name = format!("metadata.name={}", target.name);
-            fields = if fields.is_empty() { name } else { format!("{fields},{name}") };
+            fields = if fields.is_empty() {
+                name
+            } else {
+                format!("{fields},{name}")
+            };
         }
         let selector = Selector::parse(&target.resource, &options.label_selector, &fields)?;
         let asked = match options.resource_version.as_str() {
@@ -67,12 +71,20 @@ impl Model {
             selector,
             encoder: Encoder::new(target.resource.clone(), form, now),
             prefix: target.prefix(),
-            cursor: if with_state || asked == 0 { self.version } else { asked },
+            cursor: if with_state || asked == 0 {
+                self.version
+            } else {
+                asked
+            },
             bookmarks: options.bookmarks,
             timeout: self.watch_timeout(options),
             target: target.clone(),
         };
-        let initial = if with_state { watch.state(self)? } else { Vec::new() };
+        let initial = if with_state {
+            watch.state(self)?
+        } else {
+            Vec::new()
+        };
         Ok(WatchStart {
             ends_initial: options.send_initial_events == Some(true) && options.bookmarks,
             watch,
@@ -177,7 +189,8 @@ impl Watch {
 
     /// The line that says how far the watch has come.
     pub fn encode_bookmark(&self, initial_events_end: bool, lines: &mut Vec<u8>) {
-        self.encoder.bookmark(self.cursor, initial_events_end, lines);
+        self.encoder
+            .bookmark(self.cursor, initial_events_end, lines);
     }
 
     /// The line that ends a watch with an error.

@@ -33,7 +33,10 @@ fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
         }
         "move" => {
             let from = from()?;
-            if path.strip_prefix(from).is_some_and(|rest| rest.starts_with('/')) {
+            if path
+                .strip_prefix(from)
+                .is_some_and(|rest| rest.starts_with('/'))
+            {
                 return Err(unapplicable("move", "a value cannot be moved into itself"));
             }
             let moved = remove(target, from)?;
@@ -85,7 +88,9 @@ fn remove(target: &mut Value, path: &str) -> Result<Value, PatchError> {
     match at_mut(target, parent).ok_or_else(gone)? {
         Value::Object(fields) => fields.remove(&last).ok_or_else(gone),
         Value::Array(items) => {
-            let at = index(&last).filter(|at| *at < items.len()).ok_or_else(gone)?;
+            let at = index(&last)
+                .filter(|at| *at < items.len())
+                .ok_or_else(gone)?;
             Ok(items.remove(at))
         }
         _ => Err(gone()),
@@ -159,8 +164,14 @@ mod tests {
             json!({"op": "add"}),
         ] {
             let result = patched(json!({"l": [1]}), &json!([operation]));
-            assert!(matches!(result, Err(PatchError::Unapplicable(_))), "{operation}: {result:?}");
+            assert!(
+                matches!(result, Err(PatchError::Unapplicable(_))),
+                "{operation}: {result:?}"
+            );
         }
-        assert!(matches!(patched(json!({}), &json!({})), Err(PatchError::Malformed(_))));
+        assert!(matches!(
+            patched(json!({}), &json!({})),
+            Err(PatchError::Malformed(_))
+        ));
     }
 }

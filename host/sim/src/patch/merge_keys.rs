@@ -57,7 +57,11 @@ fn template<'a, 'b>(kind: &str, path: &'a [&'b str]) -> Option<&'a [&'b str]> {
 }
 
 fn pod_spec<'a, 'b>(kind: &str, path: &'a [&'b str]) -> Option<&'a [&'b str]> {
-    let holder = if kind == "Pod" { Some(path) } else { template(kind, path) };
+    let holder = if kind == "Pod" {
+        Some(path)
+    } else {
+        template(kind, path)
+    };
     match holder? {
         ["spec", rest @ ..] => Some(rest),
         _ => None,
@@ -88,17 +92,35 @@ mod tests {
     #[test]
     fn paths_through_templates() {
         let by = ListStrategy::ByKey;
-        assert_eq!(list_strategy("Pod", &["spec", "containers", "env"]), by("name"));
-        assert_eq!(list_strategy("Pod", &["spec", "tolerations"]), ListStrategy::Replace);
         assert_eq!(
-            list_strategy("Deployment", &["spec", "template", "spec", "containers", "ports"]),
+            list_strategy("Pod", &["spec", "containers", "env"]),
+            by("name")
+        );
+        assert_eq!(
+            list_strategy("Pod", &["spec", "tolerations"]),
+            ListStrategy::Replace
+        );
+        assert_eq!(
+            list_strategy(
+                "Deployment",
+                &["spec", "template", "spec", "containers", "ports"]
+            ),
             by("containerPort")
         );
         assert_eq!(
-            list_strategy("CronJob", &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]),
+            list_strategy(
+                "CronJob",
+                &["spec", "jobTemplate", "spec", "template", "spec", "volumes"]
+            ),
             by("name")
         );
-        assert_eq!(list_strategy("Node", &["spec", "taints"]), ListStrategy::Replace);
-        assert_eq!(list_strategy("ConfigMap", &["metadata", "finalizers"]), ListStrategy::Set);
+        assert_eq!(
+            list_strategy("Node", &["spec", "taints"]),
+            ListStrategy::Replace
+        );
+        assert_eq!(
+            list_strategy("ConfigMap", &["metadata", "finalizers"]),
+            ListStrategy::Set
+        );
     }
 }

@@ -21,7 +21,11 @@ pub fn apply(kind: &str, target: &mut Value, patch: Value) -> Result<(), PatchEr
             "json: cannot unmarshal into Go value of type map[string]interface {}".to_owned(),
         ));
     };
-    Merge { kind, at: Vec::new() }.merge_fields(target, patch)
+    Merge {
+        kind,
+        at: Vec::new(),
+    }
+    .merge_fields(target, patch)
 }
 
 /// A merge under way: the kind, and the path of where it is.
@@ -31,11 +35,7 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn merge_fields(
-        &mut self,
-        target: &mut Fields,
-        mut patch: Fields,
-    ) -> Result<(), PatchError> {
+    fn merge_fields(&mut self, target: &mut Fields, mut patch: Fields) -> Result<(), PatchError> {
         match patch.remove(PATCH) {
             None => {}
             Some(Value::String(directive)) if directive == "replace" => {
@@ -82,11 +82,7 @@ impl Merge<'_> {
         Ok(())
     }
 
-    fn merge_field(
-        &mut self,
-        target: &mut Fields,
-        patch: Value,
-    ) -> Result<(), PatchError> {
+    fn merge_field(&mut self, target: &mut Fields, patch: Value) -> Result<(), PatchError> {
         let Some(name) = self.at.last().cloned() else {
             return Ok(());
         };
@@ -95,9 +91,7 @@ impl Merge<'_> {
             return Ok(());
         }
         match (target.get_mut(&name), patch) {
-            (Some(Value::Object(fields)), Value::Object(patch)) => {
-                self.merge_fields(fields, patch)
-            }
+            (Some(Value::Object(fields)), Value::Object(patch)) => self.merge_fields(fields, patch),
             (Some(Value::Array(items)), Value::Array(patch)) => self.merge_list(items, patch),
             (_, patch) => {
                 match without_directives(patch) {
@@ -109,11 +103,7 @@ impl Merge<'_> {
         }
     }
 
-    fn merge_list(
-        &mut self,
-        items: &mut Vec<Value>,
-        patch: Vec<Value>,
-    ) -> Result<(), PatchError> {
+    fn merge_list(&mut self, items: &mut Vec<Value>, patch: Vec<Value>) -> Result<(), PatchError> {
         let strategy = self.strategy();
         if strategy == ListStrategy::Replace {
             *items = patch.into_iter().filter_map(without_directives).collect();
@@ -194,7 +184,10 @@ fn retain_keys(target: &mut Fields, patch: &Fields, kept: &Value) -> Result<(), 
         return Err(malformed(format!("{RETAIN_KEYS} is not a list")));
     };
     let is_kept = |name: &String| kept.iter().any(|key| key == name.as_str());
-    if let Some(stray) = patch.keys().find(|name| !name.starts_with('$') && !is_kept(name)) {
+    if let Some(stray) = patch
+        .keys()
+        .find(|name| !name.starts_with('$') && !is_kept(name))
+    {
         return Err(malformed(format!(
             "bad patch format for retainKeys: {stray} is not in the list"
         )));
@@ -240,8 +233,8 @@ fn reorder(
     let mut others = others.into_iter().peekable();
     for item in named {
         let here = place(live, &item);
-        while let Some(other) =
-            others.next_if(|other| matches!((place(live, other), here), (Some(a), Some(b)) if a < b))
+        while let Some(other) = others
+            .next_if(|other| matches!((place(live, other), here), (Some(a), Some(b)) if a < b))
         {
             result.push(other);
         }
@@ -255,7 +248,10 @@ fn reorder(
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(mut fields) => {
-            if fields.remove(PATCH).is_some_and(|directive| directive == "delete") {
+            if fields
+                .remove(PATCH)
+                .is_some_and(|directive| directive == "delete")
+            {
                 return None;
             }
             let kept = fields
@@ -351,9 +347,14 @@ mod tests {
     fn taints_are_replaced_whole_and_env_is_merged() {
         let node = json!({"spec": {"taints": [{"key": "a"}]}});
         let patch = json!({"spec": {"taints": [{"key": "b"}]}});
-        assert_eq!(patched("Node", node, patch)["spec"]["taints"], json!([{"key": "b"}]));
-        let pod = json!({"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "1"}]}]}});
-        let patch = json!({"spec": {"containers": [{"name": "c", "env": [{"name": "B", "value": "2"}]}]}});
+        assert_eq!(
+            patched("Node", node, patch)["spec"]["taints"],
+            json!([{"key": "b"}])
+        );
+        let pod =
+            json!({"spec": {"containers": [{"name": "c", "env": [{"name": "A", "value": "1"}]}]}});
+        let patch =
+            json!({"spec": {"containers": [{"name": "c", "env": [{"name": "B", "value": "2"}]}]}});
         assert_eq!(
             patched("Pod", pod, patch)["spec"]["containers"][0]["env"],
             // What a patch adds without naming an order comes first.
@@ -365,6 +366,9 @@ mod tests {
     fn a_patch_without_its_merge_key_is_refused() {
         let mut target = json!({"status": {"conditions": [{"type": "Ready"}]}});
         let patch = json!({"status": {"conditions": [{"status": "True"}]}});
-        assert!(matches!(apply("Pod", &mut target, patch), Err(PatchError::Malformed(_))));
+        assert!(matches!(
+            apply("Pod", &mut target, patch),
+            Err(PatchError::Malformed(_))
+        ));
     }
 }

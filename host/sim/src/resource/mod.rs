@@ -91,7 +91,10 @@ pub struct ScalePaths {
 
 /// How the objects of a resource are written and deleted.
 #[derive(Clone, Copy, Debug)]
-#[allow(clippy::struct_excessive_bools, reason = "independent columns of a table")]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent columns of a table"
+)]
 pub struct Rules {
     /// What raises `metadata.generation`.
     pub generation: Generation,

@@ -33,7 +33,14 @@ type Sub = (
 );
 
 const ALL: &[&str] = &[
-    "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
 ];
 const RW: &[&str] = &["get", "patch", "update"];
 const PROXY: &[&str] = &["create", "delete", "get", "patch", "update"];
@@ -52,21 +59,52 @@ const RULES: Rules = Rules {
     prepare: defaults::nothing,
     name: NameRule::Subdomain,
 };
-const SPEC: Rules = Rules { generation: Generation::Spec, default: defaults::spec_and_status, ..RULES };
+const SPEC: Rules = Rules {
+    generation: Generation::Spec,
+    default: defaults::spec_and_status,
+    ..RULES
+};
 
 /// A namespaced resource of the core group, with nothing special about it.
 const CORE: Row = Row {
-    group: "", version: "v1", plural: "", singular: "", kind: "", namespaced: true,
-    short: &[], categories: &[], subresources: &[], verbs: ALL,
-    store: "", etcd: "", storage_version: "v1", rules: RULES, selectable: &[],
+    group: "",
+    version: "v1",
+    plural: "",
+    singular: "",
+    kind: "",
+    namespaced: true,
+    short: &[],
+    categories: &[],
+    subresources: &[],
+    verbs: ALL,
+    store: "",
+    etcd: "",
+    storage_version: "v1",
+    rules: RULES,
+    selectable: &[],
 };
-const APPS: Row = Row { group: "apps", rules: SPEC, categories: &["all"], ..CORE };
-const BATCH: Row = Row { group: "batch", ..APPS };
+const APPS: Row = Row {
+    group: "apps",
+    rules: SPEC,
+    categories: &["all"],
+    ..CORE
+};
+const BATCH: Row = Row {
+    group: "batch",
+    ..APPS
+};
 
 const EVENT_FIELDS: &[&str] = &[
-    "involvedObject.kind", "involvedObject.namespace", "involvedObject.name",
-    "involvedObject.uid", "involvedObject.apiVersion", "involvedObject.resourceVersion",
-    "involvedObject.fieldPath", "reason", "reportingComponent", "type",
+    "involvedObject.kind",
+    "involvedObject.namespace",
+    "involvedObject.name",
+    "involvedObject.uid",
+    "involvedObject.apiVersion",
+    "involvedObject.resourceVersion",
+    "involvedObject.fieldPath",
+    "reason",
+    "reportingComponent",
+    "type",
 ];
 
 const fn status(kind: &'static str) -> Sub {
@@ -186,7 +224,12 @@ impl Row {
             subresources: self.subresources.iter().map(subresource).collect(),
             verbs: self.verbs.to_vec(),
             store,
-            etcd_prefix: if self.etcd.is_empty() { self.plural } else { self.etcd }.to_owned(),
+            etcd_prefix: if self.etcd.is_empty() {
+                self.plural
+            } else {
+                self.etcd
+            }
+            .to_owned(),
             storage_version: self.storage_version.to_owned(),
             rules: self.rules,
             selectable: owned(self.selectable),
@@ -198,7 +241,11 @@ impl Row {
 fn subresource((name, (group, version, kind), verbs): &Sub) -> Subresource {
     Subresource {
         name: (*name).to_owned(),
-        kind: ((*group).to_owned(), (*version).to_owned(), (*kind).to_owned()),
+        kind: (
+            (*group).to_owned(),
+            (*version).to_owned(),
+            (*kind).to_owned(),
+        ),
         verbs: verbs.to_vec(),
     }
 }

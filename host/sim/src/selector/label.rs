@@ -35,9 +35,7 @@ enum Test {
 impl LabelSelector {
     /// Parses the textual form.
     pub fn parse(text: &str) -> Result<Self> {
-        Parser::new(text)
-            .selector()
-            .map_err(Status::bad_request)
+        Parser::new(text).selector().map_err(Status::bad_request)
     }
 
     /// Reads a `metav1.LabelSelector` (`matchLabels`, `matchExpressions`). A
@@ -80,13 +78,21 @@ impl LabelSelector {
 
     fn never() -> Self {
         LabelSelector {
-            requirements: vec![Requirement { key: String::new(), test: Test::Never }],
+            requirements: vec![Requirement {
+                key: String::new(),
+                test: Test::Never,
+            }],
         }
     }
 }
 
 fn expression_requirement(expression: &Value) -> Requirement {
-    let text = |name: &str| expression.get(name).and_then(Value::as_str).unwrap_or_default();
+    let text = |name: &str| {
+        expression
+            .get(name)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
     let values = || {
         expression
             .get("values")
@@ -150,11 +156,17 @@ type Parsed<T> = std::result::Result<T, String>;
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Self {
-        Parser { tokens: scan(text), at: 0 }
+        Parser {
+            tokens: scan(text),
+            at: 0,
+        }
     }
 
     fn peek(&self) -> (Token<'a>, &'a str) {
-        self.tokens.get(self.at).copied().unwrap_or((Token::End, ""))
+        self.tokens
+            .get(self.at)
+            .copied()
+            .unwrap_or((Token::End, ""))
     }
 
     /// The next token where a value is expected: operators are words there.
@@ -227,7 +239,10 @@ impl<'a> Parser<'a> {
         } else {
             self.comparison(key)?
         };
-        Ok(Requirement { key: key.to_owned(), test })
+        Ok(Requirement {
+            key: key.to_owned(),
+            test,
+        })
     }
 
     fn comparison(&mut self, key: &str) -> Parsed<Test> {
@@ -235,9 +250,7 @@ impl<'a> Parser<'a> {
         match operator {
             Token::In => Ok(Test::In(self.set(key)?)),
             Token::NotIn => Ok(Test::NotIn(self.set(key)?)),
-            Token::Equals | Token::DoubleEquals => {
-                Ok(Test::In(BTreeSet::from([self.value(key)?])))
-            }
+            Token::Equals | Token::DoubleEquals => Ok(Test::In(BTreeSet::from([self.value(key)?]))),
             Token::NotEquals => Ok(Test::NotIn(BTreeSet::from([self.value(key)?]))),
             Token::Greater => Ok(Test::Greater(self.number(key)?)),
             Token::Less => Ok(Test::Less(self.number(key)?)),
@@ -316,7 +329,9 @@ impl<'a> Parser<'a> {
 fn checked(key: &str, value: &str) -> Parsed<String> {
     match label_value_error(value) {
         None => Ok(value.to_owned()),
-        Some(problem) => Err(format!("values[0][{key}]: Invalid value: {value:?}: {problem}")),
+        Some(problem) => Err(format!(
+            "values[0][{key}]: Invalid value: {value:?}: {problem}"
+        )),
     }
 }
 
@@ -373,19 +388,40 @@ mod tests {
             .iter()
             .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
             .collect();
-        LabelSelector::parse(selector).expect(selector).matches(&labels)
+        LabelSelector::parse(selector)
+            .expect(selector)
+            .matches(&labels)
     }
 
     #[test]
     fn every_operator() {
         let labels = [("app", "x"), ("n", "5")];
         for selector in [
-            "", "app", "app=x", "app==x", "app in (x, y)", "!tier", "tier!=a", "tier notin (a)",
-            "n>4", "n<6", "app in (x),n", "in notin (q)",
+            "",
+            "app",
+            "app=x",
+            "app==x",
+            "app in (x, y)",
+            "!tier",
+            "tier!=a",
+            "tier notin (a)",
+            "n>4",
+            "n<6",
+            "app in (x),n",
+            "in notin (q)",
         ] {
             assert!(selects(selector, &labels), "{selector}");
         }
-        for selector in ["tier", "app!=x", "app in ()", "!app", "n>5", "n<5", "app=", "app notin (x)"] {
+        for selector in [
+            "tier",
+            "app!=x",
+            "app in ()",
+            "!app",
+            "n>5",
+            "n<5",
+            "app=",
+            "app notin (x)",
+        ] {
             assert!(!selects(selector, &labels), "{selector}");
         }
     }
@@ -398,7 +434,10 @@ mod tests {
             "unable to parse requirement: found 'within', expected: in, notin, =, ==, !=, gt, lt"
         );
         assert_eq!(error("a,"), "found '', expected: identifier after ','");
-        assert_eq!(error("=a"), "found '=', expected: !, identifier, or 'end of string'");
+        assert_eq!(
+            error("=a"),
+            "found '=', expected: !, identifier, or 'end of string'"
+        );
         assert!(error("a in (b").contains("expected: ',' or ')'"));
         assert!(error("a=b c").contains("expected: ',' or 'end of string'"));
     }

@@ -30,13 +30,17 @@ pub(super) fn of(resource: &Resource) -> Vec<Column> {
         columns.extend(custom_columns(custom));
         return columns;
     }
-    columns.extend(builtin(resource).iter().map(|(name, kind, wide, cell)| Column {
-        name: (*name).to_owned(),
-        kind,
-        format: "",
-        priority: i64::from(*wide),
-        cell: Cell::By(*cell),
-    }));
+    columns.extend(
+        builtin(resource)
+            .iter()
+            .map(|(name, kind, wide, cell)| Column {
+                name: (*name).to_owned(),
+                kind,
+                format: "",
+                priority: i64::from(*wide),
+                cell: Cell::By(*cell),
+            }),
+    );
     if resource.kind == "Event" {
         // The one table that begins with something else.
         columns.rotate_left(1);
@@ -48,7 +52,13 @@ fn custom_columns(custom: &Custom) -> Vec<Column> {
     if custom.columns.is_empty() {
         let (name, kind, _, cell) = AGE;
         let cell = Cell::By(cell);
-        return vec![Column { name: name.to_owned(), kind, format: "", priority: 0, cell }];
+        return vec![Column {
+            name: name.to_owned(),
+            kind,
+            format: "",
+            priority: 0,
+            cell,
+        }];
     }
     custom
         .columns
@@ -73,56 +83,56 @@ fn custom_columns(custom: &Custom) -> Vec<Column> {
         .collect()
 }
 
+/// Kinds, and the columns of their tables beside the name.
 #[rustfmt::skip] // a line a column
-fn builtin(resource: &Resource) -> &'static [Row] {
-    match resource.kind.as_str() {
-        "Pod" => &[
+const TABLES: &[(&[&str], &[Row])] = &[
+    (&["Pod"], &[
             ("Ready", TEXT, false, pod::ready), ("Status", TEXT, false, pod::status),
             ("Restarts", TEXT, false, pod::restarts), AGE,
             ("IP", TEXT, true, |o, _| or_none(o.text(&["status", "podIP"]))),
             ("Node", TEXT, true, |o, _| or_none(o.text(&["spec", "nodeName"]))),
-        ],
-        "Node" => &[
+    ]),
+    (&["Node"], &[
             ("Status", TEXT, false, node_status), ("Roles", TEXT, false, node_roles), AGE,
             ("Version", TEXT, false, |o, _| o.text(&["status", "nodeInfo", "kubeletVersion"]).into()),
             ("Internal-IP", TEXT, true, internal_ip),
             ("OS-Image", TEXT, true, |o, _| or_unknown(o.text(&["status", "nodeInfo", "osImage"]))),
             ("Kernel-Version", TEXT, true, |o, _| or_unknown(o.text(&["status", "nodeInfo", "kernelVersion"]))),
             ("Container-Runtime", TEXT, true, |o, _| or_unknown(o.text(&["status", "nodeInfo", "containerRuntimeVersion"]))),
-        ],
-        "Namespace" | "ResourceQuota" => &[("Status", TEXT, false, phase), AGE],
-        "Deployment" => &[
+    ]),
+    (&["Namespace", "ResourceQuota"], &[("Status", TEXT, false, phase), AGE]),
+    (&["Deployment"], &[
             ("Ready", TEXT, false, |o, _| ratio(o, "readyReplicas")),
             ("Up-to-date", NUMBER, false, |o, _| number(o, &["status", "updatedReplicas"])),
             ("Available", NUMBER, false, |o, _| number(o, &["status", "availableReplicas"])),
             AGE, ("Images", TEXT, true, images), ("Selector", TEXT, true, selector),
-        ],
-        "ReplicaSet" | "ReplicationController" => &[
+    ]),
+    (&["ReplicaSet", "ReplicationController"], &[
             ("Desired", NUMBER, false, |o, _| number(o, &["spec", "replicas"])),
             ("Current", NUMBER, false, |o, _| number(o, &["status", "replicas"])),
             ("Ready", NUMBER, false, |o, _| number(o, &["status", "readyReplicas"])),
             AGE, ("Images", TEXT, true, images), ("Selector", TEXT, true, selector),
-        ],
-        "StatefulSet" => &[
+    ]),
+    (&["StatefulSet"], &[
             ("Ready", TEXT, false, |o, _| ratio(o, "readyReplicas")), AGE, ("Images", TEXT, true, images),
-        ],
-        "DaemonSet" => &[
+    ]),
+    (&["DaemonSet"], &[
             ("Desired", NUMBER, false, |o, _| number(o, &["status", "desiredNumberScheduled"])),
             ("Current", NUMBER, false, |o, _| number(o, &["status", "currentNumberScheduled"])),
             ("Ready", NUMBER, false, |o, _| number(o, &["status", "numberReady"])),
             ("Up-to-date", NUMBER, false, |o, _| number(o, &["status", "updatedNumberScheduled"])),
             ("Available", NUMBER, false, |o, _| number(o, &["status", "numberAvailable"])),
             AGE, ("Images", TEXT, true, images), ("Selector", TEXT, true, selector),
-        ],
-        "Job" => &[
+    ]),
+    (&["Job"], &[
             ("Status", TEXT, false, job_status),
             ("Completions", TEXT, false, |o, _| {
                 let wanted = o.at(&["spec", "completions"]).and_then(Value::as_i64).unwrap_or(1);
                 format!("{}/{wanted}", number(o, &["status", "succeeded"])).into()
             }),
             AGE, ("Images", TEXT, true, images),
-        ],
-        "CronJob" => &[
+    ]),
+    (&["CronJob"], &[
             ("Schedule", TEXT, false, |o, _| o.text(&["spec", "schedule"]).into()),
             ("Suspend", "boolean", false, |o, _| o.at(&["spec", "suspend"]).cloned().unwrap_or(false.into())),
             ("Last Schedule", TEXT, false, |o, now| match o.at(&["status", "lastScheduleTime"]) {
@@ -130,20 +140,20 @@ fn builtin(resource: &Resource) -> &'static [Row] {
                 at => age::of_value(at, now),
             }),
             AGE,
-        ],
-        "ConfigMap" => &[
+    ]),
+    (&["ConfigMap"], &[
             ("Data", NUMBER, false, |o, _| (count(o, "data") + count(o, "binaryData")).into()), AGE,
-        ],
-        "Secret" => &[
+    ]),
+    (&["Secret"], &[
             ("Type", TEXT, false, |o, _| o.text(&["type"]).into()),
             ("Data", NUMBER, false, |o, _| count(o, "data").into()), AGE,
-        ],
-        "Service" => &[
+    ]),
+    (&["Service"], &[
             ("Type", TEXT, false, |o, _| o.text(&["spec", "type"]).into()),
             ("Cluster-IP", TEXT, false, |o, _| or_none(o.text(&["spec", "clusterIP"]))),
             ("Port(s)", TEXT, false, ports), AGE, ("Selector", TEXT, true, selector),
-        ],
-        "Event" => &[
+    ]),
+    (&["Event"], &[
             ("Last Seen", TEXT, false, last_seen),
             ("Type", TEXT, false, |o, _| o.text(&["type"]).into()),
             ("Reason", TEXT, false, |o, _| o.text(&["reason"]).into()),
@@ -152,37 +162,47 @@ fn builtin(resource: &Resource) -> &'static [Row] {
             ("Source", TEXT, true, |o, _| o.text(&["source", "component"]).into()),
             ("Message", TEXT, false, |o, _| o.text(&["message"]).trim().into()),
             ("Count", NUMBER, true, |o, _| number(o, &["count"])),
-        ],
-        "Lease" => &[("Holder", TEXT, false, |o, _| o.text(&["spec", "holderIdentity"]).into()), AGE],
-        "PodDisruptionBudget" => &[
+    ]),
+    (&["Lease"], &[("Holder", TEXT, false, |o, _| o.text(&["spec", "holderIdentity"]).into()), AGE]),
+    (&["PodDisruptionBudget"], &[
             ("Min Available", TEXT, false, |o, _| or_na(o.at(&["spec", "minAvailable"]))),
             ("Max Unavailable", TEXT, false, |o, _| or_na(o.at(&["spec", "maxUnavailable"]))),
             ("Allowed Disruptions", NUMBER, false, |o, _| number(o, &["status", "disruptionsAllowed"])), AGE,
-        ],
-        "PersistentVolumeClaim" => &[
+    ]),
+    (&["PersistentVolumeClaim"], &[
             ("Status", TEXT, false, phase),
             ("Volume", TEXT, false, |o, _| o.text(&["spec", "volumeName"]).into()),
             ("Capacity", TEXT, false, |o, _| o.text(&["status", "capacity", "storage"]).into()),
             ("StorageClass", TEXT, false, |o, _| o.text(&["spec", "storageClassName"]).into()), AGE,
-        ],
-        "PersistentVolume" => &[
+    ]),
+    (&["PersistentVolume"], &[
             ("Capacity", TEXT, false, |o, _| o.text(&["spec", "capacity", "storage"]).into()),
             ("Reclaim Policy", TEXT, false, |o, _| o.text(&["spec", "persistentVolumeReclaimPolicy"]).into()),
             ("Status", TEXT, false, phase), AGE,
-        ],
-        "ServiceAccount" => &[
+    ]),
+    (&["ServiceAccount"], &[
             ("Secrets", NUMBER, false, |o, _| o.at(&["secrets"]).and_then(Value::as_array).map_or(0, Vec::len).into()), AGE,
-        ],
-        "CustomResourceDefinition" => &[("Created At", "date", false, created)],
-        "ControllerRevision" => &[("Revision", NUMBER, false, |o, _| number(o, &["revision"])), AGE],
-        "PriorityClass" => &[("Value", NUMBER, false, |o, _| number(o, &["value"])), AGE],
-        "Endpoints" | "EndpointSlice" | "LimitRange" | "PodTemplate" => &[AGE],
-        _ => &[("Created At", "date", false, created)],
-    }
+    ]),
+    (&["ControllerRevision"], &[("Revision", NUMBER, false, |o, _| number(o, &["revision"])), AGE]),
+    (&["PriorityClass"], &[("Value", NUMBER, false, |o, _| number(o, &["value"])), AGE]),
+    (&["Endpoints", "EndpointSlice", "LimitRange", "PodTemplate"], &[AGE]),
+];
+
+fn builtin(resource: &Resource) -> &'static [Row] {
+    TABLES
+        .iter()
+        .find(|(kinds, _)| kinds.contains(&resource.kind.as_str()))
+        .map_or(&[("Created At", "date", false, created)], |(_, columns)| {
+            columns
+        })
 }
 
 fn created(object: &Object, _: Time) -> Value {
-    object.metadata.creation_timestamp.map(|at| at.to_string()).into()
+    object
+        .metadata
+        .creation_timestamp
+        .map(|at| at.to_string())
+        .into()
 }
 
 fn phase(object: &Object, _: Time) -> Value {
@@ -190,11 +210,19 @@ fn phase(object: &Object, _: Time) -> Value {
 }
 
 fn or_none(text: &str) -> Value {
-    if text.is_empty() { "<none>".into() } else { text.into() }
+    if text.is_empty() {
+        "<none>".into()
+    } else {
+        text.into()
+    }
 }
 
 fn or_unknown(text: &str) -> Value {
-    if text.is_empty() { "<unknown>".into() } else { text.into() }
+    if text.is_empty() {
+        "<unknown>".into()
+    } else {
+        text.into()
+    }
 }
 
 fn or_na(value: Option<&Value>) -> Value {
@@ -210,11 +238,19 @@ fn number(object: &Object, path: &[&str]) -> Value {
 }
 
 fn ratio(object: &Object, ready: &str) -> Value {
-    format!("{}/{}", number(object, &["status", ready]), number(object, &["spec", "replicas"])).into()
+    format!(
+        "{}/{}",
+        number(object, &["status", ready]),
+        number(object, &["spec", "replicas"])
+    )
+    .into()
 }
 
 fn count(object: &Object, field: &str) -> usize {
-    object.at(&[field]).and_then(Value::as_object).map_or(0, serde_json::Map::len)
+    object
+        .at(&[field])
+        .and_then(Value::as_object)
+        .map_or(0, serde_json::Map::len)
 }
 
 fn images(object: &Object, _: Time) -> Value {
@@ -297,15 +333,27 @@ fn job_status(job: &Object, _: Time) -> Value {
     let holds = |wanted: &str| {
         conditions.into_iter().flatten().any(|condition| {
             condition.get("type").is_some_and(|kind| kind == wanted)
-                && condition.get("status").is_some_and(|status| status == "True")
+                && condition
+                    .get("status")
+                    .is_some_and(|status| status == "True")
         })
     };
-    for state in ["Complete", "Failed", "Suspended", "FailureTarget", "SuccessCriteriaMet"] {
+    for state in [
+        "Complete",
+        "Failed",
+        "Suspended",
+        "FailureTarget",
+        "SuccessCriteriaMet",
+    ] {
         if holds(state) {
             return state.into();
         }
     }
-    if job.metadata.deletion_timestamp.is_some() { "Terminating".into() } else { "Running".into() }
+    if job.metadata.deletion_timestamp.is_some() {
+        "Terminating".into()
+    } else {
+        "Running".into()
+    }
 }
 
 fn last_seen(event: &Object, now: Time) -> Value {

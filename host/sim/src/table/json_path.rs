@@ -11,7 +11,10 @@ pub(super) fn find(root: &Value, path: &str) -> Vec<Value> {
         let Some((step, after)) = Step::take(rest) else {
             return Vec::new();
         };
-        found = found.into_iter().flat_map(|value| step.apply(value)).collect();
+        found = found
+            .into_iter()
+            .flat_map(|value| step.apply(value))
+            .collect();
         rest = after;
     }
     found.into_iter().cloned().collect()
@@ -28,18 +31,13 @@ impl<'a> Step<'a> {
     fn take(path: &'a str) -> Option<(Self, &'a str)> {
         if let Some(rest) = path.strip_prefix('.') {
             let (name, after) = field_name(rest);
-            return (!name.is_empty()).then(|| (Step::Field(name), after));
+            return (!name.is_empty()).then_some((Step::Field(name), after));
         }
         let rest = path.strip_prefix('[')?;
         if let Some(rest) = rest.strip_prefix("?(") {
             let (condition, after) = rest.split_once(")]")?;
-            let (left, equal, right) = match condition.split_once("==") {
-                Some((left, right)) => (left, true, right),
-                None => {
-                    let (left, right) = condition.split_once("!=")?;
-                    (left, false, right)
-                }
-            };
+            let equal = condition.contains("==");
+            let (left, right) = condition.split_once(if equal { "==" } else { "!=" })?;
             let field = left.trim().strip_prefix("@.")?;
             let wanted = right.trim().trim_matches(['"', '\'']);
             return Some((Step::Where(field, equal, wanted), after));
@@ -61,8 +59,16 @@ impl<'a> Step<'a> {
             Step::At(at) => {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let length = i64::try_from(items.len()).unwrap_or(0);
-                let at = if *at < 0 { at.saturating_add(length) } else { *at };
-                usize::try_from(at).ok().and_then(|at| items.get(at)).into_iter().collect()
+                let at = if *at < 0 {
+                    at.saturating_add(length)
+                } else {
+                    *at
+                };
+                usize::try_from(at)
+                    .ok()
+                    .and_then(|at| items.get(at))
+                    .into_iter()
+                    .collect()
             }
             Step::All => match value {
                 Value::Array(items) => items.iter().collect(),
@@ -73,8 +79,7 @@ impl<'a> Step<'a> {
                 let items = value.as_array().map_or(&[][..], Vec::as_slice);
                 let is = |item: &&Value| {
                     let found = item.get(*field);
-                    found.and_then(Value::as_str).map(str::to_owned)
-                        == Some((*wanted).to_owned())
+                    found.and_then(Value::as_str).map(str::to_owned) == Some((*wanted).to_owned())
                 };
                 items.iter().filter(|item| is(item) == *equal).collect()
             }
@@ -115,7 +120,10 @@ mod tests {
             (".spec.list[1].a", "[2]"),
             (".spec.list[-1].a", "[2]"),
             (".spec.list[*].a", "[1,2]"),
-            (".status.conditions[?(@.type==\"Ready\")].status", "[\"True\"]"),
+            (
+                ".status.conditions[?(@.type==\"Ready\")].status",
+                "[\"True\"]",
+            ),
             (".metadata.labels['a.b/c']", "[\"x\"]"),
             (".metadata.labels.a\\.b/c", "[\"x\"]"),
             (".none.of.it", "[]"),

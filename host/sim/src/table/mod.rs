@@ -74,7 +74,11 @@ pub fn cells(resource: &Resource, object: &Object, now: Time) -> Value {
             Cell::Path(path, is_time) => {
                 let whole = object.to_value(&resource.api_version(), &resource.kind);
                 let found = json_path::find(&whole, path);
-                if *is_time { age::of_value(found.first(), now) } else { plain(&found) }
+                if *is_time {
+                    age::of_value(found.first(), now)
+                } else {
+                    plain(&found)
+                }
             }
         })
         .collect()
@@ -88,7 +92,11 @@ fn plain(found: &[Value]) -> Value {
         [one] => one.clone(),
         many => many
             .iter()
-            .map(|value| value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+            .map(|value| {
+                value
+                    .as_str()
+                    .map_or_else(|| value.to_string(), str::to_owned)
+            })
             .collect::<Vec<_>>()
             .join(",")
             .into(),

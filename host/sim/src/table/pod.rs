@@ -28,7 +28,9 @@ pub(super) fn status(pod: &Object, _: Time) -> Value {
     let phase = pod.text(&["status", "phase"]);
     let reason = pod.text(&["status", "reason"]);
     let mut shown = if reason.is_empty() { phase } else { reason };
-    let container = list(pod, "status", "containerStatuses").rev().find_map(container_reason);
+    let container = list(pod, "status", "containerStatuses")
+        .rev()
+        .find_map(container_reason);
     if let Some(container) = container
         && reason.is_empty()
     {

@@ -65,7 +65,8 @@ impl<'a> Run<'a> {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.names["ns"]},
         });
-        self.call("POST", "/api/v1/namespaces", Some(&namespace), None, None).await;
+        self.call("POST", "/api/v1/namespaces", Some(&namespace), None, None)
+            .await;
         for step in scenario["steps"].as_array().expect("steps") {
             match step["do"].as_str().expect("do") {
                 "request" => self.request(step).await,
@@ -82,13 +83,25 @@ impl<'a> Run<'a> {
         let body = step.get("body").map(|body| self.fill(body));
         let text = |name: &str| step.get(name).and_then(Value::as_str);
         let (status, body) = self
-            .call(text("method").expect("method"), &path, body.as_ref(), text("type"), text("accept"))
+            .call(
+                text("method").expect("method"),
+                &path,
+                body.as_ref(),
+                text("type"),
+                text("accept"),
+            )
             .await;
-        for (name, pointer) in step.get("capture").and_then(Value::as_object).unwrap_or(&Map::new()) {
+        for (name, pointer) in step
+            .get("capture")
+            .and_then(Value::as_object)
+            .unwrap_or(&Map::new())
+        {
             let found = body.pointer(pointer.as_str().expect("pointer"));
-            self.names.insert(name.clone(), found.cloned().unwrap_or_default());
+            self.names
+                .insert(name.clone(), found.cloned().unwrap_or_default());
         }
-        self.results.push(json!({"id": step["id"], "status": status, "body": body}));
+        self.results
+            .push(json!({"id": step["id"], "status": status, "body": body}));
     }
 
     async fn watch(&mut self, step: &Value) {
@@ -106,7 +119,10 @@ impl<'a> Run<'a> {
     }
 
     async fn events(&mut self, step: &Value) {
-        let lines = self.watches.get_mut(step["of"].as_str().expect("of")).expect("a watch");
+        let lines = self
+            .watches
+            .get_mut(step["of"].as_str().expect("of"))
+            .expect("a watch");
         let within = Duration::from_secs(step["within"].as_u64().unwrap_or(5));
         let count = usize::try_from(step["count"].as_u64().expect("count")).expect("small");
         let (mut events, mut closed) = (Vec::new(), false);
@@ -121,7 +137,8 @@ impl<'a> Run<'a> {
             }
         }
         let events: Vec<Value> = events;
-        self.results.push(json!({"id": step["id"], "events": events, "closed": closed}));
+        self.results
+            .push(json!({"id": step["id"], "events": events, "closed": closed}));
     }
 
     async fn wait(&mut self, step: &Value) {
@@ -169,7 +186,13 @@ impl<'a> Run<'a> {
         let request = request.body(Full::new(bytes.into())).expect("a request");
         let response = self.sim.call(request).await.expect("no faults are set");
         let status = response.status().as_u16();
-        (status, Lines { body: response.into_body(), buffer: Vec::new() })
+        (
+            status,
+            Lines {
+                body: response.into_body(),
+                buffer: Vec::new(),
+            },
+        )
     }
 
     fn path(&self, step: &Value) -> String {
@@ -199,7 +222,9 @@ impl<'a> Run<'a> {
             if filled == place {
                 return value.clone();
             }
-            let plain = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let plain = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             filled = filled.replace(&place, &plain);
         }
         filled.into()

@@ -7,13 +7,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 const POD_SPEC: [&str; 3] = ["nodeName", "terminationGracePeriodSeconds", "tolerations"];
-const POD_STATUS: [&str; 6] =
-    ["phase", "reason", "message", "conditions", "observedGeneration", "podIP"];
-const EVENT_DROP: [&str; 4] =
-    ["reportingComponent", "reportingInstance", "deprecatedSource", "eventTime"];
+const POD_STATUS: [&str; 6] = [
+    "phase",
+    "reason",
+    "message",
+    "conditions",
+    "observedGeneration",
+    "podIP",
+];
+const EVENT_DROP: [&str; 4] = [
+    "reportingComponent",
+    "reportingInstance",
+    "deprecatedSource",
+    "eventTime",
+];
 const GENERATED: &str = "bcdfghjklmnpqrstvwxz2456789";
 
-pub fn normalise(results: Vec<Value>, namespace: &str) -> Value {
+pub(crate) fn normalise(results: Vec<Value>, namespace: &str) -> Value {
     let mut results = Value::Array(results);
     for result in results.as_array_mut().expect("a list") {
         for part in ["body", "events"] {
@@ -22,7 +32,11 @@ pub fn normalise(results: Vec<Value>, namespace: &str) -> Value {
             }
         }
     }
-    let mut names = Names { namespace, versions: BTreeMap::new(), uids: Vec::new() };
+    let mut names = Names {
+        namespace,
+        versions: BTreeMap::new(),
+        uids: Vec::new(),
+    };
     let mut versions = BTreeSet::new();
     collect_versions(&results, &mut versions);
     names.versions = versions
@@ -48,9 +62,15 @@ fn strip(value: &mut Value) {
 fn strip_fields(fields: &mut Map<String, Value>) {
     fields.remove("managedFields");
     fields.remove("selfLink");
-    let kind = fields.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let kind = fields
+        .get("kind")
+        .and_then(Value::as_str)
+        .unwrap_or_default()
+        .to_owned();
     let has = |fields: &Map<String, Value>, section: &str, name: &str| {
-        fields.get(section).is_some_and(|section| section.get(name).is_some())
+        fields
+            .get(section)
+            .is_some_and(|section| section.get(name).is_some())
     };
     if has(fields, "spec", "containers") {
         keep(fields, "spec", &POD_SPEC);
@@ -71,7 +91,11 @@ fn strip_fields(fields: &mut Map<String, Value>) {
     }
     if kind == "Node" || has(fields, "spec", "podCIDRs") || has(fields, "status", "nodeInfo") {
         keep(fields, "status", &["conditions"]);
-        if fields.get("status").and_then(Value::as_object).is_some_and(Map::is_empty) {
+        if fields
+            .get("status")
+            .and_then(Value::as_object)
+            .is_some_and(Map::is_empty)
+        {
             fields.remove("status");
         }
     }
@@ -89,7 +113,10 @@ fn drop_default_tolerations(fields: &mut Map<String, Value>) {
     };
     if let Some(Value::Array(tolerations)) = spec.get_mut("tolerations") {
         tolerations.retain(|toleration| {
-            let key = toleration.get("key").and_then(Value::as_str).unwrap_or_default();
+            let key = toleration
+                .get("key")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
             !key.starts_with("node.kubernetes.io/")
         });
         if tolerations.is_empty() {
@@ -100,7 +127,9 @@ fn drop_default_tolerations(fields: &mut Map<String, Value>) {
 
 fn collect_versions(value: &Value, versions: &mut BTreeSet<u64>) {
     match value {
-        Value::Array(items) => items.iter().for_each(|item| collect_versions(item, versions)),
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| collect_versions(item, versions)),
         Value::Object(fields) => {
             for (name, value) in fields {
                 match value.as_str().map(str::parse) {
@@ -152,7 +181,11 @@ impl Names<'_> {
 
     fn text(&self, text: &str, key: &str) -> String {
         if key == "resourceVersion" {
-            return self.versions.get(text).cloned().unwrap_or_else(|| text.to_owned());
+            return self
+                .versions
+                .get(text)
+                .cloned()
+                .unwrap_or_else(|| text.to_owned());
         }
         if key == "continue" && !text.is_empty() {
             return "continue-token".to_owned();
@@ -196,11 +229,14 @@ fn replace_spans(
 /// `pattern` has one letter a character: `h` hex, `d` digit, others themselves.
 fn fits(text: &str, pattern: &str) -> bool {
     text.len() >= pattern.len()
-        && text.bytes().zip(pattern.bytes()).all(|(c, wanted)| match wanted {
-            b'h' => c.is_ascii_digit() || (b'a'..=b'f').contains(&c),
-            b'd' => c.is_ascii_digit(),
-            other => c == other,
-        })
+        && text
+            .bytes()
+            .zip(pattern.bytes())
+            .all(|(c, wanted)| match wanted {
+                b'h' => c.is_ascii_digit() || (b'a'..=b'f').contains(&c),
+                b'd' => c.is_ascii_digit(),
+                other => c == other,
+            })
 }
 
 fn uid_at(text: &str) -> Option<usize> {
@@ -217,7 +253,9 @@ fn time_at(text: &str) -> Option<usize> {
     let fraction = rest.strip_prefix('.').map_or(0, |digits| {
         1 + digits.bytes().take_while(u8::is_ascii_digit).count()
     });
-    rest[fraction..].starts_with('Z').then_some(SECONDS.len() + fraction + 1)
+    rest[fraction..]
+        .starts_with('Z')
+        .then_some(SECONDS.len() + fraction + 1)
 }
 
 fn generated_at(text: &str) -> Option<usize> {
@@ -226,6 +264,10 @@ fn generated_at(text: &str) -> Option<usize> {
 }
 
 fn version_at(text: &str) -> Option<usize> {
-    let digits = text.strip_prefix('(')?.bytes().take_while(u8::is_ascii_digit).count();
+    let digits = text
+        .strip_prefix('(')?
+        .bytes()
+        .take_while(u8::is_ascii_digit)
+        .count();
     (digits > 0 && text[1 + digits..].starts_with(')')).then_some(digits + 2)
 }

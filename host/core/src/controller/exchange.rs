@@ -1,0 +1,124 @@
+//! What a controller takes and gives.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::budget::Guardrails;
+use crate::expectation::Written;
+use crate::failure::Failure;
+use crate::gate::{Mode, Ruling};
+use crate::manifest::Permission;
+use crate::mapping::Mapping;
+use crate::plan::{Measure, Plan, QueueKey, WorkItem};
+use crate::queue::PendingSnapshot;
+use crate::store::Snapshot;
+use crate::time::Instant;
+
+/// How many plans of one item are carried out at once if its decision leaves it
+/// open.
+pub const DEFAULT_PARALLEL: u32 = 64;
+
+/// The small values that a controller keeps between calls.
+pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
+
+/// Names one call into a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CallId(pub(super) u64);
+
+/// Names one plan that is being carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlanId(pub(super) u64);
+
+/// What an operator decides about a controller.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// What it may do to the cluster.
+    pub mode: Mode,
+    /// What it is granted of what its guest declares; none for all.
+    pub granted: Option<Vec<Permission>>,
+    /// Limits that hold whatever the guest decides.
+    pub guardrails: Guardrails,
+}
+
+/// The state of the world that a decision is judged in.
+#[derive(Clone, Copy, Debug)]
+pub struct World<'a> {
+    /// The time.
+    pub now: Instant,
+    /// The cache.
+    pub snapshot: &'a Snapshot,
+    /// What the API server serves.
+    pub mapping: &'a Mapping,
+}
+
+/// A call that is to be made into the guest.
+#[derive(Clone, Debug)]
+pub struct CallRequest {
+    /// Its name, for the answer.
+    pub id: CallId,
+    /// What it is about.
+    pub items: Vec<WorkItem>,
+    /// What waits in the queues.
+    pub pending: PendingSnapshot,
+    /// The controller's notes.
+    pub notes: Notes,
+}
+
+/// Something that the host is to do or to tell.
+#[derive(Clone, Debug)]
+pub enum Effect {
+    /// A plan is to be carried out; its end is told to
+    /// [`Controller::handle_outcome`](super::Controller::handle_outcome).
+    Carry {
+        /// Its name, for the answer.
+        id: PlanId,
+        /// What to do.
+        plan: Arc<Plan>,
+    },
+    /// The gate ruled on a plan.
+    Ruled {
+        /// The item it was decided for.
+        item: QueueKey,
+        /// The plan.
+        plan: Arc<Plan>,
+        /// The ruling.
+        ruling: Ruling,
+    },
+    /// Something is to be counted.
+    Measure(Measure),
+    /// An item was worked on.
+    Worked {
+        /// Its queue.
+        queue: String,
+        /// For how long, its writes included.
+        duration: Duration,
+        /// Whether it comes again because something failed.
+        retried: bool,
+    },
+    /// An item was taken from its queue.
+    Taken {
+        /// Its queue.
+        queue: String,
+        /// How long it had been due.
+        waited: Duration,
+    },
+}
+
+/// What became of a plan that was carried out.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What the last successful write left behind, if there was one.
+    pub written: Option<Written>,
+    /// The step that failed, and why.
+    pub failed: Option<(u32, Failure)>,
+}
+
+impl Outcome {
+    /// Whether the plan reached its end, or its target was gone.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        self.failed
+            .as_ref()
+            .is_none_or(|(_, failure)| failure.class.means_gone())
+    }
+}

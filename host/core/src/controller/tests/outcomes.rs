@@ -1,0 +1,240 @@
+//! What becomes of plans, and of the items that they were made for.
+
+use super::*;
+use crate::budget::Guardrails;
+use crate::plan::Measure;
+
+#[test]
+fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench.outcome(plan, succeeded(Written::Gone));
+    bench.effects();
+    // Another change of the same pod arrives before its deletion does.
+    bench.see("a", 2, "n1");
+    let (call, queue, _) = bench.keys().unwrap();
+    assert_eq!(queue, "nodes");
+    bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
+    let rulings = bench.rulings();
+    assert!(
+        matches!(rulings[..], [Ruling::Wait(Waiting::Held(Held::NotSeenYet))]),
+        "{rulings:?}"
+    );
+    let (call, ..) = bench.keys().unwrap();
+    bench.answer(call, vec![decide(vec![], Verdict::Done)]);
+    // It is looked at again as soon as the deletion is seen.
+    assert!(bench.call().is_none());
+    bench.lose("a");
+    let mut queues = vec![];
+    while let Some((id, queue, _)) = bench.keys() {
+        queues.push(queue);
+        bench.answer(id, vec![decide(vec![], Verdict::Done)]);
+    }
+    queues.sort();
+    assert_eq!(queues, ["nodes", "pods"]);
+}
+
+#[test]
+fn a_failed_write_is_tried_again_with_its_failure() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench.outcome(plan, failed(FailureClass::Server));
+    assert!(bench.call().is_none());
+    bench.pass(SECOND);
+    let call = bench.call().unwrap();
+    let item = &call.items[0];
+    assert_eq!((item.key.as_str(), item.attempt), ("ns/a", 1));
+    assert_eq!(item.failures[0].failure.class, FailureClass::Server);
+    assert_eq!(item.failures[0].uid, "a");
+}
+
+#[test]
+fn a_target_that_is_gone_is_no_failure() {
+    for class in [FailureClass::NotFound, FailureClass::UidMismatch] {
+        let mut bench = Bench::enforcing();
+        let plan = deleting(&mut bench);
+        bench.outcome(plan, failed(class));
+        bench.pass(60 * SECOND);
+        assert!(bench.call().is_none(), "{class}");
+    }
+}
+
+#[test]
+fn a_forbidden_write_waits_longer_and_an_invalid_one_is_only_reported() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench.outcome(plan, failed(FailureClass::Forbidden));
+    bench.pass(29 * SECOND);
+    assert!(bench.call().is_none());
+    bench.pass(SECOND);
+    assert!(bench.call().is_some());
+
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench.outcome(plan, failed(FailureClass::Invalid));
+    bench.pass(1000 * SECOND);
+    assert!(bench.call().is_none());
+}
+
+#[test]
+fn what_the_server_asks_to_wait_is_waited() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    let mut outcome = failed(FailureClass::Throttled);
+    if let Some((_, failure)) = &mut outcome.failed {
+        failure.retry_after = Some(20 * SECOND);
+    }
+    bench.outcome(plan, outcome);
+    assert_eq!(
+        bench.controller.poll_timeout(bench.now),
+        Some(bench.now.after(20 * SECOND))
+    );
+}
+
+#[test]
+fn a_refused_plan_is_ruled_out_and_not_tried_again() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let (call, ..) = bench.keys().unwrap();
+    let mut plan = delete("a");
+    plan.target.uid.clear();
+    bench.answer(call, vec![decide(vec![plan], Verdict::Done)]);
+    assert_eq!(bench.rulings(), [Ruling::Refuse(Refusal::NoUid)]);
+    bench.pass(1000 * SECOND);
+    assert!(bench.call().is_none());
+}
+
+#[test]
+fn a_spent_budget_makes_plans_wait() {
+    let settings = Settings {
+        guardrails: Guardrails {
+            deletes_per_minute: Some(1),
+            writes_per_minute: None,
+        },
+        ..enforce()
+    };
+    let mut bench = Bench::new(manifest(), settings);
+    for name in ["a", "b"] {
+        bench.see(name, 1, "");
+    }
+    let mut carried = vec![];
+    while let Some((call, _, keys)) = bench.keys() {
+        let name = keys[0].trim_start_matches("ns/").to_owned();
+        bench.answer(call, vec![decide(vec![delete(&name)], Verdict::Done)]);
+        carried.extend(bench.carried());
+    }
+    assert_eq!(carried.len(), 1);
+    bench.outcome(carried[0].0, succeeded(Written::Gone));
+    bench.pass(59 * SECOND);
+    assert!(bench.call().is_none());
+    bench.pass(SECOND);
+    let (call, _, keys) = bench.keys().unwrap();
+    assert_eq!(keys, ["ns/b"]);
+    bench.answer(call, vec![decide(vec![delete("b")], Verdict::Done)]);
+    assert_eq!(bench.carried().len(), 1);
+}
+
+#[test]
+fn again_when_written_waits_for_the_cache() {
+    let mut bench = Bench::enforcing();
+    for name in ["a", "b"] {
+        bench.see(name, 1, "n1");
+    }
+    let (call, queue, _) = bench.keys().unwrap();
+    assert_eq!(queue, "nodes");
+    let plans = vec![delete("a"), delete("b")];
+    bench.answer(call, vec![decide(plans, Verdict::AgainWhenWritten)]);
+    for (id, _) in bench.carried() {
+        bench.outcome(id, succeeded(Written::Version(5)));
+    }
+    bench.settle();
+    bench.see("a", 5, "n1-gone");
+    // The change itself adds the node's key; take that out of the way.
+    bench.settle();
+    bench.see("b", 5, "n1");
+    assert!(bench.call().is_none(), "no declared field has changed");
+    // The version is seen when everything is tidied up.
+    let snapshot = bench.store.snapshot();
+    bench.controller.tidy(bench.now, &snapshot);
+    let (_, queue, keys) = bench.keys().unwrap();
+    assert_eq!((queue.as_str(), keys), ("nodes", vec!["n1".to_owned()]));
+}
+
+#[test]
+fn measures_count_what_became_of_a_plan() {
+    for (outcome, expected) in [
+        (succeeded(Written::Gone), vec!["attempted", "succeeded"]),
+        (
+            failed(FailureClass::NotFound),
+            vec!["attempted", "succeeded"],
+        ),
+        (failed(FailureClass::Server), vec!["attempted", "failed"]),
+    ] {
+        let mut bench = Bench::enforcing();
+        bench.see("a", 1, "");
+        let (call, ..) = bench.keys().unwrap();
+        let mut plan = delete("a");
+        let measure = |when, name: &str| PlanMeasure {
+            when,
+            measure: Measure {
+                metric: name.into(),
+                labels: vec![],
+                amount: Amount::Add(1.0),
+            },
+        };
+        plan.measures = vec![
+            measure(MeasureWhen::Attempted, "attempted"),
+            measure(MeasureWhen::Succeeded, "succeeded"),
+            measure(MeasureWhen::Failed, "failed"),
+        ];
+        bench.answer(call, vec![decide(vec![plan], Verdict::Done)]);
+        let (id, _) = bench.carried()[0];
+        bench.outcome(id, outcome);
+        let counted: Vec<String> = bench
+            .effects()
+            .into_iter()
+            .filter_map(|effect| match effect {
+                Effect::Measure(measure) => Some(measure.metric),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(counted, expected);
+    }
+}
+
+#[test]
+fn a_guest_that_keeps_failing_is_quarantined_and_its_items_kept() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let mut failures = 0;
+    while failures < 5 {
+        match bench.call() {
+            Some(call) => {
+                let failure = CallFailure::new(CallFailureKind::Trap, "unreachable");
+                let now = bench.now;
+                bench.controller.handle_call_failure(now, call.id, failure);
+                failures += 1;
+            }
+            None => bench.pass(SECOND),
+        }
+    }
+    assert!(!matches!(
+        bench.controller.health().state(),
+        crate::health::State::Healthy
+    ));
+    bench.see("b", 1, "");
+    assert!(bench.call().is_none());
+    let opens = bench.controller.poll_timeout(bench.now).unwrap();
+    bench.now = opens;
+    let (probe, _, keys) = bench.keys().unwrap();
+    assert!(bench.call().is_none(), "one probe at a time");
+    bench.answer(probe, vec![decide(vec![], Verdict::Done)]);
+    let mut seen = keys;
+    bench.pass(60 * SECOND);
+    while let Some((id, _, keys)) = bench.keys() {
+        seen.extend(keys);
+        bench.answer(id, vec![decide(vec![], Verdict::Done)]);
+    }
+    seen.sort();
+    assert_eq!(seen, ["ns/a", "ns/b"]);
+}

@@ -1,0 +1,156 @@
+//! The host as a process beside an API server in memory: what it has resident
+//! when the cluster is empty and when it has 1,000 nodes and 20,000 small pods,
+//! and how long 2,000 orphaned pods take from the first to the last deletion.
+//!
+//! ```sh
+//! cargo xtask guests && cargo build --release -p davit
+//! cargo run --release -p davit --example footprint
+//! ```
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, ensure};
+use davit_sim::fault::Match;
+use davit_sim::{Server, Sim, kubeconfig};
+use serde_json::json;
+use tokio::time::sleep;
+
+const NODES: usize = 1_000;
+const PODS: usize = 20_000;
+const ORPHANS: usize = 2_000;
+
+#[tokio::main]
+async fn main() -> Result<()> {
+    let sim = davit::sim::start()?;
+    let server = Server::start("127.0.0.1:0".parse()?, sim.clone()).await?;
+    let directory = std::env::temp_dir().join(format!("davit-footprint-{}", std::process::id()));
+    std::fs::create_dir_all(&directory)?;
+    let result = measure(&sim, &server, &directory).await;
+    std::fs::remove_dir_all(&directory)?;
+    result
+}
+
+async fn measure(sim: &Sim, server: &Server, directory: &Path) -> Result<()> {
+    let host = start(server, directory)?;
+    sleep(Duration::from_secs(5)).await;
+    println!(
+        "resident, empty cluster                 {:>7.1} MB",
+        host.resident()?
+    );
+    for number in 0..NODES {
+        create_node(sim, number)?;
+    }
+    for number in 0..PODS {
+        create_pod(sim, number, &format!("node-{:04}", number % NODES))?;
+    }
+    sleep(Duration::from_secs(10)).await;
+    println!(
+        "resident, {NODES} nodes and {PODS} pods     {:>7.1} MB",
+        host.resident()?
+    );
+    drop(host);
+
+    for number in 0..ORPHANS {
+        create_pod(sim, PODS + number, "gone")?;
+    }
+    let host = start(server, directory)?;
+    let deletions = Match::new("delete", "pods");
+    let first = until(sim, &deletions, 1).await?;
+    let last = until(sim, &deletions, ORPHANS).await?;
+    let took = last.duration_since(first).as_secs_f64();
+    println!("{ORPHANS} orphaned pods, first to last deletion {took:>7.2} s");
+    let requests = sim.count(&Match::new("patch", "pods")) + sim.count(&deletions);
+    println!(
+        "writes a pod                            {:>7.2}",
+        requests as f64 / ORPHANS as f64
+    );
+    println!(
+        "resident afterwards                     {:>7.1} MB",
+        host.resident()?
+    );
+    Ok(())
+}
+
+async fn until(sim: &Sim, requests: &Match, count: usize) -> Result<Instant> {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while sim.count(requests) < count {
+        ensure!(Instant::now() < deadline, "the pods are not deleted");
+        sleep(Duration::from_millis(2)).await;
+    }
+    Ok(Instant::now())
+}
+
+struct Host(Child);
+
+impl Host {
+    /// Megabytes of memory that the process has resident.
+    fn resident(&self) -> Result<f64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kilobytes = line.and_then(|line| line.split_whitespace().next());
+        Ok(kilobytes.context("VmRSS")?.parse::<f64>()? / 1024.0)
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        // It has ended already if it failed, which the figures would show.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program that lies beside the examples' directory.
+fn start(server: &Server, directory: &Path) -> Result<Host> {
+    let example = std::env::current_exe()?;
+    let program: PathBuf = example
+        .ancestors()
+        .nth(2)
+        .context("cargo's target directory")?
+        .join("davit");
+    let config = directory.join("davit.yaml");
+    std::fs::write(
+        &config,
+        "controllers:\n- name: podgc\n  module: {builtin: podgc}\n  mode: Enforce\n  \
+         config: {quarantine: 2s, maxParallelDeletes: 64}\n",
+    )?;
+    let path = directory.join("kubeconfig");
+    std::fs::write(&path, kubeconfig(&server.url()))?;
+    let child = Command::new(&program)
+        .args(["run", "--log", "warn", "--config"])
+        .arg(&config)
+        .arg("--kubeconfig")
+        .arg(&path)
+        .arg("--cache")
+        .arg(directory.join("modules"))
+        .stdin(Stdio::null())
+        .spawn()
+        .with_context(|| format!("starting {}", program.display()))?;
+    Ok(Host(child))
+}
+
+fn create_node(sim: &Sim, number: usize) -> Result<()> {
+    sim.create(json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": format!("node-{number:04}")},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))?;
+    Ok(())
+}
+
+fn create_pod(sim: &Sim, number: usize, node: &str) -> Result<()> {
+    sim.create(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": format!("pod-{number:06}"), "namespace": "default"},
+        "spec": {
+            "nodeName": node,
+            "containers": [{"name": "main", "image": "example.com/main"}],
+        },
+        "status": {"phase": "Running"},
+    }))?;
+    Ok(())
+}

@@ -1,0 +1,227 @@
+//! A pass of PodGC over 150,000 pods on 5,000 nodes: the store's memory, the
+//! pass in wasm and the same logic natively.
+//!
+//! ```sh
+//! cargo xtask guests
+//! cargo run --release -p davit --example podgc_scale
+//! ```
+
+mod native;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use davit::config::ModuleSource;
+use davit::modules::Guests;
+use davit_cluster::project::Projector;
+use davit_core::controller::Notes;
+use davit_core::failure::{Failure, FailureClass};
+use davit_core::manifest::{Manifest, Source};
+use davit_core::mapping::Mapping;
+use davit_core::object::{ApiResource, Kind, ObjectRecord};
+use davit_core::plan::{GetRequest, ListRequest, WorkItem};
+use davit_core::queue::Queues;
+use davit_core::store::{SegmentSpec, Store, ViewId, ViewSpec};
+use davit_core::time::{Now, Wall};
+use davit_engine::{Call, Engine, EngineConfig, Guest, Limits, LiveReads};
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+const PODS: usize = 150_000;
+const NODES: usize = 5_000;
+const ROUNDS: u32 = 100;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> Result<()> {
+    let wasm = Guests::new(None).read(&ModuleSource::Builtin("podgc".into()))?;
+    let engine = Engine::new(EngineConfig::default())?;
+    let module = engine.load(wasm).await?;
+    let config = rmp_serde::to_vec_named(&json!({}))?;
+    let limits = Limits {
+        cpu: std::time::Duration::from_secs(10),
+        ..Limits::default()
+    };
+    let guest = Guest::new(&module, config.clone(), limits).await?;
+    let before = resident()?;
+    let world = World::fill(guest.manifest())?;
+    let bytes: usize = world
+        .store
+        .segments()
+        .map(|(segment, _)| world.store.segment_bytes(segment))
+        .sum();
+    println!(
+        "{PODS} pods, {NODES} nodes: {} bytes of data a pod, {} bytes resident a pod, all told",
+        bytes / PODS,
+        (resident()? - before) / PODS
+    );
+
+    let healthy = measure_wasm(&guest, &world).await?;
+    println!("pass over the healthy cluster, in wasm     {healthy:>10.1} µs");
+    let native = native::measure(&config, &world, ROUNDS);
+    println!("the same natively                          {native:>10.1} µs");
+    println!("wasm takes {:.2} times as long", healthy / native);
+    Ok(())
+}
+
+/// The store as the host would have filled it, with PodGC's views.
+pub struct World {
+    store: Store,
+    views: BTreeMap<String, ViewId>,
+}
+
+impl World {
+    fn fill(manifest: &Manifest) -> Result<Self> {
+        let mut store = Store::default();
+        let mut views = BTreeMap::new();
+        let now = davit_core::time::Instant::ZERO;
+        for watch in &manifest.watches {
+            let view = store.add_view(ViewSpec::from(watch));
+            let Source::One(resource) = &watch.source else {
+                anyhow::bail!("PodGC watches single resources");
+            };
+            store.attach(view, &segment_spec(resource), &mut Vec::new())?;
+            views.insert(watch.name.clone(), view);
+        }
+        let segments: Vec<_> = store
+            .segments()
+            .map(|(segment, spec)| (segment, spec.resource.plural.clone()))
+            .collect();
+        for (segment, plural) in segments {
+            let fields = store
+                .segment_fields(segment)
+                .context("a segment has fields")?;
+            let mut projector = Projector::new(fields.clone());
+            // One by one: a list held as a whole would count as the store's.
+            store.replace(segment, fields, [], now, &mut Vec::new())?;
+            let count = if plural == "pods" { PODS } else { NODES };
+            for number in 0..count {
+                let object = if plural == "pods" {
+                    pod(number)
+                } else {
+                    node(number)
+                };
+                let item = projector.object(&serde_json::to_vec(&object)?)?;
+                store.apply(segment, item, now, &mut Vec::new());
+            }
+        }
+        Ok(Self { store, views })
+    }
+}
+
+async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
+    let queues = Queues::new(
+        davit_core::time::Instant::ZERO,
+        &guest.manifest().queues,
+        &[],
+    );
+    let views = Arc::new(world.views.clone());
+    let call = || Call {
+        now: now(),
+        items: vec![pass()],
+        snapshot: world.store.snapshot(),
+        views: Arc::clone(&views),
+        pending: queues.pending(),
+        notes: Notes::default(),
+        mapping: Arc::new(Mapping::default()),
+        live: Arc::new(Nothing),
+    };
+    guest.reconcile(call()).await?;
+    let begun = Instant::now();
+    for _ in 0..ROUNDS {
+        let decisions = guest.reconcile(call()).await?;
+        anyhow::ensure!(
+            decisions.iter().all(|decision| decision.plans.is_empty()),
+            "nothing is to be deleted"
+        );
+    }
+    Ok(begun.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS))
+}
+
+fn pass() -> WorkItem {
+    WorkItem {
+        queue: podgc::PASSES.into(),
+        key: podgc::PASS.into(),
+        attempt: 0,
+        created_at: davit_core::time::Instant::ZERO,
+        due_at: davit_core::time::Instant::ZERO,
+        failures: vec![],
+    }
+}
+
+fn now() -> Now {
+    Now {
+        instant: davit_core::time::Instant::ZERO,
+        wall: Wall(1_800_000_000_000),
+    }
+}
+
+fn segment_spec(resource: &ApiResource) -> SegmentSpec {
+    SegmentSpec {
+        resource: resource.clone(),
+        kind: Kind {
+            api_version: resource.api_version().into(),
+            kind: resource.plural.as_str().into(),
+        },
+        namespaced: resource.plural == "pods",
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+    }
+}
+
+fn pod(number: usize) -> Value {
+    let since = "2026-11-20T09:52:15Z";
+    let condition = |name| json!({"type": name, "status": "True", "lastTransitionTime": since});
+    json!({
+        "metadata": {
+            "name": format!("web-7d4b9c6f5-{number:06}"),
+            "namespace": format!("team-{:02}", number % 50),
+            "uid": format!("{:08x}-0000-4000-8000-{number:012x}", 0x1000_0000 + number),
+            "resourceVersion": (number + 1).to_string(),
+            "generation": 1,
+            "creationTimestamp": since,
+        },
+        "spec": {"nodeName": format!("node-{:04}", number % NODES)},
+        "status": {
+            "phase": if number % 20 == 0 { "Succeeded" } else { "Running" },
+            "conditions": [condition("PodScheduled"), condition("Initialized"),
+                condition("ContainersReady"), condition("Ready")],
+        },
+    })
+}
+
+fn node(number: usize) -> Value {
+    json!({
+        "metadata": {
+            "name": format!("node-{number:04}"),
+            "uid": format!("{:08x}-0000-4000-8000-{number:012x}", 0x2000_0000 + number),
+            "resourceVersion": (number + 1).to_string(),
+        },
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+/// Bytes of memory that this process has resident.
+fn resident() -> Result<usize> {
+    let status = std::fs::read_to_string(Path::new("/proc/self/status"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kilobytes = line.and_then(|line| line.split_whitespace().next());
+    Ok(kilobytes.context("VmRSS")?.parse::<usize>()? * 1024)
+}
+
+/// A healthy cluster needs no live reads.
+struct Nothing;
+
+impl LiveReads for Nothing {
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+        let failure = |_| Err(Failure::new(FailureClass::Server, "no API server"));
+        Box::pin(async move { requests.into_iter().map(failure).collect() })
+    }
+
+    fn list(&self, _: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
+        Box::pin(async { Err(Failure::new(FailureClass::Server, "no API server")) })
+    }
+}
