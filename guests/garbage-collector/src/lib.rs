@@ -1,1 +1,116 @@
-//! Placeholder.
+//! Kubernetes' garbage collector for owner references as a Davit guest.
+//!
+//! It deletes objects whose owners are gone (module `dependent`), and carries
+//! out what a deletion asks for with its propagation policy: in the background,
+//! in the foreground, or with the dependents orphaned (module `finalizer`).
+//!
+//! The rules are kube-controller-manager's (pkg/controller/garbagecollector,
+//! v1.36); the means are not. There is no graph. The host's index over the uids
+//! of owners tells who depends on whom, and every decision is made from what
+//! the cache holds now: an owner that it lacks is read live at the coordinates
+//! that the reference gives. An object is deleted by one request, with its uid
+//! and the resource version that was decided on as preconditions.
+
+mod config;
+mod cycle;
+mod dependent;
+mod finalizer;
+mod memory;
+mod namespace;
+mod owner;
+mod patch;
+mod spread;
+mod view;
+
+use std::time::Duration;
+
+use davit_guest::{
+    ConfigError, Context, Controller, Decision, Index, Manifest, Permission, QueueSpec, Trigger,
+    TriggerKey, Watch, WorkItem,
+};
+
+pub use config::{Config, GroupResource};
+
+/// The queue of the objects to be looked at as dependents, by their uids. It is
+/// called as in kube-controller-manager.
+pub const OBJECTS_QUEUE: &str = "garbage_collector_attempt_to_delete";
+/// The queue of the owners that may be waiting for their dependents, by their
+/// uids.
+pub const OWNERS: &str = "garbage_collector_owners";
+/// The queue of the owners whose dependents have to be looked at, all of them.
+pub const DEPENDENTS: &str = "garbage_collector_dependents";
+
+/// How many objects one call decides about.
+const BATCH: u32 = 250;
+/// How many owners are worked on at once.
+const OWNER_WORKERS: u32 = 50;
+
+/// The first and the longest pause after a failure, and between two looks at an
+/// object that cannot be judged.
+const FIRST_RETRY: Duration = Duration::from_millis(10);
+const LONGEST_RETRY: Duration = Duration::from_mins(5);
+
+/// The garbage collector.
+#[derive(Debug)]
+pub struct GarbageCollector {
+    config: Config,
+}
+
+davit_guest::export!(GarbageCollector);
+
+impl Controller for GarbageCollector {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self { config })
+    }
+
+    fn manifest(&self) -> Manifest {
+        let summary = "Deletes objects whose owners are gone, and carries out deletions in the \
+                       foreground and with orphaned dependents.";
+        let watch = Watch::every_deletable(view::OBJECTS, self.config.ignored())
+            .index(Index::new(view::BY_OWNER, view::OWNER_UIDS));
+        let queue = |name| QueueSpec::new(name).retry(FIRST_RETRY, LONGEST_RETRY);
+        let by_owner = TriggerKey::Index(view::BY_OWNER.to_owned());
+        Manifest {
+            watches: vec![watch],
+            triggers: vec![
+                Trigger::new(view::OBJECTS, OBJECTS_QUEUE, TriggerKey::OwnUid),
+                Trigger::new(view::OBJECTS, OWNERS, by_owner),
+            ],
+            queues: vec![
+                queue(OBJECTS_QUEUE)
+                    .workers(self.config.concurrent_syncs)
+                    .batch(BATCH),
+                queue(OWNERS).workers(OWNER_WORKERS),
+                queue(DEPENDENTS),
+            ],
+            permissions: ["get", "patch", "delete"]
+                .map(|verb| Permission::new(verb, "*", "*"))
+                .into(),
+            config_schema: include_str!("../config.schema.json").to_owned(),
+            ..Manifest::new("garbage-collector", env!("CARGO_PKG_VERSION"), summary)
+        }
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+        match item.queue.as_str() {
+            OWNERS => finalizer::reconcile(&self.config, cx, item),
+            DEPENDENTS => spread::reconcile(cx, &item.key),
+            _ => {
+                let mut decisions = dependent::reconcile(cx, std::slice::from_ref(item));
+                decisions.pop().unwrap_or_else(Decision::done)
+            }
+        }
+    }
+
+    /// The items of a call are all of one queue. Objects are decided about
+    /// together, so that an owner that many of them name is read once.
+    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+        match items.first() {
+            Some(first) if first.queue == OBJECTS_QUEUE => dependent::reconcile(cx, items),
+            _ => items.iter().map(|item| self.reconcile(cx, item)).collect(),
+        }
+    }
+}

@@ -195,6 +195,22 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
         .map(decode)
     }
 
+    /// A part of the objects that an index holds under a value, `limit` at most
+    /// from `cursor` on (0 to start), and where the next part starts. For a
+    /// walk that another call goes on with, or that mostly ends early.
+    #[must_use]
+    pub fn index_page(
+        &self,
+        index: &str,
+        value: &str,
+        cursor: u64,
+        limit: u32,
+    ) -> (Vec<Object<T>>, Option<u64>) {
+        let page = self.host.by_index(self.watch, index, value, cursor, limit);
+        let objects = page.objects.into_iter().map(decode).collect();
+        (objects, page.next)
+    }
+
     /// How many objects an index holds under a value.
     #[must_use]
     pub fn index_count(&self, index: &str, value: &str) -> u32 {

@@ -23,6 +23,7 @@ pub mod pod;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod time;
+pub mod toleration;
 
 use serde::de::DeserializeOwned;
 

@@ -1,1 +1,126 @@
-//! Placeholder.
+//! Kubernetes' taint eviction as a Davit guest.
+//!
+//! It evicts pods from nodes with `NoExecute` taints that they do not tolerate,
+//! or that they have tolerated for long enough. A node whose taints change and
+//! a pod that is bound, or changes its tolerations, start and cancel timers
+//! (module `timer`); a pod whose time has come is evicted (module `eviction`),
+//! which is tried until it succeeds or is cancelled.
+//!
+//! The rules are kube-controller-manager's (pkg/controller/tainteviction,
+//! v1.36), but for these: a timer belongs to a pod's uid, not to its name; it
+//! is cancelled with the node's end; an eviction that fails is tried again
+//! until it succeeds or is cancelled; a toleration that gets shorter counts,
+//! unless the operator wants it otherwise; a pod that is being deleted is not
+//! deleted again.
+
+mod config;
+mod event;
+mod eviction;
+mod fate;
+mod timer;
+mod view;
+
+use std::time::Duration;
+
+use davit_guest::{
+    ApiResource, ConfigError, Context, Controller, Decision, Index, Manifest, Permission,
+    QueueSpec, Trigger, TriggerKey, Watch, WorkItem,
+};
+
+pub use config::{Config, Deletion, Reschedule};
+
+/// The queue of the nodes whose taints changed. It is called as in
+/// kube-controller-manager.
+pub const NODES: &str = "noexec_taint_node";
+/// The queue of the pods, by uid, that changed. It is called as in
+/// kube-controller-manager.
+pub const PODS: &str = "noexec_taint_pod";
+/// The queue of the pods, by uid, that may stay until their item is due.
+pub const TIMERS: &str = "noexec_taint_timer";
+/// The queue of the pods, by uid, that are to be evicted. An item is created
+/// when the pod's time has come.
+pub const EVICTIONS: &str = "noexec_taint_eviction";
+
+/// The first pause after an eviction failed.
+const FIRST_RETRY: Duration = Duration::from_millis(100);
+/// The longest such pause.
+const LAST_RETRY: Duration = Duration::from_secs(30);
+
+/// The taint eviction controller.
+#[derive(Debug)]
+pub struct TaintEviction {
+    config: Config,
+}
+
+davit_guest::export!(TaintEviction);
+
+impl Controller for TaintEviction {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        config.validate()?;
+        Ok(Self { config })
+    }
+
+    fn manifest(&self) -> Manifest {
+        let summary = "Evicts pods from nodes with NoExecute taints that they do not tolerate, \
+                       or no longer.";
+        Manifest {
+            watches: watches(),
+            triggers: vec![
+                Trigger::new(view::NODES, NODES, TriggerKey::OwnKey),
+                // By uid, so that the timer of a pod that is gone can be named.
+                Trigger::new(view::PODS, PODS, TriggerKey::OwnUid),
+            ],
+            queues: queues(&self.config),
+            permissions: permissions(self.config.deletion),
+            metrics: eviction::metrics(),
+            config_schema: include_str!("../config.schema.json").to_owned(),
+            ..Manifest::new("taint-eviction", env!("CARGO_PKG_VERSION"), summary)
+        }
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+        match item.queue.as_str() {
+            NODES => timer::reconcile_node(&self.config, cx, &item.key),
+            PODS => timer::reconcile_pod(&self.config, cx, &item.key),
+            TIMERS => timer::reconcile_timer(&self.config, cx, item),
+            _ => eviction::reconcile(&self.config, cx, item),
+        }
+    }
+}
+
+fn watches() -> Vec<Watch> {
+    let pods = || ApiResource::new("", "v1", "pods");
+    vec![
+        Watch::of(view::PODS, pods()).index(Index::new(view::BY_NODE, "spec.nodeName")),
+        Watch::of(view::PODS_WITH_STATUS, pods()),
+        Watch::of(view::NODES, ApiResource::new("", "v1", "nodes")),
+    ]
+}
+
+/// Evictions go first, so that a pod of the first node does not wait for the
+/// last node to be read; nodes go before timers, which they may cancel, and
+/// before pods, of which they settle many at once.
+fn queues(config: &Config) -> Vec<QueueSpec> {
+    vec![
+        QueueSpec::new(EVICTIONS)
+            .priority(3)
+            .workers(config.max_parallel_evictions)
+            .batch(16)
+            .retry(FIRST_RETRY, LAST_RETRY),
+        QueueSpec::new(NODES).priority(2).workers(16).batch(4),
+        QueueSpec::new(TIMERS).priority(1).workers(256).batch(64),
+        QueueSpec::new(PODS).workers(256).batch(64),
+    ]
+}
+
+fn permissions(deletion: Deletion) -> Vec<Permission> {
+    match deletion {
+        Deletion::Delete => vec![
+            Permission::new("patch", "", "pods/status"),
+            Permission::new("delete", "", "pods"),
+        ],
+        Deletion::Evict => vec![Permission::new("create", "", "pods/eviction")],
+    }
+}

@@ -17,7 +17,7 @@ pub enum Segment {
 }
 
 /// The longest path, in steps. Trees of paths are walked recursively.
-const MOST_SEGMENTS: usize = 64;
+const MOST_SEGMENTS: usize = 256;
 
 /// A path to a field of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -86,7 +86,7 @@ impl FromStr for FieldPath {
                 break;
             }
             if segments.len() == MOST_SEGMENTS {
-                return Err(error("it has more than 64 steps"));
+                return Err(error("it has more than 256 steps"));
             }
             if let Some(after) = rest.strip_prefix('.') {
                 rest = after;

@@ -124,7 +124,7 @@ async fn watch(sim: &Sim, version: u64, events: usize) -> usize {
         };
         let data = frame.into_data().unwrap_or_default();
         bytes += data.len();
-        lines += data.iter().filter(|byte| **byte == b'\n').count();
+        lines += data.split(|byte| *byte == b'\n').count() - 1;
     }
     bytes
 }

@@ -225,11 +225,12 @@ pub(crate) fn deployment(object: &mut Object) {
         spec,
         &json!({
             "replicas": 1, "revisionHistoryLimit": 10, "progressDeadlineSeconds": 600,
-            "strategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxUnavailable": "25%", "maxSurge": "25%"},
-            },
         }),
+    );
+    rolling_update(
+        spec,
+        "strategy",
+        &json!({"maxUnavailable": "25%", "maxSurge": "25%"}),
     );
     template(spec);
     object.section("status");
@@ -238,15 +239,11 @@ pub(crate) fn deployment(object: &mut Object) {
 /// Daemon sets: the strategy; a status that counts from zero.
 pub(crate) fn daemon_set(object: &mut Object) {
     let spec = object.section("spec");
-    fill(
+    fill(spec, &json!({"revisionHistoryLimit": 10}));
+    rolling_update(
         spec,
-        &json!({
-            "revisionHistoryLimit": 10,
-            "updateStrategy": {
-                "type": "RollingUpdate",
-                "rollingUpdate": {"maxUnavailable": 1, "maxSurge": 0},
-            },
-        }),
+        "updateStrategy",
+        &json!({"maxUnavailable": 1, "maxSurge": 0}),
     );
     template(spec);
     fill(
@@ -256,6 +253,18 @@ pub(crate) fn daemon_set(object: &mut Object) {
             "desiredNumberScheduled": 0, "numberReady": 0,
         }),
     );
+}
+
+/// A strategy is a rolling update, with these limits, unless it says otherwise.
+fn rolling_update(spec: &mut Map<String, Value>, field: &str, limits: &Value) {
+    let strategy = section(spec, field);
+    fill(strategy, &json!({"type": "RollingUpdate"}));
+    if strategy
+        .get("type")
+        .is_some_and(|kind| kind == "RollingUpdate")
+    {
+        fill(section(strategy, "rollingUpdate"), limits);
+    }
 }
 
 /// Secrets: the type; `stringData` is a way to write `data`.

@@ -26,6 +26,7 @@ pub mod model;
 pub mod object;
 mod openapi;
 pub mod patch;
+mod protobuf;
 pub mod request;
 pub mod resource;
 mod rng;

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::Method;
 
 use crate::model::{Body, Model, Target};
+use crate::protobuf;
 use crate::status::{Result, Status};
 
 /// A request without its transport.
@@ -35,9 +36,11 @@ impl Request {
         match media_type {
             "" | "application/json" => Ok(Body::JsonText(self.body.clone())),
             "application/yaml" => Ok(Body::YamlText(self.body.clone())),
+            protobuf::MEDIA_TYPE => Ok(Body::Protobuf(self.body.clone())),
             _ => Err(Status::unsupported_media(&[
                 "application/json",
                 "application/yaml",
+                protobuf::MEDIA_TYPE,
             ])),
         }
     }

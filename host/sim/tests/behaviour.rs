@@ -242,7 +242,11 @@ async fn events_have_two_forms() {
     let event = json!({
         "metadata": {"name": "e"}, "regarding": {"kind": "Pod", "namespace": "default", "name": "p"},
         "note": "n", "reason": "r", "type": "Normal", "reportingController": "c",
+        "reportingInstance": "i", "action": "a", "eventTime": "2026-01-01T00:00:00.000000Z",
     });
+    let (status, refused) =
+        call(&sim, "POST", path, Some(json!({"metadata": {"name": "e"}}))).await;
+    assert_eq!((status, refused["reason"].as_str()), (422, Some("Invalid")));
     let (status, created) = call(&sim, "POST", path, Some(event)).await;
     assert_eq!((status, created["note"].as_str()), (201, Some("n")));
     let core = sim.get("v1", "Event", "default", "e").unwrap();
@@ -307,6 +311,47 @@ async fn schemas_prune_default_and_refuse() {
     let (_, created) = call(&sim, "POST", path, Some(gear(json!({"teeth": 1, "x": 1})))).await;
     assert_eq!(created["spec"], json!({"teeth": 1, "colour": "red"}));
     assert_eq!(created["metadata"]["generation"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_comes_and_goes_with_its_objects() {
+    let sim = sim();
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let definition = |kind: &str| {
+        json!({
+            "metadata": {"name": "gears.example.com"},
+            "spec": {
+                "group": "example.com", "scope": "Cluster", "names": {"kind": kind, "plural": "gears"},
+                "versions": [
+                    {"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}},
+                    {"name": "v2", "served": true, "storage": false, "schema": {"openAPIV3Schema": {"type": "object"}}},
+                ],
+            },
+        })
+    };
+    let (status, refused) = call(&sim, "POST", path, Some(definition("Ge\"ar"))).await;
+    assert_eq!((status, refused["reason"].as_str()), (422, Some("Invalid")));
+    let (status, _) = call(&sim, "POST", path, Some(definition("Gear"))).await;
+    assert_eq!(status, 201);
+    let gear = json!({"metadata": {"name": "g"}});
+    let (status, _) = call(&sim, "POST", "/apis/example.com/v1/gears", Some(gear)).await;
+    assert_eq!(status, 201);
+    // Both versions show the same object.
+    let (_, other) = call(&sim, "GET", "/apis/example.com/v2/gears/g", None).await;
+    assert_eq!(other["apiVersion"], "example.com/v2");
+    let (_, group) = call(&sim, "GET", "/apis/example.com", None).await;
+    assert_eq!(group["preferredVersion"]["version"], "v2");
+
+    let mut lines = watch(&sim, "/apis/example.com/v1/gears?watch=true").await;
+    assert_eq!(lines.event().await.1, "g");
+    call(&sim, "DELETE", &format!("{path}/gears.example.com"), None).await;
+    assert_eq!(lines.event().await.0, "ERROR");
+    assert_eq!(
+        call(&sim, "GET", "/apis/example.com/v1/gears", None)
+            .await
+            .0,
+        404
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use davit_cluster::write::Writer;
 use davit_core::controller::{Controller, Settings};
 use davit_core::gate::Mode;
+use davit_core::manifest::Manifest;
 use davit_core::queue::Origin;
-use davit_core::store::{ViewId, ViewSpec};
+use davit_core::store::{Store, ViewId, ViewSpec};
 use davit_core::time::Instant;
 
 use super::prepare::Prepared;
@@ -17,6 +19,10 @@ use super::run::Run;
 use super::slot::{self, Active, Incoming, Slot};
 use super::streams;
 use crate::metrics::GuestMetrics;
+
+/// How long a revision waits for resources that it can do without, as
+/// kube-controller-manager's garbage collector does.
+const INITIAL_SYNC: Duration = Duration::from_secs(30);
 
 impl Run {
     /// Makes these the controllers that run.
@@ -56,7 +62,12 @@ impl Run {
             view.unwrap_or_else(|| self.store.add_view(ViewSpec::from(watch)))
         });
         let views = views.collect();
-        slot.incoming = Some(Incoming { prepared, views });
+        let since = self.api.clock().instant();
+        slot.incoming = Some(Incoming {
+            prepared,
+            views,
+            since,
+        });
     }
 
     /// Gives every view the segments that its watch is made of, lets go of
@@ -74,6 +85,13 @@ impl Run {
                 incoming.map(|incoming| (incoming.prepared.guest.manifest(), &incoming.views));
             for (manifest, views) in active.chain(incoming) {
                 for (watch, view) in manifest.watches.iter().zip(views) {
+                    if let Some(resource) = streams::unserved(watch, &mapping) {
+                        let controller = &manifest.name;
+                        tracing::warn!(
+                            controller, %resource,
+                            "waiting for a resource that the API server does not serve"
+                        );
+                    }
                     self.streams
                         .attach(&mut self.store, *view, watch, &mapping, &mut changes);
                 }
@@ -84,16 +102,25 @@ impl Run {
         self.take_over();
     }
 
-    /// Lets every revision take over whose watches are complete.
+    /// Lets every revision take over whose watches are complete, or as complete
+    /// as they have to be by now.
     pub(super) fn take_over(&mut self) {
         let now = self.api.clock().instant();
         for (name, slot) in &mut self.slots {
+            if let Some(active) = &mut slot.active {
+                let complete = is_complete(&self.store, active.core.manifest(), &active.views);
+                if active.complete && !complete {
+                    tracing::error!(
+                        controller = name,
+                        "the controller pauses: a resource that it watches is not served any more"
+                    );
+                }
+                active.complete = complete;
+            }
             let Some(incoming) = &slot.incoming else {
                 continue;
             };
-            let watches = &incoming.prepared.guest.manifest().watches;
-            let mut views = watches.iter().zip(&incoming.views);
-            if !views.all(|(watch, view)| streams::is_ready(&self.store, *view, watch)) {
+            if !may_begin(&self.store, incoming, now) {
                 continue;
             }
             let Some(incoming) = slot.incoming.take() else {
@@ -136,6 +163,22 @@ impl Run {
     }
 }
 
+/// Whether every watch of a manifest shows what it should.
+fn is_complete(store: &Store, manifest: &Manifest, views: &[ViewId]) -> bool {
+    let mut watches = manifest.watches.iter().zip(views);
+    watches.all(|(watch, view)| streams::is_ready(store, *view, watch))
+}
+
+/// Whether a revision has seen enough of the cluster. It waits a while for every
+/// resource, even where it does not depend on each: a garbage collector that
+/// does not see an owner's dependents yet would let the owner go before them.
+fn may_begin(store: &Store, incoming: &Incoming, now: Instant) -> bool {
+    let manifest = incoming.prepared.guest.manifest();
+    let synced = |view: &ViewId| store.synced(*view) == Some(true);
+    is_complete(store, manifest, &incoming.views)
+        && (incoming.views.iter().all(synced) || now.since(incoming.since) >= INITIAL_SYNC)
+}
+
 /// Takes on settings; returns whether everything has to be looked at again,
 /// because plans that were only shown would be carried out now.
 fn set(active: &mut Active, settings: Settings) -> bool {
@@ -152,7 +195,9 @@ fn begin(
     number: u64,
     now: Instant,
 ) -> Active {
-    let Incoming { prepared, views } = incoming;
+    let Incoming {
+        prepared, views, ..
+    } = incoming;
     let manifest = Arc::clone(prepared.guest.manifest());
     Active {
         number,
@@ -164,6 +209,7 @@ fn begin(
         views,
         metrics,
         writer,
+        complete: true,
         calls: 0,
     }
 }
@@ -171,7 +217,9 @@ fn begin(
 /// The new revision takes over: queues, timers and notes stay, and what the
 /// former revision still answers is void.
 fn swap(active: &mut Active, incoming: Incoming, now: Instant) {
-    let Incoming { prepared, views } = incoming;
+    let Incoming {
+        prepared, views, ..
+    } = incoming;
     let manifest = Arc::clone(prepared.guest.manifest());
     active.views_by_name = slot::by_name(&manifest, &views);
     active.core.reconfigure(now, manifest, &views);
@@ -180,4 +228,5 @@ fn swap(active: &mut Active, incoming: Incoming, now: Instant) {
     active.guest = prepared.guest;
     active.recipe = prepared.recipe;
     active.views = views;
+    active.complete = true;
 }

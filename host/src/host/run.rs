@@ -136,6 +136,10 @@ impl Run {
 
     fn next_wake(&self) -> tokio::time::Instant {
         let clock = self.api.clock();
+        if self.stopping {
+            // What is due is not looked at any more: only outcomes matter.
+            return clock.deadline(Instant::FAR_FUTURE);
+        }
         let now = clock.instant();
         let ready = self.active().filter(|(_, active)| active.has_room());
         let wakes = ready.filter_map(|(_, active)| active.core.poll_timeout(now));
@@ -354,6 +358,11 @@ impl Run {
     }
 
     fn keep_house(&mut self) {
+        let waits = |slot: &Slot| slot.incoming.is_some();
+        if self.mapping.is_some() && self.slots.values().any(waits) {
+            // Some have waited long enough by now.
+            self.take_over();
+        }
         let now = self.api.clock().instant();
         let snapshot = self.store.snapshot();
         for (name, slot) in &mut self.slots {
@@ -371,8 +380,9 @@ impl Run {
         }
         let store_bytes = self.metrics.store_bytes.with_label_values(&[] as &[&str]);
         store_bytes.set(bytes as f64);
-        let waiting = self.slots.values().any(|slot| slot.active.is_none());
-        self.health.beat(self.mapping.is_some() && !waiting);
+        let mut slots = self.slots.values();
+        let ready = slots.all(|slot| slot.active.as_ref().is_some_and(|one| one.complete));
+        self.health.beat(self.mapping.is_some() && ready);
     }
 
     pub(super) fn is_stopping(&self) -> bool {

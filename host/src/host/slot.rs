@@ -7,6 +7,7 @@ use davit_cluster::write::Writer;
 use davit_core::controller::Controller;
 use davit_core::manifest::Manifest;
 use davit_core::store::ViewId;
+use davit_core::time::Instant;
 use davit_engine::Guest;
 
 use super::prepare::{Prepared, Recipe};
@@ -34,6 +35,10 @@ pub(super) struct Active {
     /// None if they could not be published.
     pub(super) metrics: Option<GuestMetrics>,
     pub(super) writer: Writer,
+    /// Whether every watch shows what it should. A resource that is served no
+    /// longer takes its objects out of the cache: their absence must not be
+    /// taken for the cluster's.
+    pub(super) complete: bool,
     /// Calls under way.
     pub(super) calls: u32,
     /// How many calls may be.
@@ -45,6 +50,8 @@ pub(super) struct Incoming {
     pub(super) prepared: Prepared,
     /// The views of its manifest's watches, in their order.
     pub(super) views: Vec<ViewId>,
+    /// Since when it waits.
+    pub(super) since: Instant,
 }
 
 impl Slot {

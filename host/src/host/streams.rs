@@ -7,7 +7,7 @@ use davit_cluster::api::Api;
 use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
-use davit_core::object::Kind;
+use davit_core::object::{ApiResource, Kind};
 use davit_core::store::{Change, SegmentId, SegmentSpec, Store, ViewId};
 use davit_core::watch::Settings;
 use tokio::sync::mpsc;
@@ -130,6 +130,17 @@ impl Streams {
             self.segments.insert(stream, segment);
             self.running.insert(segment, (stream, reflector));
         }
+    }
+}
+
+/// The resource that a watch waits for because the API server does not serve
+/// it.
+pub(super) fn unserved<'w>(watch: &'w WatchSpec, mapping: &Mapping) -> Option<&'w ApiResource> {
+    match &watch.source {
+        Source::One(resource) if !watch.optional && mapping.by_resource(resource).is_none() => {
+            Some(resource)
+        }
+        Source::One(_) | Source::EveryDeletable(_) => None,
     }
 }
 

@@ -23,7 +23,7 @@ use super::slot::Active;
 impl Active {
     /// Whether another call can be made.
     pub(super) fn has_room(&self) -> bool {
-        self.calls < self.most_calls
+        self.complete && self.calls < self.most_calls
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::future::Future;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -253,13 +253,6 @@ impl Bench {
         items.map(|pod| text(pod, "/metadata/name")).collect()
     }
 
-    /// The uids of the pods in the test's namespace.
-    pub(crate) async fn uids(&self) -> BTreeSet<String> {
-        let list = self.must("GET", &self.pods_path(), &Value::Null).await;
-        let items = list["items"].as_array().unwrap().iter();
-        items.map(|pod| text(pod, "/metadata/uid")).collect()
-    }
-
     fn pods_path(&self) -> String {
         format!("/api/v1/namespaces/{}/pods", self.namespace)
     }
@@ -389,6 +382,18 @@ pub(crate) fn podgc(mode: &str, config: &str) -> String {
     format!(
         "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: {mode}\n  config: {config}\n"
     )
+}
+
+/// The directory of the compiled guests.
+pub(crate) fn guests() -> PathBuf {
+    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
+    let target = program.ancestors().nth(2).unwrap();
+    target.join("wasm32-wasip2/guest")
+}
+
+/// The fixture that does what it is asked to.
+pub(crate) fn odd_guest() -> PathBuf {
+    guests().join("fixture_odd.wasm")
 }
 
 /// An engine that keeps compiled guests for the next test.

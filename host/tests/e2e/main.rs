@@ -15,6 +15,7 @@
 mod bench;
 mod configuration;
 mod faults;
+mod hostile;
 mod podgc;
 mod program;
 mod recorded;

@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use davit::config;
 use serde_json::Value;
 
+use crate::bench::guests;
+
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn davit() -> Command {
@@ -101,9 +103,7 @@ fn free_port() -> u16 {
 }
 
 fn guest(name: &str) -> PathBuf {
-    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
-    let target = program.ancestors().nth(2).unwrap();
-    target.join("wasm32-wasip2/guest").join(name)
+    guests().join(name)
 }
 
 fn failure(output: &Output) -> String {

@@ -31,6 +31,8 @@ enum Inner {
     Pieces(Pieces),
     /// What is left of a body that breaks off after so many bytes.
     Cut(Box<SimBody>, usize),
+    /// About to break: what came before goes out first.
+    Breaking,
     Broken,
 }
 
@@ -40,7 +42,7 @@ impl std::fmt::Debug for SimBody {
             Inner::Whole(bytes) => format!("{} bytes", bytes.len()),
             Inner::Pieces(_) => "stream".to_owned(),
             Inner::Cut(_, left) => format!("cut after {left} bytes"),
-            Inner::Broken => "broken".to_owned(),
+            Inner::Breaking | Inner::Broken => "broken".to_owned(),
         };
         write!(f, "SimBody({what})")
     }
@@ -77,6 +79,12 @@ impl http_body::Body for SimBody {
                 .as_mut()
                 .poll_next(context)
                 .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
+            Inner::Breaking => {
+                // A pause makes the connection flush.
+                self.0 = Inner::Broken;
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
             Inner::Broken => Poll::Ready(Some(Err(ConnectionClosed))),
             Inner::Cut(body, left) => {
                 let frame = std::task::ready!(Pin::new(body.as_mut()).poll_frame(context));
@@ -89,7 +97,7 @@ impl http_body::Body for SimBody {
                     return Poll::Ready(Some(Ok(Frame::data(bytes))));
                 }
                 bytes.truncate(*left);
-                self.0 = Inner::Broken;
+                self.0 = Inner::Breaking;
                 Poll::Ready(Some(Ok(Frame::data(bytes))))
             }
         }
@@ -104,7 +112,7 @@ impl http_body::Body for SimBody {
             Inner::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
             // A cut body claims its full length, as the whole one would have.
             Inner::Cut(body, _) => body.size_hint(),
-            Inner::Pieces(_) | Inner::Broken => SizeHint::default(),
+            Inner::Pieces(_) | Inner::Breaking | Inner::Broken => SizeHint::default(),
         }
     }
 }

@@ -228,6 +228,8 @@ impl Live {
             WatchFault::End => {}
             WatchFault::Expire => self.sim.with_model(|model, _| model.compact()),
             WatchFault::Abort => {
+                // What came before goes out first.
+                tokio::task::yield_now().await;
                 self.state = State::Ended;
                 return Some(Some(Err(ConnectionClosed)));
             }

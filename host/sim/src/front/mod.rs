@@ -7,6 +7,7 @@ mod live;
 mod server;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -47,7 +48,7 @@ struct Inner {
     faults: Mutex<Faults>,
     watches: Mutex<Vec<Control>>,
     log: Mutex<Vec<Served>>,
-    log_limit: usize,
+    log_limit: AtomicUsize,
 }
 
 /// A request that was served, for assertions.
@@ -85,7 +86,7 @@ impl Sim {
                 faults: Mutex::new(Faults::new(seed)),
                 watches: Mutex::default(),
                 log: Mutex::default(),
-                log_limit: 1_000_000,
+                log_limit: AtomicUsize::new(usize::MAX),
             }),
         })
     }
@@ -173,6 +174,12 @@ impl Sim {
         log.iter()
             .filter(|served| matches.matches(&served.work))
             .count()
+    }
+
+    /// Logs no more than that many requests; 0 turns the log off. A server
+    /// that runs for long should have a limit, a test none.
+    pub fn limit_log(&self, requests: usize) {
+        self.inner.log_limit.store(requests, Ordering::Relaxed);
     }
 
     /// Forgets the requests so far.
@@ -317,7 +324,7 @@ impl Sim {
             entry.status = response.status().as_u16();
         }
         let mut log = lock(&self.inner.log);
-        if log.len() < self.inner.log_limit {
+        if log.len() < self.inner.log_limit.load(Ordering::Relaxed) {
             log.push(entry);
         }
     }

@@ -144,6 +144,7 @@ pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()
 fn check_new(resource: &Resource, object: &Object) -> Result<()> {
     let mut errors = validate::metadata(resource, &object.metadata);
     errors.extend(kinds::validate(resource, object));
+    errors.extend(kinds::validate_new(resource, object));
     if errors.is_empty() {
         return Ok(());
     }

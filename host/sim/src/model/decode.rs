@@ -9,7 +9,7 @@ use super::Target;
 use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
-use crate::{defaults, events, patch, schema};
+use crate::{defaults, events, patch, protobuf, schema};
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -20,6 +20,8 @@ pub enum Body {
     JsonText(Bytes),
     /// YAML text.
     YamlText(Bytes),
+    /// Kubernetes' protobuf, of a built-in kind.
+    Protobuf(Bytes),
 }
 
 impl Body {
@@ -31,6 +33,7 @@ impl Body {
                 let parsed = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
                 (parsed, bytes)
             }
+            Body::Protobuf(bytes) => (protobuf::decode(&bytes), bytes),
             Body::YamlText(bytes) => {
                 let parsed = serde_saphyr::from_slice(&bytes).map_err(|error| error.to_string());
                 (parsed, bytes)

@@ -59,9 +59,15 @@ impl Model {
                 .entry(resource.store.clone())
                 .or_insert_with(|| Collection::starting_after(version));
         }
-        // A definition that went takes its objects with it.
-        self.collections
-            .retain(|store, _| resources.iter().any(|resource| resource.store == *store));
+        // A definition that went takes its objects with it, and their watches.
+        let served = |store: &Arc<str>| resources.iter().any(|resource| resource.store == *store);
+        let gone = self
+            .collections
+            .keys()
+            .filter(|store| !served(store))
+            .cloned();
+        self.touched.extend(gone);
+        self.collections.retain(|store, _| served(store));
         self.resources = resources;
         Ok(())
     }

@@ -73,10 +73,16 @@ impl Model {
             continue_token: String::new(),
             remaining: None,
         };
+        // What is served from the cache is served whole.
+        let limit = if options.resource_version == "0" {
+            0
+        } else {
+            options.limit
+        };
         let mut last: Option<Arc<str>> = None;
         let mut left = 0;
         for (key, object) in objects {
-            if options.limit > 0 && page.items.len() == options.limit {
+            if limit > 0 && page.items.len() == limit {
                 left += 1;
                 if selector.is_everything() {
                     continue;
@@ -84,9 +90,11 @@ impl Model {
                 break;
             }
             if selector.matches(&key, &object)? {
-                page.items.push(object);
+                page.items.push(object.into_owned());
             }
-            last = Some(key);
+            if limit > 0 && page.items.len() == limit {
+                last = Some(key.into_owned());
+            }
         }
         if left > 0 {
             let last = last.unwrap_or_default();

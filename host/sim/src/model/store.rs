@@ -1,5 +1,6 @@
 //! Collections of objects and the log of their changes.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -26,6 +27,9 @@ pub struct Event {
     /// Whether this is a deletion.
     pub deleted: bool,
 }
+
+/// An object of a scan, copied only if it is not in the collection any more.
+pub(super) type Entry<'a> = (Cow<'a, Arc<str>>, Cow<'a, Stored>);
 
 /// All objects of one resource, and what happened to them lately.
 #[derive(Debug, Default)]
@@ -78,7 +82,7 @@ impl Collection {
         prefix: &'a str,
         start: &str,
         version: u64,
-    ) -> Result<impl Iterator<Item = (Arc<str>, Stored)> + use<'a>> {
+    ) -> Result<impl Iterator<Item = Entry<'a>> + use<'a>> {
         let start = if start.is_empty() { prefix } else { start };
         let mut current = self.scan_from(prefix, start).peekable();
         let mut changed = self
@@ -99,13 +103,13 @@ impl Collection {
                 if order == Ordering::Less {
                     return current
                         .next()
-                        .map(|(key, object)| (key.clone(), object.clone()));
+                        .map(|(key, object)| (Cow::Borrowed(key), Cow::Borrowed(object)));
                 }
                 if order == Ordering::Equal {
                     current.next();
                 }
                 if let Some((key, Some(object))) = changed.next() {
-                    return Some((key, object));
+                    return Some((Cow::Owned(key), Cow::Owned(object)));
                 }
             }
         }))

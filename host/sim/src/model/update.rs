@@ -194,6 +194,7 @@ fn patched(resource: &Resource, value: &mut Value, how: PatchType, body: Body) -
 fn patch_document(how: PatchType, body: Body) -> Result<Value> {
     let value: Value = match body {
         Body::Json(value) => value,
+        Body::Protobuf(_) => return Err(Status::bad_request("a patch is never protobuf")),
         Body::JsonText(bytes) => serde_json::from_slice(&bytes)
             .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?,
         Body::YamlText(bytes) => serde_saphyr::from_slice(&bytes)

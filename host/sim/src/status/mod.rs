@@ -1,10 +1,14 @@
 //! `Status`: how the API server says what went wrong (and, after a deletion,
 //! that it went well), in its own words.
 
+mod field;
+
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::resource::Resource;
+
+pub use field::FieldError;
 
 /// What a failed request is answered with.
 pub type Result<T> = std::result::Result<T, Box<Status>>;
@@ -434,92 +438,5 @@ pub fn qualify(kind: &str, group: &str) -> String {
         kind.to_owned()
     } else {
         format!("{kind}.{group}")
-    }
-}
-
-/// One finding of validation (`field.Error`).
-#[derive(Clone, Debug, PartialEq)]
-pub struct FieldError {
-    reason: &'static str,
-    field: String,
-    body: String,
-}
-
-impl FieldError {
-    /// The value cannot be this. `value` is text or a number, as JSON.
-    #[must_use]
-    pub fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
-        FieldError {
-            reason: "FieldValueInvalid",
-            field: field.into(),
-            body: format!("Invalid value: {value}: {}", why.as_ref()),
-        }
-    }
-
-    /// The same, for a value that the server prints in a form of its own.
-    #[must_use]
-    pub fn invalid_printed(field: impl Into<String>, value: &str, why: impl AsRef<str>) -> Self {
-        FieldError {
-            reason: "FieldValueInvalid",
-            field: field.into(),
-            body: format!("Invalid value: {value}: {}", why.as_ref()),
-        }
-    }
-
-    /// The value is missing.
-    #[must_use]
-    pub fn required(field: impl Into<String>, why: &str) -> Self {
-        let body = if why.is_empty() {
-            "Required value".to_owned()
-        } else {
-            format!("Required value: {why}")
-        };
-        FieldError {
-            reason: "FieldValueRequired",
-            field: field.into(),
-            body,
-        }
-    }
-
-    /// The value must not be set, or not to this, now.
-    #[must_use]
-    pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
-        FieldError {
-            reason: "FieldValueForbidden",
-            field: field.into(),
-            body: format!("Forbidden: {}", why.as_ref()),
-        }
-    }
-
-    /// The value is none of those known.
-    #[must_use]
-    pub fn not_supported(field: impl Into<String>, value: &Value, known: &[&str]) -> Self {
-        let known: Vec<String> = known.iter().map(|text| format!("{text:?}")).collect();
-        FieldError {
-            reason: "FieldValueNotSupported",
-            field: field.into(),
-            body: format!(
-                "Unsupported value: {value}: supported values: {}",
-                known.join(", ")
-            ),
-        }
-    }
-
-    /// The value has another type than the schema says.
-    #[must_use]
-    pub fn wrong_type(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
-        FieldError {
-            reason: "FieldValueTypeInvalid",
-            field: field.into(),
-            body: format!("Invalid value: {value}: {}", why.as_ref()),
-        }
-    }
-
-    fn cause(&self) -> Cause {
-        Cause {
-            reason: self.reason,
-            message: self.body.clone(),
-            field: self.field.clone(),
-        }
     }
 }

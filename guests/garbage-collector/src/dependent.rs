@@ -1,0 +1,324 @@
+//! Objects as dependents: whether an object still has an owner to live for.
+//! The work items are uids.
+
+use std::rc::Rc;
+
+use davit_guest::{Context, Decision, DeleteOptions, Level, Object, Plan, WorkItem};
+
+use crate::cycle;
+use crate::memory::Fact;
+use crate::namespace;
+use crate::owner::{self, Finding, Obstacle, Owners, Standing};
+use crate::patch::{self, Form};
+use crate::spread::now;
+use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
+use crate::{DEPENDENTS, OWNERS};
+
+/// The attempt at which an operator is told of an object that cannot be judged:
+/// by then it has been tried for a minute or so.
+const TELLING_ATTEMPT: u32 = 12;
+
+/// Decides about the items of one call together: all that they have to ask the
+/// API server goes out in one batch, and each owner is asked for once.
+pub(crate) fn reconcile(cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    let mut owners = Owners::new(cx);
+    let subjects = subjects(cx, &mut owners, items);
+    let findings: Vec<Vec<Finding>> = subjects
+        .iter()
+        .map(|subject| find_owners(&mut owners, subject))
+        .collect();
+    let learnt = owners.read();
+    let mut decisions: Vec<Decision> = items
+        .iter()
+        .zip(subjects)
+        .zip(findings)
+        .map(|((item, subject), findings)| match subject {
+            Subject::Missing => of_missing(cx, &item.key),
+            Subject::Gone => Decision::done(),
+            Subject::Unread(why) => Decision::retry(why),
+            Subject::Item(object) => Judge {
+                cx,
+                item,
+                object: &object,
+                owners: &mut owners,
+            }
+            .decide(&findings),
+        })
+        .collect();
+    if let Some(first) = decisions.first_mut() {
+        first.commands.extend(learnt);
+    }
+    decisions
+}
+
+/// What a work item is about.
+enum Subject {
+    /// The cache does not hold it.
+    Missing,
+    /// The API server does not have it, as the cache will show soon.
+    Gone,
+    /// It has changed since the cache's state, and could not be read.
+    Unread(String),
+    Item(Rc<Item>),
+}
+
+/// The objects of a call's items. One whose last deletion or patch met a newer
+/// version is read live: the cache may lag.
+fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Vec<Subject> {
+    let cached: Vec<Option<Rc<Item>>> = items.iter().map(|it| owners.cached(&it.key)).collect();
+    let conflicting: Vec<bool> = items.iter().map(met_conflict).collect();
+    let again = cached.iter().zip(&conflicting);
+    let targets: Vec<_> = again
+        .filter(|(_, conflicting)| **conflicting)
+        .filter_map(|(object, _)| Some(object.as_ref()?.reference.clone()))
+        .collect();
+    let mut answers = if targets.is_empty() {
+        Vec::new().into_iter()
+    } else {
+        cx.live_get::<Meta>(&targets).into_iter()
+    };
+    cached
+        .into_iter()
+        .zip(conflicting)
+        .map(|(object, conflicting)| match object {
+            None => Subject::Missing,
+            Some(object) if !conflicting => Subject::Item(object),
+            Some(object) => match answers.next() {
+                Some(Ok(live)) => Subject::Item(Rc::new(live)),
+                Some(Err(failure)) if owner::means_gone(&failure) => Subject::Gone,
+                Some(Err(failure)) => {
+                    let what = &object.reference;
+                    Subject::Unread(format!("{what} could not be read: {}", failure.message))
+                }
+                None => Subject::Unread("the host gave no answer".to_owned()),
+            },
+        })
+        .collect()
+}
+
+/// Whether the item's object was found to have another version than the one
+/// that was decided on.
+pub(crate) fn met_conflict(item: &WorkItem) -> bool {
+    let mut failures = item.failures.iter();
+    failures.any(|it| it.uid == item.key && it.failure.class == "conflict")
+}
+
+/// What is known of each owner reference of an object; nothing where it does
+/// not matter, because the object is going already.
+fn find_owners(owners: &mut Owners<'_>, subject: &Subject) -> Vec<Finding> {
+    let Subject::Item(object) = subject else {
+        return Vec::new();
+    };
+    if object.view.metadata.is_terminating() {
+        return Vec::new();
+    }
+    let references = object.view.metadata.owner_references.iter();
+    references
+        .map(|reference| owners.find(reference, &object.reference.namespace))
+        .collect()
+}
+
+/// An object that is gone has left its dependents behind.
+fn of_missing(cx: &Context<'_>, uid: &str) -> Decision {
+    let dependents = cx.watch(OBJECTS).index_count(BY_OWNER, uid);
+    let look = (dependents > 0).then(|| now(DEPENDENTS, uid));
+    Decision::done().commands(look)
+}
+
+/// Decides about one object.
+struct Judge<'a, 'o> {
+    cx: &'a Context<'a>,
+    item: &'a WorkItem,
+    object: &'a Item,
+    owners: &'a mut Owners<'o>,
+}
+
+/// An object's owner references by what has become of the owners.
+#[derive(Default)]
+struct Sorted<'a> {
+    solid: Vec<&'a OwnerReference>,
+    waiting: Vec<&'a OwnerReference>,
+    dangling: Vec<&'a OwnerReference>,
+    /// A solid owner is not in the cache.
+    unobserved: bool,
+}
+
+impl<'a> Judge<'a, '_> {
+    fn decide(mut self, findings: &[Finding]) -> Decision {
+        let learnt = patch::refusal(self.object, &self.item.failures);
+        let learnt = learnt.as_ref().map(Fact::learn);
+        let decision = if self.object.view.metadata.is_terminating() {
+            self.of_terminating()
+        } else {
+            match self.sort(findings) {
+                Ok(sorted) => self.of_sorted(&sorted),
+                Err((reference, obstacle)) => self.of_unclear(reference, &obstacle),
+            }
+        };
+        decision.commands(learnt)
+    }
+
+    /// An object that is going needs no more than that its finalizers are
+    /// looked after, and that nothing waits in a circle.
+    fn of_terminating(&mut self) -> Decision {
+        let metadata = &self.object.view.metadata;
+        let uid = &self.object.reference.uid;
+        if metadata.lets_dependents_go() {
+            return Decision::done().commands([now(OWNERS, uid)]);
+        }
+        if !metadata.waits_for_dependents() {
+            return Decision::done();
+        }
+        let unblock = self.break_cycle();
+        Decision::done()
+            .plans(unblock)
+            .commands([now(DEPENDENTS, uid), now(OWNERS, uid)])
+    }
+
+    /// Sorts the references; the first whose owner is unclear ends it, since
+    /// the object may have to stay for that one.
+    fn sort(&mut self, findings: &[Finding]) -> Result<Sorted<'a>, (&'a OwnerReference, Obstacle)> {
+        let mut sorted = Sorted::default();
+        let references = self.object.view.metadata.owner_references.iter();
+        for (reference, finding) in references.zip(findings) {
+            match self.owners.standing(reference, finding) {
+                Ok(Standing::Solid) => sorted.solid.push(reference),
+                Ok(Standing::SolidUnobserved) => {
+                    sorted.solid.push(reference);
+                    sorted.unobserved = true;
+                }
+                Ok(Standing::Waiting) => sorted.waiting.push(reference),
+                Ok(Standing::Dangling) => sorted.dangling.push(reference),
+                Err(obstacle) => return Err((reference, obstacle)),
+            }
+        }
+        Ok(sorted)
+    }
+
+    fn of_sorted(&mut self, sorted: &Sorted<'_>) -> Decision {
+        let lost: Vec<_> = sorted
+            .dangling
+            .iter()
+            .chain(&sorted.waiting)
+            .copied()
+            .collect();
+        if lost.is_empty() {
+            let told = namespace::event(self.object, self.owners);
+            let plan = told.map(|event| self.plan("wrong-namespace", "").step(event));
+            let decision = if sorted.unobserved {
+                Decision::retry("an owner is not in the cache yet")
+            } else {
+                Decision::done()
+            };
+            return decision.plans(plan);
+        }
+        if !sorted.solid.is_empty() {
+            let message = format!("{} of its owners are gone or going", lost.len());
+            let patch = patch::drop_references(self.object, self.form(), &lost);
+            let plan = self.plan("drop-owners", &message).patch(patch);
+            return self.carry_out(plan);
+        }
+        if sorted.waiting.is_empty() || !self.has_dependents() {
+            return self.delete(self.policy(), "none of its owners is left");
+        }
+        if let Some(plan) = self.break_cycle() {
+            // Its deletion follows when the cache shows this.
+            return self.carry_out(plan);
+        }
+        self.delete("Foreground", "its owner is deleted in the foreground")
+    }
+
+    /// An object that cannot be judged stays. It is looked at again until it
+    /// can, but for one that never will: whose owner is seen, elsewhere.
+    fn of_unclear(&mut self, reference: &OwnerReference, obstacle: &Obstacle) -> Decision {
+        let OwnerReference {
+            api_version,
+            kind,
+            name,
+            ..
+        } = reference;
+        let owner = format!("{api_version} {kind} {name}");
+        let why = match obstacle {
+            Obstacle::NoNamespace => {
+                let told = namespace::event(self.object, self.owners);
+                if let Some(event) = told {
+                    return Decision::done().plans([self.plan("wrong-namespace", "").step(event)]);
+                }
+                format!("its owner {owner} lives in a namespace, and it does not")
+            }
+            Obstacle::Unmappable => {
+                if self.item.attempt == TELLING_ATTEMPT {
+                    let object = self.object.reference.to_string();
+                    self.cx.log(
+                        Level::Warn,
+                        "an object stays because the kind of its owner is not served",
+                        &[("object", &object), ("owner", &owner)],
+                    );
+                }
+                format!("the kind of its owner {owner} is not served")
+            }
+            Obstacle::Unread(why) => format!("its owner {owner} could not be read: {why}"),
+        };
+        Decision::retry(why)
+    }
+
+    fn delete(&mut self, policy: &str, message: &str) -> Decision {
+        let options = DeleteOptions::new()
+            .propagation(policy)
+            .only_version(&self.object.resource_version);
+        let plan = self.plan("owners-gone", message).delete(options);
+        self.carry_out(plan)
+    }
+
+    /// Carries a plan out, and tells of a reference across namespaces.
+    fn carry_out(&mut self, plan: Plan) -> Decision {
+        let plan = match namespace::event(self.object, self.owners) {
+            Some(event) => plan.step(event),
+            None => plan,
+        };
+        Decision::done().plans([plan])
+    }
+
+    /// The form that the object's references are patched in.
+    fn form(&self) -> Form {
+        Form::of(self.cx, self.object, &self.item.failures)
+    }
+
+    fn plan(&self, reason: &str, message: &str) -> Plan {
+        Plan::new(self.object.reference.clone(), reason, message)
+    }
+
+    /// What the object itself asks for, if it does: a finalizer that was set
+    /// before its deletion.
+    fn policy(&self) -> &'static str {
+        let metadata = &self.object.view.metadata;
+        if metadata.has_finalizer(ORPHAN) {
+            "Orphan"
+        } else if metadata.has_finalizer(FOREGROUND) {
+            "Foreground"
+        } else {
+            "Background"
+        }
+    }
+
+    /// Whether others than itself name it as owner.
+    fn has_dependents(&self) -> bool {
+        let uid = &self.object.reference.uid;
+        let objects = self.cx.watch(OBJECTS);
+        let (first, next) = objects.index_page(BY_OWNER, uid, 0, 2);
+        next.is_some()
+            || first
+                .iter()
+                .any(|it: &Object<Meta>| it.reference.uid != *uid)
+    }
+
+    fn break_cycle(&mut self) -> Option<Plan> {
+        let closing = cycle::closing_references(self.object, self.owners);
+        if closing.is_empty() {
+            return None;
+        }
+        let patch = patch::unblock(self.object, self.form(), |it| closing.contains(&it));
+        let message = "it and its owners would wait for each other";
+        Some(self.plan("break-cycle", message).patch(patch))
+    }
+}

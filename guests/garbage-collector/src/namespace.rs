@@ -1,0 +1,35 @@
+//! Owner references across namespaces, which mean nothing: an owner lives in
+//! its dependent's namespace, or in none.
+
+use davit_guest::{Event, Step};
+
+use crate::owner::Owners;
+use crate::view::Item;
+
+/// Where the events come from, as in kube-controller-manager.
+const COMPONENT: &str = "garbage-collector-controller";
+
+/// The event that tells of the first reference of an object that names an owner
+/// which lives in another namespace.
+pub(crate) fn event(item: &Item, owners: &mut Owners<'_>) -> Option<Step> {
+    let namespace = &item.reference.namespace;
+    let mut references = item.view.metadata.owner_references.iter();
+    let wrong = references.find(|reference| {
+        owners.cached(&reference.uid).is_some_and(|owner| {
+            let of_owner = &owner.reference.namespace;
+            !of_owner.is_empty() && of_owner != namespace
+        })
+    })?;
+    // As Kubernetes words it, with the dependent's namespace in both places.
+    let message = format!(
+        "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace \
+         \"{namespace}\"",
+        wrong.api_version, wrong.kind, wrong.name, wrong.uid
+    );
+    Some(Step::Event(Event {
+        event_type: "Warning".to_owned(),
+        reason: "OwnerRefInvalidNamespace".to_owned(),
+        message,
+        component: COMPONENT.to_owned(),
+    }))
+}

@@ -1,0 +1,192 @@
+//! What has become of the owners that objects name.
+//!
+//! An owner that the cache holds needs no request. Every other one is read live
+//! at the coordinates that the reference gives, in the dependent's namespace:
+//! all that a call has to know in one batch, each of them once.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use davit_guest::{Command, Context, Failure, Object, ObjectRef};
+
+use crate::memory::Fact;
+use crate::view::{Item, Meta, OBJECTS, OwnerReference};
+
+/// What has become of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It is there, so the dependent stays.
+    Solid,
+    /// It is there, but only a live read found it: its deletion would go
+    /// unnoticed, so the dependent is to be looked at again.
+    SolidUnobserved,
+    /// It is being deleted and waits for its dependents to go.
+    Waiting,
+    /// It is not there.
+    Dangling,
+}
+
+/// Why it cannot be said what has become of an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// The API server serves no such kind.
+    Unmappable,
+    /// A cluster-scoped dependent names an owner of a kind that lives in
+    /// namespaces: nothing says in which.
+    NoNamespace,
+    /// The read failed.
+    Unread(String),
+}
+
+/// The owners that the items of one call name.
+pub(crate) struct Owners<'a> {
+    cx: &'a Context<'a>,
+    cached: BTreeMap<String, Option<Rc<Item>>>,
+    /// What is to be read, and the answers once it was.
+    questions: BTreeMap<Coordinates, usize>,
+    targets: Vec<ObjectRef>,
+    answers: Vec<Result<Object<Meta>, Failure>>,
+}
+
+/// A reference's meaning in a namespace, as far as it can be told without a
+/// request.
+#[derive(Clone, Debug)]
+pub(crate) enum Finding {
+    Known(Result<Standing, Obstacle>),
+    /// The answer to the question of this number.
+    Asked(usize),
+}
+
+/// An [`ObjectRef`] that can be compared.
+type Coordinates = (String, String, String, String, String);
+
+impl<'a> Owners<'a> {
+    pub(crate) fn new(cx: &'a Context<'a>) -> Self {
+        Self {
+            cx,
+            cached: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            targets: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// The object of this uid in the cache.
+    pub(crate) fn cached(&mut self, uid: &str) -> Option<Rc<Item>> {
+        if let Some(known) = self.cached.get(uid) {
+            return known.clone();
+        }
+        let found = self.cx.watch(OBJECTS).get(uid).map(Rc::new);
+        self.cached.insert(uid.to_owned(), found.clone());
+        found
+    }
+
+    /// What is known of an owner that is named from this namespace (empty for a
+    /// cluster-scoped dependent). What has to be read is noted down.
+    pub(crate) fn find(&mut self, reference: &OwnerReference, namespace: &str) -> Finding {
+        if let Some(owner) = self.cached(&reference.uid)
+            && reference.means(&owner, namespace)
+            && reference.api_version == owner.reference.api_version
+        {
+            return Finding::Known(Ok(standing(&owner.view, true)));
+        }
+        let Some(mapped) = self.cx.lookup(&reference.api_version, &reference.kind) else {
+            return Finding::Known(self.unserved(reference));
+        };
+        let namespace = match (mapped.namespaced, namespace) {
+            (true, "") => return Finding::Known(Err(Obstacle::NoNamespace)),
+            (true, namespace) => namespace,
+            (false, _) => "",
+        };
+        let target = ObjectRef {
+            uid: reference.uid.clone(),
+            ..ObjectRef::named(
+                &reference.api_version,
+                &reference.kind,
+                namespace,
+                &reference.name,
+            )
+        };
+        if Fact::Absent(&target).is_known(self.cx) {
+            return Finding::Known(Ok(Standing::Dangling));
+        }
+        Finding::Asked(self.ask(target))
+    }
+
+    /// Reads what was noted down. Returns what is to be remembered of it.
+    pub(crate) fn read(&mut self) -> Vec<Command> {
+        if self.targets.is_empty() {
+            return Vec::new();
+        }
+        self.answers = self.cx.live_get(&self.targets);
+        let answers = self.targets.iter().zip(&self.answers);
+        answers
+            .filter(|(_, answer)| answer.as_ref().is_err_and(means_gone))
+            .map(|(target, _)| Fact::Absent(target).learn())
+            .collect()
+    }
+
+    /// What has become of an owner, once everything was read.
+    pub(crate) fn standing(
+        &mut self,
+        reference: &OwnerReference,
+        finding: &Finding,
+    ) -> Result<Standing, Obstacle> {
+        let number = match finding {
+            Finding::Known(known) => return known.clone(),
+            Finding::Asked(number) => *number,
+        };
+        let observed = self.cached(&reference.uid).is_some();
+        match self.answers.get(number) {
+            Some(Ok(owner)) => Ok(standing(&owner.view, observed)),
+            Some(Err(failure)) if means_gone(failure) => Ok(Standing::Dangling),
+            Some(Err(failure)) if failure.class == "unmappable" => self.unserved(reference),
+            Some(Err(failure)) => {
+                let why = format!("{}: {}", failure.class, failure.message);
+                Err(Obstacle::Unread(why))
+            }
+            None => Err(Obstacle::Unread("the host gave no answer".to_owned())),
+        }
+    }
+
+    /// An owner of a kind that is not served cannot be looked for. It is gone
+    /// only if it was seen to go: with a custom resource's definition first its
+    /// objects are deleted, and then the kind.
+    fn unserved(&self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
+        if Fact::Deleted(&reference.uid).is_known(self.cx) {
+            Ok(Standing::Dangling)
+        } else {
+            Err(Obstacle::Unmappable)
+        }
+    }
+
+    fn ask(&mut self, target: ObjectRef) -> usize {
+        let ObjectRef {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        } = target.clone();
+        let coordinates = (api_version, kind, namespace, name, uid);
+        let next = self.targets.len();
+        let number = *self.questions.entry(coordinates).or_insert(next);
+        if number == next {
+            self.targets.push(target);
+        }
+        number
+    }
+}
+
+fn standing(owner: &Meta, observed: bool) -> Standing {
+    match observed {
+        _ if owner.metadata.waits_for_dependents() => Standing::Waiting,
+        true => Standing::Solid,
+        false => Standing::SolidUnobserved,
+    }
+}
+
+/// Whether a read proves that there is no such object.
+pub(crate) fn means_gone(failure: &Failure) -> bool {
+    matches!(&*failure.class, "not-found" | "uid-mismatch")
+}

@@ -1,0 +1,89 @@
+//! The operator's configuration, as `config.schema.json` describes it.
+
+use std::time::Duration;
+
+use davit_guest::ConfigError;
+use serde::Deserialize;
+
+/// What an operator can choose. The names are those of
+/// kube-controller-manager's flags.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Config {
+    /// The pause between two looks at all nodes.
+    #[serde(with = "davit_guest::duration")]
+    pub node_monitor_period: Duration,
+    /// How long a node may give no sign of life before it counts as
+    /// unresponsive.
+    #[serde(with = "davit_guest::duration")]
+    pub node_monitor_grace_period: Duration,
+    /// The same for a node that has never said whether it is ready.
+    #[serde(with = "davit_guest::duration")]
+    pub node_startup_grace_period: Duration,
+    /// How long a node may be unresponsive or not ready before its pods are
+    /// evicted.
+    #[serde(with = "davit_guest::duration")]
+    pub pod_eviction_timeout: Duration,
+    /// From how many nodes a second of one zone pods are evicted.
+    pub node_eviction_rate: f64,
+    /// The same while a large zone is partly down.
+    pub secondary_node_eviction_rate: f64,
+    /// A zone of more nodes than this is large.
+    pub large_cluster_size_threshold: u32,
+    /// From which share of nodes that are not ready on a zone counts as partly
+    /// down.
+    pub unhealthy_zone_threshold: f64,
+    /// Whether nodes that taint-based eviction takes care of are left to it.
+    pub skip_tainted_nodes: bool,
+    /// Whether pods get the condition `DisruptionTarget`.
+    pub disruption_target: bool,
+}
+
+impl Default for Config {
+    /// The values that kube-controller-manager has, or last had.
+    fn default() -> Self {
+        Self {
+            node_monitor_period: Duration::from_secs(5),
+            node_monitor_grace_period: Duration::from_secs(50),
+            node_startup_grace_period: Duration::from_mins(1),
+            pod_eviction_timeout: Duration::from_mins(5),
+            node_eviction_rate: 0.1,
+            secondary_node_eviction_rate: 0.01,
+            large_cluster_size_threshold: 50,
+            unhealthy_zone_threshold: 0.55,
+            skip_tainted_nodes: true,
+            disruption_target: false,
+        }
+    }
+}
+
+impl Config {
+    pub(crate) fn validate(&self) -> Result<(), ConfigError> {
+        for (field, duration) in [
+            ("nodeMonitorPeriod", self.node_monitor_period),
+            ("nodeMonitorGracePeriod", self.node_monitor_grace_period),
+            ("nodeStartupGracePeriod", self.node_startup_grace_period),
+            ("podEvictionTimeout", self.pod_eviction_timeout),
+        ] {
+            if duration.is_zero() {
+                return Err(ConfigError::new(field, "it must be more than 0s"));
+            }
+        }
+        for (field, rate) in [
+            ("nodeEvictionRate", self.node_eviction_rate),
+            (
+                "secondaryNodeEvictionRate",
+                self.secondary_node_eviction_rate,
+            ),
+        ] {
+            if !(rate.is_finite() && rate >= 0.0) {
+                return Err(ConfigError::new(field, "it must be 0 or more"));
+            }
+        }
+        if !(0.0..=1.0).contains(&self.unhealthy_zone_threshold) {
+            let message = "it must be between 0 and 1";
+            return Err(ConfigError::new("unhealthyZoneThreshold", message));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,188 @@
+//! Whether a node responds.
+//!
+//! A node gives a sign of life when its kubelet renews its lease or posts its
+//! status. What counts is when the host saw these change, on the host's own
+//! clock: the times that the kubelet writes are only compared with each other.
+//!
+//! Other agents on a node post conditions too, with heartbeats of their own:
+//! only that of `Ready` is the kubelet's. Of a node whose lease is silent it is
+//! written down what that was, and when it was first seen.
+
+use std::time::Duration;
+
+use davit_guest::{Context, Failure, Instant, Object, ObjectRef, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::Config;
+use crate::view::{
+    HEARTBEATS, Heartbeat, HeartbeatStatus, LEASE_NAMESPACE, LEASES, LeaseSpec, Node,
+};
+
+/// What is remembered of a node that is not plainly well: a note, from the
+/// pass that first saw it so to the one that finds it well.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Record {
+    /// The node, not just its name.
+    uid: String,
+    /// The status of the condition `Ready`; empty if there is none.
+    ready: String,
+    /// Since when it has been that.
+    ready_since: Instant,
+    /// When the kubelet says it last posted the condition.
+    heartbeat: Option<Time>,
+    /// When this was first seen, at the latest.
+    heartbeat_at: Instant,
+}
+
+/// How a node is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Health {
+    /// Whether it says that it is ready, and is not silent.
+    pub(crate) is_ready: bool,
+    /// If it is not ready, since when as far as eviction is concerned: since
+    /// its last sign of life, or since it said that it is not ready.
+    pub(crate) since: Instant,
+    /// What to remember of it; none if it is plainly well.
+    pub(crate) record: Option<Record>,
+}
+
+impl Health {
+    /// Whether the node has been like this for longer than that, of which only
+    /// the time after `not_before` counts.
+    pub(crate) fn exceeds(&self, timeout: Duration, not_before: Instant, cx: &Context<'_>) -> bool {
+        !self.is_ready && cx.since(self.since.max(not_before)) > timeout
+    }
+}
+
+/// The key of the note with a node's record.
+pub(crate) fn note(node: &str) -> String {
+    format!("node/{node}")
+}
+
+/// Judges a node, given what was remembered of it.
+pub(crate) fn judge(
+    config: &Config,
+    cx: &Context<'_>,
+    node: &Object<Node>,
+    former: Option<&Record>,
+) -> Health {
+    let ready = ready_status(node);
+    let grace = match ready {
+        "" => config.node_startup_grace_period,
+        _ => config.node_monitor_grace_period,
+    };
+    let is_silent = |sign: Instant| cx.since(sign) > grace;
+    let lease = cx.watch(LEASES).get(&lease_key(node));
+    let renewed = lease.map(|lease| lease.changed_at);
+    if let Some(renewed) = renewed
+        && ready == "True"
+        && !is_silent(renewed)
+    {
+        return Health {
+            is_ready: true,
+            since: renewed,
+            record: None,
+        };
+    }
+    let record = record(cx, node, former);
+    let sign = renewed.map_or(record.heartbeat_at, |at| at.max(record.heartbeat_at));
+    let since = match ready {
+        "False" if !is_silent(sign) => record.ready_since,
+        _ => sign,
+    };
+    Health {
+        is_ready: ready == "True" && !is_silent(sign),
+        since,
+        record: Some(record),
+    }
+}
+
+/// Whether the API server shows the same signs of life as the cache. If it
+/// does not, the cache lags behind, and nothing may be concluded from a
+/// silence.
+pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Failure> {
+    let mut lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", "", "");
+    LEASE_NAMESPACE.clone_into(&mut lease.namespace);
+    node.reference.name.clone_into(&mut lease.name);
+    let mut answers = cx
+        .live_get::<Signs>(&[node.reference.clone(), lease])
+        .into_iter();
+    let (Some(live_node), Some(live_lease)) = (answers.next(), answers.next()) else {
+        return Ok(false);
+    };
+    let live_node = match live_node {
+        Ok(live) => live.view,
+        // It is gone, and with it the question.
+        Err(failure) if matches!(&*failure.class, "not-found" | "uid-mismatch") => {
+            return Ok(false);
+        }
+        Err(failure) => return Err(failure),
+    };
+    let live_lease = match live_lease {
+        Ok(live) => Some(live.view.spec),
+        Err(failure) if failure.class == "not-found" => None,
+        Err(failure) => return Err(failure),
+    };
+    let cached_lease = cx.watch(LEASES).get(&lease_key(node));
+    let (beat, _) = heartbeat(cx, node);
+    Ok(live_lease == cached_lease.map(|lease| lease.view.spec)
+        && ready_heartbeat(&live_node.status.conditions) == beat)
+}
+
+/// The signs of life of a node or of its lease: one view for both, to read
+/// them together.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Signs {
+    spec: LeaseSpec,
+    status: HeartbeatStatus,
+}
+
+fn record(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Record {
+    let uid = &node.reference.uid;
+    let ready = ready_status(node);
+    let (heartbeat, changed_at) = heartbeat(cx, node);
+    let former = former.filter(|former| former.uid == *uid);
+    let ready_since = former
+        .filter(|former| former.ready == ready)
+        .map_or(cx.now(), |former| former.ready_since);
+    let heartbeat_at = former
+        .filter(|former| former.heartbeat == heartbeat)
+        .map_or(changed_at, |former| former.heartbeat_at);
+    Record {
+        uid: uid.clone(),
+        ready: ready.to_owned(),
+        ready_since,
+        heartbeat,
+        heartbeat_at,
+    }
+}
+
+/// The kubelet's heartbeat, and when any condition's heartbeat was last seen
+/// to change.
+fn heartbeat(cx: &Context<'_>, node: &Object<Node>) -> (Option<Time>, Instant) {
+    match cx.watch(HEARTBEATS).get(&node.reference.name) {
+        Some(beats) => {
+            let beat = ready_heartbeat(&beats.view.status.conditions);
+            (beat, beats.changed_at)
+        }
+        None => (None, node.changed_at),
+    }
+}
+
+fn ready_heartbeat(conditions: &[Heartbeat]) -> Option<Time> {
+    let ready = conditions.iter().find(|it| it.r#type == "Ready")?;
+    ready.last_heartbeat_time
+}
+
+/// The status of the condition `Ready`, of which the first decides; empty if
+/// there is none.
+fn ready_status(node: &Object<Node>) -> &str {
+    let mut conditions = node.view.status.conditions.iter();
+    let ready = conditions.find(|condition| condition.r#type == "Ready");
+    ready.map_or("", |condition| &condition.status)
+}
+
+fn lease_key(node: &Object<Node>) -> String {
+    format!("{LEASE_NAMESPACE}/{}", node.reference.name)
+}

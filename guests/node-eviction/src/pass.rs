@@ -1,0 +1,179 @@
+//! The look at all nodes: which are down, how much of each zone is, and whose
+//! turn it is to be evicted.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use davit_guest::{Command, Context, Decision, Instant, Level, Measure, Object};
+
+use crate::health::{self, Health, Record};
+use crate::view::{NODES, Node};
+use crate::zone::{self, Tally, Zones};
+use crate::{Config, EVICTED, QUEUED};
+
+/// The key of the note with the names of all nodes that have a record.
+const RECORDED: &str = "nodes";
+
+/// Looks at all nodes.
+pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
+    let mut pass = Pass {
+        recorded: cx.note(RECORDED).unwrap_or_default(),
+        kept: BTreeSet::new(),
+        tallies: BTreeMap::new(),
+        down: Vec::new(),
+        commands: Vec::new(),
+    };
+    for node in cx.watch(NODES).scan() {
+        pass.look_at(config, cx, &node);
+    }
+    pass.forget();
+    let former: Zones = cx.note(zone::NOTE).unwrap_or_default();
+    let zones = former.next(config, &pass.tallies, cx.now());
+    pass.tell_zones(config, cx, &former, &zones);
+    pass.queue(config, cx, &zones);
+    Decision::done().commands(pass.commands)
+}
+
+/// A node that is not ready.
+struct Down {
+    name: String,
+    zone: String,
+    health: Health,
+    /// Whether somebody else sees to it.
+    is_left: bool,
+}
+
+struct Pass {
+    /// The nodes that had a record when the pass began.
+    recorded: BTreeSet<String>,
+    /// Those that have one now.
+    kept: BTreeSet<String>,
+    tallies: BTreeMap<String, Tally>,
+    down: Vec<Down>,
+    commands: Vec<Command>,
+}
+
+impl Pass {
+    fn look_at(&mut self, config: &Config, cx: &Context<'_>, node: &Object<Node>) {
+        let name = &node.reference.name;
+        let note = health::note(name);
+        let former: Option<Record> = if self.recorded.contains(name) {
+            cx.note(&note)
+        } else {
+            None
+        };
+        let health = health::judge(config, cx, node, former.as_ref());
+        let labels = &node.view.metadata.labels;
+        let zone = zone::name(labels);
+        let tally = self.tallies.entry(zone.clone()).or_default();
+        if labels.exclude_disruption.is_none() {
+            tally.count(health.is_ready);
+        }
+        if let Some(record) = &health.record {
+            if former.as_ref() != Some(record) {
+                self.commands.push(Command::set_note(&note, Some(record)));
+            }
+            self.kept.insert(name.clone());
+        }
+        if !health.is_ready {
+            self.down.push(Down {
+                name: name.clone(),
+                zone,
+                health,
+                is_left: crate::is_left_to_taints(config, node),
+            });
+        }
+    }
+
+    /// Forgets nodes that are well again, or gone.
+    fn forget(&mut self) {
+        for name in self.recorded.difference(&self.kept) {
+            let nothing: Option<&Record> = None;
+            self.commands.extend([
+                Command::set_note(&health::note(name), nothing),
+                Command::cancel(QUEUED, name),
+                Command::cancel(EVICTED, name),
+            ]);
+        }
+        if self.recorded != self.kept {
+            let kept = Some(&self.kept);
+            self.commands.push(Command::set_note(RECORDED, kept));
+        }
+    }
+
+    /// Writes down the zones' states, sets their rates and publishes their
+    /// numbers.
+    fn tell_zones(&mut self, config: &Config, cx: &Context<'_>, former: &Zones, zones: &Zones) {
+        log_changes(cx, former, zones);
+        if former != zones {
+            let zones = Some(zones);
+            self.commands.push(Command::set_note(zone::NOTE, zones));
+        }
+        for zone in former.disruptions.keys() {
+            // A zone that has no nodes any more is empty, and well.
+            self.tallies.entry(zone.clone()).or_default();
+        }
+        for (zone, tally) in &self.tallies {
+            let rate = zones.rate(config, zone, *tally);
+            let set = |metric, number| Command::Measure(Measure::set(metric, &[zone], number));
+            self.commands.extend([
+                Command::set_rate(QUEUED, zone, rate, 1),
+                set(zone::SIZE, tally.size().into()),
+                set(zone::UNHEALTHY, tally.not_ready().into()),
+                set(zone::HEALTH, tally.health()),
+            ]);
+        }
+    }
+
+    /// Queues the nodes whose time has come, and takes out those whose time
+    /// has been put off.
+    fn queue(&mut self, config: &Config, cx: &Context<'_>, zones: &Zones) {
+        for down in &self.down {
+            let waits = |queue| cx.pending(queue, &down.name).is_some();
+            if is_due(config, cx, down, zones) {
+                if !waits(QUEUED) && !waits(EVICTED) {
+                    self.commands.push(queue(&down.name, &down.zone));
+                }
+            } else if waits(QUEUED) {
+                self.commands.push(Command::cancel(QUEUED, &down.name));
+            }
+        }
+    }
+}
+
+/// Lets a node's pods be evicted when it is its turn in its zone.
+pub(crate) fn queue(node: &str, zone: &str) -> Command {
+    let mut command = Command::enqueue(QUEUED, node, Duration::ZERO);
+    if let Command::Enqueue(item) = &mut command {
+        zone.clone_into(&mut item.group);
+    }
+    command
+}
+
+fn is_due(config: &Config, cx: &Context<'_>, down: &Down, zones: &Zones) -> bool {
+    let resumed: Instant = zones.resumed_at;
+    let timeout = config.pod_eviction_timeout;
+    !zones.is_stopped && !down.is_left && down.health.exceeds(timeout, resumed, cx)
+}
+
+fn log_changes(cx: &Context<'_>, former: &Zones, zones: &Zones) {
+    for (zone, disruption) in &zones.disruptions {
+        if former.disruptions.get(zone) != Some(disruption) {
+            let fields = [("zone", zone.as_str()), ("state", disruption.as_str())];
+            cx.log(Level::Info, "the zone's state has changed", &fields);
+        }
+    }
+    match (former.is_stopped, zones.is_stopped) {
+        (false, true) => cx.log(
+            Level::Warn,
+            "all zones are fully down: no pod is evicted until one is back",
+            &[],
+        ),
+        (true, false) => cx.log(
+            Level::Info,
+            "a zone is back: every timeout begins anew",
+            &[],
+        ),
+        _ => {}
+    }
+}

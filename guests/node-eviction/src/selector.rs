@@ -1,0 +1,128 @@
+//! Kubernetes' label selectors.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+/// A selector over labels (`metav1.LabelSelector`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LabelSelector {
+    match_labels: BTreeMap<String, String>,
+    match_expressions: Vec<Requirement>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+struct Requirement {
+    key: String,
+    operator: String,
+    values: Vec<String>,
+}
+
+impl LabelSelector {
+    /// Whether a workload's selector chooses an object with these labels. One
+    /// that is empty, or that is none, chooses nothing.
+    pub(crate) fn chooses(&self, labels: &BTreeMap<String, String>) -> bool {
+        let is_empty = self.match_labels.is_empty() && self.match_expressions.is_empty();
+        !is_empty
+            && self.match_expressions.iter().all(Requirement::is_valid)
+            && self
+                .match_labels
+                .iter()
+                .all(|(key, value)| labels.get(key) == Some(value))
+            && self.match_expressions.iter().all(|it| it.holds(labels))
+    }
+}
+
+impl Requirement {
+    fn is_valid(&self) -> bool {
+        match self.operator.as_str() {
+            "In" | "NotIn" => !self.values.is_empty(),
+            "Exists" | "DoesNotExist" => self.values.is_empty(),
+            _ => false,
+        }
+    }
+
+    fn holds(&self, labels: &BTreeMap<String, String>) -> bool {
+        let value = labels.get(&self.key);
+        let is_listed = value.is_some_and(|value| self.values.contains(value));
+        match self.operator.as_str() {
+            "In" => is_listed,
+            "NotIn" => !is_listed,
+            "Exists" => value.is_some(),
+            _ => value.is_none(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn chooses(selector: Value, labels: Value) -> bool {
+        let selector: LabelSelector = serde_json::from_value(selector).unwrap();
+        selector.chooses(&serde_json::from_value(labels).unwrap())
+    }
+
+    #[test]
+    fn every_requirement_has_to_hold() {
+        let selector = json!({
+            "matchLabels": {"app": "log"},
+            "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}],
+        });
+        for (labels, chosen) in [
+            (json!({"app": "log", "tier": "b", "more": "x"}), true),
+            (json!({"app": "log", "tier": "c"}), false),
+            (json!({"app": "log"}), false),
+            (json!({"app": "web", "tier": "a"}), false),
+            (json!({}), false),
+        ] {
+            assert_eq!(
+                chooses(selector.clone(), labels.clone()),
+                chosen,
+                "{labels}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_operators() {
+        let labels = json!({"k": "v"});
+        for (key, operator, values, chosen) in [
+            ("k", "In", json!(["v"]), true),
+            ("k", "In", json!(["w"]), false),
+            ("k", "NotIn", json!(["v"]), false),
+            ("k", "NotIn", json!(["w"]), true),
+            ("other", "NotIn", json!(["v"]), true),
+            ("k", "Exists", json!([]), true),
+            ("other", "Exists", json!([]), false),
+            ("k", "DoesNotExist", json!([]), false),
+            ("other", "DoesNotExist", json!([]), true),
+        ] {
+            let requirement = json!({"key": key, "operator": operator, "values": values});
+            let selector = json!({"matchExpressions": [requirement]});
+            assert_eq!(
+                chooses(selector, labels.clone()),
+                chosen,
+                "{key} {operator} {values}"
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_or_invalid_selector_chooses_nothing() {
+        let labels = json!({"k": "v"});
+        for selector in [
+            json!({}),
+            json!({"matchLabels": {}, "matchExpressions": []}),
+            json!({"matchLabels": {"k": "v"}, "matchExpressions": [{"key": "x", "operator": "Is"}]}),
+            json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": []}]}),
+            json!({"matchExpressions": [{"key": "k", "operator": "Exists", "values": ["v"]}]}),
+        ] {
+            assert!(!chooses(selector.clone(), labels.clone()), "{selector}");
+        }
+    }
+}

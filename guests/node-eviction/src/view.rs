@@ -1,0 +1,153 @@
+//! What is read of the cluster.
+
+use std::collections::BTreeMap;
+
+use davit_guest::node::NodeCondition;
+use davit_guest::pod::PodStatus;
+use davit_guest::{Time, WatchName};
+use serde::Deserialize;
+
+use crate::selector::LabelSelector;
+
+pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
+
+/// Nodes again, with the times at which their kubelets last posted a status:
+/// a watch of its own, so that a heartbeat is no change of the other.
+pub(crate) const HEARTBEATS: WatchName<Heartbeats> = WatchName::new("heartbeats");
+
+/// The leases of nodes. When one last changed is when its node last gave a
+/// sign of life.
+pub(crate) const LEASES: WatchName<Lease> = WatchName::new("leases");
+/// Where nodes have their leases.
+pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
+/// Pods under the name of their node.
+pub(crate) const BY_NODE: &str = "node";
+
+pub(crate) const DAEMON_SETS: WatchName<DaemonSet> = WatchName::new("daemonsets");
+/// DaemonSets under their namespace.
+pub(crate) const BY_NAMESPACE: &str = "namespace";
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Node {
+    pub(crate) metadata: NodeMetadata,
+    pub(crate) spec: NodeSpec,
+    pub(crate) status: NodeStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeMetadata {
+    pub(crate) labels: NodeLabels,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeLabels {
+    #[serde(rename = "failure-domain.beta.kubernetes.io/region")]
+    pub(crate) beta_region: String,
+    #[serde(rename = "failure-domain.beta.kubernetes.io/zone")]
+    pub(crate) beta_zone: String,
+    #[serde(rename = "topology.kubernetes.io/region")]
+    pub(crate) region: String,
+    #[serde(rename = "topology.kubernetes.io/zone")]
+    pub(crate) zone: String,
+    #[serde(rename = "node.kubernetes.io/exclude-disruption")]
+    pub(crate) exclude_disruption: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeSpec {
+    pub(crate) taints: Vec<Taint>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Taint {
+    pub(crate) key: String,
+    pub(crate) effect: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct NodeStatus {
+    pub(crate) conditions: Vec<NodeCondition>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Heartbeats {
+    pub(crate) status: HeartbeatStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct HeartbeatStatus {
+    pub(crate) conditions: Vec<Heartbeat>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct Heartbeat {
+    pub(crate) r#type: String,
+    pub(crate) last_heartbeat_time: Option<Time>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Lease {
+    pub(crate) spec: LeaseSpec,
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct LeaseSpec {
+    pub(crate) renew_time: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Pod {
+    pub(crate) metadata: PodMetadata,
+    pub(crate) status: PodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct PodMetadata {
+    pub(crate) annotations: PodAnnotations,
+    pub(crate) deletion_timestamp: Option<Time>,
+    pub(crate) generation: i64,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) owner_references: Vec<Owner>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct PodAnnotations {
+    /// Only the API server's image of a static pod has it.
+    #[serde(rename = "kubernetes.io/config.mirror")]
+    pub(crate) mirror: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct Owner {
+    pub(crate) controller: bool,
+    pub(crate) kind: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DaemonSet {
+    pub(crate) spec: DaemonSetSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(crate) struct DaemonSetSpec {
+    pub(crate) selector: LabelSelector,
+}

@@ -1,0 +1,178 @@
+//! Zones, and how fast the nodes of one are evicted: the more of a zone is
+//! down, the likelier it is the network or the control plane that is down, and
+//! not the nodes.
+
+use std::collections::BTreeMap;
+
+use davit_guest::{Instant, Metric};
+use serde::{Deserialize, Serialize};
+
+use crate::Config;
+use crate::view::NodeLabels;
+
+/// The key of the note with the states of all zones.
+pub(crate) const NOTE: &str = "zones";
+
+/// The percentage of healthy nodes in each zone.
+pub(crate) const HEALTH: &str = "node_collector_zone_health";
+/// The number of nodes in each zone.
+pub(crate) const SIZE: &str = "node_collector_zone_size";
+/// The number of nodes that are not ready in each zone.
+pub(crate) const UNHEALTHY: &str = "node_collector_unhealthy_nodes_in_zone";
+/// How many nodes' pods were evicted.
+pub(crate) const EVICTIONS: &str = "node_collector_evictions_total";
+
+/// What is counted, under kube-controller-manager's names.
+pub(crate) fn metrics() -> Vec<Metric> {
+    let gauge = |name, help| Metric::gauge(name, help, &["zone"]);
+    vec![
+        gauge(
+            HEALTH,
+            "Gauge measuring percentage of healthy nodes per zone.",
+        ),
+        gauge(
+            SIZE,
+            "Gauge measuring number of registered Nodes per zones.",
+        ),
+        gauge(
+            UNHEALTHY,
+            "Gauge measuring number of not Ready Nodes per zones.",
+        ),
+        Metric::counter(
+            EVICTIONS,
+            "Number of Node evictions that happened since current instance of NodeController \
+             started.",
+            &["zone"],
+        ),
+    ]
+}
+
+/// The zone of a node, as kube-controller-manager writes it: region and zone,
+/// of which either may be missing; empty without both.
+pub(crate) fn name(labels: &NodeLabels) -> String {
+    let either = |beta: &str, stable: &str| {
+        let label = if beta.is_empty() { stable } else { beta };
+        label.to_owned()
+    };
+    let region = either(&labels.beta_region, &labels.region);
+    let zone = either(&labels.beta_zone, &labels.zone);
+    if region.is_empty() && zone.is_empty() {
+        return String::new();
+    }
+    format!("{region}:\0:{zone}")
+}
+
+/// How much of a zone is down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) enum Disruption {
+    /// Little.
+    Normal,
+    /// Most of it.
+    Partial,
+    /// All of it.
+    Full,
+}
+
+impl Disruption {
+    /// As kube-controller-manager calls it.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Normal => "Normal",
+            Self::Partial => "PartialDisruption",
+            Self::Full => "FullDisruption",
+        }
+    }
+}
+
+/// The nodes of a zone, without those that are excluded from disruption.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    ready: u32,
+    not_ready: u32,
+}
+
+impl Tally {
+    pub(crate) fn count(&mut self, is_ready: bool) {
+        if is_ready {
+            self.ready += 1;
+        } else {
+            self.not_ready += 1;
+        }
+    }
+
+    pub(crate) fn size(self) -> u32 {
+        self.ready + self.not_ready
+    }
+
+    pub(crate) fn not_ready(self) -> u32 {
+        self.not_ready
+    }
+
+    /// The percentage of nodes that are ready; of no nodes, all are.
+    pub(crate) fn health(self) -> f64 {
+        match self.size() {
+            0 => 100.0,
+            size => 100.0 * f64::from(self.ready) / f64::from(size),
+        }
+    }
+
+    fn disruption(self, config: &Config) -> Disruption {
+        let share = f64::from(self.not_ready) / f64::from(self.size().max(1));
+        if self.ready == 0 && self.not_ready > 0 {
+            Disruption::Full
+        } else if self.not_ready > 2 && share >= config.unhealthy_zone_threshold {
+            Disruption::Partial
+        } else {
+            Disruption::Normal
+        }
+    }
+}
+
+/// What is remembered of all zones.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Zones {
+    /// The zones that have nodes which count.
+    pub(crate) disruptions: BTreeMap<String, Disruption>,
+    /// Whether all of them are fully down: then it is more likely that nothing
+    /// can be seen from here, and nothing is evicted.
+    pub(crate) is_stopped: bool,
+    /// When that last ended.
+    pub(crate) resumed_at: Instant,
+}
+
+impl Zones {
+    /// What becomes of the zones with these nodes. Without a single node that
+    /// counts nothing is known, and nothing is evicted either.
+    pub(crate) fn next(
+        &self,
+        config: &Config,
+        tallies: &BTreeMap<String, Tally>,
+        now: Instant,
+    ) -> Self {
+        let counted = tallies.iter().filter(|(_, tally)| tally.size() > 0);
+        let disruptions: BTreeMap<String, Disruption> = counted
+            .map(|(zone, tally)| (zone.clone(), tally.disruption(config)))
+            .collect();
+        let is_stopped = disruptions.values().all(|it| *it == Disruption::Full);
+        let has_resumed = self.is_stopped && !is_stopped;
+        Self {
+            disruptions,
+            is_stopped,
+            resumed_at: if has_resumed { now } else { self.resumed_at },
+        }
+    }
+
+    /// From how many of a zone's nodes a second pods are evicted.
+    pub(crate) fn rate(&self, config: &Config, zone: &str, tally: Tally) -> f64 {
+        if self.is_stopped {
+            return 0.0;
+        }
+        match self.disruptions.get(zone) {
+            Some(Disruption::Partial) if tally.size() > config.large_cluster_size_threshold => {
+                config.secondary_node_eviction_rate
+            }
+            Some(Disruption::Partial) => 0.0,
+            Some(Disruption::Full | Disruption::Normal) | None => config.node_eviction_rate,
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! A storage version's status, and what follows from its entries.
+
+use davit_guest::Time;
+use serde::{Deserialize, Serialize};
+
+/// The condition that says whether all API servers encode in one version.
+pub const ALL_EQUAL: &str = "AllEncodingVersionsEqual";
+
+/// The status of a `StorageVersion`: all of its fields, since a merge patch
+/// replaces lists as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Status {
+    /// What each API server says.
+    pub storage_versions: Vec<Entry>,
+    /// The version in which all of them encode; none if they differ.
+    pub common_encoding_version: Option<String>,
+    /// `AllEncodingVersionsEqual`.
+    pub conditions: Vec<Condition>,
+}
+
+/// What one API server says of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Entry {
+    /// The API server, which is the name of its lease.
+    #[serde(rename = "apiServerID", skip_serializing_if = "String::is_empty")]
+    pub api_server_id: String,
+    /// The version in which it encodes.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub encoding_version: String,
+    /// The versions that it can decode.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub decodable_versions: Vec<String>,
+    /// The versions that it serves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub served_versions: Vec<String>,
+}
+
+/// A condition of a storage version.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Condition {
+    /// Its type.
+    pub r#type: String,
+    /// `True` or `False`.
+    pub status: String,
+    /// The generation that it was written for; 0 if it does not say.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub observed_generation: i64,
+    /// When the status last changed.
+    pub last_transition_time: Option<Time>,
+    /// Why, in a word.
+    pub reason: String,
+    /// Why, in a sentence.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
+}
+
+impl Status {
+    /// Works out the common encoding version and the condition that goes with
+    /// it (`SetCommonEncodingVersion` in
+    /// k8s.io/apiserver/pkg/storageversion/updater.go).
+    ///
+    /// The condition keeps its transition time unless its status changes, or
+    /// there is another common version than before.
+    pub fn set_common_encoding_version(&mut self, generation: i64, now: Time) {
+        let former = self.common_encoding_version.take();
+        self.common_encoding_version = common(&self.storage_versions);
+        let common = &self.common_encoding_version;
+        let condition = condition(common.is_some(), generation, now);
+        let moved = matches!((&former, common), (Some(from), Some(to)) if from != to);
+        let existing = self
+            .conditions
+            .iter_mut()
+            .find(|it| it.r#type == condition.r#type);
+        match existing {
+            None => self.conditions.push(condition),
+            Some(existing) => {
+                let since = if existing.status == condition.status && !moved {
+                    existing.last_transition_time
+                } else {
+                    condition.last_transition_time
+                };
+                *existing = Condition {
+                    last_transition_time: since,
+                    ..condition
+                };
+            }
+        }
+    }
+}
+
+/// The version in which all of them encode.
+fn common(entries: &[Entry]) -> Option<String> {
+    let (first, rest) = entries.split_first()?;
+    let same = |entry: &Entry| entry.encoding_version == first.encoding_version;
+    rest.iter()
+        .all(same)
+        .then(|| first.encoding_version.clone())
+}
+
+fn condition(equal: bool, generation: i64, now: Time) -> Condition {
+    let (status, reason, message) = if equal {
+        (
+            "True",
+            "CommonEncodingVersionSet",
+            "Common encoding version set",
+        )
+    } else {
+        (
+            "False",
+            "CommonEncodingVersionUnset",
+            "Common encoding version unset",
+        )
+    };
+    Condition {
+        r#type: ALL_EQUAL.to_owned(),
+        status: status.to_owned(),
+        observed_generation: generation,
+        last_transition_time: Some(now),
+        reason: reason.to_owned(),
+        message: message.to_owned(),
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks by reference")]
+fn is_zero(number: &i64) -> bool {
+    *number == 0
+}

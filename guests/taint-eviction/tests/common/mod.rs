@@ -1,0 +1,191 @@
+//! A cluster for the controller's tests.
+
+#![allow(
+    dead_code,
+    reason = "every test file is a crate that uses only some of this"
+)]
+#![allow(clippy::expect_used, reason = "a helper of tests")]
+
+use std::time::Duration;
+
+use davit_guest::testing::{Harness, START};
+use davit_guest::{Step, Time};
+use serde_json::{Value, json};
+use taint_eviction::{EVICTIONS, TIMERS, TaintEviction};
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+
+pub(crate) const DELETIONS: &str = "taint_eviction_controller_pod_deletions_total";
+pub(crate) const LATENCY: &str = "taint_eviction_controller_pod_deletion_duration_seconds";
+
+pub(crate) fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+pub(crate) fn harness(config: &Value) -> Harness<TaintEviction> {
+    Harness::new(config).expect("a valid configuration")
+}
+
+pub(crate) fn defaults() -> Harness<TaintEviction> {
+    harness(&Value::Null)
+}
+
+/// A pod on the node `node`, changed step by step:
+/// `pod("a").tolerates("taint1", Some(10)).into()`.
+#[derive(Clone)]
+pub(crate) struct Pod(Value);
+
+pub(crate) fn pod(name: &str) -> Pod {
+    Pod(json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "generation": 1},
+        "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": "Running"},
+    }))
+}
+
+impl Pod {
+    pub(crate) fn set(mut self, pointer: &str, value: impl Into<Value>) -> Self {
+        let (parent, name) = pointer.rsplit_once('/').expect("a pointer to a field");
+        let parent = self.0.pointer_mut(parent).expect("the field's parent");
+        parent[name] = value.into();
+        self
+    }
+
+    pub(crate) fn uid(self, uid: &str) -> Self {
+        self.set("/metadata/uid", uid)
+    }
+
+    pub(crate) fn node(self, node: &str) -> Self {
+        self.set("/spec/nodeName", node)
+    }
+
+    pub(crate) fn terminating(self) -> Self {
+        let time = Time::from_instant(START).to_string();
+        self.set("/metadata/deletionTimestamp", time)
+    }
+
+    pub(crate) fn finalizer(self) -> Self {
+        self.set("/metadata/finalizers", json!(["test/keep"]))
+    }
+
+    pub(crate) fn conditions(self, conditions: Value) -> Self {
+        self.set("/status/conditions", conditions)
+    }
+
+    /// Tolerates the `NoExecute` taint of this key for so many seconds, or for
+    /// ever.
+    pub(crate) fn tolerates(self, key: &str, seconds: Option<i64>) -> Self {
+        let mut toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
+        if let Some(seconds) = seconds {
+            toleration["tolerationSeconds"] = json!(seconds);
+        }
+        self.toleration(toleration)
+    }
+
+    pub(crate) fn toleration(mut self, toleration: Value) -> Self {
+        let tolerations = &mut self.0["spec"]["tolerations"];
+        match tolerations.as_array_mut() {
+            Some(list) => list.push(toleration),
+            None => *tolerations = json!([toleration]),
+        }
+        self
+    }
+}
+
+impl From<Pod> for Value {
+    fn from(pod: Pod) -> Self {
+        pod.0
+    }
+}
+
+/// The node `node` with `NoExecute` taints of these keys.
+pub(crate) fn node(keys: &[&str]) -> Value {
+    let taints = keys.iter().map(|key| taint(key, "", "NoExecute"));
+    node_with("node", taints.collect())
+}
+
+pub(crate) fn node_with(name: &str, taints: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    })
+}
+
+pub(crate) fn taint(key: &str, value: &str, effect: &str) -> Value {
+    json!({"key": key, "value": value, "effect": effect})
+}
+
+/// The uid that the harness gives a pod of this name.
+pub(crate) fn uid(name: &str) -> String {
+    format!("Pod/default/{name}")
+}
+
+/// Whether a timer or an eviction of the pod of this name waits.
+pub(crate) fn waits(harness: &Harness<TaintEviction>, name: &str) -> bool {
+    let queues = [TIMERS, EVICTIONS];
+    let mut waiting = queues
+        .map(|queue| harness.pending(queue, &uid(name)))
+        .into_iter();
+    waiting.any(|item| item.is_some())
+}
+
+/// The names of the pods that the API server has.
+pub(crate) fn left(harness: &Harness<TaintEviction>) -> Vec<&str> {
+    let keys = harness.keys("Pod").into_iter();
+    keys.map(|key| key.rsplit_once('/').map_or(key, |(_, name)| name))
+        .collect()
+}
+
+/// The names of the pods that were to be deleted or evicted, and the seconds
+/// after the start, in order.
+pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, i64)> {
+    let plans = harness.carried_out().iter();
+    plans
+        .filter(|it| {
+            let steps = it.plan.steps.iter();
+            let mut deleting = steps.filter(|it| matches!(it, Step::Delete(_) | Step::Evict(_)));
+            deleting.next().is_some()
+        })
+        .map(|it| (it.plan.target.name.as_str(), (it.at - START) / 1_000))
+        .collect()
+}
+
+/// The messages of the events so far, in order.
+pub(crate) fn messages(harness: &Harness<TaintEviction>) -> Vec<&str> {
+    let plans = harness.carried_out().iter();
+    plans
+        .flat_map(|it| &it.plan.steps)
+        .filter_map(|step| match step {
+            Step::Event(event) => Some(event.message.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// The condition with which the controller marks a pod.
+pub(crate) fn condition(at: i64, generation: i64) -> Value {
+    json!({
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "DeletionByTaintManager",
+        "message": "Taint manager: deleting due to NoExecute taint",
+        "lastTransitionTime": Time::from_instant(START + at * 1_000).to_string(),
+        "observedGeneration": generation,
+    })
+}
+
+#[track_caller]
+pub(crate) fn assert_counted(harness: &Harness<TaintEviction>, deletions: f64, latencies: &[f64]) {
+    let counted = harness.metric(DELETIONS, &[]);
+    assert!((counted - deletions).abs() < 0.5, "{counted} deletions");
+    let observed = harness.observed(LATENCY, &[]);
+    assert_eq!(observed.len(), latencies.len(), "{observed:?}");
+    for (one, other) in observed.iter().zip(latencies) {
+        assert!((one - other).abs() < 1e-9, "{observed:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The operator's configuration, and what the manifest makes of it.
+
+#![allow(clippy::expect_used, reason = "a helper of tests")]
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{defaults, harness};
+use davit_guest::testing::Harness;
+use serde_json::{Value, json};
+use taint_eviction::{Config, TaintEviction};
+
+fn schema() -> Value {
+    let harness = defaults();
+    let schema = &harness.manifest().config_schema;
+    serde_json::from_str(schema).expect("a schema in JSON")
+}
+
+fn refused(config: &Value) -> Option<(String, String)> {
+    let error = Harness::<TaintEviction>::new(config).err()?;
+    Some((error.field, error.message))
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    let schema = schema();
+    let properties = schema["properties"].as_object().unwrap();
+    let described: BTreeSet<String> = properties.keys().cloned().collect();
+    // Any other field is refused with the names of those that there are.
+    let (_, message) = refused(&json!({"": 1})).unwrap();
+    let (_, read) = message.split_once("only ").unwrap();
+    let read: BTreeSet<String> = read.split(", ").map(str::to_owned).collect();
+    assert_eq!(described, read);
+    assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn the_schemas_defaults_are_the_ones_that_hold() {
+    let schema = schema();
+    let properties = schema["properties"].as_object().unwrap();
+    let defaults: Value = properties
+        .iter()
+        .map(|(name, property)| (name.clone(), property["default"].clone()))
+        .collect();
+    let read: Config = serde_json::from_value(defaults).unwrap();
+    assert_eq!(read, Config::default());
+}
+
+#[test]
+fn the_schemas_words_are_the_ones_that_are_known() {
+    let schema = schema();
+    for name in ["reschedule", "deletion"] {
+        let words = schema["properties"][name]["enum"].as_array().unwrap();
+        for word in words {
+            assert_eq!(refused(&json!({name: word})), None);
+        }
+        // A word that is not known is refused with those that are.
+        let (field, message) = refused(&json!({name: "other"})).unwrap();
+        assert_eq!(field, name);
+        for word in words {
+            let word = word.as_str().unwrap();
+            assert!(message.contains(word), "{word}: {message}");
+        }
+    }
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_name() {
+    for (config, field, message) in [
+        (json!({"policy": "keep"}), "policy", "no such field"),
+        (json!({"reschedule": "Keep"}), "reschedule", "Keep"),
+        (json!({"reschedule": 1}), "reschedule", ""),
+        (json!({"deletion": true}), "deletion", ""),
+        (
+            json!({"tolerationComparisonOperators": "yes"}),
+            "tolerationComparisonOperators",
+            "should be a boolean",
+        ),
+        (
+            json!({"maxParallelEvictions": 0}),
+            "maxParallelEvictions",
+            "1 or more",
+        ),
+        (
+            json!({"maxParallelEvictions": -1}),
+            "maxParallelEvictions",
+            "should be u32",
+        ),
+        (json!([]), "", "should be a map"),
+    ] {
+        let (at, why) = refused(&config).unwrap();
+        assert_eq!(at, field, "{config}: {why}");
+        assert!(why.contains(message), "{config}: {why}");
+    }
+}
+
+/// The least privilege that each way of deletion needs: no object is read live.
+#[test]
+fn the_manifest_asks_for_no_more_than_it_needs() {
+    for (deletion, expected) in [
+        ("delete", &["patch pods/status", "delete pods"][..]),
+        ("evict", &["create pods/eviction"]),
+    ] {
+        let harness = harness(&json!({"deletion": deletion}));
+        let permissions: Vec<String> = harness
+            .manifest()
+            .permissions
+            .iter()
+            .map(|it| format!("{} {}{}", it.verb, it.group, it.resource))
+            .collect();
+        assert_eq!(permissions, expected);
+    }
+    let harness = defaults();
+    let watches = harness.manifest().watches.iter();
+    let fields: Vec<&[String]> = watches.map(|watch| watch.fields.as_slice()).collect();
+    let placed = [
+        "spec.nodeName",
+        "spec.tolerations[*].effect",
+        "spec.tolerations[*].key",
+        "spec.tolerations[*].operator",
+        "spec.tolerations[*].tolerationSeconds",
+        "spec.tolerations[*].value",
+    ];
+    let mut with_status = vec!["metadata.deletionTimestamp", "metadata.generation"];
+    with_status.extend(placed);
+    with_status.extend([
+        "status.conditions[*].lastProbeTime",
+        "status.conditions[*].lastTransitionTime",
+        "status.conditions[*].message",
+        "status.conditions[*].observedGeneration",
+        "status.conditions[*].reason",
+        "status.conditions[*].status",
+        "status.conditions[*].type",
+    ]);
+    let taints = [
+        "spec.taints[*].effect",
+        "spec.taints[*].key",
+        "spec.taints[*].value",
+    ];
+    assert_eq!(fields, [&placed[..], &with_status[..], &taints[..]]);
+}
+
+/// Changes of nodes overtake timers and changes of pods; evictions overtake all.
+#[test]
+fn nodes_go_before_pods() {
+    let harness = harness(&json!({"maxParallelEvictions": 7}));
+    let mut queues: Vec<_> = harness.manifest().queues.iter().collect();
+    queues.sort_by_key(|queue| -queue.priority);
+    let names: Vec<&str> = queues.iter().map(|queue| queue.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "noexec_taint_eviction",
+            "noexec_taint_node",
+            "noexec_taint_timer",
+            "noexec_taint_pod"
+        ]
+    );
+    assert_eq!(queues[0].workers, 7);
+}

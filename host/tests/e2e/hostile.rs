@@ -1,0 +1,87 @@
+//! A bad guest beside a good one: the good one does its work, the bad one does
+//! nothing.
+
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::bench::{on_the_sim, odd_guest};
+
+/// Runs PodGC beside a guest that misbehaves in this way for every item.
+/// Returns what the metrics page says of the bad one.
+fn beside_podgc(behaviour: &str, series: &str) {
+    let config = format!(
+        "controllers:\n\
+         - name: good\n  module: {{builtin: podgc}}\n  mode: Enforce\n  \
+           config: {{quarantine: 1s, period: 1s}}\n\
+         - name: bad\n  module: {{file: {}}}\n  mode: Enforce\n  \
+           config: {{reconcile: {behaviour}}}\n  limits: {{callMillis: 50}}\n",
+        odd_guest().display()
+    );
+    on_the_sim(|bench| async move {
+        bench.pod("innocent", "", "Running").await;
+        bench.pod("orphan", "missing", "Running").await;
+        let mut host = bench.host(&config).await;
+        host.started().await;
+        bench.until_left(&["innocent"]).await;
+        // The good one goes on for as long as the bad one fails.
+        sleep(Duration::from_secs(120)).await;
+        bench.pod("second", "missing", "Running").await;
+        bench.until_left(&["innocent"]).await;
+        let writes = bench.sim().log().into_iter();
+        let writes = writes.filter(|served| served.method != "GET");
+        for write in writes {
+            let name = &write.work.name;
+            assert!(["orphan", "second"].contains(&&**name), "{write:?}");
+        }
+        let page = host.metrics.render();
+        assert!(host.metric(series) >= 1.0, "{series}:\n{page}");
+        assert!(host.metric(FINE) >= 1.0, "{page}");
+    });
+}
+
+const FINE: &str = "davit_guest_calls_total{controller=\"good\",result=\"ok\"}";
+const QUARANTINED: &str = "davit_guest_quarantined{controller=\"bad\"}";
+
+fn failed(result: &str) -> String {
+    format!("davit_guest_calls_total{{controller=\"bad\",result=\"{result}\"}}")
+}
+
+fn ruled(ruling: &str) -> String {
+    format!("davit_plans_total{{controller=\"bad\",ruling=\"{ruling}\"}}")
+}
+
+#[test]
+fn a_guest_that_traps_is_quarantined() {
+    beside_podgc("trap", QUARANTINED);
+}
+
+#[test]
+fn a_guest_that_panics() {
+    beside_podgc("panic", &failed("trap"));
+}
+
+#[test]
+fn a_guest_that_does_not_come_back() {
+    beside_podgc("endless-loop", &failed("timeout"));
+}
+
+#[test]
+fn a_guest_that_eats_memory() {
+    beside_podgc("memory-bomb", &failed("memory"));
+}
+
+#[test]
+fn a_guest_that_answers_without_end() {
+    beside_podgc("enormous-answer", &failed("flood"));
+}
+
+#[test]
+fn a_plan_without_a_uid_is_refused() {
+    beside_podgc("no-uid", &ruled("no-uid"));
+}
+
+#[test]
+fn a_plan_outside_the_declared_writes_is_refused() {
+    beside_podgc("undeclared-write", &ruled("not-declared"));
+}

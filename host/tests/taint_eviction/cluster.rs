@@ -1,0 +1,117 @@
+//! Tainted nodes, and pods that tolerate some of it.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::bench::{Bench, PATIENCE, text};
+
+/// A configuration with this controller alone.
+pub(crate) fn taint_eviction(mode: &str, config: &str) -> String {
+    format!(
+        "controllers:\n- name: taint-eviction\n  module: {{builtin: taint-eviction}}\n  mode: {mode}\n  config: {config}\n"
+    )
+}
+
+/// The key of the taints that tests put on nodes.
+pub(crate) const KEY: &str = "kubernetes.io/e2e-evict-taint-key";
+
+/// Gives a node `NoExecute` taints of these keys, and no other taint.
+pub(crate) async fn taint(bench: &Bench, node: &str, keys: &[&str]) {
+    let taints: Vec<Value> = keys
+        .iter()
+        .map(|key| json!({"key": key, "value": "evictTaintVal", "effect": "NoExecute"}))
+        .collect();
+    let patch = json!({"spec": {"taints": taints}});
+    let path = format!("/api/v1/nodes/{node}");
+    bench.must("PATCH", &path, &patch).await;
+}
+
+/// The toleration of a taint of that key, for so many seconds or for ever.
+pub(crate) fn toleration(key: &str, seconds: Option<i64>) -> Value {
+    let mut toleration = json!({
+        "key": key, "operator": "Exists", "effect": "NoExecute",
+    });
+    if let Some(seconds) = seconds {
+        toleration["tolerationSeconds"] = json!(seconds);
+    }
+    toleration
+}
+
+/// A running pod with these tolerations that is gone as soon as it is deleted;
+/// returns its uid.
+pub(crate) async fn pod(bench: &Bench, name: &str, node: &str, tolerations: &[Value]) -> String {
+    let running = json!({"phase": "Running"});
+    bench
+        .pod_with(name, node, &running, |pod| {
+            pod["spec"]["tolerations"] = json!(tolerations);
+            pod["spec"]["terminationGracePeriodSeconds"] = json!(0);
+        })
+        .await
+}
+
+/// The same, but it stays after its deletion, marked.
+pub(crate) async fn held_pod(
+    bench: &Bench,
+    name: &str,
+    node: &str,
+    tolerations: &[Value],
+) -> String {
+    let running = json!({"phase": "Running"});
+    bench
+        .pod_with(name, node, &running, |pod| {
+            pod["spec"]["tolerations"] = json!(tolerations);
+            pod["metadata"]["finalizers"] = json!(["example.com/hold"]);
+        })
+        .await
+}
+
+/// Changes a pod's tolerations: the API server allows more of them, and other
+/// times.
+pub(crate) async fn set_tolerations(bench: &Bench, name: &str, tolerations: &[Value]) {
+    let path = format!("/api/v1/namespaces/{}/pods/{name}", bench.namespace);
+    let patch = json!({"spec": {"tolerations": tolerations}});
+    bench.must("PATCH", &path, &patch).await;
+}
+
+pub(crate) fn is_terminating(pod: &Value) -> bool {
+    pod["metadata"]["deletionTimestamp"].is_string()
+}
+
+pub(crate) fn disruption_target(pod: &Value) -> Option<&Value> {
+    let conditions = pod["status"]["conditions"].as_array()?;
+    conditions
+        .iter()
+        .find(|condition| condition["type"] == "DisruptionTarget")
+}
+
+/// Asserts that exactly these pods are there, for as long as that.
+#[track_caller]
+pub(crate) fn assert_left(left: &BTreeSet<String>, expected: &[&str]) {
+    let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();
+    assert_eq!(*left, expected);
+}
+
+/// The events in the test's namespace, as soon as there are so many.
+pub(crate) async fn events(bench: &Bench, count: usize) -> Vec<Value> {
+    let deadline = Instant::now() + PATIENCE;
+    let path = format!("/api/v1/namespaces/{}/events", bench.namespace);
+    loop {
+        let list = bench.must("GET", &path, &Value::Null).await;
+        let events = list["items"].as_array().unwrap();
+        if events.len() >= count {
+            return events.clone();
+        }
+        assert!(Instant::now() < deadline, "{events:?}");
+        sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// The messages of events, in byte order.
+pub(crate) fn messages(events: &[Value]) -> Vec<String> {
+    let mut messages: Vec<String> = events.iter().map(|it| text(it, "/message")).collect();
+    messages.sort();
+    messages
+}
