@@ -8,7 +8,7 @@ use davit_guest::{Context, Object};
 use crate::selector::LabelSelector;
 use crate::view::{BY_NAMESPACE, DAEMON_SETS, Pod};
 
-/// The DaemonSets of the namespaces that were asked about.
+/// The `DaemonSet`s of the namespaces that were asked about.
 pub(crate) struct DaemonSets<'a> {
     cx: Context<'a>,
     selectors: BTreeMap<String, Vec<LabelSelector>>,

@@ -74,7 +74,7 @@ fn unread(node: &str, why: &davit_guest::Failure) -> Decision {
 /// not everything is.
 fn due(config: &Config, cx: &Context<'_>, name: &str) -> Option<Object<Node>> {
     let zones: Zones = cx.note(zone::NOTE)?;
-    let record: Option<Record> = cx.note(&health::note(name));
+    let record: Option<Record> = cx.note(&health::note_key(name));
     let node = cx.watch(NODES).get(name)?;
     let health = health::judge(config, cx, &node, record.as_ref());
     let is_due = !zones.is_stopped

@@ -14,9 +14,7 @@ use davit_guest::{Context, Failure, Instant, Object, ObjectRef, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
-use crate::view::{
-    HEARTBEATS, Heartbeat, HeartbeatStatus, LEASE_NAMESPACE, LEASES, LeaseSpec, Node,
-};
+use crate::view::{HEARTBEATS, Heartbeat, LEASE_NAMESPACE, LEASES, LeaseSpec, Node};
 
 /// What is remembered of a node that is not plainly well: a note, from the
 /// pass that first saw it so to the one that finds it well.
@@ -55,7 +53,7 @@ impl Health {
 }
 
 /// The key of the note with a node's record.
-pub(crate) fn note(node: &str) -> String {
+pub(crate) fn note_key(node: &str) -> String {
     format!("node/{node}")
 }
 
@@ -97,36 +95,38 @@ pub(crate) fn judge(
     }
 }
 
-/// Whether the API server shows the same signs of life as the cache. If it
-/// does not, the cache lags behind, and nothing may be concluded from a
-/// silence.
+/// Whether the API server shows the same of the node as the cache. If it does
+/// not, the cache lags behind, and nothing may be concluded from a silence.
 pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Failure> {
-    let mut lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", "", "");
-    LEASE_NAMESPACE.clone_into(&mut lease.namespace);
-    node.reference.name.clone_into(&mut lease.name);
-    let mut answers = cx
-        .live_get::<Signs>(&[node.reference.clone(), lease])
-        .into_iter();
-    let (Some(live_node), Some(live_lease)) = (answers.next(), answers.next()) else {
+    let name = &node.reference.name;
+    let lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", LEASE_NAMESPACE, name);
+    let targets = [node.reference.clone(), lease];
+    let mut answers = cx.live_get::<Signs>(&targets).into_iter();
+    let (Some(live), Some(renewed)) = (answers.next(), answers.next()) else {
         return Ok(false);
     };
-    let live_node = match live_node {
-        Ok(live) => live.view,
+    let live = match live {
+        Ok(live) => live.view.status,
         // It is gone, and with it the question.
         Err(failure) if matches!(&*failure.class, "not-found" | "uid-mismatch") => {
             return Ok(false);
         }
         Err(failure) => return Err(failure),
     };
-    let live_lease = match live_lease {
-        Ok(live) => Some(live.view.spec),
+    let renewed = match renewed {
+        Ok(lease) => Some(lease.view.spec),
         Err(failure) if failure.class == "not-found" => None,
         Err(failure) => return Err(failure),
     };
-    let cached_lease = cx.watch(LEASES).get(&lease_key(node));
+    let lease = cx.watch(LEASES).get(&lease_key(node));
     let (beat, _) = heartbeat(cx, node);
-    Ok(live_lease == cached_lease.map(|lease| lease.view.spec)
-        && ready_heartbeat(&live_node.status.conditions) == beat)
+    let mut conditions = live.conditions.into_iter();
+    let ready = conditions
+        .find(|condition| condition.r#type == "Ready")
+        .unwrap_or_default();
+    Ok(renewed == lease.map(|lease| lease.view.spec)
+        && ready.last_heartbeat_time == beat
+        && ready.status == ready_status(node))
 }
 
 /// The signs of life of a node or of its lease: one view for both, to read
@@ -135,7 +135,21 @@ pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, 
 #[serde(default)]
 struct Signs {
     spec: LeaseSpec,
-    status: HeartbeatStatus,
+    status: SignsInStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct SignsInStatus {
+    conditions: Vec<SignInCondition>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct SignInCondition {
+    r#type: String,
+    status: String,
+    last_heartbeat_time: Option<Time>,
 }
 
 fn record(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Record {

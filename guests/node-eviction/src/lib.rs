@@ -6,7 +6,7 @@
 //! zone (module `pass`). The queue lets nodes through at a rate that depends
 //! on how much of the zone is down (module `zone`); while all zones are down,
 //! at none. From a node whose turn it is all pods are evicted but static ones
-//! and those of DaemonSets (modules `evict` and `daemon`).
+//! and those of `DaemonSet`s (modules `evict` and `daemon`).
 //!
 //! The rules are those of `DeletePods` (pkg/controller/util/node) and of the
 //! node lifecycle controller of 1.26 and 1.36. What differs is in

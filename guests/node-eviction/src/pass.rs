@@ -56,9 +56,9 @@ struct Pass {
 impl Pass {
     fn look_at(&mut self, config: &Config, cx: &Context<'_>, node: &Object<Node>) {
         let name = &node.reference.name;
-        let note = health::note(name);
+        let record_key = health::note_key(name);
         let former: Option<Record> = if self.recorded.contains(name) {
-            cx.note(&note)
+            cx.note(&record_key)
         } else {
             None
         };
@@ -71,7 +71,8 @@ impl Pass {
         }
         if let Some(record) = &health.record {
             if former.as_ref() != Some(record) {
-                self.commands.push(Command::set_note(&note, Some(record)));
+                self.commands
+                    .push(Command::set_note(&record_key, Some(record)));
             }
             self.kept.insert(name.clone());
         }
@@ -90,7 +91,7 @@ impl Pass {
         for name in self.recorded.difference(&self.kept) {
             let nothing: Option<&Record> = None;
             self.commands.extend([
-                Command::set_note(&health::note(name), nothing),
+                Command::set_note(&health::note_key(name), nothing),
                 Command::cancel(QUEUED, name),
                 Command::cancel(EVICTED, name),
             ]);
@@ -163,13 +164,15 @@ fn log_changes(cx: &Context<'_>, former: &Zones, zones: &Zones) {
             cx.log(Level::Info, "the zone's state has changed", &fields);
         }
     }
+    // Before there are nodes, and when there are none left, nothing is down.
+    let known = |zones: &Zones| !zones.disruptions.is_empty();
     match (former.is_stopped, zones.is_stopped) {
-        (false, true) => cx.log(
+        (false, true) if known(zones) => cx.log(
             Level::Warn,
             "all zones are fully down: no pod is evicted until one is back",
             &[],
         ),
-        (true, false) => cx.log(
+        (true, false) if known(former) => cx.log(
             Level::Info,
             "a zone is back: every timeout begins anew",
             &[],

@@ -26,7 +26,7 @@ pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 pub(crate) const BY_NODE: &str = "node";
 
 pub(crate) const DAEMON_SETS: WatchName<DaemonSet> = WatchName::new("daemonsets");
-/// DaemonSets under their namespace.
+/// `DaemonSet`s under their namespace.
 pub(crate) const BY_NAMESPACE: &str = "namespace";
 
 #[derive(Debug, Default, Deserialize)]

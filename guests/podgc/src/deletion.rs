@@ -1,12 +1,14 @@
 //! How a pod is deleted, and how that is counted.
 
-use davit_guest::pod::{PodCondition, status_patch};
+use davit_guest::pod::{PodCondition, PodStatus, status_patch};
 use davit_guest::{Context, DeleteOptions, Measure, Metric, Object, Plan, Time};
 
 use crate::view::Pod;
 
 const DELETIONS: &str = "pod_gc_collector_force_delete_pods_total";
 const ERRORS: &str = "pod_gc_collector_force_delete_pod_errors_total";
+/// The reason in the condition of an orphaned pod.
+const DELETION_BY_POD_GC: &str = "DeletionByPodGC";
 const LABELS: [&str; 2] = ["namespace", "reason"];
 
 /// Why a pod is deleted: a label of the metrics.
@@ -79,10 +81,19 @@ pub(crate) fn plan(cx: &Context<'_>, pod: Object<Pod>, reason: Reason, message: 
     .delete(DeleteOptions::force())
 }
 
+/// Whether a pod was marked because its node is missing.
+pub(crate) fn is_marked(status: &PodStatus) -> bool {
+    status.conditions.iter().any(|condition| {
+        condition.r#type == PodCondition::DISRUPTION_TARGET
+            && condition.status == "True"
+            && condition.reason == DELETION_BY_POD_GC
+    })
+}
+
 fn disruption_target(generation: i64) -> PodCondition {
     PodCondition::holds(
         PodCondition::DISRUPTION_TARGET,
-        "DeletionByPodGC",
+        DELETION_BY_POD_GC,
         "PodGC: node no longer exists",
         generation,
     )

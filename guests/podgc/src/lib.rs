@@ -8,8 +8,9 @@
 //! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36), but
 //! for these: every deletion carries the pod's uid; a pod that is gone already
 //! is no error; a pod is handled once a pass; a node that was verified as
-//! missing stays under watch until it is back or has no pods; namespace and uid
-//! break ties.
+//! missing stays under watch until it is back or has no pods; pods that the
+//! collector has just marked because their node is missing do not count against
+//! the threshold; namespace and uid break ties.
 
 mod config;
 mod deletion;

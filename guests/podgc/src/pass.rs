@@ -51,6 +51,10 @@ impl Plans {
 
 /// The oldest terminated pods, as many as there are above the threshold, but
 /// evicted ones first.
+///
+/// Pods that are being deleted because their node is missing do not count: they
+/// ended a moment ago by the collector's own hand, and each would cost another
+/// pod its place.
 fn terminated(cx: &Context<'_>, threshold: usize, plans: &mut Plans) {
     let pods = cx.watch(PODS);
     let mut phases = Vec::new();
@@ -61,14 +65,16 @@ fn terminated(cx: &Context<'_>, threshold: usize, plans: &mut Plans) {
             phases.push(phase.value);
         }
     }
-    let excess = count.saturating_sub(threshold);
-    if excess == 0 {
+    if count <= threshold {
         return;
     }
     let mut candidates: Vec<_> = phases
         .iter()
         .flat_map(|phase| pods.by_index(BY_PHASE, phase))
+        .filter(|pod| !is_being_orphaned(cx, pod))
         .collect();
+    let count = candidates.len();
+    let excess = count.saturating_sub(threshold);
     candidates.sort_by(|one, other| age(one).cmp(&age(other)));
     for pod in candidates.into_iter().take(excess) {
         let message = format!("{count} pods have terminated, {threshold} are kept");
@@ -120,6 +126,14 @@ fn missing_nodes(cx: &Context<'_>) -> impl Iterator<Item = String> {
         .index_keys(BY_NODE)
         .map(|node| node.value)
         .filter(move |node| !node.is_empty() && !nodes.contains(node))
+}
+
+/// Whether the other half of the collector has marked the pod and not deleted
+/// it yet.
+fn is_being_orphaned(cx: &Context<'_>, pod: &Object<Pod>) -> bool {
+    deletion::is_marked(&pod.view.status)
+        && !is_terminating(pod)
+        && cx.watch(NODE_NAMES).get(&pod.view.spec.node_name).is_none()
 }
 
 fn is_terminating(pod: &Object<Pod>) -> bool {

@@ -254,3 +254,24 @@ fn e15_a_pod_of_the_same_name_is_left_alone() {
         assert_counted(&harness, "terminated", 1, 0);
     }
 }
+
+/// An orphan that was marked and is not deleted yet is `Failed` for a moment:
+/// it must not push another pod over the threshold. Where its node exists it
+/// counts like any other.
+#[test]
+fn an_orphan_that_is_being_deleted_does_not_count() {
+    for (node, left) in [("missing", 3), ("node", 2)] {
+        let mut harness = harness(&json!({"terminatedPodThreshold": 2}));
+        harness.put(ready_node("node"));
+        harness.put(pod("a").phase("Failed").into());
+        harness.put(pod("b").phase("Failed").created(1).into());
+        let marked = pod("c").phase("Failed").created(2).set("/spec/nodeName", node);
+        let marked = marked.set(
+            "/status/conditions",
+            json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}]),
+        );
+        harness.put(marked.into());
+        harness.run();
+        assert_eq!(harness.keys("Pod").len(), left, "{node}");
+    }
+}

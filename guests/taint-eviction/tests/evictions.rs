@@ -232,7 +232,10 @@ fn a_pod_that_is_gone_already_is_no_failure() {
         assert!(!waits(&harness, "pod0"));
         let left = harness.object("Pod", "default/pod0");
         assert_eq!(left.is_some(), successor.is_some());
-        assert_eq!(left.map(|it| &it["metadata"]["deletionTimestamp"]), left.map(|_| &Value::Null));
+        assert_eq!(
+            left.map(|it| &it["metadata"]["deletionTimestamp"]),
+            left.map(|_| &Value::Null)
+        );
     }
 }
 

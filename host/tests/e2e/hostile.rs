@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::bench::{on_the_sim, odd_guest};
+use crate::bench::{odd_guest, on_the_sim};
 
 /// Runs PodGC beside a guest that misbehaves in this way for every item.
 /// Returns what the metrics page says of the bad one.

@@ -62,8 +62,7 @@ fn te_61_taint_based_evictions() {
     ] {
         on_the_sim(|mut bench| async move {
             let node = bench.node("a").await;
-            let tolerations =
-                [NOT_READY, UNREACHABLE].map(|key| toleration(key, Some(seconds)));
+            let tolerations = [NOT_READY, UNREACHABLE].map(|key| toleration(key, Some(seconds)));
             held_pod(&bench, "pod", &node, &tolerations).await;
             let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
             taint(&bench, &node, &[key]).await;

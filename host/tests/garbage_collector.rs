@@ -1,0 +1,35 @@
+//! The garbage collector end to end: the component in the host against the API
+//! server in memory, on virtual time.
+//!
+//! The names begin with the ids of the specification's cases. What a case
+//! checks inside kube-controller-manager (a queue's length, a virtual node, the
+//! graph) is replaced by the outcome that it protects.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[allow(dead_code, reason = "it serves the tests of every guest")]
+#[path = "e2e/bench.rs"]
+mod bench;
+
+#[path = "garbage_collector/cascade.rs"]
+mod cascade;
+#[path = "garbage_collector/cluster.rs"]
+mod cluster;
+#[path = "garbage_collector/conflicting.rs"]
+mod conflicting;
+#[path = "garbage_collector/discovery.rs"]
+mod discovery;
+#[path = "garbage_collector/faults.rs"]
+mod faults;
+#[path = "garbage_collector/foreground.rs"]
+mod foreground;
+#[path = "garbage_collector/index.rs"]
+mod index;
+#[path = "garbage_collector/orphan.rs"]
+mod orphan;

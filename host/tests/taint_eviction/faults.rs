@@ -1,0 +1,232 @@
+//! Everything goes wrong at once, and the cluster ends up right.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::model::DeletionKind;
+use davit_sim::{Rng, Sim};
+use tokio::time::sleep;
+
+use crate::bench::{Bench, on_the_sim, text};
+use crate::cluster::{
+    KEY, assert_left, disruption_target, events, messages, pod, taint, taint_eviction, toleration,
+};
+
+/// Which writes fail, and how.
+fn failing_writes(sim: &Sim, verbs: &[(&str, &str)]) {
+    let actions = [
+        Action::Refuse(Refusal::Conflict),
+        Action::Refuse(Refusal::TooManyRequests(1)),
+        Action::Refuse(Refusal::InternalError),
+        Action::Refuse(Refusal::Unavailable),
+        Action::CloseBefore,
+        Action::CloseAfter,
+        Action::CutBody(20),
+    ];
+    for (verb, subresource) in verbs {
+        for (number, action) in (3..).zip(&actions) {
+            sim.add_fault(Fault {
+                matches: Match {
+                    subresource: (*subresource).to_owned(),
+                    ..Match::new(verb, "pods")
+                },
+                when: When::Every(number),
+                action: action.clone(),
+            });
+        }
+    }
+}
+
+fn disturb_watches(sim: &Sim, fault: WatchFault) {
+    for resource in ["pods", "nodes"] {
+        sim.disturb(&Match::new("watch", resource), fault);
+    }
+}
+
+/// How often a deletion of an object was accepted.
+fn accepted(sim: &Sim, uid: &str) -> usize {
+    let steps = sim.deletions_of(uid);
+    let accepted = steps
+        .iter()
+        .filter(|step| step.kind == DeletionKind::Requested);
+    accepted.count()
+}
+
+/// Watches are cut, expired, silent and starved of bookmarks, and writes fail
+/// in every way, while nodes get taints, lose them and go.
+#[test]
+fn who_has_to_leave_leaves_and_nobody_else_whatever_breaks() {
+    for (seed, deletion) in [(1, "delete"), (2, "delete"), (3, "evict")] {
+        on_the_sim(|bench| run(bench, seed, deletion));
+    }
+}
+
+async fn run(mut bench: Bench, seed: u64, deletion: &str) {
+    let mut rng = Rng::new(seed);
+    let (mut leave, mut stay) = (BTreeSet::new(), BTreeSet::new());
+    let mut tainted = Vec::new();
+    for number in 0..6 {
+        let node = bench.node(&format!("n-{number}")).await;
+        for (kind, tolerations) in [
+            ("none", vec![]),
+            ("other", vec![toleration("another", None)]),
+            ("short", vec![toleration(KEY, Some(5))]),
+        ] {
+            leave.insert(pod(&bench, &format!("{kind}-{number}"), &node, &tolerations).await);
+        }
+        let for_ever = [toleration(KEY, None)];
+        stay.insert(pod(&bench, &format!("ever-{number}"), &node, &for_ever).await);
+        tainted.push(node);
+    }
+    // Longer than any trouble lasts: nobody here leaves.
+    let mut relieved = Vec::new();
+    for number in 0..4 {
+        let node = bench.node(&format!("r-{number}")).await;
+        for long in 0..5 {
+            let tolerations = [toleration(KEY, Some(600))];
+            let name = format!("long-{number}-{long}");
+            stay.insert(pod(&bench, &name, &node, &tolerations).await);
+        }
+        relieved.push(node);
+    }
+    stay.insert(pod(&bench, "unbound", "", &[]).await);
+    failing_writes(
+        bench.sim(),
+        &[("patch", "status"), ("delete", ""), ("create", "eviction")],
+    );
+    let config = format!("{{deletion: {deletion}}}");
+    let host = bench.host(&taint_eviction("Enforce", &config)).await;
+    for node in &relieved {
+        taint(&bench, node, &[KEY]).await;
+    }
+    let troubles = [
+        WatchFault::Abort,
+        WatchFault::End,
+        WatchFault::Expire,
+        WatchFault::Silence,
+        WatchFault::NoBookmarks,
+        WatchFault::Delay(Duration::from_secs(3)),
+    ];
+    for (node, trouble) in tainted
+        .iter()
+        .zip(troubles.iter().cycle().skip(seed as usize))
+    {
+        disturb_watches(bench.sim(), *trouble);
+        taint(&bench, node, &[KEY]).await;
+        sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;
+    }
+    for (number, node) in relieved.iter().enumerate() {
+        if number % 2 == 0 {
+            taint(&bench, node, &[]).await;
+        } else {
+            bench.delete_node(node).await;
+        }
+    }
+    disturb_watches(bench.sim(), WatchFault::Expire);
+    // Idle streams are noticed after a minute and a half.
+    sleep(Duration::from_secs(150)).await;
+    bench.sim().heal_all();
+    sleep(Duration::from_secs(1000)).await;
+
+    let sim = bench.sim();
+    let pods = sim.list("v1", "Pod", &bench.namespace).unwrap();
+    let left: BTreeSet<String> = pods.iter().map(|pod| text(pod, "/metadata/uid")).collect();
+    assert_eq!(left, stay, "seed {seed}");
+    for uid in &leave {
+        assert_eq!(accepted(sim, uid), 1, "seed {seed}: {uid}");
+    }
+    for uid in &stay {
+        assert_eq!(accepted(sim, uid), 0, "seed {seed}: {uid}");
+    }
+    for pod in &pods {
+        assert_eq!(disruption_target(pod), None, "seed {seed}");
+    }
+    host.host.stop().await;
+}
+
+/// Kubernetes gives up after five attempts; the eviction is lost until
+/// something changes.
+#[test]
+fn an_eviction_is_not_given_up() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        pod(&bench, "pod", &node, &[]).await;
+        let closed = bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::Always,
+            action: Action::Refuse(Refusal::InternalError),
+        });
+        let host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &[KEY]).await;
+        sleep(Duration::from_secs(600)).await;
+        let sim = bench.sim();
+        let tries = sim.count(&Match::new("delete", "pods"));
+        assert!((15..60).contains(&tries), "{tries} tries in ten minutes");
+        // It is marked once, and told of once.
+        assert_eq!(sim.count(&Match::new("patch", "pods")), 1);
+        sim.heal(closed);
+        bench.until_left(&[]).await;
+        assert_eq!(events(&bench, 1).await.len(), 1);
+        let latency = "taint_eviction_controller_pod_deletion_duration_seconds_sum";
+        let latency = host.metric(&format!("{latency}{{controller=\"taint-eviction\"}}"));
+        assert!((600.0..640.0).contains(&latency), "{latency} s");
+    });
+}
+
+/// An eviction that keeps failing is called off when the taint goes.
+#[test]
+fn an_eviction_that_fails_can_be_cancelled() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        pod(&bench, "pod", &node, &[]).await;
+        bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::Always,
+            action: Action::CloseBefore,
+        });
+        let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &[KEY]).await;
+        sleep(Duration::from_secs(60)).await;
+        taint(&bench, &node, &[]).await;
+        sleep(Duration::from_secs(1)).await;
+        bench.sim().heal_all();
+        sleep(Duration::from_secs(300)).await;
+        assert_left(&bench.pods().await, &["pod"]);
+        let namespace = &bench.namespace;
+        assert_eq!(
+            messages(&events(&bench, 2).await),
+            [
+                format!("Cancelling deletion of Pod {namespace}/pod"),
+                format!("Marking for deletion Pod {namespace}/pod"),
+            ]
+        );
+    });
+}
+
+/// A host that comes back finds what the first one left, and lets the
+/// tolerations begin anew (E10).
+#[test]
+fn the_next_host_goes_on() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        pod(&bench, "now", &node, &[]).await;
+        pod(&bench, "later", &node, &[toleration(KEY, Some(60))]).await;
+        let closed = bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::Always,
+            action: Action::CloseBefore,
+        });
+        let config = taint_eviction("Enforce", "{}");
+        let first = bench.host(&config).await;
+        taint(&bench, &node, &[KEY]).await;
+        sleep(Duration::from_secs(30)).await;
+        first.host.stop().await;
+        bench.sim().heal(closed);
+        let _second = bench.host(&config).await;
+        bench.until_left(&["later"]).await;
+        sleep(Duration::from_secs(55)).await;
+        bench.until_left(&["later"]).await;
+        bench.until_left(&[]).await;
+    });
+}
