@@ -12,6 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
+use davit::metrics;
 use davit_sim::fault::Match;
 use davit_sim::{Server, Sim, kubeconfig};
 use serde_json::json;
@@ -64,7 +65,7 @@ async fn measure(sim: &Sim, server: &Server, directory: &Path) -> Result<()> {
     let requests = sim.count(&Match::new("patch", "pods")) + sim.count(&deletions);
     println!(
         "writes a pod                            {:>7.2}",
-        requests as f64 / ORPHANS as f64
+        metrics::number(requests) / metrics::number(ORPHANS)
     );
     println!(
         "resident afterwards                     {:>7.1} MB",

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use crate::metrics::HostMetrics;
 
 /// How long the host's task may be silent before it counts as stuck.
-const STUCK_AFTER: Duration = Duration::from_secs(60);
+const STUCK_AFTER: Duration = Duration::from_mins(1);
 
 /// How the host is: what the probes ask for.
 #[derive(Debug)]

@@ -94,7 +94,7 @@ impl QueueMetrics {
     fn set(&self, controller: &str, stats: &QueueStats) {
         let labels = [stats.queue.as_str(), controller];
         let gauge = |gauge: &GaugeVec, value: f64| gauge.with_label_values(&labels).set(value);
-        gauge(&self.depth, stats.depth as f64);
+        gauge(&self.depth, number(stats.depth));
         gauge(&self.unfinished, stats.unfinished_work.as_secs_f64());
         gauge(&self.longest_running, stats.longest_running.as_secs_f64());
         raise(&self.adds.with_label_values(&labels), stats.adds);
@@ -102,9 +102,20 @@ impl QueueMetrics {
     }
 }
 
+/// A count as the value of a metric.
+#[must_use]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "exact up to 2^53, which no count of objects or bytes here comes near"
+)]
+pub fn number(count: usize) -> f64 {
+    count as f64
+}
+
 /// Raises a counter to a total that was counted elsewhere.
 fn raise(counter: &Counter, total: u64) {
-    let ahead = total as f64 - counter.get();
+    let total = usize::try_from(total).unwrap_or(usize::MAX);
+    let ahead = number(total) - counter.get();
     if ahead > 0.0 {
         counter.inc_by(ahead);
     }
@@ -254,6 +265,7 @@ impl HostMetrics {
     }
 
     /// Everything, in Prometheus' text format.
+    #[must_use]
     pub fn render(&self) -> String {
         let mut buffer = Vec::new();
         let families = self.registry.gather();

@@ -86,18 +86,17 @@ async fn take_on(host: &Host, file: &ConfigFile, client: ClientConfig) {
     let path = file.path.display();
     match config::parse(&file.path, &file.text) {
         Err(error) => tracing::error!("the changed configuration is not used: {error}"),
-        Ok(config) => match host.apply(&config).await {
-            Err(error) => {
+        Ok(config) => {
+            if let Err(error) = host.apply(&config).await {
                 let error = anyhow::Error::new(error);
                 tracing::error!("the changed configuration is not used: {path}: {error:#}");
+                return;
             }
-            Ok(()) => {
-                tracing::info!("{path}: the changed configuration is taken on");
-                if config.client != client {
-                    tracing::warn!("{path}: client: takes effect with the next start");
-                }
+            tracing::info!("{path}: the changed configuration is taken on");
+            if config.client != client {
+                tracing::warn!("{path}: client: takes effect with the next start");
             }
-        },
+        }
     }
 }
 

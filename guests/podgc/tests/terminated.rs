@@ -265,7 +265,10 @@ fn an_orphan_that_is_being_deleted_does_not_count() {
         harness.put(ready_node("node"));
         harness.put(pod("a").phase("Failed").into());
         harness.put(pod("b").phase("Failed").created(1).into());
-        let marked = pod("c").phase("Failed").created(2).set("/spec/nodeName", node);
+        let marked = pod("c")
+            .phase("Failed")
+            .created(2)
+            .set("/spec/nodeName", node);
         let marked = marked.set(
             "/status/conditions",
             json!([{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}]),

@@ -156,7 +156,8 @@ fn definition(object: &Object) -> Vec<FieldError> {
 }
 
 /// A pod's spec is fixed but for images, the active deadline, tolerations
-/// that are added, and a negative grace period that becomes 1.
+/// that are added or change their seconds, and a negative grace period that
+/// becomes 1.
 fn pod_update(new: &Object, old: &Object) -> Vec<FieldError> {
     if fixed_part(new) == fixed_part(old) && tolerations_grow(new, old) {
         return Vec::new();
@@ -197,10 +198,15 @@ fn fixed_part(pod: &Object) -> Map<String, Value> {
 
 fn tolerations_grow(new: &Object, old: &Object) -> bool {
     let list = |pod: &Object| {
-        pod.at(&["spec", "tolerations"])
+        let mut tolerations = pod
+            .at(&["spec", "tolerations"])
             .and_then(Value::as_array)
             .cloned()
-            .unwrap_or_default()
+            .unwrap_or_default();
+        for toleration in tolerations.iter_mut().filter_map(Value::as_object_mut) {
+            toleration.remove("tolerationSeconds");
+        }
+        tolerations
     };
     let new = list(new);
     list(old).iter().all(|toleration| new.contains(toleration))

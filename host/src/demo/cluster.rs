@@ -134,7 +134,7 @@ impl Cluster {
     }
 
     /// These pods should be gone from now on.
-    pub(super) fn expect_gone(&mut self, pods: BTreeSet<String>) {
+    pub(super) fn expect_gone(&mut self, pods: &BTreeSet<String>) {
         self.expected.retain(|name| !pods.contains(name));
     }
 
@@ -191,8 +191,10 @@ impl Cluster {
     }
 
     fn create(&self, object: Value) -> Result<()> {
-        let what = format!("creating {}", object["metadata"]["name"]);
-        self.sim.create(object).context(what)?;
+        let what = name(&object).unwrap_or_default();
+        self.sim
+            .create(object)
+            .with_context(|| format!("creating {what}"))?;
         Ok(())
     }
 

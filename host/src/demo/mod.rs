@@ -197,7 +197,7 @@ impl Story {
             self.listen_until(Instant::now() + Duration::from_millis(50))
                 .await?;
         }
-        self.cluster.expect_gone(pods);
+        self.cluster.expect_gone(&pods);
         self.pause().await;
         Ok(())
     }

@@ -130,18 +130,15 @@ impl Run {
                 let specs = &incoming.prepared.guest.manifest().metrics;
                 self.metrics.replace_guest(name, specs, former)
             };
-            match &mut slot.active {
-                Some(active) => {
-                    active.metrics = metrics(active.metrics.take());
-                    swap(active, incoming, now);
-                }
-                None => {
-                    self.next_number += 1;
-                    let writer = Writer::new(self.api.clone(), self.recorder.clone(), name);
-                    let metrics = metrics(None);
-                    let active = begin(incoming, writer, metrics, self.next_number, now);
-                    slot.active = Some(active);
-                }
+            if let Some(active) = &mut slot.active {
+                active.metrics = metrics(active.metrics.take());
+                swap(active, incoming, now);
+            } else {
+                self.next_number += 1;
+                let writer = Writer::new(self.api.clone(), self.recorder.clone(), name);
+                let metrics = metrics(None);
+                let active = begin(incoming, writer, metrics, self.next_number, now);
+                slot.active = Some(active);
             }
             if let Some(active) = &mut slot.active {
                 let snapshot = self.store.snapshot();

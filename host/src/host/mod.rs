@@ -94,14 +94,14 @@ impl Host {
     pub async fn apply(&self, config: &Config) -> Result<(), PrepareError> {
         let mut preparer = self.preparer.lock().await;
         let running = self.recipes().await;
-        let mut prepared = Vec::new();
+        let mut ready = Vec::new();
         for controller in &config.controllers {
             let running = running.get(&controller.name);
             let running = running.map(|(recipe, guest)| (recipe, guest));
-            prepared.push(preparer.prepare(controller, running).await?);
+            ready.push(preparer.prepare(controller, running).await?);
         }
         // The task ends only with the host.
-        let _ = self.inbox.send(Input::Apply(prepared));
+        let _ = self.inbox.send(Input::Apply(ready));
         Ok(())
     }
 

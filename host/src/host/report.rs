@@ -12,7 +12,7 @@ use davit_core::time::Instant;
 use tokio::sync::mpsc;
 
 /// How long the same word about the same target is not repeated in the log.
-const REPEAT_AFTER: Duration = Duration::from_secs(600);
+const REPEAT_AFTER: Duration = Duration::from_mins(10);
 /// How many such words are remembered.
 const REMEMBERED: usize = 10_000;
 

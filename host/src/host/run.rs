@@ -27,7 +27,7 @@ use super::slot::{Active, Slot};
 use super::streams::Streams;
 use super::{HostOptions, work};
 use crate::http::Health;
-use crate::metrics::HostMetrics;
+use crate::metrics::{self, HostMetrics};
 
 /// How often the API server is asked what it serves.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
@@ -376,10 +376,10 @@ impl Run {
             bytes += self.store.segment_bytes(segment);
             let labels = [&*spec.resource.to_string()];
             let objects = self.metrics.objects.with_label_values(&labels);
-            objects.set(self.store.segment_len(segment) as f64);
+            objects.set(metrics::number(self.store.segment_len(segment)));
         }
         let store_bytes = self.metrics.store_bytes.with_label_values(&[] as &[&str]);
-        store_bytes.set(bytes as f64);
+        store_bytes.set(metrics::number(bytes));
         let mut slots = self.slots.values();
         let ready = slots.all(|slot| slot.active.as_ref().is_some_and(|one| one.complete));
         self.health.beat(self.mapping.is_some() && ready);

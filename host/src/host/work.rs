@@ -104,10 +104,10 @@ impl Run {
         self.carrying += 1;
         let (controller, number) = (name.to_owned(), active.number);
         let (writer, inbox) = (active.writer.clone(), self.inbox.clone());
-        let (writes, mapping) = (Arc::clone(&self.writes), Arc::clone(mapping));
+        let (permits, mapping) = (Arc::clone(&self.writes), Arc::clone(mapping));
         tokio::spawn(async move {
             // It is never closed.
-            let _permit = writes.acquire_owned().await;
+            let _permit = permits.acquire_owned().await;
             let begun = tokio::time::Instant::now();
             let outcome = execute::carry_out(&writer, &mapping, &plan).await;
             let took = begun.elapsed();

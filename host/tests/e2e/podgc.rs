@@ -24,7 +24,7 @@ fn disruption_target(pod: &Value) -> Option<&Value> {
         .find(|condition| condition["type"] == "DisruptionTarget")
 }
 
-/// TestGCInspectingPatchedPodBeforeDeletion, with the uid precondition that is
+/// `TestGCInspectingPatchedPodBeforeDeletion`, with the uid precondition that is
 /// recommended.
 #[test]
 fn pgc_25_an_orphaned_pod_is_marked_before_it_is_deleted() {
@@ -75,7 +75,7 @@ fn pgc_25_an_orphaned_pod_is_marked_before_it_is_deleted() {
     });
 }
 
-/// TestPodGcOrphanedPodsWithFinalizer
+/// `TestPodGcOrphanedPodsWithFinalizer`
 #[test]
 fn pgc_35_orphaned_pods_with_a_finalizer() {
     on_any_server(|bench| async move {
@@ -103,7 +103,7 @@ fn pgc_35_orphaned_pods_with_a_finalizer() {
     });
 }
 
-/// TestTerminatingOnOutOfServiceNode: the feature JobPodReplacementPolicy makes
+/// `TestTerminatingOnOutOfServiceNode`: the feature `JobPodReplacementPolicy` makes
 /// no difference any more.
 #[test]
 fn pgc_36_terminating_on_an_out_of_service_node() {
@@ -129,7 +129,7 @@ fn pgc_36_terminating_on_an_out_of_service_node() {
     });
 }
 
-/// TestPodGcForPodsWithDuplicatedFieldKeys: server-side apply would fail on
+/// `TestPodGcForPodsWithDuplicatedFieldKeys`: server-side apply would fail on
 /// such pods, a strategic merge patch does not.
 #[test]
 fn pgc_37_pods_with_duplicated_field_keys() {
