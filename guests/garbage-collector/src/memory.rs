@@ -15,9 +15,16 @@ pub(crate) enum Fact<'a> {
     /// The API server has no object with this uid at these coordinates. Uids
     /// are never given twice.
     Absent(&'a ObjectRef),
-    /// The object with this uid was in the cache and is no longer, while its
-    /// kind was served: it was deleted.
-    Deleted(&'a str),
+    /// The object with this uid was in the cache and is no longer, while this
+    /// kind, by which it is named, was served: it was deleted.
+    Deleted {
+        /// The object's uid.
+        uid: &'a str,
+        /// The group and version by which it is named.
+        api_version: &'a str,
+        /// The kind by which it is named.
+        kind: &'a str,
+    },
     /// The API server takes no strategic merge patch for this kind.
     MergeOnly {
         /// The kind's group and version.
@@ -52,7 +59,11 @@ impl Fact<'_> {
                 } = object;
                 format!("absent {api_version} {kind} {namespace}/{name} {uid}")
             }
-            Self::Deleted(uid) => format!("deleted {uid}"),
+            Self::Deleted {
+                uid,
+                api_version,
+                kind,
+            } => format!("deleted {api_version} {kind} {uid}"),
             Self::MergeOnly { api_version, kind } => format!("merge-only {api_version} {kind}"),
         }
     }

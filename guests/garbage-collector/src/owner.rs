@@ -153,7 +153,12 @@ impl<'a> Owners<'a> {
     /// only if it was seen to go: with a custom resource's definition first its
     /// objects are deleted, and then the kind.
     fn unserved(&self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
-        if Fact::Deleted(&reference.uid).is_known(self.cx) {
+        let deleted = Fact::Deleted {
+            uid: &reference.uid,
+            api_version: &reference.api_version,
+            kind: &reference.kind,
+        };
+        if deleted.is_known(self.cx) {
             Ok(Standing::Dangling)
         } else {
             Err(Obstacle::Unmappable)

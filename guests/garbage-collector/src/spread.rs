@@ -3,6 +3,7 @@
 //! the index, `UID@CURSOR`, so that no number of dependents is too much for one
 //! call.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_guest::{Command, Context, Decision};
@@ -24,10 +25,12 @@ pub(crate) fn reconcile(cx: &Context<'_>, key: &str) -> Decision {
         .iter()
         .filter(|it| !it.view.metadata.is_terminating());
     let rest = next.map(|cursor| now(DEPENDENTS, &format!("{uid}@{cursor}")));
-    let was_deleted = objects.get(uid).is_none() && is_served(cx, uid, &dependents);
-    let learnt = was_deleted.then(|| Fact::Deleted(uid).learn());
+    let deleted = match objects.get(uid) {
+        Some(_) => Vec::new(),
+        None => deletions(cx, uid, &dependents),
+    };
     Decision::done()
-        .commands(learnt)
+        .commands(deleted)
         .commands(staying.map(|it| now(OBJECTS_QUEUE, &it.reference.uid)))
         .commands(rest)
 }
@@ -37,15 +40,30 @@ pub(crate) fn now(queue: &str, key: &str) -> Command {
     Command::enqueue(queue, key, Duration::ZERO)
 }
 
-/// Whether the kind by which the owner is named is served. An owner that was in
-/// the cache and is not any more was deleted then; otherwise its resource may
-/// just be followed no longer.
-fn is_served(cx: &Context<'_>, uid: &str, dependents: &[Item]) -> bool {
-    let mut references = dependents
+/// What is to be remembered of an owner that was in the cache and is not any
+/// more: under the names whose kind is served it was deleted. Otherwise its
+/// resource may just be followed no longer.
+fn deletions(cx: &Context<'_>, uid: &str, dependents: &[Item]) -> Vec<Command> {
+    let references = dependents
         .iter()
-        .flat_map(|it| &it.view.metadata.owner_references)
-        .filter(|it| it.uid == uid);
-    references.any(|it| cx.lookup(&it.api_version, &it.kind).is_some())
+        .flat_map(|it| &it.view.metadata.owner_references);
+    let kinds: BTreeSet<(&str, &str)> = references
+        .filter(|it| it.uid == uid)
+        .map(|it| (it.api_version.as_str(), it.kind.as_str()))
+        .collect();
+    let served = kinds
+        .into_iter()
+        .filter(|(api_version, kind)| cx.lookup(api_version, kind).is_some());
+    served
+        .map(|(api_version, kind)| {
+            let fact = Fact::Deleted {
+                uid,
+                api_version,
+                kind,
+            };
+            fact.learn()
+        })
+        .collect()
 }
 
 fn parse(key: &str) -> (&str, u64) {

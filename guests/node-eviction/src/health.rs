@@ -14,7 +14,7 @@ use davit_guest::{Context, Failure, Instant, Object, ObjectRef, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
-use crate::view::{HEARTBEATS, Heartbeat, LEASE_NAMESPACE, LEASES, LeaseSpec, Node};
+use crate::view::{HEARTBEATS, LEASE_NAMESPACE, LEASES, LeaseSpec, Node};
 
 /// What is remembered of a node that is not plainly well: a note, from the
 /// pass that first saw it so to the one that finds it well.
@@ -24,7 +24,9 @@ pub(crate) struct Record {
     uid: String,
     /// The status of the condition `Ready`; empty if there is none.
     ready: String,
-    /// Since when it has been that.
+    /// When it says that it became that.
+    transition: Option<Time>,
+    /// When it was seen to become that.
     ready_since: Instant,
     /// When the kubelet says it last posted the condition.
     heartbeat: Option<Time>,
@@ -119,13 +121,12 @@ pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, 
         Err(failure) => return Err(failure),
     };
     let lease = cx.watch(LEASES).get(&lease_key(node));
-    let (beat, _) = heartbeat(cx, node);
     let mut conditions = live.conditions.into_iter();
     let ready = conditions
         .find(|condition| condition.r#type == "Ready")
         .unwrap_or_default();
     Ok(renewed == lease.map(|lease| lease.view.spec)
-        && ready.last_heartbeat_time == beat
+        && ready.last_heartbeat_time == times(cx, node).heartbeat
         && ready.status == ready_status(node))
 }
 
@@ -154,39 +155,52 @@ struct SignInCondition {
 
 fn record(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Record {
     let uid = &node.reference.uid;
-    let ready = ready_status(node);
-    let (heartbeat, changed_at) = heartbeat(cx, node);
+    let status = ready_status(node);
+    let Times {
+        heartbeat,
+        transition,
+        changed_at,
+    } = times(cx, node);
     let former = former.filter(|former| former.uid == *uid);
     let ready_since = former
-        .filter(|former| former.ready == ready)
-        .map_or(cx.now(), |former| former.ready_since);
+        .filter(|former| former.ready == status && former.transition == transition)
+        .map_or(node.changed_at, |former| former.ready_since);
     let heartbeat_at = former
         .filter(|former| former.heartbeat == heartbeat)
         .map_or(changed_at, |former| former.heartbeat_at);
     Record {
         uid: uid.clone(),
-        ready: ready.to_owned(),
+        ready: status.to_owned(),
+        transition,
         ready_since,
         heartbeat,
         heartbeat_at,
     }
 }
 
-/// The kubelet's heartbeat, and when any condition's heartbeat was last seen
-/// to change.
-fn heartbeat(cx: &Context<'_>, node: &Object<Node>) -> (Option<Time>, Instant) {
-    match cx.watch(HEARTBEATS).get(&node.reference.name) {
-        Some(beats) => {
-            let beat = ready_heartbeat(&beats.view.status.conditions);
-            (beat, beats.changed_at)
-        }
-        None => (None, node.changed_at),
-    }
+/// The times in a node's condition `Ready`.
+struct Times {
+    heartbeat: Option<Time>,
+    transition: Option<Time>,
+    /// When a time in any of its conditions was last seen to change.
+    changed_at: Instant,
 }
 
-fn ready_heartbeat(conditions: &[Heartbeat]) -> Option<Time> {
-    let ready = conditions.iter().find(|it| it.r#type == "Ready")?;
-    ready.last_heartbeat_time
+fn times(cx: &Context<'_>, node: &Object<Node>) -> Times {
+    let Some(beats) = cx.watch(HEARTBEATS).get(&node.reference.name) else {
+        return Times {
+            heartbeat: None,
+            transition: None,
+            changed_at: node.changed_at,
+        };
+    };
+    let mut conditions = beats.view.status.conditions.iter();
+    let ready = conditions.find(|condition| condition.r#type == "Ready");
+    Times {
+        heartbeat: ready.and_then(|ready| ready.last_heartbeat_time),
+        transition: ready.and_then(|ready| ready.last_transition_time),
+        changed_at: beats.changed_at,
+    }
 }
 
 /// The status of the condition `Ready`, of which the first decides; empty if

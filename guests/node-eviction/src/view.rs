@@ -11,8 +11,8 @@ use crate::selector::LabelSelector;
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 
-/// Nodes again, with the times at which their kubelets last posted a status:
-/// a watch of its own, so that a heartbeat is no change of the other.
+/// Nodes again, with the times in their conditions: a watch of its own, so that
+/// a heartbeat is no change of the other.
 pub(crate) const HEARTBEATS: WatchName<Heartbeats> = WatchName::new("heartbeats");
 
 /// The leases of nodes. When one last changed is when its node last gave a
@@ -94,6 +94,7 @@ pub(crate) struct HeartbeatStatus {
 pub(crate) struct Heartbeat {
     pub(crate) r#type: String,
     pub(crate) last_heartbeat_time: Option<Time>,
+    pub(crate) last_transition_time: Option<Time>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -15,7 +15,7 @@ pub(crate) fn marking(plan: Plan) -> Plan {
 /// The plan that tells that a pod stays after all.
 pub(crate) fn cancelled(pod: ObjectRef) -> Plan {
     let message = format!("Cancelling deletion of Pod {}", named(&pod));
-    Plan::new(pod, "cancelled", "it tolerates the taints of its node")
+    Plan::new(pod, "cancelled", "its eviction is no longer due")
         .event("Normal", REASON, &message, COMPONENT)
 }
 

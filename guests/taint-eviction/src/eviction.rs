@@ -50,10 +50,11 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
 }
 
 /// The pod may stay. That is worth an event if a timer ran out or an attempt
-/// was made, and so people may think the opposite.
+/// was made, and so people may think the opposite; and if it can stay.
 fn called_off(item: &WorkItem, pod: Object<PodWithStatus>) -> Decision {
     let has_waited = item.due_at > item.created_at;
-    let plan = has_waited.then(|| event::cancelled(pod.reference));
+    let is_terminating = pod.view.metadata.deletion_timestamp.is_some();
+    let plan = (has_waited && !is_terminating).then(|| event::cancelled(pod.reference));
     Decision::done().plans(plan)
 }
 
@@ -79,7 +80,8 @@ fn plan(
         return None;
     }
     let node = &pod.view.spec.node_name;
-    let message = format!("it does not tolerate the NoExecute taints of its node {node}");
+    let message =
+        format!("it does not, or no longer, tolerate the NoExecute taints of its node {node}");
     let mut plan = Plan::new(pod.reference, "not-tolerated", message);
     // Further attempts are not news.
     if item.failures.is_empty() {

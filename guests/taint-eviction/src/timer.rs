@@ -100,8 +100,9 @@ fn change(policy: Reschedule, fate: Fate, current: Current) -> Change {
         (Current::Nothing, Fate::Stays) => Change::Leave,
         (_, Fate::Stays) => Change::Cancel,
         (Current::Eviction, _) => Change::Leave,
-        (_, Fate::LeavesNow) => Change::Evict,
-        (Current::Nothing, Fate::LeavesAfter(Duration::ZERO)) => Change::Evict,
+        (_, Fate::LeavesNow) | (Current::Nothing, Fate::LeavesAfter(Duration::ZERO)) => {
+            Change::Evict
+        }
         (Current::Nothing, Fate::LeavesAfter(time)) => Change::Start(time),
         (Current::Timer { created_at, due_at }, Fate::LeavesAfter(time)) => {
             let wanted = later(created_at, time);

@@ -49,7 +49,7 @@ fn events(harness: &Harness<TaintEviction>) -> Vec<(&str, &Event)> {
         .collect()
 }
 
-/// TestEmitPodDeletionEvent. Kubernetes leaves the uid out.
+/// `TestEmitPodDeletionEvent`. Kubernetes leaves the uid out.
 #[test]
 fn te_30_the_event_of_a_deletion() {
     let mut harness = timers(1, None);
@@ -58,7 +58,7 @@ fn te_30_the_event_of_a_deletion() {
     assert_eq!(events(&harness), [("Pod/default/pod0", &expected)]);
 }
 
-/// TestEmitCancelPodDeletionEvent
+/// `TestEmitCancelPodDeletionEvent`
 #[test]
 fn te_31_the_event_of_a_cancelled_deletion() {
     let mut harness = timers(1, Some(10));
@@ -69,7 +69,7 @@ fn te_31_the_event_of_a_cancelled_deletion() {
     assert_eq!(events(&harness), [("Pod/default/pod0", &expected)]);
 }
 
-/// TestExecute. A worker queue of immediate work in Kubernetes; what it
+/// `TestExecute`. A worker queue of immediate work in Kubernetes; what it
 /// protected is that each pod is deleted once, and at once.
 #[test]
 fn te_32_five_pods_leave_at_once() {
@@ -80,7 +80,7 @@ fn te_32_five_pods_leave_at_once() {
     assert_eq!(left(&harness), [""; 0]);
 }
 
-/// TestExecuteDelayed: what asks for an eviction that waits already does not
+/// `TestExecuteDelayed`: what asks for an eviction that waits already does not
 /// ask for a second one.
 #[test]
 fn te_33_five_timers_run_out_once_each() {
@@ -99,7 +99,7 @@ fn te_33_five_timers_run_out_once_each() {
     assert_eq!(deletions(&harness).len(), 5);
 }
 
-/// TestCancel
+/// `TestCancel`
 #[test]
 fn te_34_a_cancelled_timer_does_not_run_out() {
     let mut harness = timers(5, Some(10));
@@ -112,7 +112,7 @@ fn te_34_a_cancelled_timer_does_not_run_out() {
     assert_eq!(deletions(&harness).len(), 3);
 }
 
-/// TestCancelAndReadd
+/// `TestCancelAndReadd`
 #[test]
 fn te_35_a_cancelled_timer_can_be_started_again() {
     let mut harness = timers(5, Some(10));

@@ -9,7 +9,7 @@ use davit_guest::{Step, Verdict};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, NODES, PODS, TIMERS};
 
-/// TestFilterNoExecuteTaints
+/// `TestFilterNoExecuteTaints`
 #[test]
 fn te_01_only_no_execute_taints_evict() {
     let mut harness = defaults();
@@ -19,9 +19,9 @@ fn te_01_only_no_execute_taints_evict() {
             .map(|(number, effect)| taint(&format!("taint{number}"), "", effect))
             .collect()
     };
-    harness.put(node_with("a", taints(&["NoSchedule", "PreferNoSchedule"])));
-    harness.put(node_with("b", taints(&["NoSchedule", "NoExecute"])));
-    harness.put(node_with("c", taints(&["NoExecute", ""])));
+    harness.put(node_with("a", &taints(&["NoSchedule", "PreferNoSchedule"])));
+    harness.put(node_with("b", &taints(&["NoSchedule", "NoExecute"])));
+    harness.put(node_with("c", &taints(&["NoExecute", ""])));
     harness.put(pod("on-a").node("a").into());
     harness.put(pod("on-b").node("b").into());
     // It tolerates what is left of the node's taints.
@@ -151,7 +151,7 @@ fn te_21_of_several_tolerations_the_first_to_run_out_evicts() {
     assert_eq!(deletions(&harness), [("pod1", 1)]);
 }
 
-/// TestUpdateNodeWithMultipleTaints (and E2): a pod that tolerates one taint
+/// `TestUpdateNodeWithMultipleTaints` (and E2): a pod that tolerates one taint
 /// for ever and the other for a minute waits only while the other is there.
 #[test]
 fn te_22_a_timer_runs_only_while_its_taint_is_there() {
@@ -173,7 +173,7 @@ fn te_22_a_timer_runs_only_while_its_taint_is_there() {
     assert_eq!(left(&harness), ["pod1"]);
 }
 
-/// TestUpdateNodeWithMultiplePods
+/// `TestUpdateNodeWithMultiplePods`
 #[test]
 fn te_23_pods_of_different_tolerations_leave_at_different_times() {
     let mut harness = defaults();
@@ -188,7 +188,7 @@ fn te_23_pods_of_different_tolerations_leave_at_different_times() {
     assert_eq!(left(&harness), ["pod3"]);
 }
 
-/// TestUpdateNodeWithMultiplePods
+/// `TestUpdateNodeWithMultiplePods`
 #[test]
 fn te_24_all_pods_that_do_not_match_all_taints_leave_at_once() {
     let mut harness = defaults();
@@ -203,7 +203,7 @@ fn te_24_all_pods_that_do_not_match_all_taints_leave_at_once() {
     assert_eq!(gone, [("pod1", 0), ("pod2", 0), ("pod3", 0)]);
 }
 
-/// TestEventualConsistency: the cache shows `pod2` only after the node's taint
+/// `TestEventualConsistency`: the cache shows `pod2` only after the node's taint
 /// has evicted `pod1`.
 fn late_pod(was_there: bool, toleration: Option<i64>) -> (Vec<(String, i64)>, Vec<String>) {
     let mut harness = defaults();
@@ -232,8 +232,11 @@ fn late_pod(was_there: bool, toleration: Option<i64>) -> (Vec<(String, i64)>, Ve
 #[track_caller]
 fn assert_late_pod(was_there: bool, toleration: Option<i64>, goes: bool) {
     let (gone, left) = late_pod(was_there, toleration);
-    let both = [("pod1".to_owned(), 0), ("pod2".to_owned(), 1)];
-    assert_eq!(gone, both[..if goes { 2 } else { 1 }]);
+    let mut expected = vec![("pod1".to_owned(), 0)];
+    if goes {
+        expected.push(("pod2".to_owned(), 1));
+    }
+    assert_eq!(gone, expected);
     assert_eq!(left.len(), usize::from(!goes));
 }
 
@@ -281,11 +284,11 @@ fn te_51_changes_of_a_nodes_taints() {
         (vec![taint("key", "", "NoExecute")], false),
     ] {
         let mut harness = defaults();
-        harness.put(node_with("node", vec![tolerated()]));
+        harness.put(node_with("node", &[tolerated()]));
         harness.put(pod("pod1").toleration(exact.clone()).into());
         harness.run();
         assert_eq!(left(&harness), ["pod1"]);
-        harness.put(node_with("node", taints.clone()));
+        harness.put(node_with("node", &taints));
         harness.run();
         assert_eq!(left(&harness).len(), usize::from(stays), "{taints:?}");
     }

@@ -31,7 +31,7 @@ fn te_02_a_pod_that_is_not_scheduled_is_ignored() {
 #[test]
 fn te_03_a_pod_on_an_untainted_node_stays() {
     let mut harness = tainted();
-    harness.put(node_with("other", vec![]));
+    harness.put(node_with("other", &[]));
     harness.put(pod("pod1").node("other").into());
     harness.advance(SECOND);
     assert_eq!(left(&harness), ["pod1"]);
@@ -242,7 +242,7 @@ fn a_very_long_toleration_is_a_timer_that_can_be_cancelled() {
 fn a_pod_created_again_under_its_name_has_its_own_time() {
     for (node_of_second, expected) in [("other", None), ("node", Some(15))] {
         let mut harness = tainted();
-        harness.put(node_with("other", vec![]));
+        harness.put(node_with("other", &[]));
         let tolerant = pod("pod1").tolerates("taint1", Some(10));
         harness.put(tolerant.clone().uid("first").into());
         harness.advance(seconds(5));
@@ -310,7 +310,7 @@ fn comparison_operators_are_an_operators_choice() {
     for (on, expected) in [(false, &[][..]), (true, &["pod1"])] {
         let mut harness = harness(&json!({"tolerationComparisonOperators": on}));
         let risk = taint("risk", "5", "NoExecute");
-        harness.put(node_with("node", vec![risk]));
+        harness.put(node_with("node", &[risk]));
         let less = json!({"key": "risk", "operator": "Lt", "value": "10"});
         harness.put(pod("pod1").toleration(less).into());
         let greater = json!({"key": "risk", "operator": "Gt", "value": "10"});

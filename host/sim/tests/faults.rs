@@ -126,6 +126,25 @@ async fn watches_end_break_and_fall_silent() {
     assert_eq!(sim.open_watches(), 0);
 }
 
+/// As a client sees it, which always waits for the next event.
+#[tokio::test(start_paused = true)]
+async fn a_watch_that_is_waited_on_is_disturbed() {
+    let sim = sim();
+    for (fault, end) in [
+        (WatchFault::End, None),
+        (WatchFault::Abort, Some(Err(ConnectionClosed))),
+    ] {
+        let mut watch = watch(&sim, &format!("{MAPS}?watch=true")).await;
+        let waiting = tokio::spawn(async move { watch.next().await });
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        assert!(!waiting.is_finished());
+        let open = sim.disturb(&Match::new("watch", "configmaps"), fault);
+        assert_eq!(open, 1);
+        let last = timeout(Duration::from_secs(1), waiting).await;
+        assert_eq!(last.expect("it ends at once").unwrap(), end);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn after_an_expiry_the_old_version_is_gone() {
     let sim = sim();

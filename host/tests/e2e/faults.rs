@@ -35,10 +35,11 @@ fn failing_writes(sim: &Sim) {
     }
 }
 
-fn disturb_watches(sim: &Sim, fault: WatchFault) {
-    for resource in ["pods", "nodes"] {
-        sim.disturb(&Match::new("watch", resource), fault);
-    }
+/// Disturbs every open watch; returns how many there were.
+fn disturb_watches(sim: &Sim, fault: WatchFault) -> usize {
+    let resources = ["pods", "nodes"];
+    let disturb = |resource| sim.disturb(&Match::new("watch", resource), fault);
+    resources.into_iter().map(disturb).sum()
 }
 
 /// The uids of all pods.
@@ -172,7 +173,8 @@ fn a_cache_that_lags_deletes_nothing_twice() {
             bench.pod(&format!("p-{number}"), "", "Succeeded").await;
         }
         let host = bench.host(&podgc("Off", config)).await;
-        disturb_watches(bench.sim(), WatchFault::Delay(Duration::from_secs(10)));
+        let late = WatchFault::Delay(Duration::from_secs(10));
+        assert_eq!(disturb_watches(bench.sim(), late), 2);
         host.apply(&podgc("Enforce", config)).await;
         sleep(Duration::from_secs(8)).await;
         let deletions = Match::new("delete", "pods");

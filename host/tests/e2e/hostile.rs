@@ -15,7 +15,7 @@ fn beside_podgc(behaviour: &str, series: &str) {
          - name: good\n  module: {{builtin: podgc}}\n  mode: Enforce\n  \
            config: {{quarantine: 1s, period: 1s}}\n\
          - name: bad\n  module: {{file: {}}}\n  mode: Enforce\n  \
-           config: {{reconcile: {behaviour}}}\n  limits: {{callMillis: 50}}\n",
+           config: {{reconcile: {behaviour}}}\n  limits: {{callMillis: 300}}\n",
         odd_guest().display()
     );
     on_the_sim(|bench| async move {

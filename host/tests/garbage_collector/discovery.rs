@@ -1,1 +1,332 @@
-//! Later.
+//! What is watched follows what the API server serves, and nobody waits for a
+//! resource that does not sync.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::{
+    Cluster, Discovery, SETTLED, blocking, config_map, definition, object, owned, pod, rc,
+    reference, test, to_nowhere,
+};
+
+/// The period of discovery.
+const PERIOD: Duration = Duration::from_secs(30);
+
+/// Whether somebody watches a resource.
+fn is_watched(cluster: &Cluster, resource: &str) -> bool {
+    // What watches there are is told by a disturbance that disturbs nobody.
+    let matches = Match::new("watch", resource);
+    cluster
+        .sim
+        .disturb(&matches, WatchFault::Delay(Duration::ZERO))
+        > 0
+}
+
+/// Which of these are watched.
+fn watched<'r>(cluster: &Cluster, resources: &[&'r str]) -> BTreeSet<&'r str> {
+    let watched = resources.iter().filter(|it| is_watched(cluster, it));
+    watched.copied().collect()
+}
+
+/// The part of an answer of discovery that is about a group; null if there is
+/// none.
+fn group<'v>(answer: &'v mut Value, name: &str) -> Option<&'v mut Value> {
+    let groups = answer["items"].as_array_mut()?;
+    groups
+        .iter_mut()
+        .find(|group| group["metadata"]["name"].as_str().unwrap_or_default() == name)
+}
+
+/// Takes a resource of the group `example.com` out of an answer of discovery.
+fn hide(answer: &mut Value, resource: &str) {
+    if let Some(group) = group(answer, "example.com") {
+        for version in group["versions"].as_array_mut().unwrap() {
+            let resources = version["resources"].as_array_mut().unwrap();
+            resources.retain(|it| it["resource"] != resource);
+        }
+    }
+}
+
+/// Lets a group answer that it could not be reached, and say nothing.
+fn make_stale(answer: &mut Value, name: &str) {
+    if let Some(group) = group(answer, name) {
+        for version in group["versions"].as_array_mut().unwrap() {
+            version["freshness"] = json!("Stale");
+            version["resources"] = json!([]);
+        }
+    }
+}
+
+/// TestGarbageCollectorConstruction: no, two, one, two and one resource of the
+/// tests' own are followed. What goes, goes after two discoveries without it.
+#[test]
+fn gc_01_monitors_follow_what_is_served() {
+    test(|cluster| async move {
+        let _host = cluster.collector().await;
+        let ours = ["foos", "bars"];
+        assert_eq!(watched(&cluster, &ours), BTreeSet::new());
+        for kind in ["Foo", "Bar"] {
+            cluster.create(definition(kind, &["v1"], "Namespaced"));
+        }
+        sleep(PERIOD + SETTLED).await;
+        assert_eq!(watched(&cluster, &ours), BTreeSet::from(ours));
+        cluster.discovery(|answer| {
+            hide(answer, "bars");
+            Discovery::Answers
+        });
+        sleep(PERIOD).await;
+        assert_eq!(
+            watched(&cluster, &ours),
+            BTreeSet::from(ours),
+            "once is a mistake"
+        );
+        sleep(PERIOD).await;
+        assert_eq!(watched(&cluster, &ours), BTreeSet::from(["foos"]));
+        cluster.discovery(|_| Discovery::Answers);
+        sleep(PERIOD).await;
+        assert_eq!(watched(&cluster, &ours), BTreeSet::from(ours));
+        // And it works again.
+        let owner = cluster.create(object("example.com/v1", "Bar", "default", "owner"));
+        let child = cluster.create(owned(pod("child"), &[reference(&owner)]));
+        cluster.stay(&[&child]).await;
+        cluster.delete(&owner, "Background");
+        cluster.until_gone(&[&child]).await;
+        cluster.discovery(|answer| {
+            hide(answer, "foos");
+            Discovery::Answers
+        });
+        sleep(PERIOD * 3).await;
+        assert_eq!(watched(&cluster, &ours), BTreeSet::from(["bars"]));
+    });
+}
+
+/// What disappears from the cache with its resource was not deleted.
+#[test]
+fn objects_of_a_resource_that_is_followed_no_longer_are_not_taken_for_gone() {
+    test(|cluster| async move {
+        cluster.create(definition("Foo", &["v1"], "Namespaced"));
+        let owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));
+        let child = cluster.create(owned(pod("child"), &[reference(&owner)]));
+        let _host = cluster.collector().await;
+        cluster.discovery(|answer| {
+            hide(answer, "foos");
+            Discovery::Answers
+        });
+        sleep(PERIOD * 4).await;
+        assert!(!is_watched(&cluster, "foos"));
+        cluster.stay(&[&owner, &child]).await;
+        cluster.discovery(|_| Discovery::Answers);
+        sleep(PERIOD * 2).await;
+        cluster.stay(&[&owner, &child]).await;
+        cluster.delete(&owner, "Background");
+        cluster.until_gone(&[&child]).await;
+    });
+}
+
+/// `TestGetDeletableResources`, by its outcome.
+#[test]
+fn gc_14_only_what_can_be_listed_watched_and_deleted_is_followed() {
+    test(|cluster| async move {
+        for kind in ["Foo", "Bar", "Baz"] {
+            cluster.create(definition(kind, &["v1"], "Namespaced"));
+        }
+        cluster.discovery(|answer| {
+            let Some(group) = group(answer, "example.com") else {
+                return Discovery::Answers;
+            };
+            for resource in group["versions"][0]["resources"].as_array_mut().unwrap() {
+                let verbs = resource["verbs"].as_array_mut().unwrap();
+                match resource["resource"].as_str().unwrap() {
+                    "foos" => verbs.retain(|verb| verb != "delete"),
+                    "bars" => verbs.retain(|verb| verb != "watch"),
+                    _ => {}
+                }
+            }
+            Discovery::Answers
+        });
+        let _host = cluster.collector().await;
+        let all = [
+            "foos",
+            "bars",
+            "bazs",
+            "events",
+            "componentstatuses",
+            "bindings",
+        ];
+        assert_eq!(watched(&cluster, &all), BTreeSet::from(["bazs"]));
+    });
+}
+
+/// An error that names no group: what is there is kept, nothing is lost.
+#[test]
+fn gc_15_a_discovery_that_fails_takes_nothing_away() {
+    failing_discovery(|_| Discovery::Fails);
+}
+
+/// A group that cannot be reached: the others are taken on.
+#[test]
+fn gc_16_a_group_that_does_not_answer_is_kept() {
+    failing_discovery(|answer| {
+        make_stale(answer, "example.com");
+        Discovery::Answers
+    });
+}
+
+/// An empty answer is not believed.
+#[test]
+fn gc_17_a_failure_without_any_result_takes_nothing_away() {
+    failing_discovery(|answer| {
+        *answer = json!("nonsense");
+        Discovery::Answers
+    });
+}
+
+fn failing_discovery(edit: fn(&mut Value) -> Discovery) {
+    test(|cluster| async move {
+        cluster.create(definition("Foo", &["v1"], "Namespaced"));
+        let _host = cluster.collector().await;
+        cluster.discovery(edit);
+        sleep(PERIOD * 10).await;
+        assert!(is_watched(&cluster, "foos"));
+        assert!(is_watched(&cluster, "pods"));
+        let owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));
+        let child = cluster.create(owned(pod("child"), &[blocking(&owner)]));
+        sleep(SETTLED).await;
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&[&child, &owner]).await;
+    });
+}
+
+/// TestGarbageCollectorSync, with the parts that the host has: discovery may
+/// fail, a resource may not sync, and deletions go on; afterwards all is
+/// followed.
+#[test]
+fn gc_18_neither_discovery_nor_an_unsyncable_resource_blocks() {
+    test(|cluster| async move {
+        let begun = Instant::now();
+        let unsyncable = break_lists(&cluster, "secrets");
+        let host = cluster.collector().await;
+        assert!(begun.elapsed() >= PERIOD, "it waits for it for a while");
+        assert!(begun.elapsed() < PERIOD * 2, "and no longer");
+        let garbage = |name| {
+            let reference = to_nowhere("v1", "ReplicationController");
+            cluster.create(owned(pod(name), &[reference]))
+        };
+        cluster
+            .until_gone(&[&garbage("while-one-does-not-sync")])
+            .await;
+        cluster.discovery(|_| Discovery::Fails);
+        sleep(PERIOD * 2).await;
+        cluster
+            .until_gone(&[&garbage("while-discovery-fails")])
+            .await;
+        cluster.discovery(|answer| {
+            make_stale(answer, "apps");
+            Discovery::Answers
+        });
+        sleep(PERIOD * 3).await;
+        assert!(is_watched(&cluster, "deployments"));
+        let synced =
+            |resource: &str| host.metric(&format!("davit_watch_synced{{resource=\"{resource}\"}}"));
+        for fault in unsyncable {
+            cluster.sim.heal(fault);
+        }
+        cluster.discovery(|_| Discovery::Answers);
+        sleep(PERIOD * 3).await;
+        assert!(is_watched(&cluster, "secrets"));
+        let mut secret = object("v1", "Secret", "default", "garbage");
+        secret["metadata"]["ownerReferences"] = json!([to_nowhere("v1", "Pod")]);
+        let secret = cluster.create(secret);
+        cluster.until_gone(&[&secret]).await;
+        let _ = synced;
+    });
+}
+
+/// Lets a resource never sync; returns the faults.
+fn break_lists(cluster: &Cluster, resource: &str) -> Vec<davit_sim::fault::FaultId> {
+    ["list", "watch"]
+        .map(|verb| cluster.refuse(Match::new(verb, resource), Refusal::InternalError))
+        .into()
+}
+
+/// TestCascadingDeleteOnCRDConversionFailure
+#[test]
+fn gc_72_a_definition_whose_conversion_fails_blocks_nobody() {
+    test(|cluster| async move {
+        let _host = cluster.collector().await;
+        cluster.create(definition("Foo", &["v1"], "Namespaced"));
+        break_lists(&cluster, "foos");
+        sleep(PERIOD * 2).await;
+        let owner = cluster.create(rc("owner"));
+        let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
+        cluster.stay(&[&dependent]).await;
+        cluster.delete(&owner, "Background");
+        cluster.until_gone(&[&owner, &dependent]).await;
+    });
+}
+
+/// A host that starts waits for every resource before it lets an owner go: the
+/// owner's dependents could be of any. kube-controller-manager does so for as
+/// long.
+#[test]
+fn an_owner_is_not_released_before_its_dependents_can_be_seen() {
+    for policy in ["Foreground", "Orphan"] {
+        test(|cluster| async move {
+            let owner = cluster.create(config_map("owner"));
+            let dependent = cluster.create(owned(pod("dependent"), &[blocking(&owner)]));
+            cluster.delete(&owner, policy);
+            cluster.sim.add_fault(Fault {
+                matches: Match::new("watch", "pods"),
+                when: When::First(1),
+                action: Action::Delay(Duration::from_secs(20)),
+            });
+            let begun = Instant::now();
+            let _host = cluster.collector().await;
+            assert!(begun.elapsed() >= Duration::from_secs(20));
+            cluster.until_gone(&[&owner]).await;
+            sleep(SETTLED).await;
+            assert_eq!(cluster.is_there(&dependent), policy == "Orphan");
+        });
+    }
+}
+
+/// A version that takes the place of another one is followed instead of it, and
+/// nothing is seen twice.
+#[test]
+fn a_new_preferred_version_takes_the_place_of_the_old_one() {
+    test(|cluster| async move {
+        let made = cluster.create(definition("Foo", &["v1beta1"], "Namespaced"));
+        let owner = cluster.create(object("example.com/v1beta1", "Foo", "default", "owner"));
+        let child = cluster.create(owned(
+            object("example.com/v1beta1", "Foo", "default", "child"),
+            &[blocking(&owner)],
+        ));
+        let host = cluster.collector().await;
+        let held = |version: &str| {
+            host.metric(&format!(
+                "davit_store_objects{{resource=\"foos.{version}.example.com\"}}"
+            ))
+        };
+        let mut both = cluster.now(&made).unwrap();
+        both["spec"]["versions"] =
+            definition("Foo", &["v1beta1", "v1"], "")["spec"]["versions"].clone();
+        cluster.sim.update(both).unwrap();
+        sleep(PERIOD * 4).await;
+        println!("{}", host.metrics.render());
+        let _ = held;
+        assert_eq!(
+            cluster.sim.disturb(
+                &Match::new("watch", "foos"),
+                WatchFault::Delay(Duration::ZERO)
+            ),
+            1
+        );
+        cluster.stay(&[&owner, &child]).await;
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&[&child, &owner]).await;
+    });
+}

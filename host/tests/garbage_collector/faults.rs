@@ -1,1 +1,261 @@
-//! Later.
+//! Whatever breaks: in the end everything that lost its owners is gone, once,
+//! and nothing else.
+
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::cluster::{
+    Cluster, SETTLED, blocking, config_map, definition, object, owned, pod, rc, reference, test,
+};
+
+const RESOURCES: [&str; 4] = ["pods", "replicationcontrollers", "configmaps", "foos"];
+
+/// A generator of numbers that a run can be repeated with.
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        usize::try_from(self.0 >> 33).unwrap() % limit
+    }
+}
+
+/// Lets reads and writes fail in every way, each with some probability.
+fn break_requests(cluster: &Cluster) {
+    let actions = [
+        Action::Refuse(Refusal::Conflict),
+        Action::Refuse(Refusal::TooManyRequests(1)),
+        Action::Refuse(Refusal::InternalError),
+        Action::Refuse(Refusal::Unavailable),
+        Action::CloseBefore,
+        Action::CloseAfter,
+        Action::CutBody(10),
+        Action::Delay(Duration::from_secs(2)),
+    ];
+    for verb in ["get", "delete", "patch"] {
+        for resource in RESOURCES {
+            for action in &actions {
+                // A 409 answers no read.
+                if verb == "get" && *action == Action::Refuse(Refusal::Conflict) {
+                    continue;
+                }
+                cluster.sim.add_fault(Fault {
+                    matches: Match::new(verb, resource),
+                    when: When::Chance(0.05),
+                    action: action.clone(),
+                });
+            }
+        }
+    }
+}
+
+/// An owner with dependents of their own below, and what is to become of it.
+struct Family {
+    owner: Value,
+    dependents: Vec<Value>,
+    fate: &'static str,
+}
+
+fn family(cluster: &Cluster, number: usize, fate: &'static str) -> Family {
+    let owner = match number % 3 {
+        0 => cluster.create(rc(&format!("owner-{number}"))),
+        1 => cluster.create(config_map(&format!("owner-{number}"))),
+        _ => cluster.create(object(
+            "example.com/v1",
+            "Foo",
+            "default",
+            &format!("owner-{number}"),
+        )),
+    };
+    let mut dependents = Vec::new();
+    for child in 0..4 {
+        let name = format!("child-{number}-{child}");
+        let child = match child {
+            0 => owned(
+                object("example.com/v1", "Foo", "default", &name),
+                &[blocking(&owner)],
+            ),
+            _ => owned(pod(&name), &[blocking(&owner)]),
+        };
+        let child = cluster.create(child);
+        let below = owned(config_map(&format!("{name}-below")), &[reference(&child)]);
+        dependents.push(cluster.create(below));
+        dependents.push(child);
+    }
+    Family {
+        owner,
+        dependents,
+        fate,
+    }
+}
+
+async fn run(cluster: Cluster, seed: u64) {
+    let mut numbers = Numbers(seed);
+    cluster.create(definition("Foo", &["v1"], "Namespaced"));
+    let fates = ["Background", "Foreground", "Orphan", "stays"];
+    let families: Vec<Family> = (0..24)
+        .map(|number| family(&cluster, number, fates[number % fates.len()]))
+        .collect();
+    let shared_owner = &families[3].owner;
+    assert_eq!(families[3].fate, "stays");
+    let shared: Vec<Value> = families
+        .iter()
+        .map(|family| {
+            let name = format!(
+                "shared-{}",
+                family.owner["metadata"]["name"].as_str().unwrap()
+            );
+            let owners = [blocking(&family.owner), reference(shared_owner)];
+            cluster.create(owned(
+                pod(&name),
+                &owners[..if std::ptr::eq(family, &raw const families[3]) {
+                    1
+                } else {
+                    2
+                }],
+            ))
+        })
+        .collect();
+    break_requests(&cluster);
+    let host = cluster.collector().await;
+    let troubles = [
+        WatchFault::Abort,
+        WatchFault::End,
+        WatchFault::Expire,
+        WatchFault::Silence,
+        WatchFault::NoBookmarks,
+        WatchFault::Delay(Duration::from_secs(3)),
+    ];
+    for family in &families {
+        let trouble = troubles[numbers.below(troubles.len())];
+        let resource = RESOURCES[numbers.below(RESOURCES.len())];
+        cluster.sim.disturb(&Match::new("watch", resource), trouble);
+        if family.fate != "stays" {
+            cluster.delete(&family.owner, family.fate);
+        }
+        sleep(Duration::from_millis(numbers.below(2_000) as u64)).await;
+    }
+    // Idle streams are noticed after a minute and a half; what fails again and
+    // again comes again after a while.
+    sleep(Duration::from_mins(5)).await;
+    cluster.sim.heal_all();
+    sleep(Duration::from_mins(7)).await;
+    for family in &families {
+        let lives = family.fate == "stays";
+        assert_eq!(cluster.is_there(&family.owner), lives, "seed {seed}");
+        for dependent in &family.dependents {
+            let stays = lives || family.fate == "Orphan";
+            let was_deleted = cluster.deletions(dependent);
+            assert_eq!(
+                cluster.is_there(dependent),
+                stays,
+                "seed {seed}: {dependent}"
+            );
+            assert_eq!(was_deleted, usize::from(!stays), "seed {seed}: {dependent}");
+        }
+    }
+    for pod in &shared {
+        assert!(cluster.is_there(pod), "seed {seed}: {pod}");
+        assert_eq!(
+            cluster.owners(pod).len(),
+            if cluster.owners(pod).len() == 1 { 1 } else { 2 }
+        );
+        for owner in cluster.owners(pod) {
+            let uid = &owner["uid"];
+            let lives = families
+                .iter()
+                .any(|it| it.owner["metadata"]["uid"] == *uid && it.fate == "stays");
+            assert!(lives, "seed {seed}: {pod}");
+        }
+    }
+    host.host.stop().await;
+}
+
+#[test]
+fn garbage_goes_once_and_nothing_else_whatever_breaks() {
+    for seed in [1, 2, 3] {
+        test(|cluster| run(cluster, seed));
+    }
+}
+
+/// A read that fails says nothing about an owner.
+#[test]
+fn an_owner_that_cannot_be_read_is_not_taken_for_gone() {
+    for refusal in [
+        Refusal::InternalError,
+        Refusal::Unavailable,
+        Refusal::TooManyRequests(1),
+    ] {
+        test(|cluster| async move {
+            let owner = cluster.create(rc("owner"));
+            let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
+            let broken = cluster.refuse(Match::new("get", "replicationcontrollers"), refusal);
+            let _host = cluster.collector().await;
+            cluster.delete(&owner, "Background");
+            sleep(Duration::from_mins(2)).await;
+            assert!(cluster.is_there(&dependent));
+            let reads = cluster
+                .sim
+                .count(&Match::new("get", "replicationcontrollers"));
+            assert!((3..200).contains(&reads), "{reads} reads in two minutes");
+            cluster.sim.heal(broken);
+            sleep(Duration::from_mins(3)).await;
+            assert!(!cluster.is_there(&dependent));
+        });
+    }
+}
+
+/// The cache has not heard of the deletions when the owner is looked at again.
+#[test]
+fn a_cache_that_lags_deletes_nothing_twice() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let pods: Vec<Value> = (0..20)
+            .map(|number| cluster.create(owned(pod(&format!("p-{number}")), &[blocking(&owner)])))
+            .collect();
+        let _host = cluster.collector().await;
+        let pods_watch = Match::new("watch", "pods");
+        cluster
+            .sim
+            .disturb(&pods_watch, WatchFault::Delay(Duration::from_secs(10)));
+        cluster.sim.clear_log();
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
+        cluster.set(&owner, &json!({"labels": {"touched": "true"}}));
+        cluster.until_gone(&[&owner]).await;
+        sleep(SETTLED).await;
+        assert_eq!(cluster.sim.count(&Match::new("delete", "pods")), pods.len());
+    });
+}
+
+/// Nothing is decided from a connection that says nothing.
+#[test]
+fn an_api_server_that_is_away_is_waited_for() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
+        let _host = cluster.collector().await;
+        let away = cluster.sim.add_fault(Fault {
+            matches: Match::default(),
+            when: When::Always,
+            action: Action::CloseBefore,
+        });
+        for resource in RESOURCES {
+            cluster
+                .sim
+                .disturb(&Match::new("watch", resource), WatchFault::Abort);
+        }
+        cluster.delete(&owner, "Background");
+        sleep(Duration::from_mins(2)).await;
+        assert!(cluster.is_there(&dependent));
+        cluster.sim.heal(away);
+        cluster.until_gone(&[&dependent]).await;
+        assert_eq!(cluster.deletions(&dependent), 1);
+    });
+}

@@ -1,1 +1,306 @@
-//! Later.
+//! Deletions in the foreground: an owner goes after the dependents that block
+//! it.
+
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::cluster::{
+    Cluster, SETTLED, blocking, config_map, held, owned, pod, rc, reference, test, uid,
+};
+
+fn finalizers(cluster: &Cluster, object: &Value) -> Vec<Value> {
+    let found = cluster.now(object).expect("the object is gone");
+    let finalizers = found["metadata"]["finalizers"].as_array();
+    finalizers.cloned().unwrap_or_default()
+}
+
+/// TestSolidOwnerDoesNotBlockWaitingOwner: what has another owner loses the one
+/// that waits, and so lets it go.
+#[test]
+fn gc_65_a_solid_owner_does_not_block_a_waiting_one() {
+    test(|cluster| async move {
+        let doomed = cluster.create(rc("doomed"));
+        let remaining = cluster.create(rc("remaining"));
+        let both = [blocking(&doomed), reference(&remaining)];
+        let pod = cluster.create(owned(pod("pod"), &both));
+        let _host = cluster.collector().await;
+        cluster.delete(&doomed, "Foreground");
+        cluster.until_gone(&[&doomed]).await;
+        cluster.stay(&[&remaining, &pod]).await;
+        assert_eq!(cluster.owners(&pod), [reference(&remaining)]);
+    });
+}
+
+/// TestNonBlockingOwnerRefDoesNotBlock: the owner goes while finalizers hold
+/// dependents that do not block it.
+#[test]
+fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let mut explicit = reference(&owner);
+        explicit["blockOwnerDeletion"] = json!(false);
+        let explicit = cluster.create(held(owned(pod("explicit"), &[explicit])));
+        let unset = cluster.create(held(owned(pod("unset"), &[reference(&owner)])));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&[&owner]).await;
+        sleep(SETTLED).await;
+        for pod in [&explicit, &unset] {
+            let found = cluster.now(pod).unwrap();
+            assert!(found["metadata"]["deletionTimestamp"].is_string());
+            assert_eq!(cluster.deletions(pod), 1);
+        }
+    });
+}
+
+/// TestBlockingOwnerRefDoesBlock
+#[test]
+fn gc_68_a_dependent_that_blocks_is_waited_for() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let pod = cluster.create(held(owned(pod("pod"), &[blocking(&owner)])));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        sleep(SETTLED).await;
+        assert!(cluster.now(&pod).unwrap()["metadata"]["deletionTimestamp"].is_string());
+        assert_eq!(finalizers(&cluster, &owner), ["foregroundDeletion"]);
+        sleep(SETTLED * 12).await;
+        assert_eq!(finalizers(&cluster, &owner), ["foregroundDeletion"]);
+        cluster.set(&pod, &json!({"finalizers": null}));
+        cluster.until_gone(&[&pod, &owner]).await;
+    });
+}
+
+/// "should keep the rc around until all its pods are deleted if the
+/// deleteOptions says so"
+#[test]
+fn gc_85_a_controller_stays_until_its_pods_are_gone() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("simpletest.rc"));
+        let create = |number: usize| {
+            let pod = owned(pod(&format!("p-{number}")), &[blocking(&owner)]);
+            cluster.create(if number < 3 { held(pod) } else { pod })
+        };
+        let pods: Vec<Value> = (0..100).map(create).collect();
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        let (held, free) = pods.split_at(3);
+        cluster.until_gone(&free.iter().collect::<Vec<_>>()).await;
+        for pod in held {
+            sleep(SETTLED).await;
+            assert_eq!(finalizers(&cluster, &owner), ["foregroundDeletion"]);
+            cluster.set(pod, &json!({"finalizers": null}));
+        }
+        cluster.until_gone(&[&owner]).await;
+        assert!(cluster.names("v1", "Pod").is_empty());
+    });
+}
+
+/// "should not delete dependents that have both valid owner and owner that's
+/// waiting for dependents to be deleted"
+#[test]
+fn gc_86_dependents_with_a_second_valid_owner_survive() {
+    test(|cluster| async move {
+        let doomed = cluster.create(rc("to-be-deleted"));
+        let stays = cluster.create(rc("to-stay"));
+        let pods: Vec<Value> = (0..10)
+            .map(|number| {
+                let mut owners = vec![blocking(&doomed)];
+                if number % 2 == 0 {
+                    owners.push(reference(&stays));
+                }
+                cluster.create(owned(pod(&format!("p-{number}")), &owners))
+            })
+            .collect();
+        let _host = cluster.collector().await;
+        cluster.delete(&doomed, "Foreground");
+        cluster.until_gone(&[&doomed]).await;
+        sleep(SETTLED).await;
+        for (number, pod) in pods.iter().enumerate() {
+            assert_eq!(cluster.is_there(pod), number % 2 == 0);
+            if number % 2 == 0 {
+                assert_eq!(cluster.owners(pod), [reference(&stays)]);
+            }
+        }
+    });
+}
+
+/// Pods that own each other in a circle of that many.
+fn circle(cluster: &Cluster, members: usize) -> Vec<Value> {
+    let pods: Vec<Value> = (0..members)
+        .map(|number| cluster.create(pod(&format!("pod-{number}"))))
+        .collect();
+    for (position, pod) in pods.iter().enumerate() {
+        let owner = &pods[(position + members - 1) % members];
+        let mut owner = blocking(owner);
+        owner["controller"] = json!(true);
+        cluster.set(pod, &json!({"ownerReferences": [owner]}));
+    }
+    pods
+}
+
+/// "should not be blocked by dependency circle"
+#[test]
+fn gc_87_a_circle_of_dependents_blocks_nothing() {
+    for members in [2, 3, 7] {
+        test(|cluster| async move {
+            let pods = circle(&cluster, members);
+            let _host = cluster.collector().await;
+            sleep(SETTLED).await;
+            assert_eq!(cluster.names("v1", "Pod").len(), members);
+            cluster.delete(&pods[0], "Foreground");
+            cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
+        });
+    }
+}
+
+/// A user deletes every member at once, or while nobody looks: in
+/// kube-controller-manager such a circle waits for ever.
+#[test]
+fn a_circle_whose_members_all_wait_is_broken() {
+    for begun in [true, false] {
+        test(|cluster| async move {
+            let pods = circle(&cluster, 3);
+            let mut host = None;
+            if begun {
+                host = Some(cluster.collector().await);
+            }
+            for pod in &pods {
+                cluster.delete(pod, "Foreground");
+            }
+            if host.is_none() {
+                host = Some(cluster.collector().await);
+            }
+            cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
+            drop(host);
+        });
+    }
+}
+
+/// An object that another finalizer holds, in a circle, is no reason to look at
+/// the circle for ever.
+#[test]
+fn a_circle_that_is_held_costs_nothing() {
+    test(|cluster| async move {
+        let pods = circle(&cluster, 3);
+        for pod in &pods {
+            cluster.set(pod, &json!({"finalizers": ["example.com/hold"]}));
+        }
+        let host = cluster.collector().await;
+        for pod in &pods {
+            cluster.delete(pod, "Foreground");
+        }
+        sleep(SETTLED).await;
+        let calls = || {
+            host.metrics
+                .render()
+                .lines()
+                .filter(|line| line.starts_with("workqueue_adds_total"))
+                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
+                .sum::<f64>()
+        };
+        let before = calls();
+        assert!(before > 0.0);
+        sleep(SETTLED * 12).await;
+        assert!((calls() - before).abs() < 1.0);
+        for pod in &pods {
+            cluster.set(pod, &json!({"finalizers": null}));
+        }
+        cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
+    });
+}
+
+/// In a chain, everybody waits for those below, also if a user began below.
+#[test]
+fn a_chain_is_no_circle() {
+    test(|cluster| async move {
+        let top = cluster.create(config_map("top"));
+        let middle = cluster.create(owned(config_map("middle"), &[blocking(&top)]));
+        let low = cluster.create(owned(config_map("low"), &[blocking(&middle)]));
+        let leaf = cluster.create(held(owned(config_map("leaf"), &[blocking(&low)])));
+        let _host = cluster.collector().await;
+        cluster.delete(&low, "Foreground");
+        cluster.delete(&top, "Foreground");
+        sleep(SETTLED).await;
+        for waiting in [&top, &middle, &low] {
+            assert_eq!(finalizers(&cluster, waiting), ["foregroundDeletion"]);
+        }
+        cluster.set(&leaf, &json!({"finalizers": null}));
+        cluster.until_gone(&[&leaf, &low, &middle, &top]).await;
+    });
+}
+
+/// The specification's recommendation: an object is no dependent of its own.
+#[test]
+fn an_object_that_owns_itself_can_go() {
+    for policy in ["Background", "Foreground", "Orphan"] {
+        test(|cluster| async move {
+            let pod = cluster.create(pod("pod"));
+            let itself = cluster.set(&pod, &json!({"ownerReferences": [blocking(&pod)]}));
+            assert_eq!(uid(&pod), uid(&itself));
+            let _host = cluster.collector().await;
+            cluster.stay(&[&pod]).await;
+            cluster.delete(&pod, policy);
+            cluster.until_gone(&[&pod]).await;
+        });
+    }
+}
+
+/// A dependent that comes while its owner waits is deleted too.
+#[test]
+fn a_dependent_that_comes_late_goes_as_well() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let first = cluster.create(held(owned(pod("first"), &[blocking(&owner)])));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        sleep(SETTLED).await;
+        let late = cluster.create(owned(pod("late"), &[blocking(&owner)]));
+        cluster.until_gone(&[&late]).await;
+        assert!(cluster.is_there(&owner));
+        cluster.set(&first, &json!({"finalizers": null}));
+        cluster.until_gone(&[&first, &owner]).await;
+    });
+}
+
+/// A dependent that no longer blocks, or no longer depends, lets its owner go.
+#[test]
+fn an_owner_goes_when_its_dependent_lets_it() {
+    test(|cluster| async move {
+        let owners = [cluster.create(rc("a")), cluster.create(rc("b"))];
+        let [unblocks, leaves] = [0, 1].map(|number| {
+            let name = format!("pod-{number}");
+            cluster.create(held(owned(pod(&name), &[blocking(&owners[number])])))
+        });
+        let _host = cluster.collector().await;
+        for owner in &owners {
+            cluster.delete(owner, "Foreground");
+        }
+        sleep(SETTLED).await;
+        assert!(owners.iter().all(|owner| cluster.is_there(owner)));
+        let reference = reference(&owners[0]);
+        let mut open = reference.clone();
+        open["blockOwnerDeletion"] = json!(false);
+        cluster.set(&unblocks, &json!({"ownerReferences": [open]}));
+        cluster.set(&leaves, &json!({"ownerReferences": null}));
+        cluster.until_gone(&[&owners[0], &owners[1]]).await;
+    });
+}
+
+/// What names the owner wrongly does not mean it, and does not keep it.
+#[test]
+fn a_wrong_reference_does_not_block() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let mut wrong = blocking(&owner);
+        wrong["name"] = json!("another");
+        let wrong = cluster.create(held(owned(pod("wrong"), &[wrong])));
+        let cluster_scoped = crate::cluster::object("v1", "Node", "", "node");
+        let cluster_scoped = cluster.create(owned(cluster_scoped, &[blocking(&owner)]));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&[&owner]).await;
+        assert!(cluster.is_there(&wrong));
+        cluster.stay(&[&cluster_scoped]).await;
+    });
+}

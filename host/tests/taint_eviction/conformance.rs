@@ -17,7 +17,7 @@ const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 /// How long nothing happens in the cases where nothing should.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-/// TestEvictionForNoExecuteTaintAddedByUser: "separate disabled" (the taint
+/// `TestEvictionForNoExecuteTaintAddedByUser`: "separate disabled" (the taint
 /// manager within the node lifecycle controller) no longer exists; in its place
 /// stands that of a dry run.
 #[test]
@@ -47,7 +47,7 @@ fn te_60_a_taint_added_by_a_user() {
     }
 }
 
-/// TestTaintBasedEvictions: which controller adds the taints is not this one's
+/// `TestTaintBasedEvictions`: which controller adds the taints is not this one's
 /// matter, so a user does; the default of 300 s is what admission would add.
 /// On virtual time, the moment of the deletion can be asserted, too.
 #[test]
@@ -203,7 +203,7 @@ fn te_76_evicts_pods_with_minimum_toleration_seconds() {
     });
 }
 
-/// TestEmitPodDeletionEvent and TestEmitCancelPodDeletionEvent, as people see
+/// `TestEmitPodDeletionEvent` and `TestEmitCancelPodDeletionEvent`, as people see
 /// them. Kubernetes leaves the uid out.
 #[test]
 fn te_30_te_31_events_are_written() {

@@ -64,6 +64,7 @@ fn who_has_to_leave_leaves_and_nobody_else_whatever_breaks() {
 
 async fn run(mut bench: Bench, seed: u64, deletion: &str) {
     let mut rng = Rng::new(seed);
+    let skipped = usize::try_from(seed).unwrap();
     let (mut leave, mut stay) = (BTreeSet::new(), BTreeSet::new());
     let mut tainted = Vec::new();
     for number in 0..6 {
@@ -108,10 +109,7 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         WatchFault::NoBookmarks,
         WatchFault::Delay(Duration::from_secs(3)),
     ];
-    for (node, trouble) in tainted
-        .iter()
-        .zip(troubles.iter().cycle().skip(seed as usize))
-    {
+    for (node, trouble) in tainted.iter().zip(troubles.iter().cycle().skip(skipped)) {
         disturb_watches(bench.sim(), *trouble);
         taint(&bench, node, &[KEY]).await;
         sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;

@@ -358,38 +358,37 @@ fn a_cache_that_lags_deletes_nothing_twice() {
     });
 }
 
+/// The role that is shipped grants what the guest declares, in either way of
+/// deletion, what it watches, events, and nothing else.
 #[test]
-fn adhoc_measure() {
-    on_the_sim(|mut bench| async move {
-        let node = bench.node("one").await;
-        for n in 0..20 { pod(&bench, &format!("q-{n}"), &node, &[]).await; }
-        let mut nodes = Vec::new();
-        for number in 0..60 {
-            let node = bench.node(&format!("n-{number}")).await;
-            for pod_number in 0..20 {
-                pod(&bench, &format!("p-{number}-{pod_number}"), &node, &[]).await;
-            }
-            nodes.push(node);
+fn the_shipped_role_fits_the_manifest() {
+    let path = "../deploy/controllers/taint-eviction/rbac.yaml";
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    let yaml = std::fs::read_to_string(path).unwrap();
+    let role: Value = serde_saphyr::from_str(yaml.split("---").next().unwrap()).unwrap();
+    let mut granted = BTreeSet::new();
+    for rule in role["rules"].as_array().unwrap() {
+        assert_eq!(rule["apiGroups"], json!([""]));
+        for verb in rule["verbs"].as_array().unwrap() {
+            let resource = text(rule, "/resources/0");
+            granted.insert(format!("{} {resource}", verb.as_str().unwrap()));
         }
-        let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
-        sleep(Duration::from_secs(5)).await;
-        let sim = bench.sim();
-        let patches = Match::new("patch", "pods");
-        for (what, tainted, total) in [("one", vec![node], 20), ("sixty", nodes, 1220)] {
-            let virt = tokio::time::Instant::now();
-            let start = std::time::Instant::now();
-            let before = sim.count(&patches);
-            for node in &tainted { taint(&bench, node, &[KEY]).await; }
-            let put = start.elapsed();
-            let mut first = None;
-            while sim.count(&patches) < total {
-                if first.is_none() && sim.count(&patches) > before { first = Some(start.elapsed()); }
-                tokio::task::yield_now().await;
-                if start.elapsed() > Duration::from_secs(5) { sleep(Duration::from_millis(10)).await; }
-            }
-            println!("{what}: taints {put:?} first {first:?} last {:?} virtual {:?}", start.elapsed(), virt.elapsed());
+    }
+    let mut needed: BTreeSet<String> = ["create events", "patch events"].map(Into::into).into();
+    for deletion in [Deletion::Delete, Deletion::Evict] {
+        let config = Config {
+            deletion,
+            ..Config::default()
+        };
+        let manifest = TaintEviction::new(config).unwrap().manifest();
+        for watch in manifest.watches {
+            let Source::One(resource) = watch.source else {
+                panic!("{watch:?}");
+            };
+            needed.extend(["list", "watch"].map(|verb| format!("{verb} {}", resource.plural)));
         }
-        sleep(Duration::from_secs(60)).await;
-        println!("events {}", sim.list("v1", "Event", &bench.namespace).unwrap().len());
-    });
+        let permissions = manifest.permissions.into_iter();
+        needed.extend(permissions.map(|it| format!("{} {}", it.verb, it.resource)));
+    }
+    assert_eq!(granted, needed);
 }

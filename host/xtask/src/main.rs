@@ -95,6 +95,7 @@ fn bench(workspace: &Path) -> Result<()> {
         ("davit-cluster", "project_bench"),
         ("davit-core", "store_scale"),
         ("davit-engine", "call_cost"),
+        ("davit-sim", "scale"),
         ("davit", "podgc_scale"),
         ("davit", "footprint"),
     ];

@@ -221,7 +221,7 @@ fn the_first_toleration_of_each_taint_counts() {
     assert_eq!(seconds(&[], &[]), Some(vec![]));
 }
 
-/// TestGetMinTolerationTime
+/// `TestGetMinTolerationTime`
 #[test]
 fn te_25_min_toleration_time() {
     let seconds = |seconds| Some(Duration::from_secs(seconds));

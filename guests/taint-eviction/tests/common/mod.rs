@@ -40,7 +40,9 @@ pub(crate) fn pod(name: &str) -> Pod {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "namespace": "default", "generation": 1},
-        "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]},
+        "spec": {
+            "nodeName": "node", "containers": [{"name": "c", "image": "i"}], "tolerations": [],
+        },
         "status": {"phase": "Running"},
     }))
 }
@@ -77,19 +79,16 @@ impl Pod {
     /// Tolerates the `NoExecute` taint of this key for so many seconds, or for
     /// ever.
     pub(crate) fn tolerates(self, key: &str, seconds: Option<i64>) -> Self {
-        let mut toleration = json!({"key": key, "operator": "Exists", "effect": "NoExecute"});
-        if let Some(seconds) = seconds {
-            toleration["tolerationSeconds"] = json!(seconds);
-        }
+        let toleration = json!({
+            "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
+        });
         self.toleration(toleration)
     }
 
     pub(crate) fn toleration(mut self, toleration: Value) -> Self {
-        let tolerations = &mut self.0["spec"]["tolerations"];
-        match tolerations.as_array_mut() {
-            Some(list) => list.push(toleration),
-            None => *tolerations = json!([toleration]),
-        }
+        let tolerations = self.0.pointer_mut("/spec/tolerations");
+        let list = tolerations.and_then(Value::as_array_mut);
+        list.expect("the pod's tolerations").push(toleration);
         self
     }
 }
@@ -103,10 +102,10 @@ impl From<Pod> for Value {
 /// The node `node` with `NoExecute` taints of these keys.
 pub(crate) fn node(keys: &[&str]) -> Value {
     let taints = keys.iter().map(|key| taint(key, "", "NoExecute"));
-    node_with("node", taints.collect())
+    node_with("node", &taints.collect::<Vec<_>>())
 }
 
-pub(crate) fn node_with(name: &str, taints: Vec<Value>) -> Value {
+pub(crate) fn node_with(name: &str, taints: &[Value]) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Node",

@@ -196,7 +196,11 @@ impl Live {
                 Err(_) => Wake::End,
             },
             changed = self.disturbed.changed() => match changed {
-                Ok(()) => Wake::Changed,
+                // Not seen yet: `due_fault` is to find it.
+                Ok(()) => {
+                    self.disturbed.mark_changed();
+                    Wake::Changed
+                }
                 Err(_) => Wake::End,
             },
             () = sleep_until(self.end) => Wake::End,

@@ -1,0 +1,259 @@
+//! The operator's configuration, and what the manifest makes of it.
+
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a helper of tests"
+)]
+
+use std::collections::BTreeSet;
+
+use davit_guest::duration;
+use davit_guest::testing::Harness;
+use node_eviction::{Config, NodeEviction};
+use serde_json::{Value, json};
+
+fn harness(config: &Value) -> Harness<NodeEviction> {
+    Harness::new(config).expect("a valid configuration")
+}
+
+fn schema() -> Value {
+    let harness = harness(&Value::Null);
+    let schema = &harness.manifest().config_schema;
+    serde_json::from_str(schema).expect("a schema in JSON")
+}
+
+fn refused(config: &Value) -> Option<(String, String)> {
+    let error = Harness::<NodeEviction>::new(config).err()?;
+    Some((error.field, error.message))
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    let schema = schema();
+    let described: BTreeSet<String> = schema["properties"]
+        .as_object()
+        .unwrap()
+        .keys()
+        .cloned()
+        .collect();
+    // Any other field is refused with the names of those that there are.
+    let (_, message) = refused(&json!({"": 1})).unwrap();
+    let (_, read) = message.split_once("only ").unwrap();
+    let read: BTreeSet<String> = read.split(", ").map(str::to_owned).collect();
+    assert_eq!(described, read);
+    assert_eq!(schema["additionalProperties"], false);
+}
+
+#[test]
+fn the_schemas_defaults_are_the_ones_that_hold() {
+    let schema = schema();
+    let property = |name: &str| &schema["properties"][name];
+    let Config {
+        node_monitor_period,
+        node_monitor_grace_period,
+        node_startup_grace_period,
+        pod_eviction_timeout,
+        node_eviction_rate,
+        secondary_node_eviction_rate,
+        large_cluster_size_threshold,
+        unhealthy_zone_threshold,
+        skip_tainted_nodes,
+        disruption_target,
+    } = Config::default();
+    for (name, value) in [
+        ("nodeMonitorPeriod", node_monitor_period),
+        ("nodeMonitorGracePeriod", node_monitor_grace_period),
+        ("nodeStartupGracePeriod", node_startup_grace_period),
+        ("podEvictionTimeout", pod_eviction_timeout),
+    ] {
+        let text = property(name)["default"].as_str().unwrap();
+        assert_eq!(duration::parse(text), Some(value), "{name}");
+        assert_eq!(property(name)["pattern"], duration::PATTERN, "{name}");
+    }
+    for (name, value) in [
+        ("nodeEvictionRate", json!(node_eviction_rate)),
+        (
+            "secondaryNodeEvictionRate",
+            json!(secondary_node_eviction_rate),
+        ),
+        (
+            "largeClusterSizeThreshold",
+            json!(large_cluster_size_threshold),
+        ),
+        ("unhealthyZoneThreshold", json!(unhealthy_zone_threshold)),
+        ("skipTaintedNodes", json!(skip_tainted_nodes)),
+        ("disruptionTarget", json!(disruption_target)),
+    ] {
+        assert_eq!(property(name)["default"], value, "{name}");
+    }
+}
+
+#[test]
+fn the_schemas_bounds_are_the_ones_that_hold() {
+    let schema = schema();
+    let properties = schema["properties"].as_object().unwrap();
+    for (name, property) in properties {
+        for (bound, beyond) in [("minimum", -0.5), ("maximum", 0.5)] {
+            let Some(value) = property[bound].as_f64() else {
+                continue;
+            };
+            let at = property[bound].clone();
+            assert_eq!(refused(&json!({name: at})), None, "{name} {bound}");
+            let beyond = refused(&json!({name: value + beyond}));
+            assert_eq!(beyond.map(|(field, _)| field).as_ref(), Some(name));
+        }
+    }
+}
+
+#[test]
+fn whole_numbers_are_rates_too() {
+    assert_eq!(
+        refused(&json!({"nodeEvictionRate": 1, "unhealthyZoneThreshold": 1})),
+        None
+    );
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_name() {
+    for (config, field, message) in [
+        (
+            json!({"nodeEvictionQPS": 1}),
+            "nodeEvictionQPS",
+            "no such field",
+        ),
+        (
+            json!({"nodeMonitorPeriod": 5}),
+            "nodeMonitorPeriod",
+            "be a string",
+        ),
+        (
+            json!({"nodeMonitorPeriod": "0s"}),
+            "nodeMonitorPeriod",
+            "more than 0s",
+        ),
+        (
+            json!({"nodeMonitorGracePeriod": "0s"}),
+            "nodeMonitorGracePeriod",
+            "more than 0s",
+        ),
+        (
+            json!({"nodeStartupGracePeriod": "0s"}),
+            "nodeStartupGracePeriod",
+            "more than 0s",
+        ),
+        (
+            json!({"podEvictionTimeout": "0s"}),
+            "podEvictionTimeout",
+            "more than 0s",
+        ),
+        (
+            json!({"nodeEvictionRate": -0.1}),
+            "nodeEvictionRate",
+            "0 or more",
+        ),
+        (
+            json!({"nodeEvictionRate": "1"}),
+            "nodeEvictionRate",
+            "be f64",
+        ),
+        (
+            json!({"secondaryNodeEvictionRate": -1}),
+            "secondaryNodeEvictionRate",
+            "0 or more",
+        ),
+        (
+            json!({"largeClusterSizeThreshold": 0.5}),
+            "largeClusterSizeThreshold",
+            "be u32",
+        ),
+        (
+            json!({"unhealthyZoneThreshold": 1.1}),
+            "unhealthyZoneThreshold",
+            "between 0 and 1",
+        ),
+        (
+            json!({"skipTaintedNodes": "no"}),
+            "skipTaintedNodes",
+            "be a boolean",
+        ),
+        (json!([]), "", "be a map"),
+    ] {
+        let (at, why) = refused(&config).unwrap();
+        assert_eq!(at, field, "{config}: {why}");
+        assert!(why.contains(message), "{config}: {why}");
+    }
+}
+
+/// The least privilege that the rules need: no node is written. And no
+/// heartbeat wakes anybody.
+#[test]
+fn the_manifest_asks_for_no_more_than_it_needs() {
+    let harness = harness(&json!({"nodeMonitorPeriod": "500ms"}));
+    let manifest = harness.manifest();
+    let permissions: Vec<String> = manifest
+        .permissions
+        .iter()
+        .map(|it| format!("{} {}/{}", it.verb, it.group, it.resource))
+        .collect();
+    assert_eq!(
+        permissions,
+        [
+            "get /nodes",
+            "get coordination.k8s.io/leases",
+            "patch /pods/status",
+            "delete /pods",
+        ]
+    );
+    assert!(manifest.triggers.is_empty());
+    assert_eq!(manifest.ticks[0].period, 500);
+    let watches: Vec<(&str, &str)> = manifest
+        .watches
+        .iter()
+        .map(|watch| (&*watch.name, &*watch.namespace))
+        .collect();
+    assert_eq!(
+        watches,
+        [
+            ("nodes", ""),
+            ("heartbeats", ""),
+            ("leases", "kube-node-lease"),
+            ("pods", ""),
+            ("daemonsets", ""),
+        ]
+    );
+    let heartbeats = [
+        "status.conditions[*].lastHeartbeatTime",
+        "status.conditions[*].lastTransitionTime",
+        "status.conditions[*].type",
+    ];
+    assert_eq!(manifest.watches[1].fields, heartbeats);
+    let nodes = &manifest.watches[0].fields;
+    assert!(
+        !nodes.iter().any(|field| field.contains("Time")),
+        "{nodes:?}"
+    );
+}
+
+/// A pass over a cluster that is well reads its nodes and leases, and no pod.
+#[test]
+fn a_pass_over_a_healthy_cluster_reads_no_pod() {
+    let mut harness = harness(&Value::Null);
+    for number in 0..100 {
+        let name = format!("node-{number}");
+        harness.put(json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+        }));
+        harness.put(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": name, "namespace": "kube-node-lease"},
+        }));
+        harness.put(json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name, "namespace": "default"}, "spec": {"nodeName": name},
+        }));
+    }
+    harness.run();
+    assert_eq!(harness.objects_read(), 200);
+}

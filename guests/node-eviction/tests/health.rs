@@ -1,0 +1,370 @@
+//! When a node counts as unresponsive, and when its pods go: node-lifecycle's
+//! tests of health, with the outcome that eviction makes of it.
+//!
+//! That the conditions become Unknown is node-lifecycle's own work, which stays
+//! in kube-controller-manager. What it protects here: that pods are evicted
+//! from such a node when the timeout is over, and from no other.
+
+mod common;
+
+use common::Cluster;
+use serde_json::{Value, json};
+
+/// The timeout, and the pass after it.
+const EVICTED_AFTER: u64 = 305;
+
+/// A node with one pod, beside one that is well.
+fn cluster(ready: Option<&str>) -> Cluster {
+    let mut cluster = Cluster::with_witness();
+    cluster.node("node", "here", ready);
+    cluster.pod("pod", "node");
+    cluster
+}
+
+#[test]
+fn ne_11_update_health_status() {
+    // Seen long ago, and it never said how it is.
+    let mut never = cluster(None);
+    never.assert_evicted_after("pod", EVICTED_AFTER);
+    // Seen a moment ago, and it has not said yet.
+    let mut recent = cluster(None);
+    recent.assert_quiet(60);
+    // It has not posted its status for long. Its pods are marked.
+    let mut stale = cluster(Some("True"));
+    stale.post("node");
+    stale.pass(100);
+    stale.silence("node");
+    stale.assert_evicted_after("pod", EVICTED_AFTER);
+    assert_eq!(stale.get("pod")["status"]["reason"], "NodeLost");
+    // It posts its status.
+    let mut fresh = cluster(Some("True"));
+    fresh.post("node");
+    fresh.assert_quiet(900);
+}
+
+#[test]
+fn ne_12_recently_created_without_status_and_lease() {
+    cluster(None).assert_quiet(60);
+}
+
+#[test]
+fn ne_13_recently_created_with_a_renewed_lease() {
+    let mut cluster = cluster(None);
+    cluster.renew("node");
+    cluster.assert_quiet(900);
+}
+
+#[test]
+fn ne_14_created_long_ago_without_a_lease() {
+    cluster(None).assert_evicted_after("pod", EVICTED_AFTER);
+}
+
+#[test]
+fn ne_15_created_long_ago_with_a_renewed_lease() {
+    let mut cluster = cluster(None);
+    cluster.pass(200);
+    cluster.renew("node");
+    cluster.assert_quiet(900);
+}
+
+#[test]
+fn ne_16_created_long_ago_with_an_expired_lease() {
+    let mut cluster = cluster(None);
+    cluster.renew("node");
+    cluster.pass(200);
+    cluster.silence("node");
+    cluster.assert_evicted_after("pod", EVICTED_AFTER);
+}
+
+#[test]
+fn ne_17_a_stale_status_and_a_renewed_lease() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.assert_quiet(900);
+}
+
+#[test]
+fn ne_18_a_fresh_status_and_an_expired_lease() {
+    let mut cluster = cluster(Some("True"));
+    cluster.put_lease("node");
+    cluster.post("node");
+    cluster.assert_quiet(900);
+}
+
+#[test]
+fn ne_19_a_stale_status_and_an_expired_lease() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.post("node");
+    cluster.pass(200);
+    cluster.silence("node");
+    cluster.assert_evicted_after("pod", EVICTED_AFTER);
+    assert_eq!(cluster.get("pod")["status"]["reason"], "NodeLost");
+}
+
+/// The node's condition says Unknown, as node-lifecycle writes it, when the
+/// time is over; it makes no difference whether anybody wrote it.
+#[test]
+fn a_condition_that_became_unknown_does_not_begin_the_timeout_anew() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(100);
+    cluster.silence("node");
+    cluster.pass(50);
+    cluster.declare("node", "Unknown");
+    cluster.assert_evicted_after("pod", EVICTED_AFTER - 50);
+}
+
+/// `TestApplyNoExecuteTaintsToUnreachableNode`: a node that stopped is found
+/// once, whatever else is the matter with it. Here: its pods go, the node
+/// itself is never written.
+#[test]
+fn ne_26_a_node_that_stopped_while_not_ready() {
+    let mut cluster = cluster(Some("False"));
+    cluster.renew("node");
+    cluster.pass(100);
+    cluster.silence("node");
+    // Not ready since the beginning: the timeout counts from the last sign.
+    cluster.assert_evicted_after("pod", EVICTED_AFTER);
+    let nodes = cluster.harness.carried_out().iter();
+    let nodes = nodes.filter(|done| done.plan.target.kind == "Node");
+    for done in nodes {
+        let steps = &done.plan.steps;
+        assert!(
+            steps
+                .iter()
+                .all(|it| matches!(it, davit_guest::Step::Event(_)))
+        );
+    }
+}
+
+/// `TestApplyNoExecuteTaintsToNodesEnqueueTwice`: a node that came back and
+/// went again is handled again, after a timeout of its own.
+#[test]
+fn ne_27_a_node_that_goes_twice() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(10);
+    cluster.silence("node");
+    cluster.assert_evicted_after("pod", EVICTED_AFTER);
+    cluster.renew("node");
+    cluster.pass(20);
+    cluster.pod("second", "node");
+    cluster.pass(100);
+    assert_eq!(cluster.evicted(), ["pod"]);
+    cluster.silence("node");
+    cluster.assert_evicted_after("second", EVICTED_AFTER);
+}
+
+/// `TestSwapUnreachableNotReadyTaints`: Unknown becomes False. Here: a node
+/// that is heard of again has the whole timeout to become ready.
+#[test]
+fn ne_28_unreachable_becomes_not_ready() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(10);
+    cluster.silence("node");
+    cluster.pass(295);
+    cluster.renew("node");
+    cluster.set_ready("node", "False");
+    cluster.assert_evicted_after("pod", EVICTED_AFTER);
+}
+
+/// A node, what happens to it, and after how many seconds more its pod goes;
+/// none for not at all.
+type Case = (&'static str, fn(&mut Cluster), Option<u64>);
+
+/// `TestTryUpdateNodeHealth`: what is remembered of a node from one look to
+/// the next. Here: from when the timeout counts.
+#[test]
+fn ne_32_try_update_node_health() {
+    let cases: [Case; 9] = [
+        ("never ready, silent", |_| {}, Some(EVICTED_AFTER)),
+        (
+            "became ready",
+            |cluster| {
+                cluster.pass(200);
+                cluster.set_ready("node", "True");
+                cluster.renew("node");
+            },
+            None,
+        ),
+        (
+            "became ready, and silent",
+            |cluster| {
+                cluster.pass(200);
+                cluster.set_ready("node", "True");
+            },
+            Some(EVICTED_AFTER),
+        ),
+        (
+            "lost its condition",
+            |cluster| {
+                cluster.set_ready("node", "True");
+                cluster.renew("node");
+                cluster.pass(200);
+                cluster.silence("node");
+                cluster.change("node", |node| node["status"]["conditions"] = json!([]));
+            },
+            Some(EVICTED_AFTER),
+        ),
+        (
+            "not ready all the time",
+            |cluster| {
+                cluster.set_ready("node", "False");
+                cluster.renew("node");
+                cluster.pass(200);
+            },
+            Some(EVICTED_AFTER - 200),
+        ),
+        (
+            "not ready, and ready for a moment",
+            |cluster| {
+                cluster.set_ready("node", "False");
+                cluster.renew("node");
+                cluster.pass(200);
+                cluster.set_ready("node", "True");
+                cluster.pass(5);
+                cluster.set_ready("node", "False");
+            },
+            Some(EVICTED_AFTER),
+        ),
+        (
+            "not ready, and ready between two looks",
+            |cluster| {
+                cluster.set_ready("node", "False");
+                cluster.renew("node");
+                cluster.pass(200);
+                cluster.set_ready("node", "True");
+                cluster.set_ready("node", "False");
+                cluster.change("node", |node| {
+                    let transition = json!("2023-11-14T22:17:00Z");
+                    node["status"]["conditions"][0]["lastTransitionTime"] = transition;
+                });
+            },
+            Some(EVICTED_AFTER),
+        ),
+        (
+            "another one by that name",
+            |cluster| {
+                cluster.set_ready("node", "False");
+                cluster.renew("node");
+                cluster.pass(200);
+                cluster.change("node", |node| node["metadata"]["uid"] = json!("another"));
+            },
+            Some(EVICTED_AFTER),
+        ),
+        (
+            "other conditions change",
+            |cluster| {
+                cluster.set_ready("node", "False");
+                cluster.renew("node");
+                cluster.pass(200);
+                cluster.change("node", |node| {
+                    let conditions = node["status"]["conditions"].as_array_mut();
+                    let pressure = json!({"type": "DiskPressure", "status": "True"});
+                    conditions.unwrap().push(pressure);
+                });
+            },
+            Some(EVICTED_AFTER - 200),
+        ),
+    ];
+    for (case, happens, evicted_after) in cases {
+        println!("{case}");
+        let mut cluster = cluster(None);
+        happens(&mut cluster);
+        match evicted_after {
+            Some(seconds) => cluster.assert_evicted_after("pod", seconds),
+            None => cluster.assert_quiet(900),
+        }
+    }
+}
+
+/// An agent on the node that posts conditions of its own is not the kubelet.
+#[test]
+fn another_agents_heartbeat_is_no_sign_of_life() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(10);
+    cluster.silence("node");
+    for minute in 1..=5 {
+        let now = cluster.now();
+        cluster.change("node", |node| {
+            let problem = json!({
+                "type": "KernelDeadlock", "status": "False", "lastHeartbeatTime": now,
+            });
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.truncate(1);
+            conditions.push(problem);
+        });
+        cluster.pass(if minute < 5 { 60 } else { 59 });
+    }
+    cluster.pass(1);
+    assert!(!cluster.is_evicted("pod"));
+    cluster.pass(5);
+    assert!(cluster.is_evicted("pod"));
+}
+
+/// What a kubelet writes as the time is never compared with this clock.
+#[test]
+fn a_node_whose_clock_is_wrong_is_well() {
+    let mut cluster = cluster(Some("True"));
+    for renewal in 0..90 {
+        cluster.harness.put(json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "node", "namespace": "kube-node-lease"},
+            "spec": {"renewTime": format!("1971-01-01T00:{:02}:00.000000Z", renewal % 60)},
+        }));
+        cluster.pass(10);
+    }
+    assert!(cluster.harness.carried_out().is_empty());
+}
+
+/// The cache lags: the API server has heard of the node, and nothing is done.
+#[test]
+fn a_silence_is_proven_before_anything_is_done() {
+    let lease = |time: &str| {
+        json!({
+            "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "node", "namespace": "kube-node-lease"},
+            "spec": {"renewTime": time},
+        })
+    };
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(10);
+    cluster.silence("node");
+    cluster
+        .harness
+        .put_on_server(lease("2023-11-14T22:17:00.000000Z"));
+    cluster.assert_quiet(600);
+    // The cache has caught up, and the node has gone silent since.
+    cluster.harness.show("Lease", "kube-node-lease/node");
+    cluster.assert_evicted_after("pod", EVICTED_AFTER);
+}
+
+#[test]
+fn a_node_that_has_become_ready_on_the_server_is_left_alone() {
+    let mut cluster = cluster(Some("False"));
+    cluster.renew("node");
+    let ready: Value = json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": "node"},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    });
+    cluster.harness.put_on_server(ready);
+    cluster.assert_quiet(600);
+}
+
+/// A deleted node is `PodGC`'s business, even if the cache still shows it.
+#[test]
+fn a_node_that_is_gone_is_left_alone() {
+    let mut cluster = cluster(Some("True"));
+    cluster.renew("node");
+    cluster.pass(10);
+    cluster.silence("node");
+    cluster.pass(200);
+    cluster.harness.remove_from_server("Node", "node");
+    cluster.assert_quiet(600);
+    cluster.harness.show("Node", "node");
+    cluster.assert_quiet(600);
+}

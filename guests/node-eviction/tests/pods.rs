@@ -1,0 +1,446 @@
+//! Which pods of a node that is down are evicted, and how.
+
+mod common;
+
+use common::Cluster;
+use davit_guest::{DeleteOptions, Step};
+use node_eviction::{EVICTED, QUEUED};
+use serde_json::{Value, json};
+
+/// The timeout, and the pass after it.
+const EVICTED_AFTER: u64 = 305;
+
+/// A node that has just stopped, beside one that is well.
+fn cluster() -> Cluster {
+    with_config(&Value::Null)
+}
+
+fn with_config(config: &Value) -> Cluster {
+    let mut cluster = Cluster::new(config);
+    cluster.well("witness", "elsewhere");
+    cluster.well("node", "here");
+    cluster.pass(10);
+    cluster.silence("node");
+    cluster
+}
+
+fn daemon_set(namespace: &str, selector: &Value) -> Value {
+    json!({
+        "apiVersion": "apps/v1", "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": namespace}, "spec": {"selector": selector},
+    })
+}
+
+fn finalizers(pod: &mut Value, finalizers: Value) {
+    pod["metadata"]["finalizers"] = finalizers;
+}
+
+/// `TestMarkPodsNotReady`: that is node-lifecycle's work. Here: a pod of a lost
+/// node says so, and its conditions stay as they are.
+#[test]
+fn ne_20_mark_pods() {
+    for conditions in [
+        json!([{"type": "Ready", "status": "True"}]),
+        json!([{"type": "Ready", "status": "False"}, {"type": "Initialized", "status": "True"}]),
+        json!([]),
+    ] {
+        let mut cluster = cluster();
+        cluster.pod_with("pod", "node", |pod| {
+            pod["status"]["conditions"] = conditions.clone();
+        });
+        cluster.pass(EVICTED_AFTER);
+        assert_eq!(
+            cluster.get("pod")["status"],
+            json!({
+                "phase": "Running", "reason": "NodeLost", "conditions": conditions,
+                "message": "Node node which was running pod pod is unresponsive",
+            })
+        );
+    }
+}
+
+/// `TestMarkPodsNotReadyWithWorkerSize`: 50 nodes with 100 pods. There is no
+/// number of workers to set; here: all of them go.
+#[test]
+fn ne_21_many_nodes_with_many_pods() {
+    let mut cluster = Cluster::with_witness();
+    for node in 0..20 {
+        let node = format!("node-{node}");
+        cluster.node(&node, "here", Some("True"));
+        for pod in 0..25 {
+            cluster.pod_with(&format!("{node}-{pod}"), &node, |pod| {
+                finalizers(pod, json!([]));
+            });
+        }
+    }
+    cluster.pass(EVICTED_AFTER);
+    assert!(cluster.harness.keys("Pod").is_empty());
+    assert!((cluster.evictions("here") - 20.0).abs() < 1e-9);
+}
+
+#[test]
+fn ne_22_what_succeeds_is_not_tried_again() {
+    let mut cluster = cluster();
+    cluster.pod("one", "node");
+    cluster.pod("two", "node");
+    cluster.pass(EVICTED_AFTER + 600);
+    assert_eq!(cluster.evicted(), ["one", "two"]);
+    let writes = cluster.harness.carried_out().iter();
+    let pods = writes.filter(|done| done.plan.target.kind == "Pod").count();
+    assert_eq!(pods, 2);
+}
+
+/// A pod that cannot be written is tried again, and holds up no other.
+#[test]
+fn ne_23_a_write_that_fails_is_tried_again() {
+    for class in ["server", "timeout", "throttled", "conflict", "forbidden"] {
+        let mut cluster = cluster();
+        for pod in ["one", "three", "two"] {
+            cluster.pod(pod, "node");
+        }
+        cluster.harness.fail_writes("Pod", "default/one", class);
+        cluster.pass(EVICTED_AFTER);
+        assert_eq!(cluster.evicted(), ["three", "two"], "{class}");
+        cluster.harness.heal();
+        cluster.pass(60);
+        assert_eq!(cluster.evicted(), ["one", "three", "two"], "{class}");
+        assert_eq!(
+            cluster.get("one")["status"]["reason"],
+            "NodeLost",
+            "{class}"
+        );
+        // It is still one eviction.
+        assert!((cluster.evictions("here") - 1.0).abs() < 1e-9, "{class}");
+    }
+}
+
+/// As the list of pods in Kubernetes, the proof may fail here.
+#[test]
+fn ne_24_a_read_that_fails_is_tried_again() {
+    for kind in [("Node", "node"), ("Lease", "kube-node-lease/node")] {
+        for class in ["server", "timeout", "forbidden"] {
+            let mut cluster = cluster();
+            cluster.pod("pod", "node");
+            cluster.harness.fail_reads(kind.0, kind.1, class);
+            cluster.assert_quiet(EVICTED_AFTER + 60);
+            cluster.harness.heal();
+            cluster.pass(120);
+            assert_eq!(cluster.evicted(), ["pod"], "{kind:?} {class}");
+        }
+    }
+}
+
+/// `TestApplyNoExecuteTaints`: that is node-lifecycle's work. Here: a node with
+/// such a taint is left to taint-based eviction, unless told otherwise.
+#[test]
+fn ne_25_nodes_with_no_execute_taints() {
+    let left = json!({});
+    let taken = json!({"skipTaintedNodes": false});
+    for (config, key, effect, evicted) in [
+        (&left, "node.kubernetes.io/unreachable", "NoExecute", false),
+        (&left, "node.kubernetes.io/not-ready", "NoExecute", false),
+        (&left, "node.kubernetes.io/unreachable", "NoSchedule", true),
+        (&left, "example.com/mine", "NoExecute", true),
+        (&taken, "node.kubernetes.io/unreachable", "NoExecute", true),
+        (&taken, "node.kubernetes.io/not-ready", "NoExecute", true),
+    ] {
+        let mut cluster = with_config(config);
+        cluster.pod("pod", "node");
+        let taints = json!([{"key": key, "effect": effect}]);
+        cluster.change("node", |node| node["spec"] = json!({"taints": taints}));
+        cluster.pass(EVICTED_AFTER);
+        assert_eq!(
+            cluster.is_evicted("pod"),
+            evicted,
+            "{config} {key} {effect}"
+        );
+        let node = cluster.harness.object("Node", "node").unwrap();
+        assert_eq!(node["spec"]["taints"], taints);
+    }
+}
+
+/// `TestTaintsNodeByCondition`: that is node-lifecycle's work. Here: no
+/// condition but `Ready` costs a pod its place.
+#[test]
+fn ne_29_other_conditions() {
+    for condition in [
+        "NetworkUnavailable",
+        "MemoryPressure",
+        "DiskPressure",
+        "PIDPressure",
+    ] {
+        let mut cluster = Cluster::with_witness();
+        cluster.well("node", "here");
+        cluster.pod("pod", "node");
+        cluster.change("node", |node| {
+            let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+            conditions.insert(0, json!({"type": condition, "status": "True"}));
+        });
+        cluster.assert_quiet(900);
+    }
+}
+
+/// `TestNodeEventGeneration`: a node's event names it and its uid, and there is
+/// exactly one. Here: none when nodes are first seen, one when its pods go.
+#[test]
+fn ne_30_node_event_generation() {
+    let mut cluster = cluster();
+    cluster.pod("pod", "node");
+    cluster.pass(EVICTED_AFTER + 600);
+    let message = "Node node event: Deleting all Pods from Node node.";
+    let event = ["node", "Normal", "DeletingAllPods", message].map(str::to_owned);
+    assert_eq!(cluster.events("Node"), [event.into()]);
+    let mut plans = cluster.harness.carried_out().iter();
+    let target = &plans
+        .find(|it| it.plan.target.kind == "Node")
+        .unwrap()
+        .plan
+        .target;
+    let node = cluster.harness.object("Node", "node").unwrap();
+    assert_eq!(node["metadata"]["uid"], *target.uid);
+}
+
+/// `TestProcessPodMarkPodNotReady`: a pod that is bound to a node that is down.
+#[test]
+fn ne_34_pods_that_come_later() {
+    // To a node that is well.
+    let mut well = Cluster::with_witness();
+    well.pod("late", "witness");
+    well.assert_quiet(900);
+    // To a node that is down, before its time.
+    let mut early = cluster();
+    early.pod("pod", "node");
+    early.pass(200);
+    early.pod("late", "node");
+    early.assert_evicted_after("late", EVICTED_AFTER - 200);
+    // To a node that had its turn.
+    let mut late = cluster();
+    late.pod("pod", "node");
+    late.pass(EVICTED_AFTER);
+    late.pod("late", "node");
+    late.pass(5);
+    assert_eq!(late.evicted(), ["late", "pod"]);
+    assert!(
+        (late.evictions("here") - 1.0).abs() < 1e-9,
+        "it is the same eviction"
+    );
+    assert_eq!(late.events("Node").len(), 1);
+}
+
+/// If nothing shows that the node had its turn, it waits for it again.
+#[test]
+fn a_late_pod_on_a_node_without_evicted_pods_waits_for_its_turn() {
+    let mut cluster = cluster();
+    cluster.pass(EVICTED_AFTER);
+    assert!(cluster.harness.pending(EVICTED, "node").is_some());
+    assert!(cluster.harness.pending(QUEUED, "node").is_none());
+    cluster.pod("late", "node");
+    let decision = cluster.harness.decide(EVICTED, "node");
+    assert!(decision.plans.is_empty());
+    let [davit_guest::Command::Enqueue(turn)] = decision.commands.as_slice() else {
+        panic!("{:?}", decision.commands);
+    };
+    assert_eq!(
+        (&*turn.queue, &*turn.group),
+        (QUEUED, &*common::zone("here"))
+    );
+    cluster.pass(10);
+    assert_eq!(cluster.evicted(), ["late"]);
+}
+
+/// Which pods a `DaemonSet` runs: by its selector, in its namespace, or as
+/// their controller.
+#[test]
+fn ne_50_pods_of_daemon_sets_stay() {
+    let app = json!({"matchLabels": {"app": "agent"}});
+    for (selector, namespace, labels, owner, stays) in [
+        (
+            app.clone(),
+            "default",
+            json!({"app": "agent", "x": "y"}),
+            None,
+            true,
+        ),
+        (app.clone(), "default", json!({"app": "web"}), None, false),
+        (app.clone(), "default", json!({}), None, false),
+        (app.clone(), "other", json!({"app": "agent"}), None, false),
+        (json!(null), "default", json!({"app": "agent"}), None, false),
+        (json!({}), "default", json!({"app": "agent"}), None, false),
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "Like"}]}),
+            "default",
+            json!({"app": "agent"}),
+            None,
+            false,
+        ),
+        (
+            json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}),
+            "default",
+            json!({"app": "agent"}),
+            None,
+            true,
+        ),
+        (
+            json!({}),
+            "default",
+            json!({}),
+            Some(("DaemonSet", true)),
+            true,
+        ),
+        (
+            json!({}),
+            "default",
+            json!({}),
+            Some(("DaemonSet", false)),
+            false,
+        ),
+        (
+            json!({}),
+            "default",
+            json!({}),
+            Some(("ReplicaSet", true)),
+            false,
+        ),
+    ] {
+        let mut cluster = cluster();
+        cluster.harness.put(daemon_set(namespace, &selector));
+        cluster.pod_with("pod", "node", |pod| {
+            pod["metadata"]["labels"] = labels.clone();
+            if let Some((kind, controller)) = owner {
+                pod["metadata"]["ownerReferences"] = json!([{
+                    "apiVersion": "apps/v1", "kind": kind, "name": "agent", "uid": "u",
+                    "controller": controller,
+                }]);
+            }
+        });
+        cluster.pass(EVICTED_AFTER);
+        assert_eq!(
+            !cluster.is_evicted("pod"),
+            stays,
+            "{selector} {namespace} {labels} {owner:?}"
+        );
+        if stays {
+            assert_eq!(cluster.get("pod")["status"].get("reason"), None);
+        }
+    }
+}
+
+/// A pod that is being deleted already.
+#[test]
+fn ne_51_terminating_pods_are_left_alone() {
+    let mut cluster = cluster();
+    cluster.pod_with("pod", "node", |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:00:00Z");
+        pod["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+    });
+    cluster.assert_quiet(EVICTED_AFTER + 60);
+    assert_eq!(cluster.get("pod")["status"].get("reason"), None);
+}
+
+/// A pod that is gone, or whose name is another's by now, is no failure.
+#[test]
+fn ne_52_pods_that_are_gone_are_skipped() {
+    let mut cluster = cluster();
+    for pod in ["gone", "left", "renewed"] {
+        cluster.pod(pod, "node");
+    }
+    cluster.harness.remove_from_server("Pod", "default/gone");
+    let mut renewed = cluster.get("renewed").clone();
+    renewed["metadata"]["uid"] = json!("another");
+    cluster.harness.put_on_server(renewed.clone());
+    cluster.pass(EVICTED_AFTER);
+    assert!(cluster.is_evicted("left"));
+    assert_eq!(cluster.get("renewed")["status"], renewed["status"]);
+    assert!(!cluster.is_evicted("renewed"));
+    let waiting = cluster.harness.pending(QUEUED, "node");
+    assert_eq!(waiting, None, "nothing is to be tried again");
+}
+
+/// A conflict skips the pod, is collected, and tried again with it.
+#[test]
+fn ne_53_conflicts_are_collected_and_tried_again() {
+    let mut cluster = cluster();
+    for pod in ["a", "b", "c", "d"] {
+        cluster.pod(pod, "node");
+    }
+    for pod in ["a", "c"] {
+        cluster
+            .harness
+            .fail_writes("Pod", &format!("default/{pod}"), "conflict");
+    }
+    cluster.pass(EVICTED_AFTER);
+    assert_eq!(cluster.evicted(), ["b", "d"]);
+    assert_eq!(cluster.get("a")["status"].get("reason"), None);
+    cluster.harness.heal();
+    cluster.pass(30);
+    assert_eq!(cluster.evicted(), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn ne_54_the_events_and_the_request() {
+    let mut cluster = cluster();
+    cluster.pod("pod", "node");
+    cluster.pass(EVICTED_AFTER);
+    let message = "Marking for deletion Pod pod from Node node";
+    let event = ["pod", "Normal", "NodeControllerEviction", message].map(str::to_owned);
+    assert_eq!(cluster.events("Pod"), [event.into()]);
+    let mut plans = cluster.harness.carried_out().iter();
+    let plan = &plans.find(|it| it.plan.target.kind == "Pod").unwrap().plan;
+    let [
+        Step::Patch(patch),
+        Step::Delete(options),
+        Step::Event(event),
+    ] = plan.steps.as_slice()
+    else {
+        panic!("{:?}", plan.steps);
+    };
+    assert_eq!(
+        (&*patch.kind, &*patch.subresource),
+        ("strategic-merge", "status")
+    );
+    // Its own grace period, and the server's own propagation.
+    assert_eq!(*options, DeleteOptions::new());
+    assert_eq!(event.component, "node-controller");
+}
+
+/// A pod that is marked already is deleted as it is.
+#[test]
+fn a_pod_that_is_marked_keeps_its_message() {
+    let mut cluster = cluster();
+    cluster.pod_with("pod", "node", |pod| {
+        pod["status"]["reason"] = json!("NodeLost");
+        pod["status"]["message"] = json!("I know");
+    });
+    cluster.pass(EVICTED_AFTER);
+    assert_eq!(cluster.get("pod")["status"]["message"], "I know");
+    assert_eq!(cluster.evicted(), ["pod"]);
+}
+
+/// No write to the API server ends a static pod.
+#[test]
+fn ne_55_static_pods_are_left_alone() {
+    let mut cluster = cluster();
+    cluster.pod_with("static", "node", |pod| {
+        pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
+    });
+    cluster.assert_quiet(EVICTED_AFTER + 60);
+}
+
+#[test]
+fn ne_56_the_condition_disruption_target() {
+    let mut cluster = with_config(&json!({"disruptionTarget": true}));
+    cluster.pod("pod", "node");
+    cluster.pass(EVICTED_AFTER);
+    let conditions = &cluster.get("pod")["status"]["conditions"];
+    assert_eq!(conditions[0], json!({"type": "Ready", "status": "True"}));
+    let mut condition = conditions[1].clone();
+    assert!(condition["lastTransitionTime"].take().is_string());
+    assert_eq!(
+        condition,
+        json!({
+            "type": "DisruptionTarget", "status": "True", "reason": "DeletionByNodeEviction",
+            "message": "Node eviction: the node is unresponsive or not ready",
+            "observedGeneration": 1, "lastTransitionTime": null,
+        })
+    );
+}

@@ -1,0 +1,143 @@
+//! Whose turn it is: the tests of the rate-limited queue, as far as they mean
+//! something without its rates. Those are in the host's tests.
+
+mod common;
+
+use common::Cluster;
+use node_eviction::{EVICTED, QUEUED};
+
+/// The timeout, and the pass after it.
+const EVICTED_AFTER: u64 = 305;
+
+/// Nodes that have just stopped, each with a pod, beside one that is well.
+fn cluster(nodes: &[&str]) -> Cluster {
+    let mut cluster = Cluster::with_witness();
+    for node in nodes {
+        cluster.well(node, "here");
+        cluster.pod(&format!("pod-{node}"), node);
+    }
+    cluster.pass(10);
+    for node in nodes {
+        cluster.silence(node);
+    }
+    cluster
+}
+
+/// The nodes whose eviction was announced, in order.
+fn announced(cluster: &Cluster) -> Vec<String> {
+    let events = cluster.events("Node").into_iter();
+    events.map(|(node, ..)| node).collect()
+}
+
+/// `TestUniqueQueueGet`: every pass finds the node, and it has one turn.
+#[test]
+fn ne_35_a_node_is_queued_once() {
+    let mut cluster = cluster(&["a", "b"]);
+    cluster.pass(EVICTED_AFTER + 600);
+    assert_eq!(announced(&cluster), ["a", "b"]);
+}
+
+/// `TestAddNode`
+#[test]
+fn ne_36_nodes_are_queued_as_they_go_down() {
+    let mut cluster = cluster(&["b"]);
+    cluster.node("a", "here", Some("True"));
+    cluster.pod("pod-a", "a");
+    cluster.pass(20);
+    cluster.node("c", "here", Some("True"));
+    cluster.pod("pod-c", "c");
+    cluster.pass(EVICTED_AFTER);
+    assert_eq!(announced(&cluster), ["a", "b", "c"]);
+}
+
+/// `TestDelNode`: a node that is well again is in no queue.
+#[test]
+fn ne_37_a_node_that_is_back_leaves_the_queue() {
+    let mut cluster = cluster(&["a"]);
+    cluster
+        .harness
+        .fail_writes("Pod", "default/pod-a", "server");
+    cluster.pass(EVICTED_AFTER);
+    assert!(cluster.harness.pending(QUEUED, "a").is_some());
+    cluster.renew("a");
+    cluster.pass(5);
+    assert_eq!(cluster.harness.pending(QUEUED, "a"), None);
+    assert_eq!(cluster.harness.pending(EVICTED, "a"), None);
+}
+
+/// `TestTry`: a node that fails comes again, and holds up nobody.
+#[test]
+fn ne_38_a_node_that_fails_holds_up_nobody() {
+    let mut cluster = cluster(&["a", "b"]);
+    cluster.harness.fail_reads("Node", "a", "server");
+    cluster.pass(EVICTED_AFTER);
+    assert_eq!(cluster.evicted(), ["pod-b"]);
+    cluster.harness.heal();
+    cluster.pass(60);
+    assert_eq!(cluster.evicted(), ["pod-a", "pod-b"]);
+}
+
+/// `TestTryRemovingWhileTry`: the node comes back while its eviction is under
+/// way; what was not done by then is not done.
+#[test]
+fn ne_40_a_node_that_comes_back_during_its_eviction() {
+    let mut cluster = cluster(&["a"]);
+    cluster.pod("other", "a");
+    cluster
+        .harness
+        .fail_writes("Pod", "default/pod-a", "server");
+    cluster.pass(EVICTED_AFTER);
+    assert_eq!(cluster.evicted(), ["other"]);
+    cluster.renew("a");
+    cluster.harness.heal();
+    cluster.pass(600);
+    assert_eq!(cluster.evicted(), ["other"]);
+}
+
+/// `TestClear`: when all zones are down, nobody is in the queue any more.
+#[test]
+fn ne_41_the_queue_is_cleared_when_all_zones_are_down() {
+    let mut cluster = cluster(&["a", "b"]);
+    cluster.pod("other", "a");
+    cluster
+        .harness
+        .fail_writes("Pod", "default/pod-a", "server");
+    cluster.harness.fail_reads("Node", "b", "server");
+    cluster.pass(260);
+    cluster.silence("witness");
+    cluster.pass(48);
+    assert_eq!(cluster.evicted(), ["other"]);
+    assert!(cluster.harness.pending(QUEUED, "b").is_some());
+    cluster.pass(12);
+    cluster.harness.heal();
+    cluster.pass(10);
+    for node in ["a", "b"] {
+        assert_eq!(cluster.harness.pending(QUEUED, node), None, "{node}");
+        assert_eq!(cluster.harness.pending(EVICTED, node), None, "{node}");
+    }
+    cluster.pass(3_600);
+    assert_eq!(cluster.evicted(), ["other"]);
+    // One is back: the others' time begins anew.
+    cluster.renew("witness");
+    cluster.pass(300);
+    assert_eq!(cluster.evicted(), ["other"]);
+    cluster.pass(10);
+    assert_eq!(cluster.evicted(), ["other", "pod-a", "pod-b"]);
+}
+
+/// `TestAddAfterTry`: a node that had its turn has no other in this outage,
+/// and has one in the next.
+#[test]
+fn ne_43_a_node_has_one_turn_in_an_outage() {
+    let mut cluster = cluster(&["a"]);
+    cluster.pass(EVICTED_AFTER + 900);
+    assert_eq!(announced(&cluster), ["a"]);
+    assert!((cluster.evictions("here") - 1.0).abs() < 1e-9);
+    cluster.renew("a");
+    cluster.pod("second", "a");
+    cluster.pass(100);
+    cluster.silence("a");
+    cluster.pass(EVICTED_AFTER);
+    assert_eq!(announced(&cluster), ["a", "a"]);
+    assert!((cluster.evictions("here") - 2.0).abs() < 1e-9);
+}
