@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use davit_sim::fault::Fault;
+use jiff::SignedDuration;
 
 use crate::telemetry::LogFormat;
 
@@ -77,6 +80,41 @@ pub struct SimArguments {
     /// What `kubectl get -o json` or `-o yaml` printed; may be repeated.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub load: Vec<PathBuf>,
+    /// Starts pods that are bound to nodes, ends those that are deleted after
+    /// their grace, and renews the nodes' leases.
+    #[arg(long)]
+    pub kubelet: bool,
+    /// A node whose kubelet does nothing; may be repeated. While it runs, the
+    /// label davit-sim/kubelet=silent on a node does the same.
+    #[arg(long, value_name = "NAME", requires = "kubelet")]
+    pub silent_node: Vec<String>,
+    /// Empties namespaces that are deleted, and lets them go.
+    #[arg(long)]
+    pub namespaces: bool,
+    /// Lets new pods tolerate nodes that are not ready or not reachable, for
+    /// 300 seconds if it does not say for how long.
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "300"
+    )]
+    pub default_tolerations: Option<u32>,
+    /// What goes wrong, `delete pods 10% 429=3` or `watch any abort=5`; may be
+    /// repeated. docs/sim.md has the grammar.
+    #[arg(long, value_name = "FAULT")]
+    pub fault: Vec<Fault>,
+    /// Makes uids, generated names and faults by chance repeat from run to run.
+    #[arg(long, value_name = "NUMBER")]
+    pub seed: Option<u64>,
+    /// How long changes are kept for watches and pages: what asks for older
+    /// ones is answered 410.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    pub history: Duration,
+    /// How many changes of one resource are kept at most.
+    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
+    pub history_events: usize,
 }
 
 /// `davit demo`
@@ -100,4 +138,12 @@ pub struct InspectArguments {
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// Reads `200ms`, `5m` or `1h30m`.
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: SignedDuration = text
+        .parse()
+        .map_err(|_| "write it such as 200ms, 5m or 1h30m".to_owned())?;
+    Duration::try_from(parsed).map_err(|_| "it is negative".to_owned())
 }

@@ -1,5 +1,7 @@
 //! Which pods of a node that is down are evicted, and how.
 
+#![allow(clippy::indexing_slicing, reason = "a helper of tests")]
+
 mod common;
 
 use common::Cluster;

@@ -126,7 +126,7 @@ impl Plan {
         }))
     }
 
-    /// Counts when the plan is carried out: `attempted`, `succeeded` or
+    /// Counts when the plan is carried out: `attempted`, `succeeded`, `gone` or
     /// `failed`.
     #[must_use]
     pub fn measure(mut self, when: &str, measure: Measure) -> Self {

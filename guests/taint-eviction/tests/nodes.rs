@@ -434,3 +434,24 @@ fn what_is_cancelled_is_looked_at_once_more() {
     assert_eq!(decision.verdict, Verdict::Done);
     assert!(decision.commands.is_empty() && decision.plans.is_empty());
 }
+
+/// A pod that somebody else deletes while its eviction keeps failing is not
+/// told that it may stay.
+#[test]
+fn the_eviction_of_a_pod_that_goes_anyway_is_not_called_off() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    let held = pod("pod1").finalizer();
+    harness.put(held.clone().into());
+    harness.fail_writes("Pod", "default/pod1", "server");
+    harness.advance(SECOND);
+    harness.heal();
+    harness.put(held.terminating().into());
+    harness.put(node(&[]));
+    harness.enqueue(EVICTIONS, "Pod/default/pod1");
+    harness.advance(seconds(100));
+    assert_eq!(
+        messages(&harness),
+        ["Marking for deletion Pod default/pod1"]
+    );
+}

@@ -210,8 +210,10 @@ pub enum Amount {
 pub enum MeasureWhen {
     /// When the plan was carried out, whatever came of it.
     Attempted,
-    /// When every step succeeded, or the target was gone.
+    /// When every step succeeded.
     Succeeded,
+    /// When the target was gone before the end.
+    Gone,
     /// When a step failed.
     Failed,
 }

@@ -89,11 +89,15 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(options: HostOptions, api: Api, inbox: mpsc::UnboundedSender<Input>) -> Self {
+    pub(super) fn new(
+        options: HostOptions,
+        (api, event_api): (Api, Api),
+        inbox: mpsc::UnboundedSender<Input>,
+    ) -> Self {
         let (updates, news) = mpsc::channel(NEWS);
         let streams = Streams::new(api.clone(), options.watch, options.seed, updates);
         Self {
-            recorder: Recorder::start(api.clone()),
+            recorder: Recorder::start(event_api),
             api,
             store: Store::default(),
             streams,

@@ -76,17 +76,21 @@ impl Streams {
         mapping: &Mapping,
         changes: &mut Vec<Change>,
     ) {
+        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
+        for served in &wanted {
+            let attached = store.attach(view, &segment_spec(watch, served), changes);
+            debug_assert!(attached.is_ok(), "{attached:?}");
+        }
         let gone: Vec<SegmentId> = store
             .segments_of(view)
             .map(|(segment, _)| segment)
-            .filter(|segment| self.missing.get(segment) >= Some(&MISSING_TWICE))
+            .filter(|segment| {
+                self.missing.get(segment) >= Some(&MISSING_TWICE)
+                    || is_replaced(store, view, *segment, &wanted)
+            })
             .collect();
         for segment in gone {
             store.detach(view, segment, changes);
-        }
-        for served in wanted(&watch.source, mapping) {
-            let attached = store.attach(view, &segment_spec(watch, served), changes);
-            debug_assert!(attached.is_ok(), "{attached:?}");
         }
     }
 
@@ -153,6 +157,22 @@ pub(super) fn is_ready(store: &Store, view: ViewId, watch: &WatchSpec) -> bool {
         Source::One(_) => segments.all(|(_, ready)| ready),
         Source::EveryDeletable(_) => segments.any(|(_, ready)| ready),
     }
+}
+
+/// Whether a segment shows the objects of another one, which is followed in its
+/// place: the API server prefers another version of the resource by now.
+fn is_replaced(store: &Store, view: ViewId, segment: SegmentId, wanted: &[&Served]) -> bool {
+    let resource = |segment| Some(&store.segment_spec(segment)?.resource);
+    let is_wanted = |one: &ApiResource| wanted.iter().any(|served| served.resource == *one);
+    let Some(former) = resource(segment).filter(|former| !is_wanted(former)) else {
+        return false;
+    };
+    let mut ready = store.segments_of(view).filter(|(_, ready)| *ready);
+    ready.any(|(other, _)| {
+        resource(other).is_some_and(|latter| {
+            latter.group == former.group && latter.plural == former.plural && is_wanted(latter)
+        })
+    })
 }
 
 fn wanted<'m>(

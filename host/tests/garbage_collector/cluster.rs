@@ -24,7 +24,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, engine, on_the_sim, parse, text};
+use crate::bench::{Bench, PATIENCE, Running, engine, on_the_sim, text};
 
 /// Long enough for every cascade that is under way, and shorter than any
 /// polling that could hide a missed one.

@@ -251,10 +251,10 @@ impl<C: Controller> Harness<C> {
             Err((_, failure)) if means_gone(failure) => None,
             Err(failed) => Some(failed.clone()),
         };
-        let end = if failed.is_some() {
-            "failed"
-        } else {
-            "succeeded"
+        let end = match (&result, &failed) {
+            (Ok(()), _) => "succeeded",
+            (Err(_), None) => "gone",
+            (Err(_), Some(_)) => "failed",
         };
         for it in &plan.measures {
             if it.when == "attempted" || it.when == end {

@@ -27,7 +27,7 @@ use crate::api::{Api, Attempt, JSON, NoSuccess, Request};
 use crate::url::path;
 
 /// How many events may wait to be sent.
-const MOST_WAITING: usize = 1000;
+const MOST_WAITING: usize = 10_000;
 /// How often an event is tried again when the server cannot be reached.
 const MOST_TRIES: u32 = 12;
 /// The pause in between.

@@ -438,10 +438,10 @@ impl Controller {
     }
 
     fn measure(&mut self, plan: &Plan, outcome: &Outcome) {
-        let result = if outcome.is_success() {
-            MeasureWhen::Succeeded
-        } else {
-            MeasureWhen::Failed
+        let result = match &outcome.failed {
+            None => MeasureWhen::Succeeded,
+            Some((_, failure)) if failure.class.means_gone() => MeasureWhen::Gone,
+            Some(_) => MeasureWhen::Failed,
         };
         for measure in &plan.measures {
             if measure.when == MeasureWhen::Attempted || measure.when == result {

@@ -269,9 +269,10 @@ impl Reader<'_> {
         let when = match measure.when.as_str() {
             "attempted" => MeasureWhen::Attempted,
             "succeeded" => MeasureWhen::Succeeded,
+            "gone" => MeasureWhen::Gone,
             "failed" => MeasureWhen::Failed,
             _ => {
-                let known = "attempted, succeeded and failed";
+                let known = "attempted, succeeded, gone and failed";
                 return Err(self.unknown("the time of a measure", measure.when, known));
             }
         };

@@ -1,12 +1,16 @@
 //! Faults on demand: what goes wrong, for which requests, when. Chance comes
 //! from a seeded generator, so that a run can be repeated.
 
+mod grammar;
+
 use std::time::Duration;
 
 use crate::rng::Rng;
 use crate::status::Status;
 
-/// One thing that goes wrong.
+pub use grammar::FaultSyntax;
+
+/// One thing that goes wrong. As text: `delete pods 10% 429=3`.
 #[derive(Clone, Debug)]
 pub struct Fault {
     /// For which requests.
@@ -18,7 +22,7 @@ pub struct Fault {
 }
 
 /// Which requests a fault is for. What is empty matches everything.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
     /// `deletecollection`.

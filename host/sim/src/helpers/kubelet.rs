@@ -1,6 +1,7 @@
 //! A stand-in for the kubelets of all nodes: it starts the pods that are bound
 //! to existing nodes, ends those that terminate after their grace period, and
-//! posts heartbeats. A node can be told to go silent.
+//! posts heartbeats. A node can be told to go silent: by the program, or by the
+//! label [`KUBELET_LABEL`] on the node.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,6 +19,10 @@ use crate::object::{Object, Stored};
 use crate::patch::PatchType;
 use crate::status::{Result, Status};
 use crate::time::Time;
+
+/// A node that carries this label with the value `silent` has a kubelet that
+/// does nothing until the label goes.
+pub const KUBELET_LABEL: &str = "davit-sim/kubelet";
 
 /// How the kubelets behave.
 #[derive(Clone, Debug)]
@@ -107,7 +112,7 @@ impl Work {
         loop {
             pods.borrow_and_update();
             if Instant::now() >= heartbeat {
-                self.heartbeats();
+                self.heartbeats(|_| true);
                 heartbeat = Instant::now() + self.options.heartbeat;
             }
             if !self.follow(&mut watch) {
@@ -127,7 +132,10 @@ impl Work {
                 () = sleep_until(next) => {}
                 // Pods may have waited for a node.
                 open = nodes.changed() => match (open, self.scan()) {
-                    (Ok(()), Some(fresh)) => watch = fresh,
+                    (Ok(()), Some(fresh)) => {
+                        watch = fresh;
+                        self.heartbeats(|node| !says_how_it_is(node));
+                    }
                     _ => return,
                 },
                 () = changed.notified() => match self.scan() {
@@ -178,20 +186,21 @@ impl Work {
         }
     }
 
-    /// Renews the lease of every node that is not silent. A node that has
-    /// never said how it is says that it is ready.
-    fn heartbeats(&self) {
+    /// Renews the leases of these nodes, unless they are silent. A node that has
+    /// never said how it is, or that a controller has given up, says that it is
+    /// ready.
+    fn heartbeats(&self, of: impl Fn(&Object) -> bool) {
         let nodes = self
             .sim
             .with_model(|model, _| all(model, "nodes"))
             .unwrap_or_default();
         for node in nodes {
-            if self.is_silent(&node.metadata.name) {
+            if !of(&node) || is_silent(&self.silent, &node) {
                 continue;
             }
             // A heartbeat that fails is followed by another.
             let _ = self.sim.with_model(|model, now| {
-                if node.at(&["status", "conditions"]).is_none() {
+                if !says_how_it_is(&node) {
                     report_ready(model, now, &node.metadata.name)?;
                 }
                 renew_lease(model, now, &node)
@@ -213,18 +222,30 @@ impl Work {
                     .get(&target(model, "pods", &namespace, &name)?, "")?
                     .object()?;
                 let node = pod.text(&["spec", "nodeName"]);
-                let exists = model.get(&target(model, "nodes", "", node)?, "").is_ok();
-                if pod.metadata.uid == uid && exists && !lock(&silent).contains(node) {
+                let node = model
+                    .get(&target(model, "nodes", "", node)?, "")?
+                    .object()?;
+                if pod.metadata.uid == uid && !is_silent(&silent, &node) {
                     act(model, now, &pod)?;
                 }
                 Ok::<(), Box<Status>>(())
             });
         }
     }
+}
 
-    fn is_silent(&self, node: &str) -> bool {
-        lock(&self.silent).contains(node)
-    }
+fn is_silent(silent: &Mutex<BTreeSet<String>>, node: &Object) -> bool {
+    let label = node.metadata.labels.get(KUBELET_LABEL);
+    label.is_some_and(|value| value == "silent") || lock(silent).contains(&node.metadata.name)
+}
+
+/// `Unknown` is what others say of a node.
+fn says_how_it_is(node: &Object) -> bool {
+    let conditions = node.at(&["status", "conditions"]).and_then(Value::as_array);
+    conditions.into_iter().flatten().any(|condition| {
+        let is = |field: &str, text: &str| condition.get(field).is_some_and(|value| value == text);
+        is("type", "Ready") && !is("status", "Unknown")
+    })
 }
 
 /// How long until something is to be done to a bound pod: it starts, or it

@@ -4,5 +4,5 @@
 mod kubelet;
 mod namespaces;
 
-pub use kubelet::{Kubelet, KubeletOptions};
+pub use kubelet::{KUBELET_LABEL, Kubelet, KubeletOptions};
 pub use namespaces::NamespaceController;

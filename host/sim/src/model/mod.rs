@@ -58,6 +58,9 @@ pub struct Config {
     pub default_toleration_seconds: Option<i64>,
     /// The time between bookmarks of a watch that takes them.
     pub bookmark_interval: Duration,
+    /// Remembers how every object was deleted (`Model::deletions`), for as
+    /// long as the model lives.
+    pub remember_deletions: bool,
 }
 
 impl Default for Config {
@@ -70,6 +73,7 @@ impl Default for Config {
             watch_timeout: Duration::from_mins(30),
             default_toleration_seconds: None,
             bookmark_interval: Duration::from_mins(1),
+            remember_deletions: true,
         }
     }
 }
@@ -322,6 +326,9 @@ impl Model {
     }
 
     fn note_deletion(&mut self, at: Time, uid: &str, kind: DeletionKind) {
+        if !self.config.remember_deletions {
+            return;
+        }
         self.deletions
             .entry(uid.to_owned())
             .or_default()

@@ -164,10 +164,7 @@ fn again_when_written_waits_for_the_cache() {
 fn measures_count_what_became_of_a_plan() {
     for (outcome, expected) in [
         (succeeded(Written::Gone), vec!["attempted", "succeeded"]),
-        (
-            failed(FailureClass::NotFound),
-            vec!["attempted", "succeeded"],
-        ),
+        (failed(FailureClass::NotFound), vec!["attempted", "gone"]),
         (failed(FailureClass::Server), vec!["attempted", "failed"]),
     ] {
         let mut bench = Bench::enforcing();
@@ -185,6 +182,7 @@ fn measures_count_what_became_of_a_plan() {
         plan.measures = vec![
             measure(MeasureWhen::Attempted, "attempted"),
             measure(MeasureWhen::Succeeded, "succeeded"),
+            measure(MeasureWhen::Gone, "gone"),
             measure(MeasureWhen::Failed, "failed"),
         ];
         bench.answer(call, vec![decide(vec![plan], Verdict::Done)]);

@@ -1,0 +1,158 @@
+//! The operator's configuration, and what the manifest makes of it.
+
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{Gc, collector, harness};
+use davit_guest::{Source, TriggerKey};
+use garbage_collector::Config;
+use serde_json::{Value, json};
+
+fn schema() -> Value {
+    serde_json::from_str(&collector().manifest().config_schema).unwrap()
+}
+
+fn refused(config: &Value) -> Option<(String, String)> {
+    let error = Gc::new(config).err()?;
+    Some((error.field, error.message))
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    for (pointer, wrong) in [
+        ("/properties", json!({"": 1})),
+        (
+            "/properties/ignoredResources/items/properties",
+            json!({"ignoredResources": [{"resource": "pods", "": 1}]}),
+        ),
+    ] {
+        let schema = schema();
+        let described = schema.pointer(pointer).unwrap().as_object().unwrap();
+        let described: BTreeSet<&str> = described.keys().map(String::as_str).collect();
+        let (_, message) = refused(&wrong).unwrap();
+        let (_, read) = message.split_once("only ").unwrap();
+        assert_eq!(described, read.split(", ").collect());
+    }
+    assert_eq!(schema()["additionalProperties"], false);
+}
+
+#[test]
+fn the_schemas_defaults_are_the_ones_that_hold() {
+    let schema = schema();
+    let default = |name: &str| schema["properties"][name]["default"].clone();
+    let Config {
+        concurrent_syncs,
+        max_parallel_orphans,
+        ignored_resources,
+    } = Config::default();
+    assert_eq!(default("concurrentSyncs"), concurrent_syncs);
+    assert_eq!(default("maxParallelOrphans"), max_parallel_orphans);
+    assert_eq!(default("ignoredResources"), json!([]));
+    assert!(ignored_resources.is_empty());
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_name() {
+    for (config, field, message) in [
+        (
+            json!({"concurrentGcSyncs": 1}),
+            "concurrentGcSyncs",
+            "no such field",
+        ),
+        (
+            json!({"concurrentSyncs": 0}),
+            "concurrentSyncs",
+            "1 or more",
+        ),
+        (
+            json!({"concurrentSyncs": -1}),
+            "concurrentSyncs",
+            "should be u32",
+        ),
+        (
+            json!({"maxParallelOrphans": 0}),
+            "maxParallelOrphans",
+            "1 or more",
+        ),
+        (
+            json!({"ignoredResources": [{}]}),
+            "ignoredResources[0].resource",
+            "plural name",
+        ),
+        (
+            json!({"ignoredResources": [{"resource": "pods", "version": "v1"}]}),
+            "ignoredResources[0].version",
+            "no such field",
+        ),
+        (json!([]), "", "should be a map"),
+    ] {
+        let (at, why) = refused(&config).unwrap();
+        assert_eq!(at, field, "{config}: {why}");
+        assert!(why.contains(message), "{config}: {why}");
+    }
+}
+
+#[test]
+fn a_configuration_shapes_the_manifest() {
+    let harness = harness(&json!({
+        "concurrentSyncs": 7,
+        "ignoredResources": [{"group": "example.com", "resource": "foos"}],
+    }));
+    let manifest = harness.manifest();
+    assert_eq!(manifest.queues[0].workers, 7);
+    let Source::EveryDeletable(ignored) = &manifest.watches[0].source else {
+        panic!("{:?}", manifest.watches);
+    };
+    let ignored: Vec<(&str, &str)> = ignored
+        .iter()
+        .map(|it| (it.group.as_str(), it.plural.as_str()))
+        .collect();
+    assert_eq!(
+        ignored,
+        [
+            ("", "events"),
+            ("events.k8s.io", "events"),
+            ("example.com", "foos")
+        ]
+    );
+}
+
+/// Metadata alone, and no verb more than the rules need.
+#[test]
+fn the_manifest_asks_for_no_more_than_it_needs() {
+    let harness = collector();
+    let manifest = harness.manifest();
+    let permissions: Vec<String> = manifest
+        .permissions
+        .iter()
+        .map(|it| format!("{} {}.{}", it.verb, it.resource, it.group))
+        .collect();
+    assert_eq!(permissions, ["get *.*", "patch *.*", "delete *.*"]);
+    assert_eq!(manifest.watches.len(), 1);
+    assert_eq!(
+        manifest.watches[0].fields,
+        [
+            "metadata.deletionTimestamp",
+            "metadata.finalizers[*]",
+            "metadata.ownerReferences[*].apiVersion",
+            "metadata.ownerReferences[*].blockOwnerDeletion",
+            "metadata.ownerReferences[*].controller",
+            "metadata.ownerReferences[*].kind",
+            "metadata.ownerReferences[*].name",
+            "metadata.ownerReferences[*].uid",
+        ]
+    );
+    let triggers: Vec<(&str, bool)> = manifest
+        .triggers
+        .iter()
+        .map(|it| (it.queue.as_str(), matches!(it.key, TriggerKey::OwnUid)))
+        .collect();
+    assert_eq!(
+        triggers,
+        [
+            (garbage_collector::OBJECTS_QUEUE, true),
+            (garbage_collector::OWNERS, false)
+        ]
+    );
+}

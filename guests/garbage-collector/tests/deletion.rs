@@ -1,0 +1,326 @@
+//! Who is deleted, how, and what it costs.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{blocking, collector, owner, pod, set, terminating, to_pod};
+use davit_guest::testing::Harness;
+use davit_guest::{DeleteOptions, Step};
+use garbage_collector::{DEPENDENTS, GarbageCollector, OBJECTS_QUEUE, OWNERS};
+use serde_json::{Value, json};
+
+/// The deletions that were carried out: whom, and with which policy.
+fn deletions(harness: &Harness<GarbageCollector>) -> Vec<(&str, &DeleteOptions)> {
+    let plans = harness.carried_out().iter();
+    plans
+        .filter_map(|it| match it.plan.steps.first()? {
+            Step::Delete(options) => Some((it.plan.target.name.as_str(), options)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn policies(harness: &Harness<GarbageCollector>) -> Vec<(&str, &str)> {
+    let deletions = deletions(harness).into_iter();
+    deletions
+        .map(|(name, options)| (name, options.propagation_policy.as_str()))
+        .collect()
+}
+
+/// `TestAttemptToDeleteItemDeleteObjectNotFound`: the object is gone when it is
+/// to be deleted. That was wanted; nothing is tried again.
+#[test]
+fn gc_02_a_deletion_that_finds_nothing_is_done() {
+    let mut harness = collector();
+    harness.put(pod("witness", &[]));
+    harness.put(pod("garbage", &[to_pod("nobody")]));
+    harness.remove_from_server("Pod", "default/garbage");
+    harness.run();
+    assert_eq!(policies(&harness), [("garbage", "Background")]);
+    let (step, failure) = harness.carried_out()[0].result.clone().unwrap_err();
+    assert_eq!((step, failure.class.as_str()), (0, "not-found"));
+    assert_eq!(harness.pending(OBJECTS_QUEUE, "garbage"), None);
+    // Its own dependents are looked at when the cache shows that it is gone.
+    harness.put(pod("below", &[to_pod("garbage")]));
+    harness.run();
+    assert_eq!(policies(&harness).len(), 1);
+    harness.show("Pod", "default/garbage");
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["default/witness"]);
+}
+
+/// …`WaitingForDependents`: the same with an owner that waits. Without
+/// dependents of its own the object goes in the background.
+#[test]
+fn gc_03_a_deletion_for_a_waiting_owner_that_finds_nothing_is_done() {
+    let mut harness = collector();
+    let waiting = terminating(pod("owner", &[]), &["foregroundDeletion"]);
+    harness.put(waiting);
+    harness.put(pod("garbage", &[blocking(to_pod("owner"), true)]));
+    harness.remove_from_server("Pod", "default/garbage");
+    harness.run();
+    // The owner's own item brings it again; the host's expectations, which the
+    // harness has none of, hold the second deletion back.
+    let policies = policies(&harness);
+    assert!(!policies.is_empty());
+    assert!(policies.iter().all(|it| *it == ("garbage", "Background")));
+    assert_eq!(harness.pending(OBJECTS_QUEUE, "garbage"), None);
+    assert!(harness.live_reads().is_empty());
+}
+
+/// `TestAbsentOwnerCache`: an owner that is absent is asked for once, whatever
+/// else the references say; what is remembered is bounded.
+#[test]
+fn gc_10_an_absent_owner_is_remembered() {
+    let mut harness = collector();
+    harness.put(pod("witness", &[]));
+    let reads_of = |harness: &Harness<GarbageCollector>, name: &str| {
+        let reads = harness.live_reads();
+        reads.iter().filter(|(_, it)| it.name == name).count()
+    };
+    let mut controller = to_pod("rc1");
+    controller["controller"] = json!(true);
+    for (name, reference) in [
+        ("a", to_pod("rc1")),
+        ("b", controller),
+        ("c", to_pod("rc1")),
+    ] {
+        harness.put(pod(name, &[reference]));
+        harness.run();
+    }
+    assert_eq!(harness.keys("Pod"), ["default/witness"]);
+    assert_eq!(reads_of(&harness, "rc1"), 1);
+    // Another namespace is another question.
+    let mut elsewhere = pod("d", &[to_pod("rc1")]);
+    set(&mut elsewhere, "namespace", json!("other"));
+    harness.put(elsewhere);
+    harness.run();
+    assert_eq!(reads_of(&harness, "rc1"), 2);
+    for number in 0..4_000 {
+        let absent = to_pod(&format!("absent-{number}"));
+        harness.put(pod("garbage", &[absent]));
+        harness.run();
+    }
+    harness.put(pod("e", &[to_pod("rc1")]));
+    harness.run();
+    assert_eq!(reads_of(&harness, "rc1"), 3, "it was forgotten");
+    assert_eq!(harness.keys("Pod"), ["default/witness"]);
+}
+
+/// What many objects of one call have to know is read once.
+#[test]
+fn an_owner_is_read_once_a_call() {
+    let mut harness = collector();
+    harness.put(pod("witness", &[]));
+    for number in 0..100 {
+        let owners = [to_pod("one"), to_pod("two")];
+        harness.put(pod(&format!("p-{number}"), &owners));
+    }
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["default/witness"]);
+    assert_eq!(harness.live_reads().len(), 2);
+}
+
+/// An owner that the cache holds under the coordinates of the reference is not
+/// read.
+#[test]
+fn a_cached_owner_costs_no_request() {
+    let mut harness = collector();
+    harness.put(pod("owner", &[]));
+    harness.put(pod("child", &[to_pod("owner")]));
+    harness.run();
+    assert!(harness.live_reads().is_empty() && harness.carried_out().is_empty());
+    assert_eq!(harness.pending(OBJECTS_QUEUE, "child"), None);
+}
+
+/// An object that was given a finalizer before is deleted as that asks for.
+#[test]
+fn a_finalizer_that_is_there_chooses_the_policy() {
+    let mut harness = collector();
+    harness.put(pod("witness", &[]));
+    for (name, finalizer) in [
+        ("background", "example.com/hold"),
+        ("foreground", "foregroundDeletion"),
+        ("orphan", "orphan"),
+    ] {
+        let mut garbage = pod(name, &[to_pod("nobody")]);
+        set(&mut garbage, "finalizers", json!([finalizer]));
+        harness.put(garbage);
+    }
+    harness.run();
+    let mut policies = policies(&harness);
+    policies.sort_unstable();
+    assert_eq!(
+        policies,
+        [
+            ("background", "Background"),
+            ("foreground", "Foreground"),
+            ("orphan", "Orphan")
+        ]
+    );
+    let graces = deletions(&harness).into_iter();
+    assert!(
+        graces
+            .map(|(_, it)| it.grace_period_seconds)
+            .all(|it| it.is_none())
+    );
+}
+
+/// The deletion is bound to the version that was decided on.
+#[test]
+fn a_deletion_names_the_version_it_was_decided_on() {
+    let mut harness = collector();
+    harness.put(pod("witness", &[]));
+    harness.put(pod("garbage", &[to_pod("nobody")]));
+    let version =
+        harness.object("Pod", "default/garbage").unwrap()["metadata"]["resourceVersion"].clone();
+    harness.run();
+    let deletions = deletions(&harness);
+    assert_eq!(json!(deletions[0].1.resource_version), version);
+}
+
+/// Both finalizers at once, which an API server refuses to store today: the
+/// dependents are let go, none is deleted.
+#[test]
+fn an_owner_with_both_finalizers_lets_its_dependents_go() {
+    let mut harness = collector();
+    harness.put(pod("child", &[blocking(to_pod("owner"), true)]));
+    let finalizers = ["foregroundDeletion", "orphan", "example.com/hold"];
+    harness.put(terminating(pod("owner", &[]), &finalizers));
+    harness.run();
+    assert_eq!(deletions(&harness), []);
+    let child = harness.object("Pod", "default/child").unwrap();
+    assert_eq!(child["metadata"]["ownerReferences"], json!([]));
+    let owner = harness.object("Pod", "default/owner").unwrap();
+    assert_eq!(owner["metadata"]["finalizers"], json!(["example.com/hold"]));
+}
+
+/// Reads that fail prove nothing.
+#[test]
+fn an_owner_that_cannot_be_read_keeps_its_dependent() {
+    for class in [
+        "forbidden",
+        "server",
+        "timeout",
+        "throttled",
+        "unmappable",
+        "brand-new",
+    ] {
+        let mut harness = collector();
+        harness.put(pod("witness", &[]));
+        harness.fail_reads("Pod", "default/owner", class);
+        harness.put(pod("child", &[to_pod("owner")]));
+        harness.advance(Duration::from_mins(1));
+        assert_eq!(harness.keys("Pod").len(), 2, "{class}");
+        assert!(harness.pending(OBJECTS_QUEUE, "child").is_some());
+        let reads = harness.live_reads().len();
+        assert!((5..20).contains(&reads), "{class}: {reads}");
+        harness.heal();
+        harness.advance(Duration::from_mins(2));
+        assert_eq!(harness.keys("Pod"), ["default/witness"], "{class}");
+    }
+}
+
+/// The kind of an owner that is not served now may be served tomorrow.
+#[test]
+fn an_unmappable_owner_is_looked_for_for_ever() {
+    let mut harness = collector();
+    let unknown = owner("unknown/v1", "Unknown", "owner", "unknown");
+    harness.put(pod("child", &[unknown, to_pod("nobody")]));
+    harness.advance(Duration::from_hours(2));
+    assert_eq!(harness.keys("Pod"), ["default/child"]);
+    assert!(harness.pending(OBJECTS_QUEUE, "child").is_some());
+    assert!(harness.live_reads().iter().all(|(_, it)| it.kind == "Pod"));
+    let warnings = harness.logged();
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    harness.put(common::object(
+        "unknown/v1",
+        "Unknown",
+        "default",
+        "another",
+        &[],
+    ));
+    harness.advance(Duration::from_mins(6));
+    assert_eq!(harness.keys("Pod"), [""; 0]);
+}
+
+/// However many dependents there are, no call is too large.
+#[test]
+fn many_dependents_are_looked_at_in_parts() {
+    let mut harness = collector();
+    for number in 0..2_001 {
+        harness.put(pod(&format!("p-{number:04}"), &[to_pod("owner")]));
+    }
+    let first = harness.decide(DEPENDENTS, "owner");
+    assert_eq!(
+        first.commands.len(),
+        2_001 + 1,
+        "2,000, what is known, the rest"
+    );
+    let rest = harness.decide(DEPENDENTS, "owner@2000");
+    assert_eq!(rest.commands.len(), 1 + 1);
+}
+
+/// An owner of thousands that is gone already costs nothing when one of its
+/// dependents changes.
+#[test]
+fn a_change_of_a_dependent_of_nobody_reads_no_other() {
+    let mut harness = collector();
+    for number in 0..50 {
+        harness.put(pod(&format!("p-{number}"), &[to_pod("owner")]));
+    }
+    let before = harness.objects_read();
+    let decision = harness.decide(OWNERS, "owner");
+    assert_eq!(harness.objects_read(), before);
+    assert!(decision.plans.is_empty() && decision.commands.is_empty());
+}
+
+/// A foreground owner needs to know whether somebody blocks it, not who.
+#[test]
+fn looking_for_a_blocker_ends_with_the_first() {
+    let mut harness = collector();
+    harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
+    for number in 0..300 {
+        let name = format!("p-{number}");
+        let held = terminating(pod(&name, &[blocking(to_pod("owner"), true)]), &["hold"]);
+        harness.put(held);
+    }
+    let before = harness.objects_read();
+    assert!(harness.decide(OWNERS, "owner").plans.is_empty());
+    assert!(harness.objects_read() - before < 20);
+}
+
+fn conflicting(live: Value) -> Harness<GarbageCollector> {
+    let mut harness = collector();
+    harness.put(pod("witness", &[]));
+    harness.put(pod("child", &[to_pod("nobody")]));
+    harness.put_on_server(live);
+    harness.advance(Duration::from_secs(1));
+    harness
+}
+
+/// The cache lags: what is there decides, not what was there.
+#[test]
+fn a_conflict_is_decided_from_a_live_read() {
+    // Something else changed.
+    let harness = conflicting(pod("child", &[to_pod("nobody")]));
+    assert_eq!(policies(&harness).len(), 2);
+    assert_eq!(harness.keys("Pod"), ["default/witness"]);
+    // It has an owner by now.
+    let harness = conflicting(pod("child", &[to_pod("nobody"), to_pod("witness")]));
+    assert_eq!(policies(&harness).len(), 1);
+    let child = harness.object("Pod", "default/child").unwrap();
+    assert_eq!(
+        child["metadata"]["ownerReferences"],
+        json!([to_pod("witness")])
+    );
+    // It has none any more.
+    let harness = conflicting(pod("child", &[]));
+    assert_eq!(policies(&harness).len(), 1);
+    assert_eq!(harness.keys("Pod").len(), 2);
+    // It is going by now.
+    let harness = conflicting(terminating(pod("child", &[to_pod("nobody")]), &["hold"]));
+    assert_eq!(policies(&harness).len(), 1);
+    assert_eq!(harness.keys("Pod").len(), 2);
+}

@@ -1,0 +1,287 @@
+//! `TestGetAlternateOwnerIdentity`: several objects name an owner by one uid and
+//! different coordinates, of which at most one set is right. Kubernetes keeps
+//! one identity for each uid and goes through the alternatives when it proves
+//! wrong; here every reference is checked by its own coordinates. So the cases
+//! assert what the going through was for: whoever names the owner rightly
+//! stays with it, whoever names it wrongly goes, in whatever order they come.
+
+mod common;
+
+use common::{Gc, collector, object, owner};
+use serde_json::Value;
+
+/// The owner's uid in every case.
+const UID: &str = "uid1";
+
+/// What becomes of a dependent while the owner lives.
+#[derive(Clone, Copy, PartialEq)]
+enum Fate {
+    Stays,
+    Goes,
+    /// It stays, since its reference cannot be checked.
+    CannotBeChecked,
+}
+use Fate::{CannotBeChecked, Goes, Stays};
+
+/// A dependent: its namespace, and how it names the owner.
+type Dependent = (&'static str, [&'static str; 3], Fate);
+
+fn namespaced_owner() -> Value {
+    let mut owner = object("v1", "ReplicationController", "ns1", "name1", &[]);
+    common::set(&mut owner, "uid", UID.into());
+    owner
+}
+
+fn cluster_scoped_owner() -> Value {
+    let mut owner = object("v1", "Node", "", "name1", &[]);
+    common::set(&mut owner, "uid", UID.into());
+    owner
+}
+
+const NAMESPACED: [&str; 3] = ["v1", "ReplicationController", "name1"];
+const CLUSTER_SCOPED: [&str; 3] = ["v1", "Node", "name1"];
+
+/// Puts the dependents, forwards and backwards, before the owner is in the
+/// cache and after; then the owner goes.
+fn check(owner: &Value, dependents: &[Dependent]) {
+    for backwards in [false, true] {
+        for observed in [false, true] {
+            let mut harness = witnesses();
+            if observed {
+                harness.put(owner.clone());
+            } else {
+                harness.put_on_server(owner.clone());
+            }
+            let mut order: Vec<usize> = (0..dependents.len()).collect();
+            if backwards {
+                order.reverse();
+            }
+            for number in order {
+                harness.put(dependent(number, &dependents[number]));
+                harness.run();
+            }
+            let stays = |fate: Fate| fate != Goes;
+            assert_eq!(left(&harness), expected(dependents, stays));
+            let kind = owner["kind"].as_str().unwrap();
+            let key = ["ns1/name1", "name1"][usize::from(kind == "Node")];
+            harness.show(kind, key);
+            harness.run();
+            assert_eq!(left(&harness), expected(dependents, stays));
+            harness.remove(kind, key);
+            harness.run();
+            let stays = |fate: Fate| fate == CannotBeChecked;
+            assert_eq!(left(&harness), expected(dependents, stays));
+        }
+    }
+}
+
+/// A collector in a cluster that serves the kinds of the cases.
+fn witnesses() -> Gc {
+    let mut harness = collector();
+    for (api_version, kind, namespace) in [
+        ("v1", "ReplicationController", "witness"),
+        ("v1", "Secret", "witness"),
+        ("v1", "Node", ""),
+        ("v1", "PersistentVolume", ""),
+    ] {
+        harness.put(object(api_version, kind, namespace, "witness", &[]));
+    }
+    harness
+}
+
+fn dependent(number: usize, (namespace, [api_version, kind, name], _): &Dependent) -> Value {
+    let reference = owner(api_version, kind, name, UID);
+    object("v1", "Pod", namespace, &format!("d{number}"), &[reference])
+}
+
+fn left(harness: &Gc) -> Vec<String> {
+    let mut keys: Vec<String> = harness.keys("Pod").into_iter().map(str::to_owned).collect();
+    keys.sort();
+    keys
+}
+
+fn expected(dependents: &[Dependent], stays: impl Fn(Fate) -> bool) -> Vec<String> {
+    let numbered = dependents.iter().enumerate();
+    let left = numbered.filter(|(_, (_, _, fate))| stays(*fate));
+    let mut keys: Vec<String> = left
+        .map(|(number, (namespace, ..))| format!("{namespace}/d{number}"))
+        .collect();
+    keys.sort();
+    keys
+}
+
+const GOOD: Dependent = ("ns1", NAMESPACED, Stays);
+const GOOD_OF_NODE: Dependent = ("ns1", CLUSTER_SCOPED, Stays);
+
+#[test]
+fn gc_36_a_namespaced_owner_in_an_alternate_version() {
+    let other = ["v2", "ReplicationController", "name1"];
+    check(
+        &namespaced_owner(),
+        &[GOOD, ("ns1", other, CannotBeChecked)],
+    );
+}
+
+#[test]
+fn gc_37_a_namespaced_owner_of_an_alternate_kind() {
+    check(
+        &namespaced_owner(),
+        &[GOOD, ("ns1", ["v1", "Secret", "name1"], Goes)],
+    );
+}
+
+#[test]
+fn gc_38_a_namespaced_owner_in_an_alternate_namespace() {
+    check(&namespaced_owner(), &[GOOD, ("ns2", NAMESPACED, Goes)]);
+}
+
+#[test]
+fn gc_39_a_namespaced_owner_of_an_alternate_name() {
+    let other = ["v1", "ReplicationController", "name2"];
+    check(&namespaced_owner(), &[GOOD, ("ns1", other, Goes)]);
+}
+
+#[test]
+fn gc_40_a_cluster_scoped_owner_in_an_alternate_version() {
+    let other = ["v2", "Node", "name1"];
+    check(
+        &cluster_scoped_owner(),
+        &[GOOD_OF_NODE, ("ns1", other, CannotBeChecked)],
+    );
+}
+
+#[test]
+fn gc_41_a_cluster_scoped_owner_of_an_alternate_kind() {
+    let other = ["v1", "PersistentVolume", "name1"];
+    check(
+        &cluster_scoped_owner(),
+        &[GOOD_OF_NODE, ("ns1", other, Goes)],
+    );
+}
+
+/// There is none: every namespace means the same owner.
+#[test]
+fn gc_42_a_cluster_scoped_owner_in_an_alternate_namespace() {
+    check(
+        &cluster_scoped_owner(),
+        &[GOOD_OF_NODE, ("ns2", CLUSTER_SCOPED, Stays)],
+    );
+}
+
+#[test]
+fn gc_43_a_cluster_scoped_owner_of_an_alternate_name() {
+    let other = ["v1", "Node", "name2"];
+    check(
+        &cluster_scoped_owner(),
+        &[GOOD_OF_NODE, ("ns1", other, Goes)],
+    );
+}
+
+/// The right coordinates come last in Kubernetes' order of the alternatives.
+#[test]
+fn gc_44_a_namespaced_owner_after_all_wrong_ones() {
+    check(
+        &namespaced_owner(),
+        &[
+            ("ns0", NAMESPACED, Goes),
+            ("ns1", ["v1", "ReplicationController", "a"], Goes),
+            ("ns1", ["v1", "ReplicationController", "b"], Goes),
+            GOOD,
+        ],
+    );
+}
+
+/// They come between the wrong ones.
+#[test]
+fn gc_45_a_namespaced_owner_between_wrong_ones() {
+    check(
+        &namespaced_owner(),
+        &[
+            ("ns1", ["v1", "ReplicationController", "a"], Goes),
+            GOOD,
+            ("ns1", ["v1", "ReplicationController", "z"], Goes),
+            ("ns2", ["v1", "Secret", "name1"], Goes),
+        ],
+    );
+}
+
+#[test]
+fn gc_46_a_cluster_scoped_owner_after_all_wrong_ones() {
+    check(
+        &cluster_scoped_owner(),
+        &[
+            ("ns1", ["v1", "Node", "a"], Goes),
+            ("ns0", ["v1", "Node", "b"], Goes),
+            GOOD_OF_NODE,
+        ],
+    );
+}
+
+#[test]
+fn gc_47_a_cluster_scoped_owner_between_wrong_ones() {
+    check(
+        &cluster_scoped_owner(),
+        &[
+            ("ns1", ["v1", "Node", "a"], Goes),
+            GOOD_OF_NODE,
+            ("ns2", ["v1", "PersistentVolume", "z"], Goes),
+        ],
+    );
+}
+
+/// References to others are none of the owner's.
+#[test]
+fn gc_48_unrelated_references_play_no_part() {
+    let mut harness = witnesses();
+    harness.put(namespaced_owner());
+    let unrelated = owner("v1", "Node", "witness", "witness");
+    let named = owner("v1", "ReplicationController", "name1", UID);
+    harness.put(object(
+        "v1",
+        "Pod",
+        "ns1",
+        "both",
+        &[unrelated.clone(), named],
+    ));
+    harness.put(object(
+        "v1",
+        "Pod",
+        "ns1",
+        "unrelated",
+        std::slice::from_ref(&unrelated),
+    ));
+    harness.run();
+    harness.remove("ReplicationController", "ns1/name1");
+    harness.run();
+    assert_eq!(left(&harness), ["ns1/both", "ns1/unrelated"]);
+    let both = harness.object("Pod", "ns1/both").unwrap();
+    assert_eq!(
+        both["metadata"]["ownerReferences"],
+        Value::from(vec![unrelated])
+    );
+}
+
+/// With none but right references there is nothing to go through.
+#[test]
+fn gc_49_right_references_have_no_alternative() {
+    check(&namespaced_owner(), &[GOOD, GOOD, GOOD]);
+    check(
+        &cluster_scoped_owner(),
+        &[GOOD_OF_NODE, ("ns2", CLUSTER_SCOPED, Stays)],
+    );
+}
+
+/// The same wrong coordinates, many times: they are asked about once.
+#[test]
+fn gc_50_the_same_alternative_many_times() {
+    let wrong: Dependent = ("ns1", ["v1", "ReplicationController", "wrong"], Goes);
+    check(&namespaced_owner(), &[wrong, GOOD, wrong, wrong]);
+    let mut harness = witnesses();
+    harness.put(namespaced_owner());
+    for number in 0..10 {
+        harness.put(dependent(number, &wrong));
+        harness.run();
+    }
+    assert_eq!(left(&harness), [""; 0]);
+    assert_eq!(harness.live_reads().len(), 1);
+}

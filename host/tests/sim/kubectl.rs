@@ -1,0 +1,308 @@
+//! The real kubectl, where it is installed.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::server::{Server, until};
+
+const OBJECTS: &str = r#"
+apiVersion: v1
+kind: Namespace
+metadata: {name: shop}
+---
+apiVersion: v1
+kind: Node
+metadata: {name: n1}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p1, namespace: shop, labels: {app: web}}
+spec:
+  nodeName: n1
+  terminationGracePeriodSeconds: 1
+  containers: [{name: c, image: "example.com/c:1"}]
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: c, namespace: shop}
+data: {a: "1", b: "2"}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web, namespace: shop}
+spec:
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: c, image: "example.com/c:1"}]}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: widgets.example.com}
+spec:
+  group: example.com
+  names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList, shortNames: [wd]}
+  scope: Namespaced
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    subresources: {status: {}}
+    additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+    schema:
+      openAPIV3Schema:
+        type: object
+        properties:
+          spec: {type: object, required: [size], properties: {size: {type: integer}}}
+          status: {type: object, properties: {ready: {type: boolean}}}
+"#;
+
+/// kubectl with a server of its own.
+struct Kubectl {
+    server: Server,
+    /// For its cache of discovery.
+    home: TempDir,
+}
+
+impl Kubectl {
+    /// None where kubectl is not installed.
+    fn start(flags: &[&str]) -> Option<Self> {
+        let probe = Command::new("kubectl")
+            .args(["version", "--client"])
+            .output();
+        if probe.is_err() {
+            eprintln!("kubectl is not installed: skipped");
+            return None;
+        }
+        let kubectl = Kubectl {
+            server: Server::start(flags),
+            home: tempfile::tempdir().unwrap(),
+        };
+        kubectl.apply(OBJECTS);
+        Some(kubectl)
+    }
+
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new("kubectl");
+        command
+            .env("HOME", self.home.path())
+            .arg("--kubeconfig")
+            .arg(self.server.kubeconfig())
+            .args(["--namespace", "shop"])
+            .args(words.split_whitespace());
+        command
+    }
+
+    fn output(&self, words: &str) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// What a command that succeeds prints.
+    fn run(&self, words: &str) -> String {
+        let output = self.output(words);
+        assert!(output.status.success(), "{words}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a command that fails complains about.
+    fn fails(&self, words: &str) -> String {
+        let output = self.output(words);
+        assert!(!output.status.success(), "{words}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn json(&self, words: &str) -> Value {
+        serde_json::from_str(&self.run(&format!("{words} -o json"))).unwrap()
+    }
+
+    fn send(&self, words: &str, text: &str) -> Output {
+        let mut child = self
+            .command(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child
+            .stdin
+            .take()
+            .unwrap()
+            .write_all(text.as_bytes())
+            .unwrap();
+        child.wait_with_output().unwrap()
+    }
+
+    fn apply(&self, text: &str) -> String {
+        let output = self.send("apply -f -", text);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+}
+
+#[test]
+fn get_describe_apply_and_create() {
+    let Some(kubectl) = Kubectl::start(&[]) else {
+        return;
+    };
+    let table = kubectl.run("get pods");
+    assert!(table.starts_with("NAME"), "{table}");
+    assert!(table.contains("p1") && table.contains("Pending"), "{table}");
+    assert!(kubectl.run("get all").contains("deployment.apps/web"));
+    let wide = kubectl.run("get pods -o wide -A");
+    assert!(wide.contains("n1"), "{wide}");
+    let described = kubectl.run("describe pod p1");
+    assert!(described.contains("example.com/c:1"), "{described}");
+    assert!(kubectl.run("describe node n1").contains("n1"));
+    assert_eq!(kubectl.run("get po -l app=web -o name"), "pod/p1\n");
+    assert_eq!(kubectl.run("get po -l app!=web -o name"), "");
+    let selector = "get po --field-selector spec.nodeName=n1 -o name";
+    assert_eq!(kubectl.run(selector), "pod/p1\n");
+    assert!(kubectl.fails("get pod none").contains("(NotFound)"));
+
+    // What an apply no longer names goes, what others wrote stays.
+    kubectl.run("label configmap c own=yes");
+    let changed = "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: '3'}}";
+    assert_eq!(kubectl.apply(changed), "configmap/c configured\n");
+    let map = kubectl.json("get cm c");
+    assert_eq!(map["data"], serde_json::json!({"a": "3"}));
+    assert_eq!(map["metadata"]["labels"]["own"], "yes");
+    assert_eq!(kubectl.apply(changed), "configmap/c unchanged\n");
+
+    kubectl.run("create configmap made --from-literal=k=v");
+    let again = kubectl.fails("create configmap made --from-literal=k=v");
+    assert!(again.contains("(AlreadyExists)"), "{again}");
+    kubectl.run("create secret generic s --from-literal=k=v");
+    assert_eq!(kubectl.json("get secret s")["data"]["k"], "dg==");
+    kubectl.run("create configmap dry --from-literal=k=v --dry-run=server");
+    assert!(kubectl.fails("get cm dry").contains("(NotFound)"));
+}
+
+#[test]
+fn label_annotate_taint_patch_and_scale() {
+    let Some(kubectl) = Kubectl::start(&[]) else {
+        return;
+    };
+    kubectl.run("label pod p1 tier=x");
+    kubectl.run("label pod p1 tier=y --overwrite");
+    kubectl.run("annotate pod p1 note=z");
+    let pod = kubectl.json("get pod p1");
+    assert_eq!(pod["metadata"]["labels"]["tier"], "y");
+    assert_eq!(pod["metadata"]["annotations"]["note"], "z");
+    kubectl.run("label pod p1 tier-");
+    assert!(kubectl.json("get pod p1")["metadata"]["labels"]["tier"].is_null());
+
+    kubectl.run("taint node n1 k=v:NoExecute");
+    let taints = kubectl.json("get node n1")["spec"]["taints"].clone();
+    assert_eq!(taints[0]["effect"], "NoExecute");
+    kubectl.run("taint node n1 k-");
+    kubectl.run("cordon n1");
+    assert_eq!(kubectl.json("get node n1")["spec"]["unschedulable"], true);
+
+    kubectl.run(r#"patch cm c -p {"data":{"a":"9"}}"#);
+    kubectl.run(r#"patch cm c --type merge -p {"data":{"b":null}}"#);
+    kubectl.run(r#"patch cm c --type json -p [{"op":"add","path":"/data/c","value":"3"}]"#);
+    let data = kubectl.json("get cm c")["data"].clone();
+    assert_eq!(data, serde_json::json!({"a": "9", "c": "3"}));
+    kubectl.fails(r#"patch cm c --type json -p [{"op":"remove","path":"/data/none"}]"#);
+    // Containers merge by name; a pod's image may change, its node may not.
+    let image =
+        r#"patch pod p1 -p {"spec":{"containers":[{"name":"c","image":"example.com/c:2"}]}}"#;
+    kubectl.run(image);
+    let containers = kubectl.json("get pod p1")["spec"]["containers"].clone();
+    assert_eq!(containers.as_array().unwrap().len(), 1);
+    assert_eq!(containers[0]["image"], "example.com/c:2");
+    let moved = kubectl.fails(r#"patch pod p1 -p {"spec":{"nodeName":"n2"}}"#);
+    assert!(moved.contains("pod updates may not change"), "{moved}");
+
+    kubectl.run("scale deployment web --replicas 3");
+    assert_eq!(kubectl.json("get deploy web")["spec"]["replicas"], 3);
+}
+
+#[test]
+fn custom_resources() {
+    let Some(kubectl) = Kubectl::start(&[]) else {
+        return;
+    };
+    kubectl.run("wait --for=condition=Established crd/widgets.example.com --timeout=10s");
+    let widget = |spec: &str| {
+        format!(
+            "---\n{{apiVersion: example.com/v1, kind: Widget, metadata: {{name: w}}, spec: {spec}}}"
+        )
+    };
+    let refused = kubectl.send("apply -f -", &widget("{size: big}"));
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(
+        text.contains("spec.size in body must be of type integer"),
+        "{text}"
+    );
+    kubectl.apply(&widget("{size: 3}"));
+    let table = kubectl.run("get wd");
+    assert!(table.contains("SIZE") && table.contains('3'), "{table}");
+    let unknown = kubectl.send("apply -f -", &widget("{size: 3, extra: 1}"));
+    let text = String::from_utf8(unknown.stderr).unwrap();
+    assert!(text.contains(r#"unknown field "spec.extra""#), "{text}");
+    kubectl.run("patch wd w --type merge --subresource status -p {\"status\":{\"ready\":true}}");
+    assert_eq!(kubectl.json("get wd w")["status"]["ready"], true);
+    kubectl.run("delete crd widgets.example.com --timeout=10s");
+    kubectl.fails("get wd");
+}
+
+#[test]
+fn delete_cascades_in_three_modes() {
+    let Some(kubectl) = Kubectl::start(&[]) else {
+        return;
+    };
+    let finalizers = |mode: &str| {
+        kubectl.run(&format!("create deployment {mode} --image=example.com/c:1"));
+        let delete = format!("delete deployment {mode} --cascade={mode} --wait=false");
+        kubectl.run(&delete);
+        let output = kubectl.output(&format!("get deployment {mode} -o json"));
+        let object: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        object["metadata"]["finalizers"].clone()
+    };
+    // No garbage collector is here: its finalizers stay.
+    assert_eq!(finalizers("background"), Value::Null);
+    assert_eq!(
+        finalizers("foreground"),
+        serde_json::json!(["foregroundDeletion"])
+    );
+    assert_eq!(finalizers("orphan"), serde_json::json!(["orphan"]));
+    kubectl.run("delete cm c");
+    kubectl.fails("get cm c");
+    kubectl.run("delete pod p1 --grace-period=0 --force");
+    kubectl.fails("get pod p1");
+}
+
+#[test]
+fn wait_watch_and_evict() {
+    let Some(kubectl) = Kubectl::start(&["--kubelet", "--namespaces"]) else {
+        return;
+    };
+    kubectl.run("wait --for=condition=Ready pod/p1 --timeout=10s");
+    let mut watching = kubectl
+        .command("get pods -w --output-watch-events --no-headers")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut next = || {
+        let line = lines.next().expect("a line").expect("text");
+        let words: Vec<&str> = line.split_whitespace().take(2).collect();
+        words.join(" ")
+    };
+    assert_eq!(next(), "ADDED p1");
+    kubectl.run("label pod p1 tier=x");
+    assert_eq!(next(), "MODIFIED p1");
+    let drained = kubectl.run("drain n1 --force --ignore-daemonsets --timeout=15s");
+    assert!(drained.contains("node/n1 drained"), "{drained}");
+    while next() != "DELETED p1" {}
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    kubectl.run("delete namespace shop --timeout=15s");
+    until("the namespace is gone", || {
+        !kubectl.output("get namespace shop").status.success()
+    });
+}

@@ -1,0 +1,44 @@
+//! All five controllers together, on one cluster where much happens and much
+//! breaks, against a small model of what must remain.
+//!
+//! A run is some hundred random steps: objects are created, owned, tainted,
+//! deleted in the three ways and created again under their names, nodes go and
+//! come back and fall silent, watches break and writes fail. Then everything is
+//! healed, and when the cluster has come to rest, the API server is compared
+//! with the model.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[allow(dead_code, reason = "it serves the tests of every guest")]
+#[path = "e2e/bench.rs"]
+mod bench;
+
+#[path = "together/model.rs"]
+mod model;
+#[path = "together/story.rs"]
+mod story;
+
+use bench::on_the_sim;
+
+/// Runs of so many steps each.
+const STEPS: u32 = 300;
+
+/// Seeds that once failed, and what was wrong.
+const ONCE_FAILED: [u64; 0] = [];
+
+/// `DAVIT_TEST_SEEDS=7-100` runs these instead.
+#[test]
+fn what_must_remain_remains_and_the_rest_goes() {
+    let chosen = std::env::var("DAVIT_TEST_SEEDS").unwrap_or_else(|_| "1-6".to_owned());
+    let (first, last) = chosen.split_once('-').expect("DAVIT_TEST_SEEDS=FIRST-LAST");
+    let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());
+    for seed in ONCE_FAILED.into_iter().chain(first..=last) {
+        on_the_sim(|bench| story::tell(bench, seed, STEPS));
+    }
+}
