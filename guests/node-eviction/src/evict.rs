@@ -6,7 +6,7 @@ use davit_guest::{
 };
 
 use crate::daemon::DaemonSets;
-use crate::health::{self, Record};
+use crate::health;
 use crate::view::{BY_NODE, NODES, Node, PODS, Pod};
 use crate::zone::{self, Zones};
 use crate::{Config, EVICTED, pass};
@@ -18,9 +18,12 @@ const NODE_LOST: &str = "NodeLost";
 
 /// It is the node's turn: evicts its pods, and sees to those that come later.
 pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
-    let Some(node) = due(config, cx, &item.key) else {
+    let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
     };
+    if turn(config, cx, &node) != Turn::Now {
+        return Decision::done();
+    }
     let later = Command::enqueue(EVICTED, &item.key, config.node_monitor_period);
     let pods = Pods::on(cx, &node);
     if pods.to_evict.is_empty() {
@@ -44,18 +47,23 @@ pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Deci
 /// That it had its turn must be seen on a pod. After a dry run no pod was
 /// really evicted: then it waits for its turn once more.
 pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
-    let Some(node) = due(config, cx, &item.key) else {
+    let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
     };
+    let again = Decision::again_after(config.node_monitor_period);
+    match turn(config, cx, &node) {
+        Turn::Now => {}
+        Turn::NotNow => return again,
+        Turn::Never => return Decision::done(),
+    }
     let pods = Pods::on(cx, &node);
     if pods.to_evict.is_empty() {
-        return Decision::again_after(config.node_monitor_period);
+        return again;
     }
     if !pods.has_evicted {
         let zone = zone::name(&node.view.metadata.labels);
         return Decision::done().commands([pass::queue(&item.key, &zone)]);
     }
-    let again = Decision::again_after(config.node_monitor_period);
     match health::is_current(cx, &node) {
         Ok(true) => again.plans(pods.plans(config, cx, &node)),
         Ok(false) => again,
@@ -70,17 +78,35 @@ fn unread(node: &str, why: &davit_guest::Failure) -> Decision {
     ))
 }
 
-/// The node, if it has been down for long enough by what is known now, and
-/// not everything is.
-fn due(config: &Config, cx: &Context<'_>, name: &str) -> Option<Object<Node>> {
-    let zones: Zones = cx.note(zone::NOTE)?;
-    let record: Option<Record> = cx.note(&health::note_key(name));
-    let node = cx.watch(NODES).get(name)?;
-    let health = health::judge(config, cx, &node, record.as_ref());
-    let is_due = !zones.is_stopped
-        && !crate::is_left_to_taints(config, &node)
-        && health.exceeds(config.pod_eviction_timeout, zones.resumed_at, cx);
-    is_due.then_some(node)
+/// Whether a node's pods may be evicted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Now,
+    /// The node is down, but not for long enough, or somebody else sees to it,
+    /// or all zones are down.
+    NotNow,
+    /// The node is well.
+    Never,
+}
+
+/// Judges by what is known now: a node may have waited for long.
+fn turn(config: &Config, cx: &Context<'_>, node: &Object<Node>) -> Turn {
+    let record = health::recall(cx, &node.reference.name);
+    let health = health::judge(config, cx, node, record.as_ref());
+    if health.is_ready {
+        return Turn::Never;
+    }
+    let is_stopped = cx
+        .note::<Zones>(zone::NOTE)
+        .is_none_or(|zones| zones.is_stopped);
+    let timeout = config.pod_eviction_timeout;
+    if is_stopped
+        || crate::is_left_to_taints(config, node)
+        || !health.exceeds(timeout, zone::resumed_at(cx), cx)
+    {
+        return Turn::NotNow;
+    }
+    Turn::Now
 }
 
 /// The pods of a node that is down.

@@ -10,14 +10,16 @@
 
 use std::time::Duration;
 
-use davit_guest::{Context, Failure, Instant, Object, ObjectRef, Time};
+use davit_guest::{Command, Context, Failure, Instant, Object, ObjectRef, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
+use crate::timer;
 use crate::view::{HEARTBEATS, LEASE_NAMESPACE, LEASES, LeaseSpec, Node};
 
 /// What is remembered of a node that is not plainly well: a note, from the
-/// pass that first saw it so to the one that finds it well.
+/// pass that first saw it so to the one that finds it well. Since when it has
+/// been so is in two timers.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
     /// The node, not just its name.
@@ -26,12 +28,8 @@ pub(crate) struct Record {
     ready: String,
     /// When it says that it became that.
     transition: Option<Time>,
-    /// When it was seen to become that.
-    ready_since: Instant,
     /// When the kubelet says it last posted the condition.
     heartbeat: Option<Time>,
-    /// When this was first seen, at the latest.
-    heartbeat_at: Instant,
 }
 
 /// How a node is.
@@ -43,20 +41,82 @@ pub(crate) struct Health {
     /// its last sign of life, or since it said that it is not ready.
     pub(crate) since: Instant,
     /// What to remember of it; none if it is plainly well.
-    pub(crate) record: Option<Record>,
+    pub(crate) memory: Option<Memory>,
+}
+
+/// A record, with what goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) record: Record,
+    /// When the status of `Ready` was seen to become what it is.
+    ready_since: Instant,
+    /// When the kubelet's heartbeat was first seen, at the latest.
+    heartbeat_at: Instant,
 }
 
 impl Health {
     /// Whether the node has been like this for longer than that, of which only
     /// the time after `not_before` counts.
-    pub(crate) fn exceeds(&self, timeout: Duration, not_before: Instant, cx: &Context<'_>) -> bool {
-        !self.is_ready && cx.since(self.since.max(not_before)) > timeout
+    pub(crate) fn exceeds(
+        &self,
+        timeout: Duration,
+        not_before: Option<Instant>,
+        cx: &Context<'_>,
+    ) -> bool {
+        let since = not_before.map_or(self.since, |it| it.max(self.since));
+        !self.is_ready && cx.since(since) > timeout
     }
 }
 
-/// The key of the note with a node's record.
-pub(crate) fn note_key(node: &str) -> String {
+impl Memory {
+    /// Remembers it in the place of what there was.
+    pub(crate) fn keep(
+        &self,
+        cx: &Context<'_>,
+        node: &str,
+        former: Option<&Record>,
+    ) -> Vec<Command> {
+        let mut commands = Vec::new();
+        if former != Some(&self.record) {
+            commands.push(Command::set_note(&note_key(node), Some(&self.record)));
+        }
+        for (key, at) in [
+            (ready_timer(node), self.ready_since),
+            (heartbeat_timer(node), self.heartbeat_at),
+        ] {
+            if timer::since(cx, &key) != Some(at) {
+                commands.extend(timer::start(&key, at));
+            }
+        }
+        commands
+    }
+}
+
+/// Forgets what is remembered of a node.
+pub(crate) fn forget(node: &str) -> [Command; 3] {
+    let nothing: Option<&Record> = None;
+    [
+        Command::set_note(&note_key(node), nothing),
+        timer::stop(&ready_timer(node)),
+        timer::stop(&heartbeat_timer(node)),
+    ]
+}
+
+/// What is remembered of a node.
+pub(crate) fn recall(cx: &Context<'_>, node: &str) -> Option<Record> {
+    cx.note(&note_key(node))
+}
+
+fn note_key(node: &str) -> String {
     format!("node/{node}")
+}
+
+fn ready_timer(node: &str) -> String {
+    format!("ready/{node}")
+}
+
+fn heartbeat_timer(node: &str) -> String {
+    format!("heartbeat/{node}")
 }
 
 /// Judges a node, given what was remembered of it.
@@ -81,19 +141,19 @@ pub(crate) fn judge(
         return Health {
             is_ready: true,
             since: renewed,
-            record: None,
+            memory: None,
         };
     }
-    let record = record(cx, node, former);
-    let sign = renewed.map_or(record.heartbeat_at, |at| at.max(record.heartbeat_at));
+    let memory = remember(cx, node, former);
+    let sign = renewed.map_or(memory.heartbeat_at, |at| at.max(memory.heartbeat_at));
     let since = match ready {
-        "False" if !is_silent(sign) => record.ready_since,
+        "False" if !is_silent(sign) => memory.ready_since,
         _ => sign,
     };
     Health {
         is_ready: ready == "True" && !is_silent(sign),
         since,
-        record: Some(record),
+        memory: Some(memory),
     }
 }
 
@@ -153,28 +213,33 @@ struct SignInCondition {
     last_heartbeat_time: Option<Time>,
 }
 
-fn record(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Record {
-    let uid = &node.reference.uid;
-    let status = ready_status(node);
+/// What there is to remember of a node. A time that was remembered stays for as
+/// long as what it is the time of stays.
+fn remember(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Memory {
     let Times {
         heartbeat,
         transition,
         changed_at,
     } = times(cx, node);
-    let former = former.filter(|former| former.uid == *uid);
-    let ready_since = former
-        .filter(|former| former.ready == status && former.transition == transition)
-        .map_or(node.changed_at, |former| former.ready_since);
-    let heartbeat_at = former
-        .filter(|former| former.heartbeat == heartbeat)
-        .map_or(changed_at, |former| former.heartbeat_at);
-    Record {
-        uid: uid.clone(),
-        ready: status.to_owned(),
+    let record = Record {
+        uid: node.reference.uid.clone(),
+        ready: ready_status(node).to_owned(),
         transition,
-        ready_since,
         heartbeat,
-        heartbeat_at,
+    };
+    let name = &node.reference.name;
+    let former = former.filter(|former| former.uid == record.uid);
+    let said_so = |it: &&Record| it.ready == record.ready && it.transition == record.transition;
+    let ready_since = former
+        .filter(said_so)
+        .and_then(|_| timer::since(cx, &ready_timer(name)));
+    let heartbeat_at = former
+        .filter(|former| former.heartbeat == record.heartbeat)
+        .and_then(|_| timer::since(cx, &heartbeat_timer(name)));
+    Memory {
+        record,
+        ready_since: ready_since.unwrap_or(node.changed_at),
+        heartbeat_at: heartbeat_at.unwrap_or(changed_at),
     }
 }
 

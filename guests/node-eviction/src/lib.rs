@@ -18,6 +18,7 @@ mod evict;
 mod health;
 mod pass;
 mod selector;
+mod timer;
 mod view;
 mod zone;
 
@@ -37,6 +38,8 @@ pub const PASS: &str = "pass";
 pub const QUEUED: &str = "node_evictions";
 /// The queue of the nodes that had their turn and are still down.
 pub const EVICTED: &str = "evicted_nodes";
+/// The queue of the times at which something began: its items are never due.
+pub const TIMERS: &str = "node_timers";
 
 /// The taints by which node-lifecycle lets taint-based eviction act.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
@@ -70,6 +73,7 @@ impl Controller for NodeEviction {
                 QueueSpec::new(MONITOR).priority(1).retry(period, period),
                 QueueSpec::new(QUEUED).workers(4),
                 QueueSpec::new(EVICTED).workers(4),
+                QueueSpec::new(TIMERS),
             ],
             ticks: vec![Tick::new(MONITOR, PASS, period)],
             permissions: vec![
@@ -88,6 +92,7 @@ impl Controller for NodeEviction {
         match item.queue.as_str() {
             QUEUED => evict::queued(&self.config, cx, item),
             EVICTED => evict::evicted(&self.config, cx, item),
+            TIMERS => Decision::again_after(timer::NEVER),
             _ => pass::reconcile(&self.config, cx),
         }
     }

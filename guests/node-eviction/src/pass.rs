@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision, Instant, Level, Measure, Object};
+use davit_guest::{Command, Context, Decision, Level, Measure, Object};
 
-use crate::health::{self, Health, Record};
+use crate::health::{self, Health};
 use crate::view::{NODES, Node};
 use crate::zone::{self, Tally, Zones};
 use crate::{Config, EVICTED, QUEUED};
@@ -28,9 +28,13 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     }
     pass.forget();
     let former: Zones = cx.note(zone::NOTE).unwrap_or_default();
-    let zones = former.next(config, &pass.tallies, cx.now());
+    let zones = Zones::of(config, &pass.tallies);
     pass.tell_zones(config, cx, &former, &zones);
-    pass.queue(config, cx, &zones);
+    if zones.have_resumed_after(&former) {
+        pass.commands.extend(zone::resume(cx.now()));
+    } else {
+        pass.queue(config, cx, &zones);
+    }
     Decision::done().commands(pass.commands)
 }
 
@@ -56,9 +60,8 @@ struct Pass {
 impl Pass {
     fn look_at(&mut self, config: &Config, cx: &Context<'_>, node: &Object<Node>) {
         let name = &node.reference.name;
-        let record_key = health::note_key(name);
-        let former: Option<Record> = if self.recorded.contains(name) {
-            cx.note(&record_key)
+        let former = if self.recorded.contains(name) {
+            health::recall(cx, name)
         } else {
             None
         };
@@ -69,11 +72,8 @@ impl Pass {
         if labels.exclude_disruption.is_none() {
             tally.count(health.is_ready);
         }
-        if let Some(record) = &health.record {
-            if former.as_ref() != Some(record) {
-                self.commands
-                    .push(Command::set_note(&record_key, Some(record)));
-            }
+        if let Some(memory) = &health.memory {
+            self.commands.extend(memory.keep(cx, name, former.as_ref()));
             self.kept.insert(name.clone());
         }
         if !health.is_ready {
@@ -89,9 +89,8 @@ impl Pass {
     /// Forgets nodes that are well again, or gone.
     fn forget(&mut self) {
         for name in self.recorded.difference(&self.kept) {
-            let nothing: Option<&Record> = None;
+            self.commands.extend(health::forget(name));
             self.commands.extend([
-                Command::set_note(&health::note_key(name), nothing),
                 Command::cancel(QUEUED, name),
                 Command::cancel(EVICTED, name),
             ]);
@@ -152,8 +151,8 @@ pub(crate) fn queue(node: &str, zone: &str) -> Command {
 }
 
 fn is_due(config: &Config, cx: &Context<'_>, down: &Down, zones: &Zones) -> bool {
-    let resumed: Instant = zones.resumed_at;
     let timeout = config.pod_eviction_timeout;
+    let resumed = zone::resumed_at(cx);
     !zones.is_stopped && !down.is_left && down.health.exceeds(timeout, resumed, cx)
 }
 

@@ -4,14 +4,17 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::{Instant, Metric};
+use davit_guest::{Command, Context, Instant, Metric};
 use serde::{Deserialize, Serialize};
 
 use crate::Config;
+use crate::timer;
 use crate::view::NodeLabels;
 
 /// The key of the note with the states of all zones.
 pub(crate) const NOTE: &str = "zones";
+/// The timer of the end of the last time at which all zones were down.
+const RESUMED: &str = "resumed";
 
 /// The percentage of healthy nodes in each zone.
 pub(crate) const HEALTH: &str = "node_collector_zone_health";
@@ -136,30 +139,35 @@ pub(crate) struct Zones {
     /// Whether all of them are fully down: then it is more likely that nothing
     /// can be seen from here, and nothing is evicted.
     pub(crate) is_stopped: bool,
-    /// When that last ended.
-    pub(crate) resumed_at: Instant,
+}
+
+/// When not all zones were fully down any more, if they ever were.
+pub(crate) fn resumed_at(cx: &Context<'_>) -> Option<Instant> {
+    timer::since(cx, RESUMED)
+}
+
+/// From now on, not all zones are fully down any more.
+pub(crate) fn resume(now: Instant) -> [Command; 2] {
+    timer::start(RESUMED, now)
 }
 
 impl Zones {
-    /// What becomes of the zones with these nodes. Without a single node that
+    /// The state of the zones with these nodes. Without a single node that
     /// counts nothing is known, and nothing is evicted either.
-    pub(crate) fn next(
-        &self,
-        config: &Config,
-        tallies: &BTreeMap<String, Tally>,
-        now: Instant,
-    ) -> Self {
+    pub(crate) fn of(config: &Config, tallies: &BTreeMap<String, Tally>) -> Self {
         let counted = tallies.iter().filter(|(_, tally)| tally.size() > 0);
         let disruptions: BTreeMap<String, Disruption> = counted
             .map(|(zone, tally)| (zone.clone(), tally.disruption(config)))
             .collect();
-        let is_stopped = disruptions.values().all(|it| *it == Disruption::Full);
-        let has_resumed = self.is_stopped && !is_stopped;
         Self {
+            is_stopped: disruptions.values().all(|it| *it == Disruption::Full),
             disruptions,
-            is_stopped,
-            resumed_at: if has_resumed { now } else { self.resumed_at },
         }
+    }
+
+    /// Whether all were fully down then, and are not any more.
+    pub(crate) fn have_resumed_after(&self, former: &Self) -> bool {
+        former.is_stopped && !self.is_stopped
     }
 
     /// From how many of a zone's nodes a second pods are evicted.

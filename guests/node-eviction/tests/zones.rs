@@ -150,7 +150,7 @@ fn ne_33_is_node_excluded_from_disruption_checks() {
     ] {
         let mut cluster = cluster(&[("one", 2, 0), ("two", 1, 0)]);
         cluster.change("one-well-1", |node| {
-            node["metadata"]["labels"] = labels.clone()
+            node["metadata"]["labels"] = labels.clone();
         });
         cluster.pass(5);
         let size = if counted { 2.0 } else { 1.0 };

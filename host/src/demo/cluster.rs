@@ -2,9 +2,11 @@
 //! find there in the end.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use davit_sim::Sim;
+use davit_sim::helpers::{Kubelet, KubeletOptions};
 use davit_sim::model::DeleteOptions;
 use serde_json::{Value, json};
 
@@ -16,6 +18,7 @@ const BATCH_PODS: u32 = 18;
 /// The API server, and the pods that should be there.
 pub(super) struct Cluster {
     sim: Sim,
+    kubelet: Kubelet,
     expected: BTreeSet<String>,
     /// The pod that a finalizer holds: it is deleted until that is taken off.
     held: String,
@@ -23,7 +26,12 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new(sim: Sim) -> Self {
+        let options = KubeletOptions {
+            heartbeat: Duration::from_millis(500),
+            ..KubeletOptions::default()
+        };
         Self {
+            kubelet: Kubelet::start(&sim, options),
             sim,
             expected: BTreeSet::new(),
             held: String::new(),
@@ -41,7 +49,10 @@ impl Cluster {
             self.create(json!({
                 "apiVersion": "v1",
                 "kind": "Node",
-                "metadata": {"name": name},
+                "metadata": {
+                    "name": name,
+                    "labels": {"topology.kubernetes.io/zone": if node <= 3 { "a" } else { "b" }},
+                },
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }))?;
             for pod in 1..=PODS_OF_A_NODE {
@@ -77,6 +88,7 @@ impl Cluster {
 
     /// A node stops answering while its pods are being deleted; returns them.
     pub(super) fn hang_node(&self, node: &str) -> Result<BTreeSet<String>> {
+        self.kubelet.silence(node);
         self.sim
             .apply(json!({
                 "apiVersion": "v1",
@@ -95,6 +107,159 @@ impl Cluster {
             self.delete_pod(pod)?;
         }
         Ok(pods)
+    }
+
+    /// A `ReplicaSet` with three pods; returns their names.
+    pub(super) fn create_owner(&mut self, owner: &str) -> Result<BTreeSet<String>> {
+        let created = self.sim.create(json!({
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": owner, "namespace": NAMESPACE},
+            "spec": {
+                "replicas": 3,
+                "selector": {"matchLabels": {"app": owner}},
+                "template": {
+                    "metadata": {"labels": {"app": owner}},
+                    "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
+                },
+            },
+        }))?;
+        let reference = json!([{
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "name": owner,
+            "uid": created.pointer("/metadata/uid"),
+            "controller": true,
+            "blockOwnerDeletion": true,
+        }]);
+        let names = ["1", "2", "3"].map(|number| format!("{owner}-{number}"));
+        for name in &names {
+            let status = json!({"phase": "Running"});
+            self.create_pod(name, Some("node-1"), &[], &status)?;
+            self.sim.apply(json!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": name, "namespace": NAMESPACE, "ownerReferences": reference,
+                },
+            }))?;
+        }
+        Ok(names.into())
+    }
+
+    /// Deletes a `ReplicaSet` with this propagation policy.
+    pub(super) fn delete_owner(&self, owner: &str, policy: &str) -> Result<()> {
+        let options = DeleteOptions {
+            propagation_policy: Some(policy.to_owned()),
+            ..DeleteOptions::default()
+        };
+        self.sim
+            .delete("apps/v1", "ReplicaSet", NAMESPACE, owner, &options)
+            .with_context(|| format!("deleting {owner}"))
+    }
+
+    /// The names of the `ReplicaSet`s that the API server holds.
+    pub(super) fn owners(&self) -> Result<BTreeSet<String>> {
+        let owners = self.sim.list("apps/v1", "ReplicaSet", NAMESPACE)?;
+        Ok(owners.iter().filter_map(name).collect())
+    }
+
+    /// Whether none of these pods has an owner.
+    pub(super) fn are_free(&self, pods: &BTreeSet<String>) -> Result<bool> {
+        for pod in pods {
+            let pod = self.sim.get("v1", "Pod", NAMESPACE, pod)?;
+            let owners = pod.pointer("/metadata/ownerReferences");
+            if owners
+                .and_then(Value::as_array)
+                .is_some_and(|all| !all.is_empty())
+            {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Taints a node, so that pods have to leave it.
+    pub(super) fn taint(&self, node: &str) -> Result<()> {
+        self.sim.apply(json!({
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": node},
+            "spec": {"taints": [{"key": "example.com/maintenance", "effect": "NoExecute"}]},
+        }))?;
+        Ok(())
+    }
+
+    /// Two API servers, and what they store; one of them goes.
+    pub(super) fn lose_api_server(&self) -> Result<()> {
+        for server in ["apiserver-1", "apiserver-2"] {
+            self.create(json!({
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {
+                    "name": server,
+                    "namespace": "kube-system",
+                    "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"},
+                },
+            }))?;
+        }
+        let entry = |server: &str, version: &str| {
+            json!({
+                "apiServerID": server,
+                "encodingVersion": version,
+                "decodableVersions": [version],
+            })
+        };
+        self.create(json!({
+            "apiVersion": "internal.apiserver.k8s.io/v1alpha1",
+            "kind": "StorageVersion",
+            "metadata": {"name": "apps.deployments"},
+            "spec": {},
+            "status": {"storageVersions": [
+                entry("apiserver-1", "apps/v1"), entry("apiserver-2", "apps/v2"),
+            ]},
+        }))?;
+        let options = DeleteOptions::default();
+        self.sim.delete(
+            "coordination.k8s.io/v1",
+            "Lease",
+            "kube-system",
+            "apiserver-2",
+            &options,
+        )?;
+        Ok(())
+    }
+
+    /// The version that all API servers agree on, if they do.
+    pub(super) fn common_version(&self) -> Result<Option<String>> {
+        let api_version = "internal.apiserver.k8s.io/v1alpha1";
+        let version = self
+            .sim
+            .get(api_version, "StorageVersion", "", "apps.deployments")?;
+        let common = version.pointer("/status/commonEncodingVersion");
+        Ok(common.and_then(Value::as_str).map(str::to_owned))
+    }
+
+    /// A node's kubelet says nothing any more.
+    pub(super) fn silence(&self, node: &str) {
+        self.kubelet.silence(node);
+    }
+
+    /// A node's kubelet is back.
+    pub(super) fn resume(&self, node: &str) {
+        self.kubelet.resume(node);
+    }
+
+    /// Whether all of these pods are being deleted because their node is lost.
+    pub(super) fn are_lost(&self, pods: &BTreeSet<String>) -> Result<bool> {
+        for pod in pods {
+            let pod = self.sim.get("v1", "Pod", NAMESPACE, pod)?;
+            let lost = pod.pointer("/status/reason") == Some(&json!("NodeLost"));
+            if !lost || pod.pointer("/metadata/deletionTimestamp").is_none() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// A pod without a node, deleted but held by a finalizer; returns its name.
@@ -160,7 +325,8 @@ impl Cluster {
         Ok(problems)
     }
 
-    fn pods_of(&self, node: &str) -> Result<BTreeSet<String>> {
+    /// The names of the pods on a node.
+    pub(super) fn pods_of(&self, node: &str) -> Result<BTreeSet<String>> {
         let pods = self.sim.list("v1", "Pod", NAMESPACE)?;
         let node = json!(node);
         let bound = pods
@@ -182,6 +348,8 @@ impl Cluster {
             "metadata": {"name": pod, "namespace": NAMESPACE, "finalizers": finalizers},
             "spec": {
                 "nodeName": node,
+                "terminationGracePeriodSeconds": 1,
+                "tolerations": tolerations(pod),
                 "containers": [{"name": "main", "image": "example.com/main"}],
             },
             "status": status,
@@ -204,6 +372,17 @@ impl Cluster {
         self.sim
             .delete("v1", "Pod", NAMESPACE, pod, &options)
             .with_context(|| format!("deleting {pod}"))
+    }
+}
+
+/// One pod puts up with maintenance for three seconds.
+fn tolerations(pod: &str) -> Value {
+    match pod {
+        "web-44" => json!([{
+            "key": "example.com/maintenance", "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": 3,
+        }]),
+        _ => json!([]),
     }
 }
 

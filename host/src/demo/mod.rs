@@ -1,9 +1,10 @@
-//! `davit demo`: PodGC at work on an API server in memory.
+//! `davit demo`: the controllers at work on an API server in memory.
 //!
-//! The story makes things happen in the cluster and waits until PodGC has dealt
-//! with them. In the end it looks at what the API server holds: exactly the
-//! pods that should be left, each of the others deleted once.
+//! The story makes things happen in the cluster and waits until a controller
+//! has dealt with them. In the end it looks at what the API server holds:
+//! exactly the pods that should be left, each of the others deleted once.
 
+mod chapters;
 mod cluster;
 mod screen;
 
@@ -30,10 +31,11 @@ use crate::run;
 use cluster::Cluster;
 use screen::Screen;
 
-/// How long PodGC may take for any one thing. It takes two or three seconds.
+/// How long a controller may take for any one thing. It takes two or three
+/// seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A pause to read what the screen says.
-const READING: Duration = Duration::from_millis(1200);
+const READING: Duration = Duration::from_millis(500);
 
 /// Tells the story; an error means that something did not come out right.
 pub async fn run(arguments: DemoArguments) -> Result<()> {
@@ -61,6 +63,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         host,
         reports,
         screen: Screen::new(),
+        controllers: Vec::new(),
         deleted: BTreeMap::new(),
         expected: BTreeMap::new(),
     };
@@ -75,6 +78,8 @@ struct Story {
     host: Host,
     reports: mpsc::UnboundedReceiver<Report>,
     screen: Screen,
+    /// The controllers that run, as they stand in the configuration.
+    controllers: Vec<String>,
     /// How many pods were deleted, by reason.
     deleted: BTreeMap<String, usize>,
     /// How many should have been.
@@ -84,119 +89,60 @@ struct Story {
 impl Story {
     async fn tell(&mut self) -> Result<()> {
         self.screen
-            .title("Davit runs PodGC as a WebAssembly guest on an API server in memory");
+            .title("Davit runs Kubernetes' controllers as WebAssembly guests");
         self.begin().await?;
         self.remove_a_node().await?;
         self.finish_pods().await?;
         self.lose_a_node().await?;
         self.delete_an_unscheduled_pod().await?;
         self.change_the_threshold().await?;
+        self.delete_owners().await?;
+        self.taint_a_node().await?;
+        self.lose_an_api_server().await?;
+        self.silence_a_node().await?;
         self.judge()
     }
 
-    async fn begin(&mut self) -> Result<()> {
-        self.screen
-            .chapter("Six nodes with four running pods each appear");
-        self.cluster.populate()?;
-        self.screen.action(
-            "PodGC starts: threshold 12, a pass every second, nodes are missed for 3 s \
-             before their pods go",
-        );
-        self.host.apply(&settings(12)?).await?;
+    /// Adds a controller to those that run, and waits until it has begun.
+    async fn run(&mut self, controller: String) -> Result<()> {
+        self.controllers.push(controller);
+        let text = format!("controllers:\n{}", self.controllers.concat());
+        let config: Config = config::parse(Path::new("the demo's configuration"), &text)?;
+        self.host.apply(&config).await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             tokio::select! {
                 report = self.reports.recv() => match report {
-                    Some(Report::Started { .. }) => break,
+                    Some(Report::Started { .. }) => return Ok(()),
                     Some(report) => self.note(&report),
                     None => bail!("the host has ended"),
                 },
-                () = sleep_until(deadline) => bail!("PodGC did not start within {PATIENCE:?}"),
+                () = sleep_until(deadline) => {
+                    bail!("the controller did not start within {PATIENCE:?}")
+                }
             }
         }
-        self.screen
-            .action("PodGC has read the cluster and finds nothing to do");
-        self.pause().await;
+    }
+
+    /// Waits until something holds, telling what happens meanwhile.
+    async fn until(&mut self, what: &str, holds: impl Fn(&Cluster) -> Result<bool>) -> Result<()> {
+        let deadline = Instant::now() + PATIENCE;
+        while !holds(&self.cluster)? {
+            if Instant::now() > deadline {
+                bail!("not within {PATIENCE:?}: {what}");
+            }
+            self.listen_until(Instant::now() + Duration::from_millis(50))
+                .await?;
+        }
         Ok(())
     }
 
-    async fn remove_a_node(&mut self) -> Result<()> {
-        self.screen
-            .chapter("node-6 is removed, and its kubelet with it");
-        let pods = self.cluster.remove_node("node-6")?;
-        self.screen.action(&format!(
-            "{} pods are bound to a node that is gone: PodGC waits 3 s, asks the API server \
-             itself, then deletes them",
-            pods.len()
-        ));
-        self.until_gone("orphaned", pods).await
-    }
-
-    async fn finish_pods(&mut self) -> Result<()> {
-        self.screen
-            .chapter("18 batch pods come to their end: 12 succeed, 4 fail, 2 are evicted");
-        self.cluster.finish_pods()?;
-        self.screen
-            .action("6 more than the 12 that are kept: the evicted go first, then the oldest");
-        let pods = [
-            "batch-17", "batch-18", "batch-01", "batch-02", "batch-03", "batch-04",
-        ];
-        self.until_gone("terminated", pods.map(String::from).into())
-            .await
-    }
-
-    async fn lose_a_node(&mut self) -> Result<()> {
-        self.screen
-            .chapter("node-5 loses power; an operator taints it out-of-service");
-        let pods = self.cluster.hang_node("node-5")?;
-        self.screen.action(&format!(
-            "its {} pods were deleted, but hang: no kubelet confirms it",
-            pods.len()
-        ));
-        self.until_gone("out-of-service", pods).await
-    }
-
-    async fn delete_an_unscheduled_pod(&mut self) -> Result<()> {
-        self.screen
-            .chapter("A pod is deleted before it was ever scheduled, held by a finalizer");
-        let pod = self.cluster.strand_a_pod()?;
-        self.screen
-            .action("PodGC marks it Failed and deletes it; then its finalizer is taken off");
-        let deadline = Instant::now() + PATIENCE;
-        while !self.cluster.is_failed(&pod)? {
-            self.listen_until(Instant::now() + Duration::from_millis(50))
-                .await?;
-            if Instant::now() > deadline {
-                bail!("{pod} was not marked Failed within {PATIENCE:?}");
-            }
-        }
-        self.cluster.release(&pod)?;
-        self.until_gone("unscheduled", [pod].into()).await
-    }
-
-    async fn change_the_threshold(&mut self) -> Result<()> {
-        self.screen
-            .chapter("The operator lowers the threshold from 12 to 5; nothing restarts");
-        self.host.apply(&settings(5)?).await?;
-        let pods = (5..=11).map(|number| format!("batch-{number:02}"));
-        self.until_gone("terminated", pods.collect()).await
-    }
-
-    /// Waits until these pods are gone, telling what PodGC does meanwhile.
+    /// Waits until these pods are gone, telling what happens meanwhile.
     async fn until_gone(&mut self, reason: &'static str, pods: BTreeSet<String>) -> Result<()> {
         *self.expected.entry(reason).or_default() += pods.len();
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let left: Vec<String> = self.cluster.pods()?.intersection(&pods).cloned().collect();
-            if left.is_empty() {
-                break;
-            }
-            if Instant::now() > deadline {
-                bail!("still there after {PATIENCE:?}: {}", left.join(", "));
-            }
-            self.listen_until(Instant::now() + Duration::from_millis(50))
-                .await?;
-        }
+        let what = format!("gone are {pods:?}");
+        self.until(&what, |cluster| Ok(cluster.pods()?.is_disjoint(&pods)))
+            .await?;
         self.cluster.expect_gone(&pods);
         self.pause().await;
         Ok(())
@@ -222,7 +168,8 @@ impl Story {
     fn note(&mut self, report: &Report) {
         if let Report::Carried { plan, outcome, .. } = report {
             self.screen.outcome(plan, outcome);
-            if outcome.failed.is_none() {
+            let is_pod = plan.target.kind == "Pod";
+            if outcome.failed.is_none() && is_pod && screen::deletes(plan) {
                 *self.deleted.entry(plan.reason.clone()).or_default() += 1;
             }
         }
@@ -252,16 +199,4 @@ impl Story {
         ));
         Ok(())
     }
-}
-
-/// PodGC in a hurry, with this threshold.
-fn settings(threshold: u32) -> Result<Config> {
-    let text = format!(
-        "controllers:\n\
-         - name: podgc\n  \
-           module: {{builtin: podgc}}\n  \
-           mode: Enforce\n  \
-           config: {{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 3s}}\n"
-    );
-    Ok(config::parse(Path::new("the demo's configuration"), &text)?)
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use davit_core::controller::Outcome;
-use davit_core::plan::Plan;
+use davit_core::plan::{Plan, Step};
 
 /// The terminal.
 pub(super) struct Screen {
@@ -18,6 +18,12 @@ const RED: &str = "31";
 const GREEN: &str = "32";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
+
+/// Whether a plan ends its target.
+pub(super) fn deletes(plan: &Plan) -> bool {
+    let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
+    plan.steps.iter().any(ends)
+}
 
 impl Screen {
     pub(super) fn new() -> Self {
@@ -41,16 +47,17 @@ impl Screen {
         println!("{}  {text}", self.time());
     }
 
-    /// What PodGC did to one pod, and why.
+    /// What a controller did to one object, and why.
     pub(super) fn outcome(&self, plan: &Plan, outcome: &Outcome) {
-        let target = format!("{}/{}", plan.target.namespace, plan.target.name);
+        let target = format!("{} {}", plan.target.kind, plan.target.name);
         let (colour, what) = match &outcome.failed {
-            None => (GREEN, "deleted".to_owned()),
+            None if deletes(plan) => (GREEN, "deleted".to_owned()),
+            None => (GREEN, "changed".to_owned()),
             Some((_, failure)) if failure.class.means_gone() => (DIM, "gone already".to_owned()),
             Some((_, failure)) => (RED, format!("failed: {failure}")),
         };
         println!(
-            "{}    {} {:<15} {target:<20} {}",
+            "{}    {} {:<15} {target:<24} {}",
             self.time(),
             self.paint(colour, &format!("{what:<12}")),
             plan.reason,

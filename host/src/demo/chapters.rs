@@ -1,0 +1,166 @@
+//! The chapters. PodGC runs from the first on; the other controllers join one
+//! after the other, while the others run.
+
+use std::collections::BTreeSet;
+
+use anyhow::Result;
+
+use super::Story;
+
+impl Story {
+    pub(super) async fn begin(&mut self) -> Result<()> {
+        self.screen
+            .chapter("Six nodes with four running pods each appear");
+        self.cluster.populate()?;
+        self.screen.action(
+            "PodGC starts: threshold 12, a pass every second, nodes are missed for 3 s \
+             before their pods go",
+        );
+        self.run(podgc(12)).await?;
+        self.screen
+            .action("PodGC has read the cluster and finds nothing to do");
+        self.pause().await;
+        Ok(())
+    }
+
+    pub(super) async fn remove_a_node(&mut self) -> Result<()> {
+        self.screen
+            .chapter("node-6 is removed, and its kubelet with it");
+        let pods = self.cluster.remove_node("node-6")?;
+        self.screen.action(&format!(
+            "{} pods are bound to a node that is gone: PodGC waits 3 s, asks the API server \
+             itself, then deletes them",
+            pods.len()
+        ));
+        self.until_gone("orphaned", pods).await
+    }
+
+    pub(super) async fn finish_pods(&mut self) -> Result<()> {
+        self.screen
+            .chapter("18 batch pods come to their end: 12 succeed, 4 fail, 2 are evicted");
+        self.cluster.finish_pods()?;
+        self.screen
+            .action("6 more than the 12 that are kept: the evicted go first, then the oldest");
+        let pods = [
+            "batch-17", "batch-18", "batch-01", "batch-02", "batch-03", "batch-04",
+        ];
+        self.until_gone("terminated", pods.map(String::from).into())
+            .await
+    }
+
+    pub(super) async fn lose_a_node(&mut self) -> Result<()> {
+        self.screen
+            .chapter("node-5 loses power; an operator taints it out-of-service");
+        let pods = self.cluster.hang_node("node-5")?;
+        self.screen.action(&format!(
+            "its {} pods were deleted, but hang: no kubelet confirms it",
+            pods.len()
+        ));
+        self.until_gone("out-of-service", pods).await
+    }
+
+    pub(super) async fn delete_an_unscheduled_pod(&mut self) -> Result<()> {
+        self.screen
+            .chapter("A pod is deleted before it was ever scheduled, held by a finalizer");
+        let pod = self.cluster.strand_a_pod()?;
+        self.screen
+            .action("PodGC marks it Failed and deletes it; then its finalizer is taken off");
+        let marked = pod.clone();
+        self.until("the pod is marked as failed", |cluster| {
+            cluster.is_failed(&marked)
+        })
+        .await?;
+        self.cluster.release(&pod)?;
+        self.until_gone("unscheduled", [pod].into()).await
+    }
+
+    pub(super) async fn change_the_threshold(&mut self) -> Result<()> {
+        self.screen
+            .chapter("The operator lowers the threshold from 12 to 5; nothing restarts");
+        self.controllers.clear();
+        self.run(podgc(5)).await?;
+        let pods = (5..=11).map(|number| format!("batch-{number:02}"));
+        self.until_gone("terminated", pods.collect()).await
+    }
+
+    /// An owner is deleted in each of the three ways.
+    pub(super) async fn delete_owners(&mut self) -> Result<()> {
+        self.screen
+            .chapter("The garbage collector joins; ReplicaSets are deleted in the three ways");
+        self.run(controller("garbage-collector", "{}")).await?;
+        let background = self.cluster.create_owner("shop")?;
+        let foreground = self.cluster.create_owner("cart")?;
+        let orphaned = self.cluster.create_owner("blog")?;
+        self.pause().await;
+        self.screen
+            .action("shop in the background: it goes at once, its pods follow");
+        self.cluster.delete_owner("shop", "Background")?;
+        self.until_gone("owners-gone", background).await?;
+        self.screen
+            .action("cart in the foreground: it stays until its pods are gone");
+        self.cluster.delete_owner("cart", "Foreground")?;
+        self.until_gone("owners-gone", foreground).await?;
+        self.screen
+            .action("blog as an orphaning owner: its pods stay and forget it");
+        self.cluster.delete_owner("blog", "Orphan")?;
+        self.until("the owners are gone and the pods of blog free", |cluster| {
+            Ok(cluster.owners()?.is_empty() && cluster.are_free(&orphaned)?)
+        })
+        .await
+    }
+
+    /// A node is tainted, and one of its pods may stay for a while.
+    pub(super) async fn taint_a_node(&mut self) -> Result<()> {
+        self.screen
+            .chapter("Taint eviction joins; node-4 is tainted, which web-44 tolerates for 3 s");
+        self.run(controller("taint-eviction", "{}")).await?;
+        let pods = self.cluster.pods_of("node-4")?;
+        self.cluster.taint("node-4")?;
+        self.until_gone("not-tolerated", pods).await
+    }
+
+    /// An API server is gone, and what it stored is forgotten.
+    pub(super) async fn lose_an_api_server(&mut self) -> Result<()> {
+        self.screen
+            .chapter("StorageVersion GC joins; one of two API servers is gone for good");
+        self.run(controller("storage-version-gc", "{}")).await?;
+        self.cluster.lose_api_server()?;
+        self.until("the API servers agree on apps/v1", |cluster| {
+            Ok(cluster.common_version()?.as_deref() == Some("apps/v1"))
+        })
+        .await?;
+        self.screen
+            .action("it stored deployments as apps/v2; all that are left agree on apps/v1");
+        Ok(())
+    }
+
+    /// One node of a zone of three falls silent.
+    pub(super) async fn silence_a_node(&mut self) -> Result<()> {
+        self.screen
+            .chapter("Node eviction joins; node-3, one of three in its zone, falls silent");
+        let config = "{nodeMonitorPeriod: 500ms, nodeMonitorGracePeriod: 2s, \
+                      podEvictionTimeout: 1s, nodeEvictionRate: 1}";
+        self.run(controller("node-eviction", config)).await?;
+        let pods: BTreeSet<String> = self.cluster.pods_of("node-3")?;
+        self.cluster.silence("node-3");
+        self.until("the pods of node-3 are lost", |cluster| {
+            cluster.are_lost(&pods)
+        })
+        .await?;
+        self.screen
+            .action("node-3 is back, and its kubelet ends what was deleted");
+        self.cluster.resume("node-3");
+        self.until_gone("node-lost", pods).await
+    }
+}
+
+/// PodGC in a hurry, with this threshold.
+fn podgc(threshold: u32) -> String {
+    let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 3s}}");
+    controller("podgc", &config)
+}
+
+/// A controller's part of the configuration.
+fn controller(name: &str, config: &str) -> String {
+    format!("- name: {name}\n  module: {{builtin: {name}}}\n  mode: Enforce\n  config: {config}\n")
+}
