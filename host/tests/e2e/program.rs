@@ -356,5 +356,5 @@ fn the_demo_comes_out_right() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(30));
-    assert!(text.contains("exactly the 12 pods"), "{text}");
+    assert!(text.contains("exactly the 16 pods"), "{text}");
 }

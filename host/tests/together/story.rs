@@ -265,6 +265,7 @@ impl Story {
         }
     }
 
+    /// A new machine of that name, whose kubelet speaks.
     fn create_node(&mut self, node: u64) {
         // One that is there stays as it is.
         let _ = self.sim.create(json!({
@@ -320,6 +321,7 @@ impl Story {
             .sim
             .delete("v1", "Node", "", &format!("node-{node}"), &options);
         if removed.is_err() {
+            self.kubelet.resume(&format!("node-{node}"));
             self.create_node(node);
         }
     }
