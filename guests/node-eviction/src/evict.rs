@@ -2,7 +2,8 @@
 
 use davit_guest::pod::{PodCondition, status_patch};
 use davit_guest::{
-    Command, Context, Decision, DeleteOptions, Level, Measure, Object, Plan, Time, WorkItem,
+    Command, Context, Decision, DeleteOptions, Failure, Level, Measure, Object, ObjectRef, Plan,
+    Time, WorkItem,
 };
 
 use crate::daemon::DaemonSets;
@@ -32,13 +33,15 @@ pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Deci
     match health::is_current(cx, &node) {
         Ok(true) => {}
         Ok(false) => return Decision::again_after(config.node_monitor_period),
-        Err(why) => return unread(&item.key, &why),
+        Err(why) => return unread(&node.reference, &why),
     }
     let announcement = (item.attempt == 0).then(|| announce(cx, &node, pods.to_evict.len()));
-    Decision::done()
-        .plans(announcement)
-        .plans(pods.plans(config, cx, &node))
-        .commands([later])
+    let (plans, unknown) = pods.evict(config, cx, &node);
+    let decision = match unknown {
+        Some((pod, why)) => unread(&pod, &why),
+        None => Decision::done(),
+    };
+    decision.plans(announcement).plans(plans).commands([later])
 }
 
 /// The node's pods were evicted, and it is still down: evicts what was bound
@@ -65,17 +68,16 @@ pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Dec
         return Decision::done().commands([pass::queue(&item.key, &zone)]);
     }
     match health::is_current(cx, &node) {
-        Ok(true) => again.plans(pods.plans(config, cx, &node)),
+        // A pod that could not be read is still there the next time.
+        Ok(true) => again.plans(pods.evict(config, cx, &node).0),
         Ok(false) => again,
-        Err(why) => unread(&item.key, &why),
+        Err(why) => unread(&node.reference, &why),
     }
 }
 
-fn unread(node: &str, why: &davit_guest::Failure) -> Decision {
+fn unread(object: &ObjectRef, why: &Failure) -> Decision {
     let (class, message) = (&why.class, &why.message);
-    Decision::retry(format!(
-        "the node {node} could not be read: {class}: {message}"
-    ))
+    Decision::retry(format!("{object} could not be read: {class}: {message}"))
 }
 
 /// Whether a node's pods may be evicted.
@@ -134,14 +136,31 @@ impl Pods {
         pods
     }
 
-    fn plans(
+    /// The plans that evict them, and one that could not be read, if any.
+    ///
+    /// Each is read live: the answer to an earlier deletion may have been lost,
+    /// and the cache may not show it yet. At a zone's rate that is no burden.
+    fn evict(
         self,
         config: &Config,
         cx: &Context<'_>,
         node: &Object<Node>,
-    ) -> impl Iterator<Item = Plan> {
-        let pods = self.to_evict.into_iter();
-        pods.map(|pod| evict(config, cx, &pod, &node.reference.name))
+    ) -> (Vec<Plan>, Option<(ObjectRef, Failure)>) {
+        let pods = self.to_evict.into_iter().map(|pod| pod.reference);
+        let pods: Vec<ObjectRef> = pods.collect();
+        let mut plans = Vec::new();
+        let mut unread = None;
+        for (pod, answer) in pods.iter().zip(cx.live_get::<Pod>(&pods)) {
+            match answer {
+                Ok(live) if live.view.metadata.deletion_timestamp.is_none() => {
+                    plans.push(evict(config, cx, &live, &node.reference.name));
+                }
+                Ok(_) => {}
+                Err(why) if matches!(&*why.class, "not-found" | "uid-mismatch") => {}
+                Err(why) => unread = Some((pod.clone(), why)),
+            }
+        }
+        (plans, unread)
     }
 }
 

@@ -79,6 +79,7 @@ impl Controller for NodeEviction {
             permissions: vec![
                 Permission::new("get", "", "nodes"),
                 Permission::new("get", "coordination.k8s.io", "leases"),
+                Permission::new("get", "", "pods"),
                 Permission::new("patch", "", "pods/status"),
                 Permission::new("delete", "", "pods"),
             ],

@@ -201,6 +201,7 @@ fn the_manifest_asks_for_no_more_than_it_needs() {
         [
             "get /nodes",
             "get coordination.k8s.io/leases",
+            "get /pods",
             "patch /pods/status",
             "delete /pods",
         ]

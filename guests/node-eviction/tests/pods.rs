@@ -119,12 +119,17 @@ fn ne_23_a_write_that_fails_is_tried_again() {
 /// As the list of pods in Kubernetes, the proof may fail here.
 #[test]
 fn ne_24_a_read_that_fails_is_tried_again() {
-    for kind in [("Node", "node"), ("Lease", "kube-node-lease/node")] {
+    for kind in [
+        ("Node", "node"),
+        ("Lease", "kube-node-lease/node"),
+        ("Pod", "default/pod"),
+    ] {
         for class in ["server", "timeout", "forbidden"] {
             let mut cluster = cluster();
             cluster.pod("pod", "node");
             cluster.harness.fail_reads(kind.0, kind.1, class);
-            cluster.assert_quiet(EVICTED_AFTER + 60);
+            cluster.pass(EVICTED_AFTER + 60);
+            assert!(!cluster.is_evicted("pod"), "{kind:?} {class}");
             cluster.harness.heal();
             cluster.pass(120);
             assert_eq!(cluster.evicted(), ["pod"], "{kind:?} {class}");
@@ -356,6 +361,24 @@ fn ne_52_pods_that_are_gone_are_skipped() {
     assert!(!cluster.is_evicted("renewed"));
     let waiting = cluster.harness.pending(QUEUED, "node");
     assert_eq!(waiting, None, "nothing is to be tried again");
+}
+
+/// The answer to the deletion was lost, and the cache does not show it yet: no
+/// pod is deleted twice.
+#[test]
+fn a_pod_that_is_being_deleted_on_the_server_is_skipped() {
+    let mut cluster = cluster();
+    cluster.pod("pod", "node");
+    let mut terminating = cluster.get("pod").clone();
+    terminating["metadata"]["deletionTimestamp"] = json!(cluster.now());
+    cluster.harness.put_on_server(terminating.clone());
+    cluster.pass(EVICTED_AFTER + 60);
+    assert_eq!(cluster.get("pod")["status"], terminating["status"]);
+    let plans = cluster.harness.carried_out().iter();
+    assert_eq!(
+        plans.filter(|done| done.plan.target.kind == "Pod").count(),
+        0
+    );
 }
 
 /// A conflict skips the pod, is collected, and tried again with it.

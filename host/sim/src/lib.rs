@@ -35,6 +35,7 @@ pub mod selector;
 pub mod status;
 pub mod table;
 pub mod time;
+mod typed;
 mod validate;
 
 pub use front::{Connection, ConnectionClosed, Served, Server, Sim, SimBody, Work, kubeconfig};

@@ -56,17 +56,21 @@ const LEFT_OUT_WHEN_ZERO: [&str; 21] = [
     "unschedulable",
 ];
 
+/// A field of a message.
 #[derive(Debug)]
-struct Slot {
+pub(crate) struct Slot {
     name: &'static str,
-    kind: &'static str,
-    shape: Shape,
+    /// A plain type (`string`, `time`) or the name of a message.
+    pub(crate) kind: &'static str,
+    pub(crate) shape: Shape,
 }
 
+/// How often a field holds its type.
 #[derive(Debug, PartialEq)]
-enum Shape {
+pub(crate) enum Shape {
     Single,
     Repeated,
+    /// By text keys.
     Map,
 }
 
@@ -96,6 +100,24 @@ fn slot(text: &'static str) -> Option<(u64, Slot)> {
         _ => (Shape::Single, kind),
     };
     Some((number, Slot { name, kind, shape }))
+}
+
+/// Whether the fields of that message are known.
+pub(crate) fn is_message(name: &str) -> bool {
+    MESSAGES.get(name).is_some_and(|fields| !fields.is_empty())
+}
+
+/// The field that JSON calls `name`, of a message or of one that JSON writes
+/// into it.
+pub(crate) fn json_field(message: &str, name: &str) -> Option<&'static Slot> {
+    let fields = MESSAGES.get(message)?;
+    fields.values().find_map(|slot| {
+        if slot.shape == Shape::Single && INLINED.contains(&slot.name) && is_message(slot.kind) {
+            // Some are also written under their own name elsewhere.
+            return json_field(slot.kind, name);
+        }
+        (slot.name == name).then_some(slot)
+    })
 }
 
 /// The JSON of the object that `bytes` hold.
@@ -133,7 +155,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Value, String> {
 }
 
 /// The message of a kind: `core.v1.Pod` for `v1` `Pod`.
-fn message_name(api_version: &str, kind: &str) -> String {
+pub(crate) fn message_name(api_version: &str, kind: &str) -> String {
     if kind == "DeleteOptions" {
         return "meta.v1.DeleteOptions".to_owned();
     }
