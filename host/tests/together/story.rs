@@ -8,7 +8,7 @@ use davit_sim::helpers::{Kubelet, KubeletOptions};
 use davit_sim::model::{DeleteOptions, DeletionKind, DeletionStep};
 use davit_sim::{Rng, Sim};
 use serde_json::{Value, json};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, text};
 use crate::model::{Model, left_over, uid};
@@ -48,6 +48,9 @@ struct Story {
     kubelet: Kubelet,
     rng: Rng,
     model: Model,
+    /// When each node's taint was last lifted. Until every cache has heard of
+    /// it, a new pod may be evicted for it, as kube-controller-manager does.
+    lifted: BTreeMap<u64, Instant>,
     /// How often the story deleted each map.
     deleted: BTreeMap<String, usize>,
 }
@@ -60,6 +63,7 @@ pub(crate) async fn tell(bench: Bench, seed: u64, steps: u32) {
         namespace: bench.namespace.clone(),
         rng: Rng::new(seed),
         model: Model::default(),
+        lifted: BTreeMap::new(),
         deleted: BTreeMap::new(),
         sim,
     };
@@ -174,13 +178,15 @@ impl Story {
     }
 
     /// Whether a pod can stay on a node as that is now.
-    fn is_safe(&self, node: u64, pod: &Value) -> bool {
-        let Ok(node) = self.sim.get("v1", "Node", "", &format!("node-{node}")) else {
+    fn is_safe(&self, number: u64, pod: &Value) -> bool {
+        let Ok(node) = self.sim.get("v1", "Node", "", &format!("node-{number}")) else {
             return false;
         };
         let silent = node["metadata"]["annotations"]["silent"].is_string();
         let tainted = node["spec"]["taints"].is_array();
-        !silent && (!tainted || tolerates(pod))
+        let lifted = self.lifted.get(&number);
+        let old_news = lifted.is_some_and(|at| at.elapsed() < CAUGHT_UP);
+        !silent && (tolerates(pod) || !(tainted || old_news))
     }
 
     fn maps(&self) -> Vec<Value> {
@@ -286,6 +292,9 @@ impl Story {
         } else {
             Value::Null
         };
+        if !on {
+            self.lifted.insert(node, Instant::now());
+        }
         if self.patch_node(node, &json!({"spec": {"taints": taints}})) && on {
             for pod in self.pods_on(node) {
                 if !tolerates(&pod) {
@@ -317,6 +326,8 @@ impl Story {
         let node = self.pick(NODES);
         self.doom_pods_on(node);
         let options = DeleteOptions::default();
+        // Its taints go with it.
+        self.lifted.insert(node, Instant::now());
         let removed = self
             .sim
             .delete("v1", "Node", "", &format!("node-{node}"), &options);
