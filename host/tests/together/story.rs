@@ -51,6 +51,9 @@ struct Story {
     /// When each node's taint was last lifted. Until every cache has heard of
     /// it, a new pod may be evicted for it, as kube-controller-manager does.
     lifted: BTreeMap<u64, Instant>,
+    /// When each node's kubelet was last back. Until that is known, the node
+    /// counts as unresponsive, for new pods too.
+    back: BTreeMap<u64, Instant>,
     /// How often the story deleted each map.
     deleted: BTreeMap<String, usize>,
 }
@@ -64,6 +67,7 @@ pub(crate) async fn tell(bench: Bench, seed: u64, steps: u32) {
         rng: Rng::new(seed),
         model: Model::default(),
         lifted: BTreeMap::new(),
+        back: BTreeMap::new(),
         deleted: BTreeMap::new(),
         sim,
     };
@@ -184,9 +188,12 @@ impl Story {
         };
         let silent = node["metadata"]["annotations"]["silent"].is_string();
         let tainted = node["spec"]["taints"].is_array();
-        let lifted = self.lifted.get(&number);
-        let old_news = lifted.is_some_and(|at| at.elapsed() < CAUGHT_UP);
-        !silent && (tolerates(pod) || !(tainted || old_news))
+        let recent = |times: &BTreeMap<u64, Instant>| {
+            let at = times.get(&number);
+            at.is_some_and(|at| at.elapsed() < CAUGHT_UP)
+        };
+        let responsive = !silent && !recent(&self.back);
+        responsive && (tolerates(pod) || !(tainted || recent(&self.lifted)))
     }
 
     fn maps(&self) -> Vec<Value> {
@@ -333,6 +340,7 @@ impl Story {
             .delete("v1", "Node", "", &format!("node-{node}"), &options);
         if removed.is_err() {
             self.kubelet.resume(&format!("node-{node}"));
+            self.back.insert(node, Instant::now());
             self.create_node(node);
         }
     }
@@ -348,6 +356,7 @@ impl Story {
 
     fn resume(&mut self) {
         let node = self.pick(NODES);
+        self.back.insert(node, Instant::now());
         self.kubelet.resume(&format!("node-{node}"));
         self.patch_node(
             node,
