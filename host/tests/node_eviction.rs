@@ -478,6 +478,39 @@ fn a_watch_that_is_stuck_costs_no_pod() {
     });
 }
 
+/// More nodes go and come back at once than one decision has room for.
+#[test]
+fn thousands_of_nodes_that_change_at_once() {
+    on_the_sim(|bench| async move {
+        for number in 0..2_200 {
+            let labels = json!({"topology.kubernetes.io/zone": format!("z{}", number % 2)});
+            let name = format!("node-{number}");
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels},
+            });
+            bench.sim().create(node).unwrap();
+        }
+        let slow = config("Enforce", "{nodeMonitorPeriod: 30s}");
+        let (kubelet, host) = start(&bench, &slow).await;
+        drop(kubelet);
+        seconds(180).await;
+        let unhealthy =
+            "node_collector_unhealthy_nodes_in_zone{controller=\"eviction\",zone=\":\0:z1\"}";
+        assert!((host.metric(unhealthy) - 1_100.0).abs() < 0.5);
+        let _kubelet = Kubelet::start(bench.sim(), KubeletOptions::default());
+        seconds(120).await;
+        assert!(host.metric(unhealthy) < 0.5);
+        let page = host.metrics.render();
+        let calls = page
+            .lines()
+            .filter(|line| line.starts_with("davit_guest_calls_total"));
+        let failed: Vec<&str> = calls
+            .filter(|line| !line.contains("result=\"ok\""))
+            .collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    });
+}
+
 /// Everything goes wrong at once: pods of nodes that are down go, each once,
 /// and no other.
 #[test]

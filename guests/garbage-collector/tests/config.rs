@@ -1,5 +1,7 @@
 //! The operator's configuration, and what the manifest makes of it.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 mod common;
 
 use std::collections::BTreeSet;

@@ -291,6 +291,22 @@ fn looking_for_a_blocker_ends_with_the_first() {
     assert!(harness.objects_read() - before < 20);
 }
 
+/// Owners in a circle that wait for others are no reason to look at the circle
+/// for ever: the harness ends a run that does not come to an end.
+#[test]
+fn a_circle_that_waits_for_others_comes_to_rest() {
+    let mut harness = collector();
+    for (name, other) in [("a", "b"), ("b", "a")] {
+        let open = blocking(to_pod(other), false);
+        harness.put(terminating(pod(name, &[open]), &["foregroundDeletion"]));
+        let blocker = pod(&format!("blocker-{name}"), &[blocking(to_pod(name), true)]);
+        harness.put(terminating(blocker, &["hold"]));
+    }
+    harness.run();
+    assert_eq!(harness.carried_out(), []);
+    assert_eq!(harness.keys("Pod").len(), 4);
+}
+
 fn conflicting(live: Value) -> Harness<GarbageCollector> {
     let mut harness = collector();
     harness.put(pod("witness", &[]));

@@ -23,7 +23,7 @@ use crate::time::Time;
 pub enum Answer {
     /// JSON.
     Json(u16, Bytes),
-    /// JSON of a media type with parameters.
+    /// A document of a media type of its own.
     Typed(&'static str, Bytes),
     /// Plain text.
     Text(u16, &'static str),
@@ -61,6 +61,9 @@ fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Resul
         }
         Route::Resources(group, version) => {
             discovery::resources(model, &group, &version).map_or(NOWHERE, |list| json(200, &list))
+        }
+        Route::OpenApi(path) if path == "v2" => {
+            Answer::Typed(openapi::v2::MEDIA_TYPE, openapi::v2::document(model).into())
         }
         Route::OpenApi(path) => {
             openapi::document(model, &path).map_or(NOWHERE, |document| json(200, &document))
@@ -200,7 +203,8 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
             ))
         }
         ("eviction", &Method::POST) => {
-            model.evict(now, &parent, request.object()?)?;
+            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            model.evict(now, &parent, request.object()?, &options)?;
             done(201)
         }
         ("binding", &Method::POST) => {

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::object::Object;
 use crate::resource::Resource;
-use crate::status::{FieldError, Result, Status};
+use crate::status::{FieldError, Status};
+use crate::typed::{self, Undecodable};
 
 /// The part of an `openAPIV3Schema` that is enforced.
 #[derive(Clone, Debug, Default)]
@@ -104,18 +105,11 @@ pub(crate) fn shape(
     resource: &Resource,
     object: &mut Object,
     strict: bool,
-) -> Result<()> {
+) -> Result<(), Undecodable> {
     let mut unknown = Vec::new();
     prune_fields(schema, "", &mut object.body, &mut unknown);
     if strict && !unknown.is_empty() {
-        let list: Vec<String> = unknown
-            .iter()
-            .map(|path| format!("unknown field {path:?}"))
-            .collect();
-        return Err(Status::bad_request(format!(
-            "strict decoding error: {}",
-            list.join(", ")
-        )));
+        return Err(Undecodable::text(typed::strict_error(&unknown)));
     }
     fill_defaults(schema, &mut object.body);
     let mut errors = Vec::new();
@@ -123,12 +117,12 @@ pub(crate) fn shape(
     if errors.is_empty() {
         return Ok(());
     }
-    Err(Status::invalid(
+    Err(Undecodable::Invalid(Status::invalid(
         &resource.kind,
         &resource.group,
         &object.metadata.name,
         &errors,
-    ))
+    )))
 }
 
 fn join(path: &str, name: &str) -> String {

@@ -4,15 +4,44 @@
 use serde_json::Value;
 
 use crate::protobuf::{self, Shape, Slot};
+use crate::status::Status;
 use crate::time::Time;
+
+/// Why JSON is no object of its kind.
+#[derive(Debug)]
+pub(crate) enum Undecodable {
+    /// It cannot be decoded; what is said of it depends on where it came from.
+    Type(WrongType),
+    /// It can be, and validation refuses it.
+    Invalid(Box<Status>),
+}
+
+impl Undecodable {
+    /// What any decoder says alike.
+    pub(crate) fn text(problem: String) -> Self {
+        Undecodable::Type(WrongType {
+            conversion: problem.clone(),
+            json: problem,
+        })
+    }
+}
 
 /// What decoding found.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Findings {
     /// The paths of fields that no type has; they are dropped.
     pub(crate) unknown: Vec<String>,
-    /// The first value of a wrong type, in Go's words.
-    pub(crate) error: Option<String>,
+    /// The first value of a wrong type.
+    pub(crate) error: Option<WrongType>,
+}
+
+/// A value of a wrong type, in Go's words.
+#[derive(Debug, PartialEq)]
+pub(crate) struct WrongType {
+    /// As the decoder of JSON has it.
+    pub(crate) json: String,
+    /// As the converter of strategic merge patches has it.
+    pub(crate) conversion: String,
 }
 
 /// Decodes `value` as an object of that type. Kinds that are not known are
@@ -87,7 +116,11 @@ impl Decoder {
                 self.mismatch(message, value, &format!("[]{}", go_type(slot.kind)));
             }
             (Shape::Map, value) => {
-                self.mismatch(message, value, &format!("map[string]{}", go_type(slot.kind)));
+                self.mismatch(
+                    message,
+                    value,
+                    &format!("map[string]{}", go_type(slot.kind)),
+                );
             }
         }
     }
@@ -120,7 +153,7 @@ impl Decoder {
 
     fn time(&mut self, value: &Value) {
         let problem = match value {
-            Value::String(text) if text.parse::<Time>().is_ok() => return,
+            Value::String(text) if Time::parse(text).is_some() => return,
             Value::String(text) => format!(
                 "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
             ),
@@ -129,7 +162,7 @@ impl Decoder {
                 go_value(other)
             ),
         };
-        self.findings.error.get_or_insert(problem);
+        self.note(problem.clone(), problem);
     }
 
     fn mismatch(&mut self, message: &str, value: &Value, wanted: &str) {
@@ -144,10 +177,16 @@ impl Decoder {
         if let (Value::Number(number), true) = (value, wanted.starts_with("int")) {
             found = format!("number {number}");
         }
-        self.findings.error.get_or_insert(format!(
+        let json = format!(
             "json: cannot unmarshal {found} into Go struct field {owner}.{} of type {wanted}",
             path.join(".")
-        ));
+        );
+        self.note(json, conversion_error(value, wanted));
+    }
+
+    fn note(&mut self, json: String, conversion: String) {
+        let error = WrongType { json, conversion };
+        self.findings.error.get_or_insert(error);
     }
 
     /// The path with the positions in lists.
@@ -165,6 +204,25 @@ impl Decoder {
 
 fn is_integer(value: &Value, range: std::ops::RangeInclusive<i64>) -> bool {
     value.as_i64().is_some_and(|number| range.contains(&number))
+}
+
+fn conversion_error(value: &Value, wanted: &str) -> String {
+    let found = match value {
+        Value::Number(number) if number.is_f64() => "float64",
+        Value::Number(_) => "int64",
+        Value::Array(_) => "slice",
+        Value::Object(_) => "map",
+        other => go_value(other),
+    };
+    if wanted.starts_with("[]") {
+        format!("cannot restore slice from {found}")
+    } else if wanted.starts_with("map[") {
+        format!("cannot restore map from {found}")
+    } else if wanted.contains('.') {
+        format!("cannot restore struct from: {found}")
+    } else {
+        format!("cannot convert {found} to {wanted}")
+    }
 }
 
 /// What Go calls a type of the table.
@@ -201,7 +259,7 @@ mod tests {
 
     fn error(api_version: &str, kind: &str, mut value: Value) -> String {
         let findings = decode(api_version, kind, &mut value);
-        findings.error.expect("an error")
+        findings.error.expect("an error").json
     }
 
     #[test]
@@ -219,7 +277,10 @@ mod tests {
             strict_error(&findings.unknown),
             "strict decoding error: unknown field \"metadata.x\", unknown field \"spec.containers[0].imagePull\", unknown field \"spec.node\""
         );
-        assert_eq!(pod["metadata"], json!({"name": "p", "labels": {"any": "x"}}));
+        assert_eq!(
+            pod["metadata"],
+            json!({"name": "p", "labels": {"any": "x"}})
+        );
         assert_eq!(pod["spec"]["volumes"][0]["configMap"]["name"], "m");
         assert_eq!(pod["spec"]["containers"], json!([{"name": "c"}]));
     }
@@ -248,7 +309,11 @@ mod tests {
             "json: cannot unmarshal number 1.5 into Go struct field ObjectMeta.metadata.generation of type int64"
         );
         assert_eq!(
-            error("v1", "Pod", json!({"metadata": {"deletionTimestamp": "soon"}})),
+            error(
+                "v1",
+                "Pod",
+                json!({"metadata": {"deletionTimestamp": "soon"}})
+            ),
             "parsing time \"soon\" as \"2006-01-02T15:04:05Z07:00\": cannot parse \"soon\" as \"2006\""
         );
     }
@@ -258,7 +323,10 @@ mod tests {
         let mut pod = json!({"spec": {"containers": null, "nodeName": null}, "status": null});
         assert_eq!(decode("v1", "Pod", &mut pod), Findings::default());
         let mut other = json!({"spec": {"anything": 1}});
-        assert_eq!(decode("e.com/v1", "Widget", &mut other), Findings::default());
+        assert_eq!(
+            decode("e.com/v1", "Widget", &mut other),
+            Findings::default()
+        );
         assert_eq!(other["spec"]["anything"], 1);
     }
 }

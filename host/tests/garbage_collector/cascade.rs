@@ -80,7 +80,7 @@ fn two_thousand_dependents_cost_two_thousand_deletions_and_a_handful_of_reads() 
     });
 }
 
-/// TestCascadingDeletion: of a pod with two owners, one with the deleted one and
+/// `TestCascadingDeletion`: of a pod with two owners, one with the deleted one and
 /// one without any, only the second goes.
 #[test]
 fn gc_61_cascading_deletion() {
@@ -110,7 +110,7 @@ fn gc_62_an_object_that_is_created_with_an_owner_that_never_was_goes() {
     });
 }
 
-/// Four generations go, one after the other.
+/// `TestCustomResourceCascadingDeletion`, with a generation more.
 #[test]
 fn gc_69_custom_resources_own_and_are_owned() {
     test(|cluster| async move {
@@ -126,7 +126,7 @@ fn gc_69_custom_resources_own_and_are_owned() {
     });
 }
 
-/// TestMixedRelationships: core and custom resources own each other.
+/// `TestMixedRelationships`: core and custom resources own each other.
 #[test]
 fn gc_70_mixed_relationships() {
     test(|cluster| async move {
@@ -148,7 +148,7 @@ fn gc_70_mixed_relationships() {
     });
 }
 
-/// TestCRDDeletionCascading, twice with the same definition. The API server
+/// `TestCRDDeletionCascading`, twice with the same definition. The API server
 /// deletes a definition's objects before the definition, and both within the
 /// time that the dependents take.
 #[test]
@@ -174,7 +174,7 @@ fn gc_71_a_definition_goes_with_its_objects_and_their_dependents() {
     });
 }
 
-/// TestClusterScopedOwners.
+/// `TestClusterScopedOwners`.
 #[test]
 fn gc_73_cluster_scoped_owners() {
     test(|cluster| async move {
@@ -310,7 +310,7 @@ fn gc_90_jobs_and_pods_go_with_their_cron_job() {
     });
 }
 
-/// TestDoubleDeletionWithFinalizer: a deletion of what is being deleted changes
+/// `TestDoubleDeletionWithFinalizer`: a deletion of what is being deleted changes
 /// nothing, and what a finalizer of another one holds is not asked to go again.
 #[test]
 fn gc_67_double_deletion_with_a_finalizer() {

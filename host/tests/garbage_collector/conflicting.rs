@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::cluster::{
-    Cluster, SETTLED, config_map, definition, object, owned, pod, rc, reference, test, uid,
+    Cluster, SETTLED, config_map, definition, object, owned, pod, rc, reference, test,
 };
 
 const INVALID: &str = "OwnerRefInvalidNamespace";
@@ -251,8 +251,6 @@ async fn wrong_version(cluster: Cluster, order: [&str; 3]) {
             _ => cluster.create(owned(pod("good"), std::slice::from_ref(&named))),
         };
         parts.insert(part, object);
-        // The owner is there before anyone can miss it, or it is missed: only
-        // events without a pause between them come in doubtful order.
     }
     cluster.until_gone(&[&parts["bad child"]]).await;
     cluster
@@ -373,7 +371,6 @@ async fn conflict(cluster: Cluster, owners_changed: bool) {
         assert_eq!(verbs, [("delete", 409), ("get", 200), ("delete", 200)]);
         assert!(!cluster.is_there(&child));
     }
-    assert_ne!(uid(&child), "");
 }
 
 /// "resourceVersion conflict between Get/Delete requests", both of its cases.
@@ -385,7 +382,7 @@ fn gc_35_a_conflict_is_decided_from_what_is_there_by_then() {
     test(|cluster| conflict(cluster, false));
 }
 
-/// TestCrossNamespaceReferencesWithWatchCache and -WithoutWatchCache: children
+/// `TestCrossNamespaceReferencesWithWatchCache` and `-WithoutWatchCache`: children
 /// in other namespaces and of other kinds with the owner's uid go, valid ones
 /// stay; again after a restart.
 #[test]

@@ -102,24 +102,13 @@ async fn run(cluster: Cluster, seed: u64) {
     let families: Vec<Family> = (0..24)
         .map(|number| family(&cluster, number, fates[number % fates.len()]))
         .collect();
-    let shared_owner = &families[3].owner;
-    assert_eq!(families[3].fate, "stays");
+    let haven = cluster.create(rc("haven"));
     let shared: Vec<Value> = families
         .iter()
-        .map(|family| {
-            let name = format!(
-                "shared-{}",
-                family.owner["metadata"]["name"].as_str().unwrap()
-            );
-            let owners = [blocking(&family.owner), reference(shared_owner)];
-            cluster.create(owned(
-                pod(&name),
-                &owners[..if std::ptr::eq(family, &raw const families[3]) {
-                    1
-                } else {
-                    2
-                }],
-            ))
+        .enumerate()
+        .map(|(number, family)| {
+            let owners = [blocking(&family.owner), reference(&haven)];
+            cluster.create(owned(pod(&format!("shared-{number}")), &owners))
         })
         .collect();
     break_requests(&cluster);
@@ -160,19 +149,12 @@ async fn run(cluster: Cluster, seed: u64) {
             assert_eq!(was_deleted, usize::from(!stays), "seed {seed}: {dependent}");
         }
     }
-    for pod in &shared {
-        assert!(cluster.is_there(pod), "seed {seed}: {pod}");
-        assert_eq!(
-            cluster.owners(pod).len(),
-            if cluster.owners(pod).len() == 1 { 1 } else { 2 }
-        );
-        for owner in cluster.owners(pod) {
-            let uid = &owner["uid"];
-            let lives = families
-                .iter()
-                .any(|it| it.owner["metadata"]["uid"] == *uid && it.fate == "stays");
-            assert!(lives, "seed {seed}: {pod}");
+    for (pod, family) in shared.iter().zip(&families) {
+        let mut owners = vec![blocking(&family.owner), reference(&haven)];
+        if family.fate != "stays" {
+            owners.remove(0);
         }
+        assert_eq!(cluster.owners(pod), owners, "seed {seed}: {pod}");
     }
     host.host.stop().await;
 }

@@ -14,7 +14,7 @@ fn finalizers(cluster: &Cluster, object: &Value) -> Vec<Value> {
     finalizers.cloned().unwrap_or_default()
 }
 
-/// TestSolidOwnerDoesNotBlockWaitingOwner: what has another owner loses the one
+/// `TestSolidOwnerDoesNotBlockWaitingOwner`: what has another owner loses the one
 /// that waits, and so lets it go.
 #[test]
 fn gc_65_a_solid_owner_does_not_block_a_waiting_one() {
@@ -31,7 +31,7 @@ fn gc_65_a_solid_owner_does_not_block_a_waiting_one() {
     });
 }
 
-/// TestNonBlockingOwnerRefDoesNotBlock: the owner goes while finalizers hold
+/// `TestNonBlockingOwnerRefDoesNotBlock`: the owner goes while finalizers hold
 /// dependents that do not block it.
 #[test]
 fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
@@ -53,7 +53,7 @@ fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
     });
 }
 
-/// TestBlockingOwnerRefDoesBlock
+/// `TestBlockingOwnerRefDoesBlock`
 #[test]
 fn gc_68_a_dependent_that_blocks_is_waited_for() {
     test(|cluster| async move {
@@ -175,50 +175,6 @@ fn a_circle_whose_members_all_wait_is_broken() {
             drop(host);
         });
     }
-}
-
-/// Owners in a circle that wait for others are no reason to look at the circle
-/// for ever.
-#[test]
-fn a_circle_that_waits_for_others_costs_nothing() {
-    test(|cluster| async move {
-        let pods = circle(&cluster, 3);
-        for pod in &pods {
-            let owners = cluster.owners(pod);
-            let mut open = owners[0].clone();
-            open["blockOwnerDeletion"] = json!(false);
-            cluster.set(pod, &json!({"ownerReferences": [open]}));
-        }
-        let blocker = |(number, owner): (usize, &Value)| {
-            let name = format!("blocker-{number}");
-            cluster.create(held(owned(config_map(&name), &[blocking(owner)])))
-        };
-        let blockers: Vec<Value> = pods.iter().enumerate().map(blocker).collect();
-        let host = cluster.collector().await;
-        for pod in &pods {
-            cluster.delete(pod, "Foreground");
-        }
-        sleep(SETTLED).await;
-        let looks = || {
-            host.metrics
-                .render()
-                .lines()
-                .filter(|line| line.starts_with("workqueue_adds_total"))
-                .filter_map(|line| line.rsplit_once(' ')?.1.parse::<f64>().ok())
-                .sum::<f64>()
-        };
-        let before = looks();
-        assert!(before > 0.0);
-        sleep(SETTLED * 12).await;
-        assert!((looks() - before).abs() < 1.0);
-        for pod in &pods {
-            assert_eq!(finalizers(&cluster, pod), ["foregroundDeletion"]);
-        }
-        for blocker in &blockers {
-            cluster.set(blocker, &json!({"finalizers": null}));
-        }
-        cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
-    });
 }
 
 /// In a chain, everybody waits for those below, also if a user began below.

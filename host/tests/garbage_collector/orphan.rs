@@ -24,7 +24,7 @@ fn pods(cluster: &Cluster, owner: &Value, number: usize) -> Vec<Value> {
         .collect()
 }
 
-/// TestOrphanDependentsFailure: the owner stays until the last of its
+/// `TestOrphanDependentsFailure`: the owner stays until the last of its
 /// dependents could be let go.
 #[test]
 fn gc_13_an_owner_waits_for_a_dependent_that_cannot_be_orphaned() {
@@ -48,7 +48,7 @@ fn gc_13_an_owner_waits_for_a_dependent_that_cannot_be_orphaned() {
     });
 }
 
-/// TestOrphaning
+/// `TestOrphaning`
 #[test]
 fn gc_64_orphaning() {
     test(|cluster| async move {
@@ -60,7 +60,7 @@ fn gc_64_orphaning() {
     });
 }
 
-/// TestStressingCascadingDeletion: five collections, deleted in five ways.
+/// `TestStressingCascadingDeletion`: five collections, deleted in five ways.
 #[test]
 fn gc_63_stressing_cascading_deletion() {
     test(|cluster| async move {

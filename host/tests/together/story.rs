@@ -119,10 +119,7 @@ impl Story {
         let mut owners = Vec::new();
         for _ in 0..self.pick(3) {
             let candidates = self.maps();
-            if !candidates.is_empty() {
-                let chosen = self.pick(candidates.len() as u64) as usize;
-                owners.push(candidates[chosen].clone());
-            }
+            owners.extend(self.choose(&candidates));
         }
         owners.dedup_by_key(|owner| uid(owner));
         let references: Vec<Value> = owners
@@ -255,9 +252,16 @@ impl Story {
 
     fn any(&mut self, kind: &str) -> Option<Value> {
         let objects = self.objects(kind);
-        let count = objects.len() as u64;
-        let chosen = if count == 0 { 0 } else { self.pick(count) };
-        objects.get(chosen as usize).cloned()
+        self.choose(&objects)
+    }
+
+    fn choose<T: Clone>(&mut self, all: &[T]) -> Option<T> {
+        let count = u64::try_from(all.len()).unwrap();
+        if count == 0 {
+            return None;
+        }
+        let chosen = usize::try_from(self.pick(count)).unwrap();
+        Some(all[chosen].clone())
     }
 
     fn delete_with(&mut self, object: &Value, policy: &str) {
@@ -423,9 +427,9 @@ impl Story {
             WatchFault::NoBookmarks,
             WatchFault::Delay(Duration::from_secs(4)),
         ];
-        let fault = faults[self.pick(faults.len() as u64) as usize];
+        let fault = self.choose(&faults).unwrap();
         let resources = ["pods", "nodes", "configmaps", "leases", ""];
-        let resource = resources[self.pick(resources.len() as u64) as usize];
+        let resource = self.choose(&resources).unwrap();
         self.sim.disturb(&Match::new("watch", resource), fault);
     }
 
@@ -438,8 +442,8 @@ impl Story {
             Action::CloseAfter,
             Action::CutBody(10),
         ];
-        let action = actions[self.pick(actions.len() as u64) as usize].clone();
-        let verb = ["patch", "delete", "get"][self.pick(3) as usize];
+        let action = self.choose(&actions).unwrap();
+        let verb = self.choose(&["patch", "delete", "get"]).unwrap();
         self.sim.add_fault(Fault {
             matches: Match::new(verb, ""),
             when: When::Chance(0.3),

@@ -4,7 +4,12 @@
     dead_code,
     reason = "every test file is a crate that uses only some of this"
 )]
-#![allow(clippy::expect_used, reason = "a helper of tests")]
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "a helper of tests"
+)]
 
 use davit_guest::testing::Harness;
 use davit_guest::{Decision, Step};
@@ -83,11 +88,11 @@ pub(crate) fn patch(decision: &Decision) -> (String, Value) {
     let [plan] = &decision.plans[..] else {
         panic!("{decision:?}");
     };
-    let patches = plan.steps.iter().filter_map(|step| match step {
+    let mut patches = plan.steps.iter().filter_map(|step| match step {
         Step::Patch(patch) => Some(patch),
         _ => None,
     });
-    let patch = patches.last().expect("a patch");
+    let patch = patches.next().expect("a patch");
     let body = rmp_serde::from_slice(&patch.body).expect("MessagePack");
     (patch.kind.clone(), body)
 }

@@ -268,7 +268,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         (
             "unknown-time",
             "decision 0, plan 0: the time of a measure is \"perhaps\", this host knows attempted, \
-             succeeded and failed",
+             succeeded, gone and failed",
         ),
         (
             "undeclared-metric",

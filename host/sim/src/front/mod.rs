@@ -212,7 +212,9 @@ impl Sim {
         match Limited::new(body, BODY_LIMIT).collect().await {
             Ok(collected) => request.body = collected.to_bytes(),
             Err(error) if error.is::<http_body_util::LengthLimitError>() => {
-                return Ok(body::failed(&Status::too_large(BODY_LIMIT)));
+                return Ok(body::failed(&Status::too_large(format!(
+                    "limit is {BODY_LIMIT}"
+                ))));
             }
             Err(_) => return Err(ConnectionClosed),
         }

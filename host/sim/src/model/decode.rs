@@ -9,6 +9,7 @@ use super::Target;
 use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
+use crate::typed::{self, Undecodable};
 use crate::{defaults, events, patch, protobuf, schema};
 
 /// What a request carries.
@@ -101,7 +102,20 @@ pub(super) fn object(target: &Target, body: Body, strict: bool) -> Result<Object
     let resource = &target.resource;
     let value = body.parse(&resource.kind)?;
     check_type(resource, &value)?;
-    complete(resource, value, strict)
+    complete(resource, value, strict).map_err(|why| unhandled(resource, why))
+}
+
+/// What a body is answered with that holds no object of its kind.
+pub(super) fn unhandled(resource: &Resource, why: Undecodable) -> Box<Status> {
+    match why {
+        Undecodable::Invalid(status) => status,
+        Undecodable::Type(wrong) => Status::bad_request(format!(
+            "{kind} in version {:?} cannot be handled as a {kind}: {}",
+            resource.version,
+            wrong.json,
+            kind = resource.kind
+        )),
+    }
 }
 
 fn check_type(resource: &Resource, value: &Value) -> Result<()> {
@@ -133,14 +147,21 @@ fn check_type(resource: &Resource, value: &Value) -> Result<()> {
 
 /// From the JSON of a whole object, decoded or patched, to the object as it
 /// is stored: typed metadata, conversion, pruning and defaults.
-pub(super) fn complete(resource: &Resource, value: Value, strict: bool) -> Result<Object> {
-    let mut object = Object::from_value(value).map_err(|error| {
-        Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: {error}",
-            resource.version,
-            kind = resource.kind
-        ))
-    })?;
+pub(super) fn complete(
+    resource: &Resource,
+    mut value: Value,
+    strict: bool,
+) -> std::result::Result<Object, Undecodable> {
+    if resource.custom.is_none() {
+        let findings = typed::decode(&resource.api_version(), &resource.kind, &mut value);
+        if let Some(wrong) = findings.error {
+            return Err(Undecodable::Type(wrong));
+        }
+        if strict && !findings.unknown.is_empty() {
+            return Err(Undecodable::text(typed::strict_error(&findings.unknown)));
+        }
+    }
+    let mut object = Object::from_value(value).map_err(Undecodable::text)?;
     if let Some(custom) = &resource.custom {
         if let Some(schema) = &custom.schema {
             schema::shape(schema, resource, &mut object, strict)?;

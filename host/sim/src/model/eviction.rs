@@ -10,7 +10,13 @@ use crate::time::Time;
 
 impl Model {
     /// Evicts a pod: deletes it unless a disruption budget refuses.
-    pub fn evict(&mut self, now: Time, target: &Target, body: Body) -> Result<()> {
+    pub fn evict(
+        &mut self,
+        now: Time,
+        target: &Target,
+        body: Body,
+        write: &WriteOptions,
+    ) -> Result<()> {
         let eviction = body.parse("Eviction")?;
         let name = eviction
             .pointer("/metadata/name")
@@ -24,10 +30,13 @@ impl Model {
         let options = eviction
             .get("deleteOptions")
             .filter(|options| !options.is_null());
-        let options = DeleteOptions::parse(
+        let mut options = DeleteOptions::parse(
             &crate::request::Query::default(),
             Some(options.cloned().unwrap_or_else(|| json!({}))),
         )?;
+        if write.dry_run {
+            options.dry_run = Some(vec!["All".to_owned()]);
+        }
         let pod_target = Target::new(&target.resource, &target.namespace, &target.name);
         let pod = self.stored(&pod_target)?.object()?;
         if disrupts(&pod) {

@@ -19,7 +19,8 @@ impl Model {
                 "no resource with apiVersion {api_version:?} and kind {kind:?} is served: load its CustomResourceDefinition first"
             ))
         })?;
-        let mut object = decode::complete(&resource, object, false)?;
+        let mut object = decode::complete(&resource, object, false)
+            .map_err(|why| decode::unhandled(&resource, why))?;
         let metadata = &mut object.metadata;
         if metadata.name.is_empty() {
             return Err(Status::bad_request(format!(

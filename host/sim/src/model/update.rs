@@ -9,6 +9,7 @@ use crate::patch::{self, PatchError, PatchType};
 use crate::resource::{Generation, Resource};
 use crate::status::{FieldError, Result, Status};
 use crate::time::Time;
+use crate::typed::Undecodable;
 use crate::{kinds, validate};
 
 impl Model {
@@ -63,9 +64,8 @@ impl Model {
         }
         let resource = target.resource.clone();
         let existing = self.stored(target)?.clone();
-        let mut value = decode::view(&resource, &existing.object()?);
-        patched(&resource, &mut value, patch_type, body)?;
-        let mut new = decode::complete(&resource, value, options.strict)?;
+        let value = decode::view(&resource, &existing.object()?);
+        let mut new = patched(&resource, value, patch_type, body, options.strict)?;
         match_name(target, &new)?;
         match_namespace(target, &mut new)?;
         let stored = self.write(now, target, &existing, new, options)?;
@@ -99,14 +99,13 @@ impl Model {
             let created = self.create_object(now, target, object, options)?;
             return Ok((created, true));
         };
-        let mut merged = decode::view(&resource, &existing.object()?);
+        let merged = decode::view(&resource, &existing.object()?);
         let how = if resource.custom.is_some() {
             PatchType::Merge
         } else {
             PatchType::Strategic
         };
-        patched(&resource, &mut merged, how, Body::Json(value))?;
-        let mut new = decode::complete(&resource, merged, options.strict)?;
+        let mut new = patched(&resource, merged, how, Body::Json(value), options.strict)?;
         match_name(target, &new)?;
         match_namespace(target, &mut new)?;
         let stored = self.write(now, target, &existing, new, options)?;
@@ -167,43 +166,112 @@ fn match_name(target: &Target, object: &Object) -> Result<()> {
     }))
 }
 
-/// Applies a patch of a known type to the JSON of a whole object.
-fn patched(resource: &Resource, value: &mut Value, how: PatchType, body: Body) -> Result<()> {
+/// Applies a patch of a known type to the JSON of a whole object, and decodes
+/// the outcome.
+fn patched(
+    resource: &Resource,
+    mut value: Value,
+    how: PatchType,
+    body: Body,
+    strict: bool,
+) -> Result<Object> {
     let patch = patch_document(how, body)?;
+    // What the server shows of a patch that makes no object: of strategic ones
+    // the patch, of others the outcome.
+    let mut shown = String::new();
     let outcome = match how {
-        PatchType::Json => patch::apply_json(value, &patch),
+        PatchType::Json => patch::apply_json(&mut value, &patch),
         PatchType::Strategic => {
+            shown = go_print(&patch);
             // One list, two names: the paths are those of the core form.
-            patch::apply_strategic(&resource.kind, value, patch)
+            patch::apply_strategic(&resource.kind, &mut value, patch)
         }
         PatchType::Merge | PatchType::Apply => {
-            patch::apply_merge(value, patch);
+            patch::apply_merge(&mut value, patch);
             Ok(())
         }
     };
     match outcome {
-        Ok(()) if patch::is_shallow(value) => Ok(()),
-        Ok(()) => Err(Status::bad_request(
+        Ok(()) => {}
+        Err(PatchError::Malformed(message)) => return Err(Status::bad_request(message)),
+        Err(PatchError::TooLong(message)) => return Err(Status::too_large(message)),
+        Err(PatchError::Unapplicable(_)) => return Err(Status::rejected()),
+    }
+    if !patch::is_shallow(&value) {
+        return Err(Status::bad_request(
             "the patched object is nested too deeply",
-        )),
-        Err(PatchError::Malformed(message)) => Err(Status::bad_request(message)),
-        Err(PatchError::Unapplicable(_)) => Err(Status::rejected()),
+        ));
+    }
+    let strategic = how == PatchType::Strategic;
+    if !strategic {
+        shown = value.to_string();
+    }
+    decode::complete(resource, value, strict).map_err(|why| match why {
+        Undecodable::Invalid(status) => status,
+        Undecodable::Type(wrong) => {
+            let problem = if strategic {
+                wrong.conversion
+            } else {
+                wrong.json
+            };
+            let error = FieldError::invalid("patch", &json!(shown), problem);
+            Status::invalid("", "", "", &[error])
+        }
+    })
+}
+
+/// A JSON value as Go prints it: `map[spec:map[replicas:3]]`.
+fn go_print(value: &Value) -> String {
+    match value {
+        Value::Null => "<nil>".to_owned(),
+        Value::Bool(flag) => flag.to_string(),
+        Value::Number(number) => number.to_string(),
+        Value::String(text) => text.clone(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(go_print).collect();
+            format!("[{}]", items.join(" "))
+        }
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name}:{}", go_print(value)))
+                .collect();
+            format!("map[{}]", fields.join(" "))
+        }
     }
 }
 
 fn patch_document(how: PatchType, body: Body) -> Result<Value> {
+    let prefix = match how {
+        PatchType::Merge => "error decoding patch: ",
+        PatchType::Apply => "error decoding YAML: ",
+        PatchType::Json | PatchType::Strategic => "",
+    };
+    let bad = |problem: String| Status::bad_request(format!("{prefix}{problem}"));
     let value: Value = match body {
         Body::Json(value) => value,
         Body::Protobuf(_) => return Err(Status::bad_request("a patch is never protobuf")),
-        Body::JsonText(bytes) => serde_json::from_slice(&bytes)
-            .map_err(|error| Status::bad_request(format!("error decoding patch: {error}")))?,
-        Body::YamlText(bytes) => serde_saphyr::from_slice(&bytes)
-            .map_err(|error| Status::bad_request(format!("error decoding YAML: {error}")))?,
+        Body::JsonText(bytes) => {
+            serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?
+        }
+        Body::YamlText(bytes) => {
+            serde_saphyr::from_slice(&bytes).map_err(|error| bad(error.to_string()))?
+        }
     };
-    if how != PatchType::Json && !value.is_object() {
-        return Err(Status::bad_request(
-            "json: cannot unmarshal into Go value of type map[string]interface {}",
-        ));
+    let found = match &value {
+        Value::Object(_) => None,
+        _ if how == PatchType::Json => None,
+        Value::Null if how == PatchType::Strategic => return Ok(json!({})),
+        Value::Null => return Err(Status::bad_request("Invalid JSON Patch")),
+        Value::Bool(_) => Some("bool"),
+        Value::Number(_) => Some("number"),
+        Value::String(_) => Some("string"),
+        Value::Array(_) => Some("array"),
+    };
+    if let Some(found) = found {
+        return Err(bad(format!(
+            "json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )));
     }
     if !patch::is_shallow(&value) {
         return Err(Status::bad_request("the patch is nested too deeply"));

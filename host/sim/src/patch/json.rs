@@ -5,16 +5,49 @@ use serde_json::{Map, Value};
 
 use super::PatchError;
 
+/// How many operations the server takes.
+const MAX_OPERATIONS: usize = 10_000;
+
 /// Applies the operations in order; on an error `target` is in between.
 pub fn apply(target: &mut Value, patch: &Value) -> Result<(), PatchError> {
-    let Value::Array(operations) = patch else {
-        return Err(PatchError::Malformed(
-            "json: cannot unmarshal object into Go value of type jsonpatch.Patch".to_owned(),
-        ));
-    };
+    let operations = operations(patch)?;
+    if operations.len() > MAX_OPERATIONS {
+        return Err(PatchError::TooLong(format!(
+            "The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {}",
+            operations.len()
+        )));
+    }
     operations
         .iter()
         .try_for_each(|operation| apply_one(target, operation))
+}
+
+/// The list, if it is one of objects (or of `null`, which does nothing but
+/// fail later).
+fn operations(patch: &Value) -> Result<&[Value], PatchError> {
+    let malformed = |value: &Value, wanted: &str| {
+        let found = match value {
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Null | Value::Object(_) => "object",
+        };
+        PatchError::Malformed(format!(
+            "json: cannot unmarshal {found} into Go value of type jsonpatch.{wanted}"
+        ))
+    };
+    match patch {
+        Value::Null => Ok(&[]),
+        Value::Array(operations) => {
+            let plain = |value: &&Value| !value.is_object() && !value.is_null();
+            match operations.iter().find(plain) {
+                None => Ok(operations),
+                Some(value) => Err(malformed(value, "Operation")),
+            }
+        }
+        value => Err(malformed(value, "Patch")),
+    }
 }
 
 fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
@@ -27,7 +60,7 @@ fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
         "add" => add(target, path, value()),
         "remove" => remove(target, path).map(drop),
         "replace" => {
-            let slot = at_mut(target, path).ok_or_else(|| missing("replace", path))?;
+            let slot = at(target, path).ok_or_else(|| missing("replace", path))?;
             *slot = value();
             Ok(())
         }
@@ -44,12 +77,12 @@ fn apply_one(target: &mut Value, operation: &Value) -> Result<(), PatchError> {
         }
         "copy" => {
             let from = from()?;
-            let copied = target.pointer(from).cloned();
+            let copied = at(target, from).map(|value| value.clone());
             add(target, path, copied.ok_or_else(|| missing("copy", from))?)
         }
         "test" => {
-            let found = target.pointer(path).unwrap_or(&Value::Null);
-            if *found == value() {
+            let found = at(target, path).map_or(Value::Null, |value| value.clone());
+            if found == value() {
                 Ok(())
             } else {
                 Err(unapplicable("test", path))
@@ -64,17 +97,18 @@ fn add(target: &mut Value, path: &str, value: Value) -> Result<(), PatchError> {
         *target = value;
         return Ok(());
     }
-    let (parent, last) = split(path).ok_or_else(|| missing("add", path))?;
-    match at_mut(target, parent).ok_or_else(|| missing("add", path))? {
+    let gone = || missing("add", path);
+    let (parent, last) = split(path).ok_or_else(gone)?;
+    match at(target, parent).ok_or_else(gone)? {
         Value::Object(fields) => {
             fields.insert(last, value);
         }
         Value::Array(items) if last == "-" => items.push(value),
         Value::Array(items) => {
-            let at = index(&last).filter(|at| *at <= items.len());
-            items.insert(at.ok_or_else(|| missing("add", path))?, value);
+            let place = index(&last, items.len() + 1).ok_or_else(gone)?;
+            items.insert(place, value);
         }
-        _ => return Err(missing("add", path)),
+        _ => return Err(gone()),
     }
     Ok(())
 }
@@ -85,32 +119,53 @@ fn remove(target: &mut Value, path: &str) -> Result<Value, PatchError> {
         return Ok(std::mem::replace(target, Value::Object(Map::new())));
     }
     let (parent, last) = split(path).ok_or_else(gone)?;
-    match at_mut(target, parent).ok_or_else(gone)? {
+    match at(target, parent).ok_or_else(gone)? {
         Value::Object(fields) => fields.remove(&last).ok_or_else(gone),
         Value::Array(items) => {
-            let at = index(&last)
-                .filter(|at| *at < items.len())
-                .ok_or_else(gone)?;
-            Ok(items.remove(at))
+            let place = index(&last, items.len()).ok_or_else(gone)?;
+            Ok(items.remove(place))
         }
         _ => Err(gone()),
     }
 }
 
-fn at_mut<'a>(target: &'a mut Value, path: &str) -> Option<&'a mut Value> {
-    target.pointer_mut(path)
+/// The value that a pointer leads to.
+fn at<'a>(target: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    if path.is_empty() {
+        return Some(target);
+    }
+    let tokens = path.strip_prefix('/')?.split('/');
+    tokens
+        .map(unescaped)
+        .try_fold(target, |value, token| match value {
+            Value::Object(fields) => fields.get_mut(&token),
+            Value::Array(items) => {
+                let place = index(&token, items.len())?;
+                items.get_mut(place)
+            }
+            _ => None,
+        })
 }
 
 /// The parent's pointer and the last reference token, unescaped.
 fn split(path: &str) -> Option<(&str, String)> {
     let (parent, last) = path.rsplit_once('/')?;
-    Some((parent, last.replace("~1", "/").replace("~0", "~")))
+    let rooted = parent.is_empty() || parent.starts_with('/');
+    rooted.then(|| (parent, unescaped(last)))
 }
 
-/// RFC 6901: digits without a leading zero.
-fn index(token: &str) -> Option<usize> {
-    let plain = token == "0" || !token.starts_with(['0', '+']);
-    plain.then(|| token.parse().ok()).flatten()
+fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+/// A place among `length`: beyond RFC 6901, the library counts negative ones
+/// from the end, and does not mind leading zeros.
+fn index(token: &str, length: usize) -> Option<usize> {
+    let place: i64 = token.parse().ok()?;
+    let length = i64::try_from(length).ok()?;
+    let place = if place < 0 { place + length } else { place };
+    let place = Some(place).filter(|place| (0..length).contains(place))?;
+    usize::try_from(place).ok()
 }
 
 fn missing(operation: &str, path: &str) -> PatchError {
@@ -157,10 +212,13 @@ mod tests {
             json!({"op": "replace", "path": "/none", "value": 1}),
             json!({"op": "add", "path": "/none/x", "value": 1}),
             json!({"op": "add", "path": "/l/9", "value": 1}),
-            json!({"op": "add", "path": "/l/01", "value": 1}),
+            json!({"op": "add", "path": "/l/x", "value": 1}),
+            json!({"op": "remove", "path": "/l/-2"}),
+            json!({"op": "add", "path": "l", "value": 1}),
             json!({"op": "test", "path": "/l/0", "value": 2}),
             json!({"op": "copy", "from": "/none", "path": "/x"}),
             json!({"op": "fly", "path": "/l"}),
+            json!({"op": "replace", "path": "/".repeat(1 << 20), "value": 1}),
             json!({"op": "add"}),
         ] {
             let result = patched(json!({"l": [1]}), &json!([operation]));
@@ -169,9 +227,22 @@ mod tests {
                 "{operation}: {result:?}"
             );
         }
-        assert!(matches!(
-            patched(json!({}), &json!({})),
-            Err(PatchError::Malformed(_))
-        ));
+        for bad in [json!({}), json!("x"), json!([1])] {
+            let result = patched(json!({}), &bad);
+            assert!(matches!(result, Err(PatchError::Malformed(_))), "{bad}");
+        }
+        let long = Value::from(vec![json!({"op": "remove"}); 10_001]);
+        let result = patched(json!({}), &long);
+        assert!(matches!(result, Err(PatchError::TooLong(_))));
+    }
+
+    #[test]
+    fn negative_places_count_from_the_end() {
+        let patch = json!([
+            {"op": "remove", "path": "/l/-1"}, {"op": "add", "path": "/l/-1", "value": 9},
+            {"op": "replace", "path": "/l/00", "value": 0},
+        ]);
+        let patched = patched(json!({"l": [1, 2, 3]}), &patch);
+        assert_eq!(patched, Ok(json!({"l": [0, 2, 9]})));
     }
 }

@@ -17,6 +17,9 @@ pub enum PatchError {
     /// The patch itself makes no sense.
     #[error("{0}")]
     Malformed(String),
+    /// It holds more operations than the server takes.
+    #[error("{0}")]
+    TooLong(String),
     /// It makes sense, but not for this object.
     #[error("{0}")]
     Unapplicable(String),

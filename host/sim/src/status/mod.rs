@@ -237,13 +237,13 @@ impl Status {
         Status::new(410, "Expired", message)
     }
 
-    /// 413: a body larger than the server reads.
+    /// 413: more than the server reads.
     #[must_use]
-    pub fn too_large(limit: usize) -> Box<Self> {
+    pub fn too_large(why: impl AsRef<str>) -> Box<Self> {
         Status::new(
             413,
             "RequestEntityTooLarge",
-            format!("Request entity too large: limit is {limit}"),
+            format!("Request entity too large: {}", why.as_ref()),
         )
     }
 

@@ -1,12 +1,17 @@
 //! `OpenAPI` v3, as far as kubectl needs it: that requests may ask for field
 //! validation, and the schemas of custom resources.
 
+pub(crate) mod v2;
+
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 use crate::model::Model;
 use crate::resource::Resource;
+
+/// The version that the documents are of.
+const VERSION: &str = "v1.36.2";
 
 /// The document at `/openapi/{path}`, if there is one.
 #[must_use]
@@ -51,16 +56,20 @@ fn root(resource: &Resource) -> String {
     }
 }
 
+/// The path of an object.
+fn path(resource: &Resource) -> String {
+    let scope = if resource.namespaced {
+        "namespaces/{namespace}/"
+    } else {
+        ""
+    };
+    format!("/{}/{scope}{}/{{name}}", root(resource), resource.plural)
+}
+
 fn of_version(resources: &[&Resource]) -> Value {
     let mut paths = Map::new();
     let mut schemas = Map::new();
     for resource in resources {
-        let scope = if resource.namespaced {
-            "namespaces/{namespace}/"
-        } else {
-            ""
-        };
-        let path = format!("/{}/{scope}{}/{{name}}", root(resource), resource.plural);
         let operation = json!({
             "x-kubernetes-action": "patch",
             "x-kubernetes-group-version-kind": kind(resource),
@@ -71,7 +80,7 @@ fn of_version(resources: &[&Resource]) -> Value {
             "requestBody": {"content": {"application/merge-patch+json": {}}},
             "responses": {},
         });
-        paths.insert(path, json!({"patch": operation}));
+        paths.insert(path(resource), json!({"patch": operation}));
         let name = format!(
             "{}.{}.{}",
             resource
@@ -87,7 +96,7 @@ fn of_version(resources: &[&Resource]) -> Value {
     }
     json!({
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.2"},
+        "info": {"title": "Kubernetes", "version": VERSION},
         "paths": paths,
         "components": {"schemas": schemas},
     })
