@@ -186,7 +186,7 @@ fn pod(number: usize) -> Value {
         },
         "spec": {"nodeName": format!("node-{:04}", number % NODES)},
         "status": {
-            "phase": if number % 20 == 0 { "Succeeded" } else { "Running" },
+            "phase": if number.is_multiple_of(20) { "Succeeded" } else { "Running" },
             "conditions": [condition("PodScheduled"), condition("Initialized"),
                 condition("ContainersReady"), condition("Ready")],
         },

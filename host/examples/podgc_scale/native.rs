@@ -13,7 +13,7 @@ use podgc::PodGc;
 use crate::{World, now};
 
 /// The µs that one pass takes.
-pub fn measure(config: &[u8], world: &World, rounds: u32) -> f64 {
+pub(crate) fn measure(config: &[u8], world: &World, rounds: u32) -> f64 {
     let instance = Instance::<PodGc>::new();
     assert!(instance.describe(config).is_ok(), "the defaults are valid");
     let item = WorkItem {

@@ -33,6 +33,7 @@ mod rng;
 pub mod schema;
 pub mod selector;
 pub mod status;
+mod syntax;
 pub mod table;
 pub mod time;
 mod typed;

@@ -115,6 +115,12 @@ async fn patches_that_are_no_patches() {
         ),
         ("merge-patch", "null", 400, "Invalid JSON Patch"),
         (
+            "json-patch",
+            "[x",
+            400,
+            "invalid character 'x' looking for beginning of value",
+        ),
+        (
             "strategic-merge-patch",
             "1",
             400,

@@ -221,7 +221,7 @@ impl World {
         match std::mem::replace(&mut self.wire, Wire::Idle) {
             Wire::Idle => {}
             Wire::Pages { version, .. } if version < self.server.compacted => {
-                self.interrupt(refused(410));
+                self.interrupt(&refused(410));
             }
             Wire::Pages {
                 state,
@@ -250,7 +250,7 @@ impl World {
                 mut bookmark,
             } => {
                 if version < self.server.compacted {
-                    self.interrupt(refused(410));
+                    self.interrupt(&refused(410));
                     return;
                 }
                 if !opened {
@@ -308,9 +308,9 @@ impl World {
         }
     }
 
-    fn interrupt(&mut self, interruption: Interruption) {
+    fn interrupt(&mut self, interruption: &Interruption) {
         if !matches!(self.wire, Wire::Idle) || matches!(interruption, Interruption::Refused(_)) {
-            self.watch.handle_interruption(&interruption, self.now);
+            self.watch.handle_interruption(interruption, self.now);
             self.drain();
         }
     }
@@ -322,17 +322,17 @@ impl World {
             Step::Remove(name) => self.server.change(*name, true),
             Step::Compact => self.server.compact(),
             Step::Answer(count) => self.answer(*count),
-            Step::Drop => self.interrupt(Interruption::Lost("dropped".into())),
+            Step::Drop => self.interrupt(&Interruption::Lost("dropped".into())),
             Step::End => {
                 self.watch.handle_end(self.now);
                 self.drain();
             }
             Step::Refuse(code) if !matches!(self.wire, Wire::Idle) => {
-                self.interrupt(refused(*code))
+                self.interrupt(&refused(*code));
             }
             Step::Refuse(_) => {}
             Step::Repeat => self.repeat(),
-            Step::Garble => self.interrupt(Interruption::Malformed("garbled".into())),
+            Step::Garble => self.interrupt(&Interruption::Malformed("garbled".into())),
             Step::TimeOut => {
                 self.now = self.now.max(self.watch.poll_timeout());
                 self.watch.handle_timeout(self.now);

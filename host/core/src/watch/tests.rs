@@ -79,8 +79,8 @@ impl Driven {
         self.now = self.now.after(time);
     }
 
-    fn interrupt(&mut self, interruption: Interruption) -> Vec<Output> {
-        self.watch.handle_interruption(&interruption, self.now);
+    fn interrupt(&mut self, interruption: &Interruption) -> Vec<Output> {
+        self.watch.handle_interruption(interruption, self.now);
         self.outputs()
     }
 
@@ -166,7 +166,7 @@ fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
             Output::Apply(object("d", "8")),
         ]
     );
-    driven.interrupt(lost());
+    driven.interrupt(&lost());
     driven.time_out();
     assert!(is_watch_from(&driven.only_request(), "8"));
 }
@@ -198,7 +198,7 @@ fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end(
         .watch
         .handle_page(page(&["a"], "5", "more"), driven.now);
     driven.outputs();
-    let outputs = driven.interrupt(lost());
+    let outputs = driven.interrupt(&lost());
     assert!(matches!(
         outputs.as_slice(),
         [
@@ -223,7 +223,7 @@ fn an_expired_continue_token_starts_the_list_again() {
     driven
         .watch
         .handle_page(page(&["a"], "5", "more"), driven.now);
-    driven.interrupt(refused(410));
+    driven.interrupt(&refused(410));
     driven.outputs();
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
@@ -245,7 +245,7 @@ fn a_watch_goes_on_from_the_last_version_seen() {
     assert!(is_watch_from(&driven.only_request(), "8"));
     // A connection that breaks: after a pause.
     driven.watch.handle_opened(driven.now);
-    driven.interrupt(lost());
+    driven.interrupt(&lost());
     let pause = driven.time_out();
     assert!((125..375).contains(&pause.as_millis()), "{pause:?}");
     assert!(is_watch_from(&driven.only_request(), "8"));
@@ -278,18 +278,18 @@ fn a_version_that_is_too_old_means_a_new_list() {
 fn a_version_that_is_refused_again_and_again_is_given_up() {
     let mut driven = Driven::watching();
     for _ in 0..2 {
-        driven.interrupt(refused(500));
+        driven.interrupt(&refused(500));
         driven.time_out();
         assert!(is_watch_from(&driven.only_request(), "5"));
     }
-    driven.interrupt(refused(500));
+    driven.interrupt(&refused(500));
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
 
     // A server that is only overloaded is not burdened with a list.
     let mut driven = Driven::watching();
     for _ in 0..10 {
-        driven.interrupt(refused(503));
+        driven.interrupt(&refused(503));
         driven.time_out();
         assert!(is_watch_from(&driven.only_request(), "5"));
     }
@@ -298,7 +298,7 @@ fn a_version_that_is_refused_again_and_again_is_given_up() {
 #[test]
 fn an_event_that_cannot_be_read_means_a_new_list() {
     let mut driven = Driven::watching();
-    driven.interrupt(Interruption::Malformed("broken".into()));
+    driven.interrupt(&Interruption::Malformed("broken".into()));
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
 }
@@ -324,7 +324,7 @@ fn pauses_double_up_to_their_limit_and_start_anew_after_a_healthy_while() {
     let mut driven = Driven::watching();
     let mut pauses = Vec::new();
     for _ in 0..12 {
-        driven.interrupt(lost());
+        driven.interrupt(&lost());
         pauses.push(driven.time_out().as_millis());
     }
     for (failures, pause) in pauses.iter().enumerate() {
@@ -334,7 +334,7 @@ fn pauses_double_up_to_their_limit_and_start_anew_after_a_healthy_while() {
     }
     driven.watch.handle_opened(driven.now);
     driven.pass(Duration::from_secs(10));
-    driven.interrupt(lost());
+    driven.interrupt(&lost());
     assert!(driven.time_out().as_millis() < 375);
 }
 
@@ -351,7 +351,7 @@ fn a_stream_that_ends_at_once_is_not_started_again_at_once() {
 #[test]
 fn the_server_may_ask_for_a_longer_pause() {
     let mut driven = Driven::watching();
-    driven.interrupt(Interruption::Refused(Refusal {
+    driven.interrupt(&Interruption::Refused(Refusal {
         code: 429,
         message: "slow down".into(),
         retry_after: Some(Duration::from_secs(7)),
@@ -363,7 +363,7 @@ fn the_server_may_ask_for_a_longer_pause() {
 fn a_resource_that_is_not_served_is_asked_for_now_and_then() {
     let mut driven = Driven::watching();
     assert_eq!(
-        driven.interrupt(refused(404)),
+        driven.interrupt(&refused(404)),
         [Output::Abandon, Output::Condition(Condition::NotServed)]
     );
     let pause = driven.time_out().as_secs();

@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
 use crate::typed::{self, Undecodable};
-use crate::{defaults, events, patch, protobuf, schema};
+use crate::{defaults, events, patch, protobuf, schema, syntax};
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -31,7 +31,10 @@ impl Body {
         let (parsed, bytes) = match self {
             Body::Json(value) => return Ok(value),
             Body::JsonText(bytes) => {
-                let parsed = serde_json::from_slice(&bytes).map_err(|error| error.to_string());
+                let parsed = serde_json::from_slice(&bytes).map_err(|error| {
+                    let problem = syntax::error(&bytes, &error);
+                    format!("couldn't get version/kind; json parse error: {problem}")
+                });
                 (parsed, bytes)
             }
             Body::Protobuf(bytes) => (protobuf::decode(&bytes), bytes),

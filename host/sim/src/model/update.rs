@@ -10,7 +10,7 @@ use crate::resource::{Generation, Resource};
 use crate::status::{FieldError, Result, Status};
 use crate::time::Time;
 use crate::typed::Undecodable;
-use crate::{kinds, validate};
+use crate::{kinds, syntax, validate};
 
 impl Model {
     /// Replaces an object or one of its subresources. Answers what is stored
@@ -252,7 +252,7 @@ fn patch_document(how: PatchType, body: Body) -> Result<Value> {
         Body::Json(value) => value,
         Body::Protobuf(_) => return Err(Status::bad_request("a patch is never protobuf")),
         Body::JsonText(bytes) => {
-            serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))?
+            serde_json::from_slice(&bytes).map_err(|error| bad(syntax::error(&bytes, &error)))?
         }
         Body::YamlText(bytes) => {
             serde_saphyr::from_slice(&bytes).map_err(|error| bad(error.to_string()))?
