@@ -36,6 +36,8 @@ pub(super) struct Running {
     pub(super) unseen: Vec<Uid>,
     /// Whether a plan was held back because of its target.
     held: bool,
+    /// Whether a plan was carried out.
+    carried: bool,
 }
 
 impl Running {
@@ -50,6 +52,7 @@ impl Running {
             not_before: None,
             unseen: Vec::new(),
             held: false,
+            carried: false,
         }
     }
 
@@ -59,6 +62,11 @@ impl Running {
 
     pub(super) fn is_over(&self) -> bool {
         self.in_flight == 0 && self.plans.is_empty()
+    }
+
+    pub(super) fn carry(&mut self) {
+        self.in_flight += 1;
+        self.carried = true;
     }
 
     pub(super) fn hold(&mut self, target: Uid) {
@@ -120,6 +128,8 @@ impl Running {
                 false,
             ),
             Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), false),
+            // What was only shown, or refused, would be decided again for ever.
+            Verdict::AgainWhenWritten if !self.carried && !self.held => (Finish::Done, false),
             Verdict::AgainWhenWritten if self.unseen.is_empty() => {
                 (Finish::AgainAfter(Duration::ZERO), false)
             }

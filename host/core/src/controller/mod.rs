@@ -417,7 +417,7 @@ impl Controller {
         );
         match &ruling {
             Ruling::Admit => {
-                running.in_flight += 1;
+                running.carry();
                 self.expectations.begin(uid);
                 self.budget.spend(&plan, world.now);
                 let id = PlanId(self.fresh_id());

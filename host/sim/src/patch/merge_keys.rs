@@ -27,13 +27,16 @@ pub(super) fn list_strategy(kind: &str, path: &[&str]) -> ListStrategy {
         return metadata(rest);
     }
     match (kind, path) {
+        // Their conditions are a map for server-side apply only.
+        ("StorageVersion" | "CustomResourceDefinition", _) => ListStrategy::Replace,
         ("Service", ["spec", "ports"]) => ListStrategy::ByKey("port"),
         (_, ["status", "conditions"]) | ("Node", ["status", "addresses"]) => {
             ListStrategy::ByKey("type")
         }
         ("Node", ["spec", "podCIDRs"]) => ListStrategy::Set,
         ("Pod", ["status", "podIPs" | "hostIPs"]) => ListStrategy::ByKey("ip"),
-        ("ServiceAccount", ["secrets" | "imagePullSecrets"]) => ListStrategy::ByKey("name"),
+        ("ServiceAccount", ["secrets" | "imagePullSecrets"])
+        | ("Pod", ["status", "resourceClaimStatuses"]) => ListStrategy::ByKey("name"),
         _ => ListStrategy::Replace,
     }
 }
@@ -121,6 +124,14 @@ mod tests {
         assert_eq!(
             list_strategy("ConfigMap", &["metadata", "finalizers"]),
             ListStrategy::Set
+        );
+        assert_eq!(
+            list_strategy("PodDisruptionBudget", &["status", "conditions"]),
+            by("type")
+        );
+        assert_eq!(
+            list_strategy("StorageVersion", &["status", "conditions"]),
+            ListStrategy::Replace
         );
     }
 }

@@ -236,3 +236,15 @@ fn a_guest_that_keeps_failing_is_quarantined_and_its_items_kept() {
     seen.sort();
     assert_eq!(seen, ["ns/a", "ns/b"]);
 }
+
+#[test]
+fn what_is_only_shown_is_not_waited_for() {
+    let mut bench = Bench::new(manifest(), Settings::default());
+    bench.see("a", 1, "");
+    let (call, ..) = bench.keys().unwrap();
+    let decision = decide(vec![delete("a")], Verdict::AgainWhenWritten);
+    bench.answer(call, vec![decision]);
+    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert!(bench.call().is_none());
+    assert_eq!(bench.controller.poll_timeout(bench.now), None);
+}
