@@ -1,5 +1,7 @@
 //! The host's log: on standard error, as text or as one JSON object a line.
 
+use std::io::IsTerminal as _;
+
 use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -22,6 +24,7 @@ pub fn start(format: LogFormat, filter: &str) -> Result<()> {
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
+        .with_ansi(std::io::stderr().is_terminal())
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => registry.with(layer).try_init()?,
