@@ -6,8 +6,6 @@
     reason = "a helper of tests"
 )]
 
-use std::collections::BTreeSet;
-
 use davit_guest::duration;
 use davit_guest::testing::Harness;
 use node_eviction::{Config, NodeEviction};
@@ -18,31 +16,16 @@ fn harness(config: &Value) -> Harness<NodeEviction> {
 }
 
 fn schema() -> Value {
-    let harness = harness(&Value::Null);
-    let schema = &harness.manifest().config_schema;
-    serde_json::from_str(schema).expect("a schema in JSON")
+    harness(&Value::Null).config_schema()
 }
 
 fn refused(config: &Value) -> Option<(String, String)> {
-    let error = Harness::<NodeEviction>::new(config).err()?;
-    Some((error.field, error.message))
+    Harness::<NodeEviction>::refused(config)
 }
 
 #[test]
 fn the_schema_names_the_fields_that_are_read() {
-    let schema = schema();
-    let described: BTreeSet<String> = schema["properties"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .cloned()
-        .collect();
-    // Any other field is refused with the names of those that there are.
-    let (_, message) = refused(&json!({"": 1})).unwrap();
-    let (_, read) = message.split_once("only ").unwrap();
-    let read: BTreeSet<String> = read.split(", ").map(str::to_owned).collect();
-    assert_eq!(described, read);
-    assert_eq!(schema["additionalProperties"], false);
+    harness(&Value::Null).assert_schema_is_read();
 }
 
 #[test]

@@ -1,10 +1,6 @@
 //! The operator's configuration, and what the manifest makes of it.
 
-#![allow(clippy::expect_used, reason = "a helper of tests")]
-
 mod common;
-
-use std::collections::BTreeSet;
 
 use common::harness;
 use davit_guest::duration;
@@ -13,31 +9,16 @@ use podgc::{Config, PodGc};
 use serde_json::{Value, json};
 
 fn schema() -> Value {
-    let harness = harness(&Value::Null);
-    let schema = &harness.manifest().config_schema;
-    serde_json::from_str(schema).expect("a schema in JSON")
+    harness(&Value::Null).config_schema()
 }
 
 fn refused(config: &Value) -> Option<(String, String)> {
-    let error = Harness::<PodGc>::new(config).err()?;
-    Some((error.field, error.message))
+    Harness::<PodGc>::refused(config)
 }
 
 #[test]
 fn the_schema_names_the_fields_that_are_read() {
-    let schema = schema();
-    let described: BTreeSet<String> = schema["properties"]
-        .as_object()
-        .unwrap()
-        .keys()
-        .cloned()
-        .collect();
-    // Any other field is refused with the names of those that there are.
-    let (_, message) = refused(&json!({"": 1})).unwrap();
-    let (_, read) = message.split_once("only ").unwrap();
-    let read: BTreeSet<String> = read.split(", ").map(str::to_owned).collect();
-    assert_eq!(described, read);
-    assert_eq!(schema["additionalProperties"], false);
+    harness(&Value::Null).assert_schema_is_read();
 }
 
 #[test]

@@ -24,6 +24,7 @@
     reason = "it runs in tests only: an expectation that fails ends the test"
 )]
 
+mod config;
 mod execute;
 mod host;
 mod objects;
