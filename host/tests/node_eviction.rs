@@ -16,7 +16,7 @@ mod bench;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bench::{Bench, Running, on_the_sim, text};
+use bench::{Bench, Running, break_requests, on_the_sim, text};
 use davit_sim::Sim;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::helpers::{Kubelet, KubeletOptions};
@@ -560,23 +560,8 @@ fn pods_of_dead_nodes_go_and_nothing_else_whatever_breaks() {
 }
 
 fn failing_requests(sim: &Sim) {
-    let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::InternalError),
-        Action::Refuse(Refusal::Unavailable),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(20),
-    ];
     for verb in ["patch", "delete"] {
-        for (number, action) in (3..).zip(&actions) {
-            sim.add_fault(Fault {
-                matches: Match::new(verb, "pods"),
-                when: When::Every(number),
-                action: action.clone(),
-            });
-        }
+        break_requests(sim, &Match::new(verb, "pods"));
     }
     for resource in ["nodes", "leases"] {
         sim.add_fault(Fault {

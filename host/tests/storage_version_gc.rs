@@ -17,13 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use bench::{Bench, PATIENCE, Running, engine, on_the_sim, text};
-use davit::config::ClientConfig;
-use davit::host::{Host, HostOptions, Report};
-use davit::http::Health;
-use davit::metrics::HostMetrics;
-use davit::modules::Guests;
-use davit_core::watch;
+use bench::{Bench, PATIENCE, Running, break_requests, on_the_sim, text};
+use davit::host::Report;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::model::{DeleteOptions, DeletionKind};
 use davit_sim::{Sim, Work};
@@ -31,7 +26,6 @@ use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
@@ -344,22 +338,8 @@ fn the_entries_of_those_that_live_are_left_whatever_breaks() {
 }
 
 fn failing_writes(sim: &Sim) {
-    let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::InternalError),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(20),
-    ];
     for verb in ["patch", "delete"] {
-        for (number, action) in (3..).zip(&actions) {
-            sim.add_fault(Fault {
-                matches: Match::new(verb, "storageversions"),
-                when: When::Every(number),
-                action: action.clone(),
-            });
-        }
+        break_requests(sim, &Match::new(verb, "storageversions"));
     }
     sim.add_fault(Fault {
         matches: Match::new("get", "leases"),
@@ -419,22 +399,5 @@ fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> Running {
             Ok::<_, davit_sim::ConnectionClosed>(http::Response::from_parts(parts, body))
         }
     });
-    let (listener, reports) = mpsc::unbounded_channel();
-    let metrics = Arc::new(HostMetrics::new().unwrap());
-    let host = Host::start(HostOptions {
-        client: kube::Client::new(service, "default"),
-        rates: ClientConfig::default(),
-        watch: watch::Settings::default(),
-        engine: engine(),
-        guests: Guests::new(None),
-        metrics: Arc::clone(&metrics),
-        health: Arc::new(Health::default()),
-        listener: Some(listener),
-        seed: 7,
-    });
-    Running {
-        host,
-        reports,
-        metrics,
-    }
+    Running::start(kube::Client::new(service, "default"))
 }

@@ -17,6 +17,8 @@ use davit_cluster::connect::{self, ConnectOptions};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use davit_sim::Sim;
+use davit_sim::fault::{Action, Fault, Match, Refusal, When};
+use davit_sim::model::DeletionKind;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
 use kube::client::Body;
@@ -267,24 +269,7 @@ impl Bench {
     }
 
     pub(crate) fn host_without_controllers(&self) -> Running {
-        let (listener, reports) = mpsc::unbounded_channel();
-        let metrics = Arc::new(HostMetrics::new().unwrap());
-        let host = Host::start(HostOptions {
-            client: self.client(),
-            rates: ClientConfig::default(),
-            watch: watch::Settings::default(),
-            engine: engine(),
-            guests: Guests::new(None),
-            metrics: Arc::clone(&metrics),
-            health: Arc::new(Health::default()),
-            listener: Some(listener),
-            seed: 7,
-        });
-        Running {
-            host,
-            reports,
-            metrics,
-        }
+        Running::start(self.client())
     }
 
     /// Waits until only these pods are left in the namespace.
@@ -346,6 +331,28 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Starts a host without controllers on an API server.
+    pub(crate) fn start(client: kube::Client) -> Self {
+        let (listener, reports) = mpsc::unbounded_channel();
+        let metrics = Arc::new(HostMetrics::new().unwrap());
+        let host = Host::start(HostOptions {
+            client,
+            rates: ClientConfig::default(),
+            watch: watch::Settings::default(),
+            engine: engine(),
+            guests: Guests::new(None),
+            metrics: Arc::clone(&metrics),
+            health: Arc::new(Health::default()),
+            listener: Some(listener),
+            seed: 7,
+        });
+        Self {
+            host,
+            reports,
+            metrics,
+        }
+    }
+
     pub(crate) async fn apply(&self, config: &str) {
         self.host.apply(&parse(config)).await.unwrap();
     }
@@ -371,6 +378,35 @@ impl Running {
         let found = lines.find(|(name, _)| *name == series);
         found.map_or(0.0, |(_, value)| value.parse().unwrap())
     }
+}
+
+/// Lets the requests that match fail in every way, in turn.
+pub(crate) fn break_requests(sim: &Sim, matches: &Match) {
+    let actions = [
+        Action::Refuse(Refusal::Conflict),
+        Action::Refuse(Refusal::TooManyRequests(1)),
+        Action::Refuse(Refusal::InternalError),
+        Action::Refuse(Refusal::Unavailable),
+        Action::CloseBefore,
+        Action::CloseAfter,
+        Action::CutBody(20),
+    ];
+    for (number, action) in (3..).zip(actions) {
+        sim.add_fault(Fault {
+            matches: matches.clone(),
+            when: When::Every(number),
+            action,
+        });
+    }
+}
+
+/// How often a deletion of an object was accepted.
+pub(crate) fn accepted_deletions(sim: &Sim, uid: &str) -> usize {
+    let steps = sim.deletions_of(uid);
+    let accepted = steps
+        .iter()
+        .filter(|step| step.kind == DeletionKind::Requested);
+    accepted.count()
 }
 
 pub(crate) fn parse(config: &str) -> Config {

@@ -4,36 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
-use davit_sim::model::{DeleteOptions, DeletionKind};
+use davit_sim::model::DeleteOptions;
 use davit_sim::{Rng, Sim};
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, on_the_sim, podgc};
+use crate::bench::{Bench, accepted_deletions, break_requests, on_the_sim, podgc};
 
 const CONFIG: &str = "{terminatedPodThreshold: 0, period: 2s, quarantine: 4s}";
-
-/// Which writes fail, and how.
-fn failing_writes(sim: &Sim) {
-    let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::InternalError),
-        Action::Refuse(Refusal::Unavailable),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(20),
-    ];
-    for verb in ["patch", "delete"] {
-        for (number, action) in (3..).zip(&actions) {
-            sim.add_fault(Fault {
-                matches: Match::new(verb, "pods"),
-                when: When::Every(number),
-                action: action.clone(),
-            });
-        }
-    }
-}
 
 /// Disturbs every open watch; returns how many there were.
 fn disturb_watches(sim: &Sim, fault: WatchFault) -> usize {
@@ -47,15 +25,6 @@ fn uids(sim: &Sim) -> BTreeSet<String> {
     let pods = sim.list("v1", "Pod", "").unwrap();
     let uid = |pod: &Value| pod["metadata"]["uid"].as_str().unwrap().to_owned();
     pods.iter().map(uid).collect()
-}
-
-/// How often a deletion of an object was accepted.
-fn accepted(sim: &Sim, uid: &str) -> usize {
-    let steps = sim.deletions_of(uid);
-    let accepted = steps
-        .iter()
-        .filter(|step| step.kind == DeletionKind::Requested);
-    accepted.count()
 }
 
 /// A watch is cut, expired, silent and starved of bookmarks, and writes fail in
@@ -84,7 +53,9 @@ async fn run(mut bench: Bench, seed: u32) {
         bench.pod(&format!("live-{pod}"), &live, "Running").await;
     }
     bench.pod("unbound", "", "Pending").await;
-    failing_writes(bench.sim());
+    for verb in ["patch", "delete"] {
+        break_requests(bench.sim(), &Match::new(verb, "pods"));
+    }
     let host = bench.host(&podgc("Enforce", CONFIG)).await;
     let everything: BTreeSet<String> = uids(bench.sim());
     let mut spared = BTreeSet::new();
@@ -136,10 +107,14 @@ async fn run(mut bench: Bench, seed: u32) {
     assert!(spared.is_subset(&left), "seed {seed}");
     assert_eq!(left.len(), 20 + 1 + spared.len(), "seed {seed}");
     for uid in everything.difference(&left) {
-        assert_eq!(accepted(sim, uid), 1, "seed {seed}: {uid} deleted twice");
+        assert_eq!(
+            accepted_deletions(sim, uid),
+            1,
+            "seed {seed}: {uid} deleted twice"
+        );
     }
     for uid in &left {
-        assert_eq!(accepted(sim, uid), 0, "seed {seed}");
+        assert_eq!(accepted_deletions(sim, uid), 0, "seed {seed}");
     }
     host.host.stop().await;
 }

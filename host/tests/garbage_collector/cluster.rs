@@ -6,12 +6,6 @@ use std::future::Future;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use davit::config::ClientConfig;
-use davit::host::{Host, HostOptions};
-use davit::http::Health;
-use davit::metrics::HostMetrics;
-use davit::modules::Guests;
-use davit_core::watch;
 use davit_sim::fault::{Action, Fault, FaultId, Match, Refusal, When};
 use davit_sim::model::{DeleteOptions, DeletionKind, DeletionStep};
 use davit_sim::{ConnectionClosed, Served, Sim, SimBody};
@@ -20,11 +14,10 @@ use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::Bytes;
 use kube::client::Body;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, engine, on_the_sim, text};
+use crate::bench::{Bench, PATIENCE, Running, on_the_sim, text};
 
 /// Long enough for every cascade that is under way, and shorter than any
 /// polling that could hide a missed one.
@@ -79,24 +72,7 @@ impl Cluster {
             let cluster = cluster.clone();
             async move { cluster.serve(request).await }
         });
-        let (listener, reports) = mpsc::unbounded_channel();
-        let metrics = Arc::new(HostMetrics::new().unwrap());
-        let host = Host::start(HostOptions {
-            client: kube::Client::new(service, "default"),
-            rates: ClientConfig::default(),
-            watch: watch::Settings::default(),
-            engine: engine(),
-            guests: Guests::new(None),
-            metrics: Arc::clone(&metrics),
-            health: Arc::new(Health::default()),
-            listener: Some(listener),
-            seed: 7,
-        });
-        Running {
-            host,
-            reports,
-            metrics,
-        }
+        Running::start(kube::Client::new(service, "default"))
     }
 
     /// Edits the answers of discovery from here on: what is served stays.

@@ -4,37 +4,22 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
-use davit_sim::model::DeletionKind;
 use davit_sim::{Rng, Sim};
 use tokio::time::sleep;
 
-use crate::bench::{Bench, on_the_sim, text};
+use crate::bench::{Bench, accepted_deletions, break_requests, on_the_sim, text};
 use crate::cluster::{
     KEY, assert_left, disruption_target, events, messages, pod, taint, taint_eviction, toleration,
 };
 
 /// Which writes fail, and how.
 fn failing_writes(sim: &Sim, verbs: &[(&str, &str)]) {
-    let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::InternalError),
-        Action::Refuse(Refusal::Unavailable),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(20),
-    ];
     for (verb, subresource) in verbs {
-        for (number, action) in (3..).zip(&actions) {
-            sim.add_fault(Fault {
-                matches: Match {
-                    subresource: (*subresource).to_owned(),
-                    ..Match::new(verb, "pods")
-                },
-                when: When::Every(number),
-                action: action.clone(),
-            });
-        }
+        let matches = Match {
+            subresource: (*subresource).to_owned(),
+            ..Match::new(verb, "pods")
+        };
+        break_requests(sim, &matches);
     }
 }
 
@@ -42,15 +27,6 @@ fn disturb_watches(sim: &Sim, fault: WatchFault) {
     for resource in ["pods", "nodes"] {
         sim.disturb(&Match::new("watch", resource), fault);
     }
-}
-
-/// How often a deletion of an object was accepted.
-fn accepted(sim: &Sim, uid: &str) -> usize {
-    let steps = sim.deletions_of(uid);
-    let accepted = steps
-        .iter()
-        .filter(|step| step.kind == DeletionKind::Requested);
-    accepted.count()
 }
 
 /// Watches are cut, expired, silent and starved of bookmarks, and writes fail
@@ -132,10 +108,10 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
     let left: BTreeSet<String> = pods.iter().map(|pod| text(pod, "/metadata/uid")).collect();
     assert_eq!(left, stay, "seed {seed}");
     for uid in &leave {
-        assert_eq!(accepted(sim, uid), 1, "seed {seed}: {uid}");
+        assert_eq!(accepted_deletions(sim, uid), 1, "seed {seed}: {uid}");
     }
     for uid in &stay {
-        assert_eq!(accepted(sim, uid), 0, "seed {seed}: {uid}");
+        assert_eq!(accepted_deletions(sim, uid), 0, "seed {seed}: {uid}");
     }
     for pod in &pods {
         assert_eq!(disruption_target(pod), None, "seed {seed}");
