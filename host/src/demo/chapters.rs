@@ -13,7 +13,7 @@ impl Story {
             .chapter("Six nodes with four running pods each appear");
         self.cluster.populate()?;
         self.screen.action(
-            "PodGC starts: threshold 12, a pass every second, nodes are missed for 3 s \
+            "PodGC starts: threshold 12, a pass every second, nodes are missed for 2 s \
              before their pods go",
         );
         self.run(podgc(12)).await?;
@@ -28,7 +28,7 @@ impl Story {
             .chapter("node-6 is removed, and its kubelet with it");
         let pods = self.cluster.remove_node("node-6")?;
         self.screen.action(&format!(
-            "{} pods are bound to a node that is gone: PodGC waits 3 s, asks the API server \
+            "{} pods are bound to a node that is gone: PodGC waits 2 s, asks the API server \
              itself, then deletes them",
             pods.len()
         ));
@@ -156,7 +156,7 @@ impl Story {
 
 /// PodGC in a hurry, with this threshold.
 fn podgc(threshold: u32) -> String {
-    let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 3s}}");
+    let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 2s}}");
     controller("podgc", &config)
 }
 

@@ -35,7 +35,7 @@ use screen::Screen;
 /// seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// A pause to read what the screen says.
-const READING: Duration = Duration::from_millis(500);
+const READING: Duration = Duration::from_millis(300);
 
 /// Tells the story; an error means that something did not come out right.
 pub async fn run(arguments: DemoArguments) -> Result<()> {
