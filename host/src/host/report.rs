@@ -88,22 +88,29 @@ impl Reporter {
     /// A controller that only shows its plans shows them at every pass: the
     /// log has each once.
     fn log_ruling(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) {
-        let level = match ruling {
-            Ruling::Admit => return,
-            Ruling::Wait(_) => None,
-            Ruling::Show | Ruling::Refuse(_) => Some(()),
-        };
         let (target, reason, message) = (&plan.target, &plan.reason, &plan.message);
-        if level.is_none() || !self.is_news(controller, plan, ruling, now) {
-            tracing::debug!(controller, %target, reason, message, "{ruling}");
-        } else if matches!(ruling, Ruling::Show) {
-            tracing::info!(controller, %target, reason, message, "dry run: would be carried out");
-        } else {
-            tracing::warn!(controller, %target, reason, message, "{ruling}");
+        let is_news = self.is_news(controller, plan, ruling, now);
+        match ruling {
+            // Its end is told.
+            Ruling::Admit => {}
+            Ruling::Show if is_news => {
+                tracing::info!(controller, %target, reason, message, "dry run: would be carried out");
+            }
+            Ruling::Refuse(_) if is_news => {
+                tracing::warn!(controller, %target, reason, message, "{ruling}");
+            }
+            Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
+                tracing::debug!(controller, %target, reason, message, "{ruling}");
+            }
         }
     }
 
+    /// Whether a ruling has not been told for a while. Admissions and waits
+    /// never are, and are not remembered.
     fn is_news(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) -> bool {
+        if matches!(ruling, Ruling::Admit | Ruling::Wait(_)) {
+            return false;
+        }
         if self.written.len() >= REMEMBERED {
             self.written.retain(|_, at| now.since(*at) < REPEAT_AFTER);
             if self.written.len() >= REMEMBERED {

@@ -36,16 +36,12 @@ impl Run {
         let now = self.api.clock().instant();
         let names: Vec<String> = self.active().map(|(name, _)| name.clone()).collect();
         for name in names {
-            while let Some(effect) = self.next_effect(&name) {
-                self.have(&name, effect, &mapping, now);
+            if !self.is_stopping() {
+                while let Some(request) = self.next_call(&name, now) {
+                    self.call(&name, request, &mapping);
+                }
             }
-            if self.is_stopping() {
-                continue;
-            }
-            while let Some(request) = self.next_call(&name, now) {
-                self.call(&name, request, &mapping);
-            }
-            // Taking items from the queues is told as an effect.
+            // After the calls: taking items from the queues is an effect too.
             while let Some(effect) = self.next_effect(&name) {
                 self.have(&name, effect, &mapping, now);
             }
@@ -90,9 +86,9 @@ impl Run {
                     metrics.count(&measure, now);
                 }
             }
-            Effect::Worked {
-                queue, duration, ..
-            } => self.metrics.queues.worked(name, &queue, duration),
+            Effect::Worked { queue, duration } => {
+                self.metrics.queues.worked(name, &queue, duration);
+            }
             Effect::Taken { queue, waited } => self.metrics.queues.taken(name, &queue, waited),
         }
     }

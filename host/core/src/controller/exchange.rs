@@ -92,8 +92,6 @@ pub enum Effect {
         queue: String,
         /// For how long, its writes included.
         duration: Duration,
-        /// Whether it comes again because something failed.
-        retried: bool,
     },
     /// An item was taken from its queue.
     Taken {

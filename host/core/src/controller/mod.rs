@@ -135,12 +135,6 @@ impl Controller {
         self.queues.stats(now)
     }
 
-    /// How many plans are being carried out.
-    #[must_use]
-    pub fn in_flight(&self) -> usize {
-        self.carried.len()
-    }
-
     /// Takes what changed in the cache. `origin` says whether it is news or the
     /// result of a list.
     pub fn handle_changes(
@@ -452,12 +446,10 @@ impl Controller {
     }
 
     fn finish_item(&mut self, now: Instant, key: &QueueKey, finish: Finish) {
-        let retried = matches!(finish, Finish::Retry { .. });
         if let Some(finished) = self.queues.done(now, &key.queue, &key.key, finish) {
             self.effects.push_back(Effect::Worked {
                 queue: key.queue.clone(),
                 duration: finished.worked,
-                retried,
             });
         }
     }
