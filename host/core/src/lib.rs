@@ -17,6 +17,7 @@ pub mod object;
 pub mod path;
 pub mod plan;
 pub mod queue;
+pub mod rollout;
 pub mod store;
 pub mod time;
 pub mod watch;

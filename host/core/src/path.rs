@@ -34,6 +34,11 @@ pub struct PathError {
 }
 
 impl FieldPath {
+    /// The path of those steps from the object's root.
+    pub(crate) fn of(segments: Vec<Segment>) -> Self {
+        Self(segments)
+    }
+
     /// The steps from the object's root.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {

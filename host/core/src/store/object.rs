@@ -80,6 +80,12 @@ impl Object {
         self.bytes.get(self.key_len as usize..).unwrap_or_default()
     }
 
+    /// When anything that is kept of it last changed.
+    #[must_use]
+    pub fn last_changed(&self) -> Instant {
+        self.changed.last
+    }
+
     pub(super) fn changed(&self) -> &Changed {
         &self.changed
     }

@@ -25,6 +25,14 @@ impl Snapshot {
         View::new(&self.0, view)
     }
 
+    /// The object with that uid; if several segments have it, that of the one
+    /// which was added first.
+    #[must_use]
+    pub fn find(&self, uid: &Uid) -> Option<&Arc<Object>> {
+        let found = self.0.with_uid(uid);
+        found.min_by_key(|object| object.segment())
+    }
+
     /// The versions of the object with that uid, one for each segment that has
     /// it.
     pub fn versions_of(&self, uid: &Uid) -> impl Iterator<Item = &ResourceVersion> {
@@ -96,6 +104,18 @@ impl<'a> View<'a> {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// How many objects of a kind there are.
+    #[must_use]
+    pub fn len_of(&self, api_version: &str, kind: &str) -> usize {
+        let segments = self.view.ready.iter();
+        segments
+            .filter_map(|segment| self.state.segment(*segment))
+            .filter(|members| &*members.kind.kind == kind)
+            .filter(|members| &*members.kind.api_version == api_version)
+            .map(|members| members.len)
+            .sum()
     }
 
     /// What the view calls an object.

@@ -1,0 +1,369 @@
+//! Which of two revisions owns a target.
+//!
+//! A pure function of the target, the cache and the share: whatever the moment,
+//! exactly one revision owns a target. It grows with the weight: a target that
+//! belongs to the candidate at 10 % still does at 50 %.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Role;
+use crate::msgpack::{self, Value};
+use crate::object::{ObjectRef, Uid};
+use crate::path::{FieldPath, Segment};
+use crate::store::{Object, Snapshot};
+
+/// What is given to one revision or the other as a whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unit {
+    /// Every object by itself.
+    #[default]
+    Uid,
+    /// All objects of a namespace; a namespace, and what is in none, by its
+    /// name.
+    Namespace,
+    /// All objects that share their first owner; those without one by
+    /// themselves.
+    Owner,
+    /// All pods of a node, and the node itself.
+    Node,
+}
+
+/// How targets are told apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cohort {
+    /// What is never split.
+    pub unit: Unit,
+    /// The only namespaces of which the candidate gets anything; all if empty.
+    pub namespaces: BTreeSet<String>,
+    /// The labels that a target needs for the candidate to get it.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What the candidate gets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Share {
+    /// How targets are told apart.
+    pub cohort: Cohort,
+    /// Of a hundred cohorts, so many. 0 is a shadow.
+    pub weight: u8,
+}
+
+impl Cohort {
+    /// The fields that the cache must hold of every target, beyond those that
+    /// the guest reads.
+    #[must_use]
+    pub fn fields(&self) -> Vec<FieldPath> {
+        let unit = match self.unit {
+            Unit::Uid | Unit::Namespace => None,
+            Unit::Owner => Some(vec![
+                field("metadata"),
+                field("ownerReferences"),
+                Segment::Each,
+                field("uid"),
+            ]),
+            Unit::Node => Some(vec![field("spec"), field("nodeName")]),
+        };
+        let labels = self.labels.keys();
+        let labels = labels.map(|label| vec![field("metadata"), field("labels"), field(label)]);
+        unit.into_iter().chain(labels).map(FieldPath::of).collect()
+    }
+}
+
+impl Share {
+    /// Who owns a target. One that the cache does not show belongs to the
+    /// stable revision where only the cache could tell.
+    #[must_use]
+    pub fn owner(&self, target: &ObjectRef, snapshot: &Snapshot) -> Role {
+        if self.weight == 0 || !self.selects_namespace(target) {
+            return Role::Stable;
+        }
+        let object = snapshot
+            .find(&Uid::new(&target.uid))
+            .map(|object| &**object);
+        let Some(key) = self.selected_key(target, object) else {
+            return Role::Stable;
+        };
+        if bucket(&key) < u64::from(self.weight) * BUCKETS_PER_PERCENT {
+            Role::Candidate
+        } else {
+            Role::Stable
+        }
+    }
+
+    fn selects_namespace(&self, target: &ObjectRef) -> bool {
+        let namespaces = &self.cohort.namespaces;
+        namespaces.is_empty() || namespaces.contains(namespace(target))
+    }
+
+    /// What decides on a target; none if it cannot be the candidate's.
+    fn selected_key(&self, target: &ObjectRef, object: Option<&Object>) -> Option<String> {
+        for (label, wanted) in &self.cohort.labels {
+            if text_at(object?, &["metadata", "labels", label])? != *wanted {
+                return None;
+            }
+        }
+        match self.cohort.unit {
+            Unit::Uid => Some(target.uid.clone()),
+            Unit::Namespace => Some(namespace(target).to_owned()),
+            Unit::Node if target.kind == "Node" => Some(target.name.clone()),
+            Unit::Node => text_at(object?, &["spec", "nodeName"]).map(str::to_owned),
+            Unit::Owner => Some(first_owner(object?).unwrap_or(&target.uid).to_owned()),
+        }
+    }
+}
+
+/// Where a target counts as being: a namespace is in itself.
+fn namespace(target: &ObjectRef) -> &str {
+    if target.namespace.is_empty() {
+        &target.name
+    } else {
+        &target.namespace
+    }
+}
+
+const BUCKETS_PER_PERCENT: u64 = 100;
+const BUCKETS: u64 = 100 * BUCKETS_PER_PERCENT;
+
+/// The same for the same key on every replica and in every version: FNV-1a,
+/// with its bits mixed since its own low bits differ little for names that
+/// differ in their last letter.
+fn bucket(key: &str) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in key.bytes() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    for factor in [0xff51_afd7_ed55_8ccd, 0xc4ce_b9fe_1a85_ec53] {
+        hash = (hash ^ (hash >> 33)).wrapping_mul(factor);
+    }
+    (hash ^ (hash >> 33)) % BUCKETS
+}
+
+fn field(name: &str) -> Segment {
+    Segment::Field(name.into())
+}
+
+fn text_at<'a>(object: &'a Object, fields: &[&str]) -> Option<&'a str> {
+    let mut data = object.data();
+    for name in fields {
+        data = msgpack::field(data, name).ok()??;
+    }
+    match Value::read(data) {
+        Ok(Value::Text(text)) => Some(text),
+        _ => None,
+    }
+}
+
+fn first_owner(object: &Object) -> Option<&str> {
+    let metadata = msgpack::field(object.data(), "metadata").ok()??;
+    let owners = msgpack::field(metadata, "ownerReferences").ok()??;
+    let Ok(Value::List(mut owners)) = Value::read(owners) else {
+        return None;
+    };
+    let uid = msgpack::field(owners.next()?.ok()?, "uid").ok()??;
+    match Value::read(uid) {
+        Ok(Value::Text(uid)) => Some(uid),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{ApiResource, Kind, Projected};
+    use crate::store::{SegmentSpec, Store, ViewKey, ViewSpec};
+    use crate::time::Instant;
+
+    fn target(kind: &str, namespace: &str, name: &str) -> ObjectRef {
+        ObjectRef {
+            api_version: "v1".into(),
+            kind: kind.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: format!("uid-of-{namespace}-{name}"),
+        }
+    }
+
+    fn share(unit: Unit, weight: u8) -> Share {
+        Share {
+            cohort: Cohort {
+                unit,
+                ..Cohort::default()
+            },
+            weight,
+        }
+    }
+
+    /// A cache that shows pods with those JSON-like MessagePack data.
+    fn cache(pods: &[(&ObjectRef, Vec<u8>)]) -> Snapshot {
+        let mut store = Store::default();
+        let view = store.add_view(ViewSpec {
+            fields: [].into_iter().collect(),
+            indexes: vec![],
+            key: ViewKey::Name,
+        });
+        let spec = SegmentSpec {
+            resource: ApiResource::new("", "v1", "pods"),
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+            },
+            namespaced: true,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        };
+        let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
+        let fields = store.segment_fields(segment).unwrap();
+        let items = pods.iter().map(|(pod, data)| Projected {
+            namespace: pod.namespace.as_str().into(),
+            name: pod.name.as_str().into(),
+            uid: Uid::new(&pod.uid),
+            resource_version: "1".into(),
+            data: data.clone().into(),
+        });
+        store
+            .replace(segment, fields, items, Instant::ZERO, &mut Vec::new())
+            .unwrap();
+        store.snapshot()
+    }
+
+    fn map(entries: &[(&str, Vec<u8>)]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        rmp::encode::write_map_len(&mut bytes, u32::try_from(entries.len()).unwrap()).unwrap();
+        for (key, value) in entries {
+            rmp::encode::write_str(&mut bytes, key).unwrap();
+            bytes.extend(value);
+        }
+        bytes
+    }
+
+    fn text(value: &str) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        rmp::encode::write_str(&mut bytes, value).unwrap();
+        bytes
+    }
+
+    fn list(values: &[Vec<u8>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        rmp::encode::write_array_len(&mut bytes, u32::try_from(values.len()).unwrap()).unwrap();
+        bytes.extend(values.concat());
+        bytes
+    }
+
+    fn pods(count: usize) -> Vec<ObjectRef> {
+        (0..count)
+            .map(|number| target("Pod", &format!("ns-{number}"), "pod"))
+            .collect()
+    }
+
+    #[test]
+    fn a_weight_is_a_share_and_only_grows() {
+        let snapshot = cache(&[]);
+        let pods = pods(10_000);
+        let mut before = BTreeSet::new();
+        for (weight, expected) in [(0, 0), (1, 100), (10, 1000), (50, 5000), (100, 10_000)] {
+            let share = share(Unit::Uid, weight);
+            let owned: BTreeSet<&str> = pods
+                .iter()
+                .filter(|pod| share.owner(pod, &snapshot) == Role::Candidate)
+                .map(|pod| pod.uid.as_str())
+                .collect();
+            let deviation = owned.len().abs_diff(expected);
+            assert!(deviation <= 200, "{weight} %: {}", owned.len());
+            if weight % 100 == 0 {
+                assert_eq!(deviation, 0, "{weight} %");
+            }
+            assert!(before.is_subset(&owned), "{weight} %");
+            before = owned;
+        }
+    }
+
+    #[test]
+    fn the_hash_never_changes() {
+        // Another value would move targets between revisions in the middle of
+        // a rollout, when the host is updated.
+        let buckets = ["", "default", "kube-system", "7b1c"].map(bucket);
+        assert_eq!(buckets, [4342, 4285, 1388, 166]);
+    }
+
+    #[test]
+    fn a_namespace_is_not_split() {
+        let snapshot = cache(&[]);
+        let share = share(Unit::Namespace, 50);
+        for number in 0..50 {
+            let namespace = format!("team-{number}");
+            let owner = share.owner(&target("Namespace", "", &namespace), &snapshot);
+            for pod in ["a", "b", "c"] {
+                let pod = target("Pod", &namespace, pod);
+                assert_eq!(share.owner(&pod, &snapshot), owner);
+            }
+        }
+    }
+
+    #[test]
+    fn owner_and_node_are_read_from_the_cache() {
+        let of = |owner: &str, node: &str| {
+            let owners = list(&[map(&[("uid", text(owner))])]);
+            map(&[
+                ("metadata", map(&[("ownerReferences", owners)])),
+                ("spec", map(&[("nodeName", text(node))])),
+            ])
+        };
+        let pods = pods(200);
+        let data = |number: usize| of(&format!("rs-{}", number / 20), &format!("n{}", number % 9));
+        let known: Vec<_> = pods.iter().zip((0..).map(data)).collect();
+        let snapshot = cache(&known);
+        let (mut by_owner, mut by_node) = (BTreeMap::new(), BTreeMap::new());
+        for (number, pod) in pods.iter().enumerate() {
+            let owner = share(Unit::Owner, 50).owner(pod, &snapshot);
+            assert_eq!(*by_owner.entry(number / 20).or_insert(owner), owner);
+            let node = share(Unit::Node, 50).owner(pod, &snapshot);
+            assert_eq!(*by_node.entry(number % 9).or_insert(node), node);
+        }
+        let node = target("Node", "", "n3");
+        assert_eq!(
+            share(Unit::Node, 50).owner(&node, &snapshot),
+            by_node[&3],
+            "a node goes with its pods"
+        );
+        for owners in [by_owner.values(), by_node.values()] {
+            assert_eq!(owners.collect::<BTreeSet<_>>().len(), 2, "both get some");
+        }
+        let unknown = target("Pod", "ns", "not-in-the-cache");
+        for unit in [Unit::Owner, Unit::Node] {
+            assert_eq!(share(unit, 100).owner(&unknown, &snapshot), Role::Stable);
+        }
+    }
+
+    #[test]
+    fn a_selector_narrows_what_the_candidate_gets() {
+        let tier = |tier: &str| {
+            let labels = map(&[("example.com/tier", text(tier))]);
+            map(&[("metadata", map(&[("labels", labels)]))])
+        };
+        let (a, b) = (target("Pod", "test", "a"), target("Pod", "test", "b"));
+        let elsewhere = target("Pod", "prod", "c");
+        let snapshot = cache(&[
+            (&a, tier("batch")),
+            (&b, tier("web")),
+            (&elsewhere, tier("batch")),
+        ]);
+        let share = Share {
+            cohort: Cohort {
+                unit: Unit::Uid,
+                namespaces: BTreeSet::from(["test".to_owned()]),
+                labels: BTreeMap::from([("example.com/tier".to_owned(), "batch".to_owned())]),
+            },
+            weight: 100,
+        };
+        let owners = [&a, &b, &elsewhere].map(|pod| share.owner(pod, &snapshot));
+        assert_eq!(owners, [Role::Candidate, Role::Stable, Role::Stable]);
+        let fields: Vec<String> = share
+            .cohort
+            .fields()
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        assert_eq!(fields, ["metadata.labels[\"example.com/tier\"]"]);
+    }
+}

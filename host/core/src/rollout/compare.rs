@@ -1,0 +1,371 @@
+//! How the decisions of two revisions differ, target by target.
+//!
+//! Both revisions see the same objects, but not at the same moment: one may
+//! have a shorter timer, or take its turn later. So a target on which only one
+//! has decided so far is pending for a while ([`Comparison::new`]'s window);
+//! decided by the other within it, or later, the two are compared. A target
+//! that is gone before the other could look at it as it was says nothing, and
+//! is counted by itself.
+//!
+//! Two decisions agree if their steps do: the same patches, deletions,
+//! evictions, creations and events in the same order. Reasons and messages for
+//! the log are not compared, nor are resource versions and points in time,
+//! which differ between two looks at the same object.
+
+mod fingerprint;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::Role;
+use crate::object::Uid;
+use crate::plan::{Plan, QueueKey};
+use crate::store::Snapshot;
+use crate::time::Instant;
+
+/// How many targets are remembered. Of more than that, the oldest are
+/// forgotten: what they were counted as stays counted.
+const MOST_TARGETS: usize = 20_000;
+/// How many looks at an item of a queue are remembered for each revision.
+const MOST_LOOKS: usize = 20_000;
+/// How many disagreements can be read.
+pub const MOST_DISAGREEMENTS: usize = 1000;
+
+/// How the decisions on a target compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Verdict {
+    /// Both do the same.
+    Agree,
+    /// Only the stable revision does something.
+    OnlyStable,
+    /// Only the candidate does something.
+    OnlyCandidate,
+    /// Both do something, but not the same.
+    Different,
+    /// One did something, and the target was gone before the other looked.
+    Unknown,
+}
+
+impl Verdict {
+    /// The word used in metrics and answers.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agree => "agree",
+            Self::OnlyStable => "only-stable",
+            Self::OnlyCandidate => "only-candidate",
+            Self::Different => "different",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    const fn is_disagreement(self) -> bool {
+        matches!(
+            self,
+            Self::OnlyStable | Self::OnlyCandidate | Self::Different
+        )
+    }
+}
+
+/// How many targets were found to be what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Both do the same.
+    pub agree: u64,
+    /// Only the stable revision does something.
+    pub only_stable: u64,
+    /// Only the candidate does something.
+    pub only_candidate: u64,
+    /// Both do something, but not the same.
+    pub different: u64,
+    /// The target was gone too early to tell.
+    pub unknown: u64,
+}
+
+impl Counts {
+    /// Targets on which the revisions could be compared.
+    #[must_use]
+    pub const fn compared(&self) -> u64 {
+        self.agree + self.disagreements()
+    }
+
+    /// Targets on which they do not agree.
+    #[must_use]
+    pub const fn disagreements(&self) -> u64 {
+        self.only_stable + self.only_candidate + self.different
+    }
+
+    const fn of(&mut self, verdict: Verdict) -> &mut u64 {
+        match verdict {
+            Verdict::Agree => &mut self.agree,
+            Verdict::OnlyStable => &mut self.only_stable,
+            Verdict::OnlyCandidate => &mut self.only_candidate,
+            Verdict::Different => &mut self.different,
+            Verdict::Unknown => &mut self.unknown,
+        }
+    }
+}
+
+/// What one revision decided about a target.
+#[derive(Clone, Debug)]
+pub struct Side {
+    /// The item it was decided for.
+    pub item: QueueKey,
+    /// What it decided last.
+    pub plan: Arc<Plan>,
+    /// When.
+    pub at: Instant,
+    fingerprint: u64,
+}
+
+/// A target on which the revisions do not agree.
+#[derive(Clone, Debug)]
+pub struct Disagreement {
+    /// In what way.
+    pub verdict: Verdict,
+    /// Since when.
+    pub at: Instant,
+    /// What the stable revision decided, if anything.
+    pub stable: Option<Side>,
+    /// What the candidate decided, if anything.
+    pub candidate: Option<Side>,
+}
+
+/// The decisions of two revisions, side by side.
+#[derive(Debug)]
+pub struct Comparison {
+    window: Duration,
+    counts: Counts,
+    targets: BTreeMap<Uid, Target>,
+    /// The targets, oldest first.
+    order: VecDeque<Uid>,
+    /// The targets that wait for the other revision, in the order in which
+    /// their windows end.
+    pending: VecDeque<(Instant, Uid, QueueKey)>,
+    /// The targets whose windows are open, by the item they were decided for.
+    by_item: BTreeMap<QueueKey, BTreeSet<Uid>>,
+    looks: [Looks; 2],
+    disagreements: VecDeque<(Uid, Disagreement)>,
+}
+
+#[derive(Debug, Default)]
+struct Target {
+    stable: Option<Side>,
+    candidate: Option<Side>,
+    /// Whether the revision that has not decided anything has looked at the
+    /// target as it was decided on.
+    seen_by_other: bool,
+    verdict: Option<Verdict>,
+}
+
+/// When each item of a queue was last looked at.
+#[derive(Debug, Default)]
+struct Looks {
+    last: BTreeMap<QueueKey, Instant>,
+    order: VecDeque<QueueKey>,
+}
+
+/// A look of one revision at an item: what its decision was made from.
+#[derive(Clone, Copy, Debug)]
+pub struct Look<'a> {
+    /// Whose.
+    pub role: Role,
+    /// The item.
+    pub item: &'a QueueKey,
+    /// The cache as the guest was shown it.
+    pub snapshot: &'a Snapshot,
+    /// When that was taken.
+    pub began: Instant,
+}
+
+impl Comparison {
+    /// Nothing compared yet. A target on which one revision decided waits so
+    /// long for the other.
+    #[must_use]
+    pub fn new(window: Duration) -> Self {
+        Self {
+            window,
+            counts: Counts::default(),
+            targets: BTreeMap::new(),
+            order: VecDeque::new(),
+            pending: VecDeque::new(),
+            by_item: BTreeMap::new(),
+            looks: [Looks::default(), Looks::default()],
+            disagreements: VecDeque::new(),
+        }
+    }
+
+    /// What was found since the counting last began.
+    #[must_use]
+    pub const fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Forgets what was found: the next step of a rollout counts by itself.
+    /// The disagreements can still be read.
+    pub fn begin_counting(&mut self) {
+        self.counts = Counts::default();
+        self.targets.clear();
+        self.order.clear();
+        self.pending.clear();
+        self.by_item.clear();
+    }
+
+    /// The last disagreements, the newest first.
+    pub fn disagreements(&self) -> impl Iterator<Item = &Disagreement> {
+        let newest_first = self.disagreements.iter().rev();
+        newest_first.map(|(_, disagreement)| disagreement)
+    }
+
+    /// Takes everything that one look led to.
+    pub fn decided(&mut self, now: Instant, look: Look<'_>, plans: &[Arc<Plan>]) {
+        for plan in plans {
+            self.plan(now, look, plan);
+        }
+        let Looks { last, order } = self.looks_of(look.role);
+        if last.insert(look.item.clone(), look.began).is_none() {
+            order.push_back(look.item.clone());
+            if order.len() > MOST_LOOKS
+                && let Some(oldest) = order.pop_front()
+            {
+                last.remove(&oldest);
+            }
+        }
+        self.note_look(look);
+    }
+
+    /// Ends the windows that are over. To be called every second or so.
+    pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) {
+        while let Some((_, uid, item)) = self.pending.pop_front_if(|(ends, ..)| *ends <= now) {
+            if let Some(waiting) = self.by_item.get_mut(&item) {
+                waiting.remove(&uid);
+                if waiting.is_empty() {
+                    self.by_item.remove(&item);
+                }
+            }
+            let Some(target) = self.targets.get(&uid) else {
+                continue;
+            };
+            if target.verdict.is_some() {
+                continue;
+            }
+            let told = target.seen_by_other || snapshot.find(&uid).is_some();
+            let verdict = match (told, &target.stable) {
+                (false, _) => Verdict::Unknown,
+                (true, Some(_)) => Verdict::OnlyStable,
+                (true, None) => Verdict::OnlyCandidate,
+            };
+            self.judge(now, &uid, verdict);
+        }
+    }
+
+    fn looks_of(&mut self, role: Role) -> &mut Looks {
+        let [stable, candidate] = &mut self.looks;
+        match role {
+            Role::Stable => stable,
+            Role::Candidate => candidate,
+        }
+    }
+
+    fn plan(&mut self, now: Instant, look: Look<'_>, plan: &Arc<Plan>) {
+        let uid = Uid::new(&plan.target.uid);
+        let seen_by_other = self.other_has_looked(look, &uid);
+        if !self.targets.contains_key(&uid) {
+            self.make_room();
+            self.order.push_back(uid.clone());
+            let (ends, item) = (now.after(self.window), look.item.clone());
+            self.pending.push_back((ends, uid.clone(), item.clone()));
+            self.by_item.entry(item).or_default().insert(uid.clone());
+        }
+        let target = self.targets.entry(uid.clone()).or_default();
+        target.seen_by_other |= seen_by_other;
+        let side = Some(Side {
+            item: look.item.clone(),
+            plan: Arc::clone(plan),
+            at: now,
+            fingerprint: fingerprint::of(plan),
+        });
+        match look.role {
+            Role::Stable => target.stable = side,
+            Role::Candidate => target.candidate = side,
+        }
+        if let (Some(stable), Some(candidate)) = (&target.stable, &target.candidate) {
+            let verdict = if stable.fingerprint == candidate.fingerprint {
+                Verdict::Agree
+            } else {
+                Verdict::Different
+            };
+            self.judge(now, &uid, verdict);
+        }
+    }
+
+    /// Whether the other revision's last look at the item showed it the target
+    /// as this look does: the target has not changed since.
+    fn other_has_looked(&mut self, look: Look<'_>, uid: &Uid) -> bool {
+        let other = match look.role {
+            Role::Stable => Role::Candidate,
+            Role::Candidate => Role::Stable,
+        };
+        let looked = self.looks_of(other).last.get(look.item).copied();
+        let changed = look.snapshot.find(uid).map(|object| object.last_changed());
+        matches!((looked, changed), (Some(looked), Some(changed)) if looked >= changed)
+    }
+
+    /// Marks the targets that wait for this look, as far as it showed them.
+    fn note_look(&mut self, look: Look<'_>) {
+        let waiting = self.by_item.get(look.item);
+        for uid in waiting.into_iter().flatten() {
+            let Some(target) = self.targets.get_mut(uid) else {
+                continue;
+            };
+            let other = match look.role {
+                Role::Stable => &target.candidate,
+                Role::Candidate => &target.stable,
+            };
+            if target.verdict.is_none() && other.is_some() && look.snapshot.find(uid).is_some() {
+                target.seen_by_other = true;
+            }
+        }
+    }
+
+    fn judge(&mut self, now: Instant, uid: &Uid, verdict: Verdict) {
+        let Some(target) = self.targets.get_mut(uid) else {
+            return;
+        };
+        let before = target.verdict.replace(verdict);
+        if before == Some(verdict) {
+            return;
+        }
+        if let Some(before) = before {
+            *self.counts.of(before) -= 1;
+        }
+        *self.counts.of(verdict) += 1;
+        if before.is_some_and(Verdict::is_disagreement) {
+            self.disagreements.retain(|(other, _)| other != uid);
+        }
+        if verdict.is_disagreement() {
+            let disagreement = Disagreement {
+                verdict,
+                at: now,
+                stable: target.stable.clone(),
+                candidate: target.candidate.clone(),
+            };
+            if self.disagreements.len() == MOST_DISAGREEMENTS {
+                self.disagreements.pop_front();
+            }
+            self.disagreements.push_back((uid.clone(), disagreement));
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.order.len() >= MOST_TARGETS
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.targets.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

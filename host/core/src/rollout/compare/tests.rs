@@ -1,0 +1,311 @@
+use super::*;
+use crate::object::{ApiResource, Kind, ObjectRef, Projected};
+use crate::plan::{DeleteOptions, Patch, PatchKind, Step};
+use crate::store::{SegmentId, SegmentSpec, Store, ViewKey, ViewSpec};
+
+const WINDOW: Duration = Duration::from_secs(30);
+
+/// Two revisions that look at pods.
+struct Bench {
+    store: Store,
+    segment: SegmentId,
+    comparison: Comparison,
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO.after(Duration::from_secs(seconds))
+}
+
+fn pod(name: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: "v1".into(),
+        kind: "Pod".into(),
+        namespace: "test".into(),
+        name: name.into(),
+        uid: name.into(),
+    }
+}
+
+fn plan(name: &str, step: Step) -> Arc<Plan> {
+    Arc::new(Plan {
+        target: pod(name),
+        reason: "test".into(),
+        message: String::new(),
+        steps: vec![step],
+        measures: vec![],
+        when_cancelled: None,
+    })
+}
+
+fn delete(name: &str) -> Arc<Plan> {
+    plan(name, Step::Delete(DeleteOptions::default()))
+}
+
+fn patch(name: &str, body: &[(&str, &str)]) -> Arc<Plan> {
+    let mut bytes = Vec::new();
+    rmp::encode::write_map_len(&mut bytes, u32::try_from(body.len()).unwrap()).unwrap();
+    for text in body.iter().flat_map(|(key, value)| [key, value]) {
+        rmp::encode::write_str(&mut bytes, text).unwrap();
+    }
+    plan(
+        name,
+        Step::Patch(Patch {
+            kind: PatchKind::Merge,
+            subresource: "status".into(),
+            body: bytes,
+        }),
+    )
+}
+
+fn key(key: &str) -> QueueKey {
+    QueueKey {
+        queue: "pods".into(),
+        key: key.into(),
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let mut store = Store::default();
+        let view = store.add_view(ViewSpec {
+            fields: [].into_iter().collect(),
+            indexes: vec![],
+            key: ViewKey::Name,
+        });
+        let spec = SegmentSpec {
+            resource: ApiResource::new("", "v1", "pods"),
+            kind: Kind {
+                api_version: "v1".into(),
+                kind: "Pod".into(),
+            },
+            namespaced: true,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        };
+        let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
+        let fields = store.segment_fields(segment).unwrap();
+        store
+            .replace(segment, fields, [], at(0), &mut Vec::new())
+            .unwrap();
+        Self {
+            store,
+            segment,
+            comparison: Comparison::new(WINDOW),
+        }
+    }
+
+    fn with(pods: &[&str]) -> Self {
+        let mut bench = Self::new();
+        for name in pods {
+            bench.create(name, 0);
+        }
+        bench
+    }
+
+    fn create(&mut self, name: &str, seconds: u64) {
+        let item = Projected {
+            namespace: "test".into(),
+            name: name.into(),
+            uid: Uid::new(name),
+            resource_version: "1".into(),
+            data: [0x80].into(),
+        };
+        self.store
+            .apply(self.segment, item, at(seconds), &mut Vec::new());
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.store
+            .remove(self.segment, "test", name, &Uid::new(name), &mut Vec::new());
+    }
+
+    fn look(&mut self, role: Role, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
+        let look = Look {
+            role,
+            item: &key(item),
+            snapshot: &self.store.snapshot(),
+            began: at(seconds),
+        };
+        self.comparison.decided(at(seconds), look, plans);
+    }
+
+    fn stable(&mut self, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
+        self.look(Role::Stable, item, seconds, plans);
+    }
+
+    fn candidate(&mut self, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
+        self.look(Role::Candidate, item, seconds, plans);
+    }
+
+    fn counts(&mut self, seconds: u64) -> Counts {
+        let snapshot = self.store.snapshot();
+        self.comparison.tidy(at(seconds), &snapshot);
+        *self.comparison.counts()
+    }
+}
+
+#[test]
+fn the_same_steps_agree_whatever_is_said_about_them() {
+    let mut bench = Bench::with(&["a", "b"]);
+    let mut other = (*delete("a")).clone();
+    other.reason = "another".into();
+    if let Some(Step::Delete(options)) = other.steps.first_mut() {
+        options.resource_version = "77".into();
+    }
+    bench.stable("tick", 1, &[delete("a")]);
+    bench.candidate("tick", 2, &[Arc::new(other)]);
+    let stable = patch("b", &[("phase", "Failed"), ("at", "2026-01-31T09:30:00Z")]);
+    let candidate = patch("b", &[("at", "2026-01-31T09:30:07Z"), ("phase", "Failed")]);
+    bench.stable("b", 3, &[stable]);
+    bench.candidate("b", 3, &[candidate]);
+    let counts = bench.counts(3);
+    assert_eq!((counts.agree, counts.compared()), (2, 2));
+    assert_eq!(bench.comparison.disagreements().count(), 0);
+}
+
+#[test]
+fn other_steps_differ() {
+    let graceful = DeleteOptions {
+        grace_period_seconds: Some(30),
+        ..DeleteOptions::default()
+    };
+    let pairs = [
+        (delete("a"), plan("a", Step::Delete(graceful.clone()))),
+        (
+            plan("a", Step::Delete(graceful.clone())),
+            plan("a", Step::Evict(graceful)),
+        ),
+        (
+            patch("a", &[("phase", "Failed")]),
+            patch("a", &[("phase", "Succeeded")]),
+        ),
+        (
+            patch("a", &[("phase", "Failed")]),
+            patch("a", &[("reason", "Failed")]),
+        ),
+    ];
+    for (stable, candidate) in pairs {
+        let mut bench = Bench::with(&["a"]);
+        bench.stable("a", 1, &[Arc::clone(&stable)]);
+        bench.candidate("a", 1, &[candidate]);
+        assert_eq!(bench.counts(1).different, 1, "{stable:?}");
+        let disagreement = bench.comparison.disagreements().next().unwrap();
+        assert!(disagreement.stable.is_some() && disagreement.candidate.is_some());
+    }
+}
+
+#[test]
+fn a_target_waits_for_the_other_revision() {
+    let mut bench = Bench::with(&["a"]);
+    bench.candidate("tick", 1, &[delete("a")]);
+    assert_eq!(bench.counts(30), Counts::default());
+    bench.stable("tick", 30, &[delete("a")]);
+    assert_eq!(bench.counts(60).agree, 1);
+}
+
+#[test]
+fn a_target_that_lives_on_was_left_alone_by_the_other() {
+    let mut bench = Bench::with(&["a", "b"]);
+    bench.candidate("tick", 1, &[delete("a")]);
+    bench.stable("another-queue's-item", 1, &[delete("b")]);
+    let counts = bench.counts(31);
+    assert_eq!((counts.only_candidate, counts.only_stable), (1, 1));
+    assert_eq!(counts.disagreements(), 2);
+}
+
+#[test]
+fn a_target_that_was_gone_too_early_says_nothing() {
+    let mut bench = Bench::with(&["a"]);
+    bench.stable("tick", 10, &[delete("a")]);
+    bench.remove("a");
+    bench.candidate("tick", 20, &[]);
+    let counts = bench.counts(40);
+    assert_eq!((counts.unknown, counts.compared()), (1, 0));
+}
+
+#[test]
+fn a_look_at_the_target_as_it_was_tells_even_if_it_is_gone_since() {
+    // The candidate looks after the decision, while the target is still there.
+    let mut bench = Bench::with(&["a"]);
+    bench.stable("tick", 10, &[delete("a")]);
+    bench.candidate("tick", 11, &[]);
+    bench.remove("a");
+    assert_eq!(bench.counts(40).only_stable, 1);
+    // It had looked before the decision, and the target has not changed since.
+    let mut bench = Bench::with(&["a"]);
+    bench.candidate("tick", 9, &[]);
+    bench.stable("tick", 10, &[delete("a")]);
+    bench.remove("a");
+    assert_eq!(bench.counts(40).only_stable, 1);
+    // It had looked before the target was there.
+    let mut bench = Bench::new();
+    bench.candidate("tick", 9, &[]);
+    bench.create("a", 10);
+    bench.stable("tick", 11, &[delete("a")]);
+    bench.remove("a");
+    assert_eq!(bench.counts(41).unknown, 1);
+}
+
+#[test]
+fn a_verdict_is_corrected_by_what_comes_later() {
+    let mut bench = Bench::with(&["a"]);
+    bench.candidate("tick", 1, &[delete("a")]);
+    assert_eq!(bench.counts(31).only_candidate, 1);
+    bench.stable("tick", 100, &[delete("a")]);
+    let counts = bench.counts(100);
+    assert_eq!((counts.agree, counts.disagreements()), (1, 0));
+    assert_eq!(bench.comparison.disagreements().count(), 0);
+}
+
+#[test]
+fn the_same_decision_again_is_no_second_target() {
+    let mut bench = Bench::with(&["a"]);
+    for seconds in 1..100 {
+        bench.candidate("tick", seconds, &[delete("a")]);
+        bench.counts(seconds);
+    }
+    assert_eq!(bench.counts(200).only_candidate, 1);
+    assert_eq!(bench.comparison.disagreements().count(), 1);
+}
+
+#[test]
+fn a_new_step_counts_from_nothing() {
+    let mut bench = Bench::with(&["a"]);
+    bench.candidate("tick", 1, &[delete("a")]);
+    bench.counts(31);
+    bench.comparison.begin_counting();
+    assert_eq!(bench.counts(32), Counts::default());
+    assert_eq!(
+        bench.comparison.disagreements().count(),
+        1,
+        "still to be read"
+    );
+    bench.candidate("tick", 40, &[delete("a")]);
+    assert_eq!(bench.counts(70).only_candidate, 1);
+}
+
+#[test]
+fn what_is_remembered_is_bounded() {
+    let mut bench = Bench::new();
+    for number in 0..MOST_TARGETS + 2000 {
+        let name = format!("pod-{number}");
+        bench.candidate(&name, 1, &[delete(&name)]);
+        bench.stable(&name, 1, &[patch(&name, &[("phase", "Failed")])]);
+    }
+    let counts = bench.counts(100);
+    assert_eq!(counts.different, MOST_TARGETS as u64 + 2000);
+    let comparison = &bench.comparison;
+    assert_eq!(comparison.targets.len(), MOST_TARGETS);
+    assert_eq!(comparison.disagreements().count(), MOST_DISAGREEMENTS);
+    assert!(comparison.by_item.is_empty() && comparison.pending.is_empty());
+    assert!(
+        comparison
+            .looks
+            .iter()
+            .all(|looks| looks.last.len() <= MOST_LOOKS)
+    );
+    let newest = comparison.disagreements().next().unwrap();
+    let name = format!("pod-{}", MOST_TARGETS + 1999);
+    assert_eq!(newest.stable.as_ref().unwrap().plan.target.name, name);
+}
