@@ -1,11 +1,20 @@
 //! Guardrails: how much a controller may write and delete in a minute, whatever
 //! its guest decides.
+//!
+//! A guardrail that is used up *trips*: further plans of that kind wait, not
+//! until there is room for one more but for the whole cooldown, or until an
+//! operator releases it. A guest that wants to delete too much is to be looked
+//! at, not to be slowed down.
+//!
+//! A candidate has its part of each limit, by its weight, and what it uses
+//! counts for the whole: two revisions together never write more than one may.
 
 use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
 use crate::plan::{Plan, Step};
+use crate::rollout::Role;
 use crate::time::Instant;
 
 const WINDOW: Duration = Duration::from_mins(1);
@@ -17,44 +26,111 @@ pub struct Guardrails {
     pub writes_per_minute: Option<u32>,
     /// Plans that delete or evict, in any 60 seconds.
     pub deletes_per_minute: Option<u32>,
+    /// Plans that delete or evict, in any 60 seconds, in percent of the objects
+    /// of the target's kind that the controller watches; one is always allowed.
+    pub deletes_percent_per_minute: Option<u8>,
+    /// When a guardrail that has tripped lets plans through again.
+    pub cooldown: Cooldown,
 }
 
-/// A guardrail that has nothing left.
+/// When a guardrail that has tripped lets plans through again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cooldown {
+    /// After that time.
+    After(Duration),
+    /// When an operator says so.
+    UntilReleased,
+}
+
+impl Default for Cooldown {
+    fn default() -> Self {
+        Self::After(Duration::from_mins(5))
+    }
+}
+
+/// A guardrail that has tripped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spent {
     /// Which one.
     pub what: What,
     /// Its limit, in plans a minute.
     pub limit: u32,
-    /// When there is something left again.
-    pub until: Instant,
+    /// Whose plans it holds back.
+    pub role: Role,
+    /// When it tripped.
+    pub since: Instant,
+    /// When it lets plans through again; none if an operator has to say so.
+    pub until: Option<Instant>,
 }
 
 /// What a guardrail limits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum What {
     /// Plans that write anything.
     Writes,
     /// Plans that delete or evict.
     Deletes,
+    /// Plans that delete or evict, by the number of objects of the kind.
+    DeletesPercent,
+}
+
+impl What {
+    const ALL: [Self; 3] = [Self::Writes, Self::Deletes, Self::DeletesPercent];
+
+    /// The field of the configuration that sets it.
+    #[must_use]
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::Writes => "writesPerMinute",
+            Self::Deletes => "deletesPerMinute",
+            Self::DeletesPercent => "deletesPercentPerMinute",
+        }
+    }
 }
 
 impl fmt::Display for Spent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let field = match self.what {
-            What::Writes => "writesPerMinute",
-            What::Deletes => "deletesPerMinute",
+        let (field, limit) = (self.what.field(), self.limit);
+        let whose = match self.role {
+            Role::Stable => "",
+            Role::Candidate => "the candidate's part of ",
         };
-        write!(f, "the guardrail {field} of {} is used up", self.limit)
+        write!(
+            f,
+            "{whose}the guardrail {field} is used up: {limit} plans in 60 seconds"
+        )?;
+        match self.until {
+            Some(_) => Ok(()),
+            None => f.write_str("; it waits until an operator releases it"),
+        }
     }
 }
 
-/// What was spent in the last minute.
+/// Who asks for how much of what.
+#[derive(Clone, Copy, Debug)]
+pub struct Asker {
+    /// The revision.
+    pub role: Role,
+    /// The candidate's part, in percent.
+    pub weight: u8,
+    /// How many objects of the target's kind the controller watches.
+    pub watched: usize,
+}
+
+/// What was spent in the last minute, and what has tripped.
 #[derive(Debug, Default)]
 pub struct Budget {
     guardrails: Guardrails,
-    writes: VecDeque<Instant>,
-    deletes: VecDeque<Instant>,
+    writes: VecDeque<Used>,
+    deletes: VecDeque<Used>,
+    tripped: Vec<Spent>,
+}
+
+#[derive(Debug)]
+struct Used {
+    at: Instant,
+    role: Role,
+    kind: Box<str>,
 }
 
 impl Budget {
@@ -67,52 +143,142 @@ impl Budget {
         }
     }
 
-    /// Changes the limits. What was spent stays spent.
+    /// Changes the limits. What was spent stays spent; what had tripped is
+    /// judged anew.
     pub fn set(&mut self, guardrails: Guardrails) {
-        self.guardrails = guardrails;
+        if self.guardrails != guardrails {
+            self.guardrails = guardrails;
+            self.tripped.clear();
+        }
     }
 
-    /// The guardrail that has nothing left for this plan, if there is one.
+    /// An operator lets plans through again: everything counts from now.
+    pub fn release(&mut self) {
+        self.tripped.clear();
+        self.writes.clear();
+        self.deletes.clear();
+    }
+
+    /// There is no candidate any more: what it used was the controller's.
+    pub fn candidate_ended(&mut self) {
+        self.tripped.retain(|spent| spent.role == Role::Stable);
+        for used in self.writes.iter_mut().chain(&mut self.deletes) {
+            used.role = Role::Stable;
+        }
+    }
+
+    /// The guardrails that hold plans back at present.
+    pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Spent> {
+        let tripped = self.tripped.iter();
+        tripped.filter(move |spent| spent.until.is_none_or(|until| now < until))
+    }
+
+    /// The guardrail that holds this plan back, if there is one. Using up the
+    /// last of one does not trip it; asking for more does.
     #[must_use]
-    pub fn spent(&mut self, plan: &Plan, now: Instant) -> Option<Spent> {
-        let writes = (What::Writes, self.guardrails.writes_per_minute);
-        let deletes = (What::Deletes, self.guardrails.deletes_per_minute);
-        for (what, limit) in [writes, deletes] {
-            let Some(limit) = limit else { continue };
+    pub fn spent(&mut self, plan: &Plan, asker: Asker, now: Instant) -> Option<Spent> {
+        self.forget_old(now);
+        for what in What::ALL {
             if !concerns(what, plan) {
                 continue;
             }
-            let used = self.used(what);
-            while used.front().is_some_and(|at| at.after(WINDOW) <= now) {
-                used.pop_front();
+            let tripped = self.tripped.iter();
+            let mut tripped = tripped.filter(|spent| spent.what == what);
+            if let Some(spent) = tripped.find(|spent| holds_back(spent, asker.role)) {
+                return Some(*spent);
             }
-            if used.len() >= limit as usize {
-                let until = used.front().copied().unwrap_or(now).after(WINDOW);
-                return Some(Spent { what, limit, until });
+            if let Some((role, limit)) = self.exhausted(what, plan, asker) {
+                let spent = Spent {
+                    what,
+                    limit,
+                    role,
+                    since: now,
+                    until: match self.guardrails.cooldown {
+                        Cooldown::After(pause) => Some(now.after(pause)),
+                        Cooldown::UntilReleased => None,
+                    },
+                };
+                self.tripped.push(spent);
+                return Some(spent);
             }
         }
         None
     }
 
     /// Counts an admitted plan.
-    pub fn spend(&mut self, plan: &Plan, now: Instant) {
-        let limits = [
-            (What::Writes, self.guardrails.writes_per_minute),
-            (What::Deletes, self.guardrails.deletes_per_minute),
-        ];
-        for (what, limit) in limits {
-            if limit.is_some() && concerns(what, plan) {
-                self.used(what).push_back(now);
-            }
+    pub fn spend(&mut self, plan: &Plan, role: Role, now: Instant) {
+        let used = || Used {
+            at: now,
+            role,
+            kind: kind(plan).into(),
+        };
+        let limits = &self.guardrails;
+        if limits.writes_per_minute.is_some() && concerns(What::Writes, plan) {
+            self.writes.push_back(used());
+        }
+        let deletes = limits.deletes_per_minute.is_some();
+        if (deletes || limits.deletes_percent_per_minute.is_some()) && concerns(What::Deletes, plan)
+        {
+            self.deletes.push_back(used());
         }
     }
 
-    fn used(&mut self, what: What) -> &mut VecDeque<Instant> {
-        match what {
-            What::Writes => &mut self.writes,
-            What::Deletes => &mut self.deletes,
+    fn forget_old(&mut self, now: Instant) {
+        for used in [&mut self.writes, &mut self.deletes] {
+            while used
+                .pop_front_if(|used| used.at.after(WINDOW) <= now)
+                .is_some()
+            {}
         }
+        let lasts = |spent: &Spent| spent.until.is_none_or(|until| now < until);
+        self.tripped.retain(lasts);
     }
+
+    /// Whose part of a guardrail has nothing left for a plan, and how much that
+    /// was.
+    fn exhausted(&self, what: What, plan: &Plan, asker: Asker) -> Option<(Role, u32)> {
+        let (limit, used) = match what {
+            What::Writes => (self.guardrails.writes_per_minute?, &self.writes),
+            What::Deletes => (self.guardrails.deletes_per_minute?, &self.deletes),
+            What::DeletesPercent => {
+                let percent = self.guardrails.deletes_percent_per_minute?;
+                let deleted = count(&self.deletes, |used| *used.kind == *kind(plan));
+                let limit = part(asker.watched.saturating_add(deleted), percent).max(1);
+                (u32::try_from(limit).unwrap_or(u32::MAX), &self.deletes)
+            }
+        };
+        let counts = |used: &Used| what != What::DeletesPercent || *used.kind == *kind(plan);
+        if asker.role == Role::Candidate {
+            let limit = part(limit as usize, asker.weight);
+            let mine = count(used, |used| counts(used) && used.role == Role::Candidate);
+            if mine >= limit {
+                return Some((Role::Candidate, u32::try_from(limit).unwrap_or(u32::MAX)));
+            }
+        }
+        let all = match what {
+            What::Writes | What::Deletes => used.len(),
+            What::DeletesPercent => count(used, counts),
+        };
+        (all >= limit as usize).then_some((Role::Stable, limit))
+    }
+}
+
+/// A whole guardrail holds everybody back, the candidate's part only it.
+fn holds_back(spent: &Spent, role: Role) -> bool {
+    spent.role == Role::Stable || role == Role::Candidate
+}
+
+fn count(used: &VecDeque<Used>, counts: impl Fn(&Used) -> bool) -> usize {
+    used.iter().filter(|used| counts(used)).count()
+}
+
+/// So many percent, rounded up.
+fn part(whole: usize, percent: u8) -> usize {
+    whole.saturating_mul(usize::from(percent)).div_ceil(100)
+}
+
+fn kind(plan: &Plan) -> &str {
+    &plan.target.kind
 }
 
 fn concerns(what: What, plan: &Plan) -> bool {
@@ -124,76 +290,4 @@ fn concerns(what: What, plan: &Plan) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::object::ObjectRef;
-    use crate::plan::{DeleteOptions, Event, Patch, PatchKind};
-
-    fn plan(step: Step) -> Plan {
-        Plan {
-            target: ObjectRef::default(),
-            reason: String::new(),
-            message: String::new(),
-            steps: vec![step],
-            measures: vec![],
-            when_cancelled: None,
-        }
-    }
-
-    fn delete() -> Plan {
-        plan(Step::Delete(DeleteOptions::default()))
-    }
-
-    #[test]
-    fn a_window_slides() {
-        let mut budget = Budget::new(Guardrails {
-            writes_per_minute: None,
-            deletes_per_minute: Some(2),
-        });
-        let at = |seconds| Instant::ZERO.after(Duration::from_secs(seconds));
-        for seconds in [0, 10] {
-            assert_eq!(budget.spent(&delete(), at(seconds)), None);
-            budget.spend(&delete(), at(seconds));
-        }
-        let spent = budget.spent(&delete(), at(59)).unwrap();
-        assert_eq!((spent.what, spent.until), (What::Deletes, at(60)));
-        assert_eq!(budget.spent(&delete(), at(60)), None);
-        budget.spend(&delete(), at(60));
-        assert_eq!(budget.spent(&delete(), at(61)).unwrap().until, at(70));
-    }
-
-    #[test]
-    fn each_limit_counts_what_it_is_about() {
-        let mut budget = Budget::new(Guardrails {
-            writes_per_minute: Some(1),
-            deletes_per_minute: Some(0),
-        });
-        let patch = plan(Step::Patch(Patch {
-            kind: PatchKind::Merge,
-            subresource: String::new(),
-            body: vec![],
-        }));
-        let event = plan(Step::Event(Event {
-            event_type: "Normal".into(),
-            reason: String::new(),
-            message: String::new(),
-            component: String::new(),
-        }));
-        assert_eq!(
-            budget.spent(&delete(), Instant::ZERO).map(|s| s.what),
-            Some(What::Deletes)
-        );
-        assert_eq!(budget.spent(&patch, Instant::ZERO), None);
-        budget.spend(&patch, Instant::ZERO);
-        assert!(budget.spent(&patch, Instant::ZERO).is_some());
-        assert_eq!(budget.spent(&event, Instant::ZERO), None);
-    }
-
-    #[test]
-    fn without_guardrails_nothing_is_counted() {
-        let mut budget = Budget::default();
-        budget.spend(&delete(), Instant::ZERO);
-        assert!(budget.deletes.is_empty());
-        assert_eq!(budget.spent(&delete(), Instant::ZERO), None);
-    }
-}
+mod tests;

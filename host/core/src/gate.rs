@@ -56,7 +56,7 @@ pub struct Circumstances<'a> {
     pub owns_target: bool,
     /// What of the target is under way, or not yet seen in the cache.
     pub held: Option<Held>,
-    /// The guardrail that has nothing left for this plan.
+    /// The guardrail that holds this plan back.
     pub spent: Option<Spent>,
 }
 
@@ -107,7 +107,7 @@ pub enum Waiting {
     NotOwned,
     /// The target is being written, or the cache does not show it yet.
     Held(Held),
-    /// A guardrail has nothing left.
+    /// A guardrail holds it back.
     Spent(Spent),
 }
 

@@ -1,5 +1,6 @@
 //! What a controller takes and gives.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use crate::manifest::Permission;
 use crate::mapping::Mapping;
 use crate::plan::{Measure, Plan, QueueKey, WorkItem};
 use crate::queue::PendingSnapshot;
+use crate::rollout::Role;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
@@ -28,6 +30,12 @@ pub struct CallId(pub(super) u64);
 /// Names one plan that is being carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PlanId(pub(super) u64);
+
+impl fmt::Display for PlanId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
 
 /// What an operator decides about a controller.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -51,11 +59,19 @@ pub struct World<'a> {
     pub mapping: &'a Mapping,
 }
 
+/// Names one revision of a controller's guest; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RevisionId(pub(super) u64);
+
 /// A call that is to be made into the guest.
 #[derive(Clone, Debug)]
 pub struct CallRequest {
     /// Its name, for the answer.
     pub id: CallId,
+    /// The revision that is called.
+    pub revision: RevisionId,
+    /// What the guest is to see.
+    pub snapshot: Snapshot,
     /// What it is about.
     pub items: Vec<WorkItem>,
     /// What waits in the queues.
@@ -72,11 +88,15 @@ pub enum Effect {
     Carry {
         /// Its name, for the answer.
         id: PlanId,
+        /// The revision that decided it.
+        revision: RevisionId,
         /// What to do.
         plan: Arc<Plan>,
     },
     /// The gate ruled on a plan.
     Ruled {
+        /// The part of the revision that decided it.
+        role: Role,
         /// The item it was decided for.
         item: QueueKey,
         /// The plan.
@@ -86,14 +106,14 @@ pub enum Effect {
     },
     /// Something is to be counted.
     Measure(Measure),
-    /// An item was worked on.
+    /// An item of the stable revision was worked on.
     Worked {
         /// Its queue.
         queue: String,
         /// For how long, its writes included.
         duration: Duration,
     },
-    /// An item was taken from its queue.
+    /// An item of the stable revision was taken from its queue.
     Taken {
         /// Its queue.
         queue: String,

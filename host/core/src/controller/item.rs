@@ -14,6 +14,9 @@ use crate::time::Instant;
 /// change from one second to the next.
 pub(super) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long an item stays whose plans were left to another revision.
+const LEFT_PAUSE: Duration = Duration::from_secs(600);
+
 /// A decided item whose plans are being carried out.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -38,12 +41,14 @@ pub(super) struct Running {
     held: bool,
     /// Whether a plan was carried out.
     carried: bool,
+    /// Whether a plan was left to the revision that owns its target.
+    left: bool,
 }
 
 impl Running {
-    pub(super) fn new(plans: Vec<Plan>, parallel: u32, verdict: Verdict) -> Self {
+    pub(super) fn new(plans: Vec<Arc<Plan>>, parallel: u32, verdict: Verdict) -> Self {
         Self {
-            plans: plans.into_iter().map(Arc::new).collect(),
+            plans: plans.into(),
             in_flight: 0,
             parallel,
             verdict,
@@ -53,6 +58,7 @@ impl Running {
             unseen: Vec::new(),
             held: false,
             carried: false,
+            left: false,
         }
     }
 
@@ -74,9 +80,16 @@ impl Running {
         self.unseen.push(target);
     }
 
-    pub(super) fn wait_until(&mut self, until: Instant) {
+    /// Waits for a guardrail: until that time, or until an operator releases
+    /// it, upon which everything is looked at again.
+    pub(super) fn wait_until(&mut self, until: Option<Instant>) {
+        let until = until.unwrap_or(Instant::FAR_FUTURE);
         let earliest = self.not_before.map_or(until, |already| already.min(until));
         self.not_before = Some(earliest);
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.left = true;
     }
 
     /// Takes a plan that failed, as far as another try can mend it.
@@ -128,6 +141,13 @@ impl Running {
                 false,
             ),
             Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), false),
+            // Should the target come to this revision, the item is looked at
+            // again with all its times.
+            Verdict::Done | Verdict::AgainWhenWritten
+                if self.left && !self.carried && !self.held =>
+            {
+                (Finish::AgainAfter(LEFT_PAUSE), false)
+            }
             // What was only shown, or refused, would be decided again for ever.
             Verdict::AgainWhenWritten if !self.carried && !self.held => (Finish::Done, false),
             Verdict::AgainWhenWritten if self.unseen.is_empty() => {

@@ -3,56 +3,53 @@
 //!
 //! Driven from outside: `handle_*` takes what happened, `poll_call` and
 //! `poll_effect` give what is to be done, `poll_timeout` says when to come back.
+//!
+//! A controller runs its stable [`Revision`], and may try a candidate beside
+//! it. Each has its own queues; settings, budget and expectations are the
+//! controller's.
 
 mod exchange;
 mod item;
+mod revision;
+mod shared;
+mod tally;
 mod trigger;
 mod waiters;
 
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::budget::Budget;
-use crate::expectation::{Expectations, Held, LAPSE, Seen, Written};
-use crate::failure::{Failure, FailureClass};
-use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
-use crate::health::{CallFailure, Health, Permit, after_failed_call};
+use crate::budget::Spent;
+use crate::expectation::Written;
+use crate::gate::Mode;
+use crate::health::CallFailure;
 use crate::manifest::Manifest;
 use crate::object::Uid;
-use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, WorkItem};
-use crate::queue::{Finish, Origin, QueueStats, Queues};
-use crate::store::{Change, ResourceVersion, Snapshot, ViewId};
+use crate::plan::Decision;
+use crate::queue::Origin;
+use crate::rollout::Role;
+use crate::rollout::cohort::Share;
+use crate::rollout::compare::Comparison;
+use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
 
 pub use exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, Settings, World,
+    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, RevisionId, Settings,
+    World,
 };
-use item::Running;
-use trigger::{all_keys, changed_keys};
-use waiters::Waiters;
+pub use revision::Revision;
+use shared::{Shared, Trial};
+pub use tally::Tally;
 
 /// One controller's state.
 #[derive(Debug)]
 pub struct Controller {
-    manifest: Arc<Manifest>,
-    settings: Settings,
-    /// The watch that each of its views stands for, by its place in the
-    /// manifest.
-    watches: BTreeMap<ViewId, usize>,
-    queues: Queues,
-    health: Health,
-    notes: Notes,
-    expectations: Expectations,
-    budget: Budget,
-    calls: BTreeMap<CallId, (Vec<WorkItem>, Permit)>,
-    running: BTreeMap<QueueKey, Running>,
-    carried: BTreeMap<PlanId, (QueueKey, Arc<Plan>)>,
-    waiters: Waiters,
-    effects: VecDeque<Effect>,
-    next_id: u64,
+    stable: Revision,
+    candidate: Option<Revision>,
+    shared: Shared,
 }
 
 impl Controller {
@@ -65,74 +62,161 @@ impl Controller {
         settings: Settings,
         views: &[ViewId],
     ) -> Self {
+        let mut shared = Shared::new(settings);
+        let id = RevisionId(shared.fresh_id());
         Self {
-            queues: Queues::new(now, &manifest.queues, &manifest.ticks),
-            budget: Budget::new(settings.guardrails),
-            watches: watches(views),
-            manifest,
-            settings,
-            health: Health::default(),
-            notes: Notes::default(),
-            expectations: Expectations::default(),
-            calls: BTreeMap::new(),
-            running: BTreeMap::new(),
-            carried: BTreeMap::new(),
-            waiters: Waiters::default(),
-            effects: VecDeque::new(),
-            next_id: 0,
+            stable: Revision::new(now, id, manifest, views),
+            candidate: None,
+            shared,
         }
     }
 
-    /// Takes on another revision of the guest, or another configuration of it.
-    /// Queues, timers and notes stay. Calls of the old revision that are still
-    /// under way are void: [`Self::handle_decisions`] sends their items back.
+    /// Puts another guest, or another configuration of it, in the stable
+    /// revision's place, which looks at everything again. Queues, timers and
+    /// notes stay. Calls that are still under way are void:
+    /// [`Self::handle_decisions`] sends their items back.
     pub fn reconfigure(&mut self, now: Instant, manifest: Arc<Manifest>, views: &[ViewId]) {
-        self.queues
-            .reconfigure(now, &manifest.queues, &manifest.ticks);
-        for (items, _) in std::mem::take(&mut self.calls).into_values() {
-            self.send_back(now, items);
+        let id = RevisionId(self.shared.fresh_id());
+        self.stable.reconfigure(now, id, manifest, views);
+    }
+
+    /// Tries a candidate beside the stable revision, in place of any other. It
+    /// begins with the stable one's items, timers and notes, and looks at
+    /// everything. `window` is how long a target that one of them has decided
+    /// on waits for the other.
+    pub fn try_candidate(
+        &mut self,
+        now: Instant,
+        manifest: Arc<Manifest>,
+        views: &[ViewId],
+        share: Share,
+        window: Duration,
+    ) {
+        self.end_trial(now);
+        let id = RevisionId(self.shared.fresh_id());
+        self.candidate = Some(self.stable.fork(now, id, manifest, views));
+        self.shared.trial = Some(Trial {
+            share,
+            comparison: Comparison::new(window),
+        });
+    }
+
+    /// Changes what the candidate owns; both revisions look at everything
+    /// again, since what one left to the other may be its own now.
+    pub fn set_share(&mut self, now: Instant, share: Share) {
+        if let Some(trial) = &mut self.shared.trial
+            && trial.share != share
+        {
+            trial.share = share;
+            for revision in revisions(&mut self.stable, &mut self.candidate) {
+                revision.look_at_everything(now);
+            }
         }
-        self.manifest = manifest;
-        self.watches = watches(views);
-        self.health = Health::default();
+    }
+
+    /// Begins to count what the candidate does, and how it compares, anew.
+    pub fn begin_counting(&mut self) {
+        if let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) {
+            candidate.begin_counting();
+            trial.comparison.begin_counting();
+        }
+    }
+
+    /// The candidate takes the stable revision's place, with its own queues and
+    /// notes. From here on every target is its own; what the former revision
+    /// has under way comes to its end.
+    pub fn promote(&mut self, now: Instant) {
+        if let Some(candidate) = self.candidate.take() {
+            self.stable = candidate;
+            self.stable.role = Role::Stable;
+            self.end_trial(now);
+        }
+    }
+
+    /// The candidate is taken back: every target is the stable revision's.
+    pub fn drop_candidate(&mut self, now: Instant) {
+        if self.candidate.is_some() {
+            self.end_trial(now);
+        }
+    }
+
+    fn end_trial(&mut self, now: Instant) {
+        self.candidate = None;
+        if self.shared.trial.take().is_some() {
+            self.shared.budget.candidate_ended();
+            self.stable.look_at_everything(now);
+        }
     }
 
     /// Takes on other settings. They hold for every plan that was not yet put
-    /// before the gate.
-    pub fn set(&mut self, settings: Settings) {
-        self.budget.set(settings.guardrails);
-        self.settings = settings;
+    /// before the gate. If plans that were only shown would be carried out now,
+    /// everything is looked at again.
+    pub fn set(&mut self, now: Instant, settings: Settings) {
+        if settings == self.shared.settings {
+            return;
+        }
+        self.shared.budget.set(settings.guardrails);
+        let enforces = settings.mode == Mode::Enforce;
+        self.shared.settings = settings;
+        if enforces {
+            for revision in revisions(&mut self.stable, &mut self.candidate) {
+                revision.look_at_everything(now);
+            }
+        }
     }
 
-    /// What the guest declared.
-    #[must_use]
-    pub fn manifest(&self) -> &Arc<Manifest> {
-        &self.manifest
+    /// An operator releases the guardrails that have tripped.
+    pub fn release(&mut self, now: Instant) {
+        self.shared.budget.release();
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            revision.look_at_everything(now);
+        }
     }
 
     /// What the operator decided.
     #[must_use]
     pub fn settings(&self) -> &Settings {
-        &self.settings
+        &self.shared.settings
     }
 
-    /// The views of its watches, by name.
-    pub fn views(&self) -> impl Iterator<Item = (&str, ViewId)> {
-        self.watches.iter().filter_map(|(view, position)| {
-            let watch = self.manifest.watches.get(*position)?;
-            Some((watch.name.as_str(), *view))
-        })
+    /// The guardrails that hold plans back at present.
+    pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Spent> {
+        self.shared.budget.tripped(now)
     }
 
-    /// How it fares.
+    /// The revision that runs.
     #[must_use]
-    pub fn health(&self) -> &Health {
-        &self.health
+    pub fn stable(&self) -> &Revision {
+        &self.stable
     }
 
-    /// The state of its queues.
-    pub fn queue_stats(&mut self, now: Instant) -> Vec<QueueStats> {
-        self.queues.stats(now)
+    /// The revision that is being tried.
+    #[must_use]
+    pub fn candidate(&self) -> Option<&Revision> {
+        self.candidate.as_ref()
+    }
+
+    /// The revision of that part.
+    #[must_use]
+    pub fn revision(&self, role: Role) -> Option<&Revision> {
+        match role {
+            Role::Stable => Some(&self.stable),
+            Role::Candidate => self.candidate.as_ref(),
+        }
+    }
+
+    /// The revision of that part.
+    pub fn revision_mut(&mut self, role: Role) -> Option<&mut Revision> {
+        match role {
+            Role::Stable => Some(&mut self.stable),
+            Role::Candidate => self.candidate.as_mut(),
+        }
+    }
+
+    /// How the decisions of both compare; none without a candidate.
+    #[must_use]
+    pub fn comparison(&self) -> Option<&Comparison> {
+        self.shared.trial.as_ref().map(|trial| &trial.comparison)
     }
 
     /// Takes what changed in the cache. `origin` says whether it is news or the
@@ -145,356 +229,143 @@ impl Controller {
         snapshot: &Snapshot,
     ) {
         for change in changes {
-            self.wake_waiters(now, change, snapshot);
-            let Some(position) = self.watches.get(&change.view) else {
-                continue;
-            };
-            let manifest = Arc::clone(&self.manifest);
-            let Some(watch) = manifest.watches.get(*position) else {
-                continue;
-            };
-            let triggers = manifest.triggers.iter();
-            for trigger in triggers.filter(|trigger| trigger.watch == watch.name) {
-                for key in changed_keys(&trigger.key, change, snapshot) {
-                    self.add(now, &trigger.queue, &key, origin);
-                }
+            for object in [&change.old, &change.new].into_iter().flatten() {
+                self.wake(now, object.uid(), snapshot);
+            }
+            for revision in revisions(&mut self.stable, &mut self.candidate) {
+                revision.handle_change(now, change, origin, snapshot);
             }
         }
     }
 
-    /// Adds every key that a trigger can name: after a time in which its plans
-    /// were not carried out, or changes not taken.
-    pub fn look_at_everything(&mut self, now: Instant, snapshot: &Snapshot) {
-        let manifest = Arc::clone(&self.manifest);
-        for (view, position) in self.watches.clone() {
-            let Some(watch) = manifest.watches.get(position) else {
-                continue;
-            };
-            let triggers = manifest.triggers.iter();
-            for trigger in triggers.filter(|trigger| trigger.watch == watch.name) {
-                for key in all_keys(&trigger.key, view, snapshot) {
-                    self.add(now, &trigger.queue, &key, Origin::Relist);
-                }
-            }
+    /// Adds some of the keys of a look at everything that is under way, and
+    /// says whether there are more.
+    pub fn sweep(&mut self, now: Instant, snapshot: &Snapshot) -> bool {
+        let mut more = false;
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            more |= revision.sweep(now, snapshot);
         }
-        for tick in &manifest.ticks {
-            self.add(now, &tick.queue, &tick.key, Origin::Fresh);
-        }
+        more
     }
 
-    fn add(&mut self, now: Instant, queue: &str, key: &str, origin: Origin) {
-        // A valid manifest names only queues that it declares.
-        let added = self.queues.add(now, queue, key, origin);
-        debug_assert!(added.is_ok(), "{added:?}");
-    }
-
-    /// The next call to make into the guest, if there is one.
-    pub fn poll_call(&mut self, now: Instant) -> Option<CallRequest> {
-        if self.settings.mode == Mode::Off {
+    /// The next call to make into a revision's guest, if there is one.
+    pub fn poll_call(
+        &mut self,
+        now: Instant,
+        role: Role,
+        snapshot: &Snapshot,
+    ) -> Option<CallRequest> {
+        if self.shared.settings.mode == Mode::Off {
             return None;
         }
-        let permit = self.health.begin(now)?;
-        let Some(batch) = self.queues.take(now) else {
-            self.health.abandoned(now, permit);
-            return None;
+        let revision = match role {
+            Role::Stable => &mut self.stable,
+            Role::Candidate => self.candidate.as_mut()?,
         };
-        for waited in batch.waited() {
-            self.effects.push_back(Effect::Taken {
-                queue: batch.queue.clone(),
-                waited,
-            });
-        }
-        let id = CallId(self.fresh_id());
-        self.calls.insert(id, (batch.items.clone(), permit));
-        Some(CallRequest {
-            id,
-            items: batch.items,
-            pending: self.queues.pending(),
-            notes: self.notes.clone(),
-        })
+        revision.poll_call(now, snapshot, &mut self.shared)
     }
 
-    /// Takes the guest's answer to a call: a decision for each item, in their
-    /// order.
-    pub fn handle_decisions(&mut self, id: CallId, decisions: Vec<Decision>, world: &World<'_>) {
-        let Some((items, permit)) = self.calls.remove(&id) else {
-            return;
-        };
-        debug_assert_eq!(items.len(), decisions.len(), "the engine counts them");
-        self.health.succeeded(world.now, permit);
-        for (item, decision) in items.into_iter().zip(decisions) {
-            self.begin(item, decision, world);
+    /// Takes a guest's answer to a call: a decision for each item, in their
+    /// order, and how long it took.
+    pub fn handle_decisions(
+        &mut self,
+        id: CallId,
+        decisions: Vec<Decision>,
+        took: Duration,
+        world: &World<'_>,
+    ) {
+        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
+            revision.handle_decisions(id, decisions, took, world, &mut self.shared);
         }
     }
 
     /// Takes a call that ended without an answer: every item is tried again.
     pub fn handle_call_failure(&mut self, now: Instant, id: CallId, failure: CallFailure) {
-        let Some((items, permit)) = self.calls.remove(&id) else {
-            return;
-        };
-        let finish = after_failed_call(failure.kind, items.len());
-        self.health.failed(now, permit, failure);
-        for WorkItem { queue, key, .. } in items {
-            self.finish_item(now, &QueueKey { queue, key }, finish.clone());
+        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
+            revision.handle_call_failure(now, id, failure, &mut self.shared);
         }
     }
 
     /// Takes back a call that was never made, or whose answer is void.
     pub fn handle_call_void(&mut self, now: Instant, id: CallId) {
-        if let Some((items, permit)) = self.calls.remove(&id) {
-            self.health.abandoned(now, permit);
-            self.send_back(now, items);
-        }
-    }
-
-    fn send_back(&mut self, now: Instant, items: Vec<WorkItem>) {
-        for item in items {
-            self.queues
-                .done(now, &item.queue, &item.key, Finish::Unworked);
+        if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
+            revision.handle_call_void(now, id);
         }
     }
 
     /// Takes the end of a plan that was carried out.
     pub fn handle_outcome(&mut self, id: PlanId, outcome: Outcome, world: &World<'_>) {
-        let Some((key, plan)) = self.carried.remove(&id) else {
+        let Some(carried) = self.shared.carried.remove(&id) else {
             return;
         };
-        self.measure(&plan, &outcome);
-        let uid = Uid::new(&plan.target.uid);
-        let gone = outcome
-            .failed
-            .as_ref()
-            .is_some_and(|(_, failure)| failure.class.means_gone());
+        let uid = Uid::new(&carried.plan.target.uid);
+        let gone = outcome.failed.is_some() && outcome.is_success();
         let written = if gone {
             Some(Written::Gone)
         } else {
             outcome.written
         };
-        let wrote = written.is_some();
-        self.expectations.end(&uid, written, world.now);
+        self.shared.expectations.end(&uid, written, world.now);
         // Those who waited for this plan to end look again: at once if it
         // wrote nothing, when the cache shows it otherwise.
         self.wake(world.now, &uid, world.snapshot);
-        if let Some(running) = self.running.get_mut(&key) {
-            running.in_flight -= 1;
-            if wrote {
-                running.unseen.push(uid);
-            }
-            if let Some((step, failure)) = outcome.failed
-                && !gone
-            {
-                running.fail(&plan.target.uid, step, failure);
-            }
+        let mut all = revisions(&mut self.stable, &mut self.candidate);
+        if let Some(revision) = all.find(|revision| revision.id == carried.revision) {
+            revision.handle_outcome(carried, outcome, world, &mut self.shared);
         }
-        self.pump(&key, world);
     }
 
     /// The next thing to be done or told, if there is one.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.shared.effects.pop_front()
     }
 
-    /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
+    /// When [`Self::poll_call`] or [`Self::sweep`] has to be asked again, if
+    /// nothing else happens. `ready` are the revisions that can be called.
     #[must_use]
-    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        if self.settings.mode == Mode::Off {
+    pub fn poll_timeout(&self, now: Instant, ready: &[Role]) -> Option<Instant> {
+        if self.shared.settings.mode == Mode::Off {
             return None;
         }
-        let due = self.queues.next_due(now)?;
-        Some(due.max(self.health.opens_at(now)?))
+        let ready = ready.iter().filter_map(|role| self.revision(*role));
+        ready
+            .filter_map(|revision| revision.poll_timeout(now))
+            .min()
     }
 
-    /// Forgets expectations that have lapsed, and wakes who waited for them.
-    /// To be called every few seconds.
+    /// Forgets expectations that have lapsed, wakes who waited for them, and
+    /// ends the windows of the comparison. To be called every second or so.
     pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) {
-        self.expectations.expire(now);
-        for uid in self.waiters.objects() {
-            self.wake(now, &uid, snapshot);
+        self.shared.expectations.expire(now);
+        if let Some(trial) = &mut self.shared.trial {
+            trial.comparison.tidy(now, snapshot);
         }
-    }
-
-    fn begin(&mut self, item: WorkItem, decision: Decision, world: &World<'_>) {
-        let key = QueueKey {
-            queue: item.queue,
-            key: item.key,
-        };
-        let cancelled = self.command(world.now, decision.commands);
-        let stands = |plan: &Plan| {
-            let condition = plan.when_cancelled.as_ref();
-            condition.is_none_or(|item| cancelled.contains(item))
-        };
-        let plans = decision.plans.into_iter().filter(stands).collect();
-        let parallel = match decision.parallel {
-            0 => DEFAULT_PARALLEL,
-            asked => asked,
-        };
-        let running = Running::new(plans, parallel, decision.verdict);
-        self.running.insert(key.clone(), running);
-        self.pump(&key, world);
-    }
-
-    /// Carries out commands; returns the items that a cancel found waiting.
-    fn command(&mut self, now: Instant, commands: Vec<Command>) -> Vec<QueueKey> {
-        let mut cancelled = Vec::new();
-        for command in commands {
-            let done = match command {
-                Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
-                Command::SetRate { queue, group, rate } => {
-                    self.queues.set_rate(now, &queue, &group, rate)
-                }
-                Command::Cancel(item) => {
-                    if self.queues.cancel(now, &item.queue, &item.key) {
-                        cancelled.push(item);
-                    }
-                    Ok(())
-                }
-                Command::SetNote { key, value } => {
-                    match value {
-                        Some(value) => self.notes.insert(key, value.into()),
-                        None => self.notes.remove(&key),
-                    };
-                    Ok(())
-                }
-                Command::Measure(measure) => {
-                    self.effects.push_back(Effect::Measure(measure));
-                    Ok(())
-                }
-            };
-            // The engine refuses an answer with a queue that is not declared
-            // or a rate that is none.
-            debug_assert!(done.is_ok(), "{done:?}");
-        }
-        cancelled
-    }
-
-    /// Puts plans of an item before the gate as long as there is room for them,
-    /// and ends the item when none is left.
-    fn pump(&mut self, key: &QueueKey, world: &World<'_>) {
-        let Some(mut running) = self.running.remove(key) else {
-            return;
-        };
-        while running.has_room() {
-            let Some(plan) = running.plans.pop_front() else {
-                break;
-            };
-            self.rule(key, &mut running, plan, world);
-        }
-        if !running.is_over() {
-            self.running.insert(key.clone(), running);
-            return;
-        }
-        running
-            .unseen
-            .retain(|uid| held(&mut self.expectations, uid, world).is_some());
-        let (finish, when_seen) = running.finish(world.now, LAPSE);
-        if when_seen {
-            self.waiters.wait(key, running.unseen);
-        }
-        self.finish_item(world.now, key, finish);
-    }
-
-    fn rule(&mut self, key: &QueueKey, running: &mut Running, plan: Arc<Plan>, world: &World<'_>) {
-        let uid = Uid::new(&plan.target.uid);
-        let ruling = gate::judge(
-            &plan,
-            &Circumstances {
-                // One replica runs, and one revision of each controller.
-                leading: true,
-                owns_target: true,
-                mode: self.settings.mode,
-                manifest: &self.manifest,
-                granted: self.settings.granted.as_deref(),
-                mapping: world.mapping,
-                held: held(&mut self.expectations, &uid, world),
-                spent: self.budget.spent(&plan, world.now),
-            },
-        );
-        match &ruling {
-            Ruling::Admit => {
-                running.carry();
-                self.expectations.begin(uid);
-                self.budget.spend(&plan, world.now);
-                let id = PlanId(self.fresh_id());
-                self.carried.insert(id, (key.clone(), Arc::clone(&plan)));
-                let plan = Arc::clone(&plan);
-                self.effects.push_back(Effect::Carry { id, plan });
-            }
-            Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
-            Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
-            Ruling::Refuse(refusal) => {
-                let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());
-                running.fail(&plan.target.uid, 0, failure);
-            }
-            Ruling::Show | Ruling::Wait(_) => {}
-        }
-        let item = key.clone();
-        self.effects.push_back(Effect::Ruled { item, plan, ruling });
-    }
-
-    fn measure(&mut self, plan: &Plan, outcome: &Outcome) {
-        let result = match &outcome.failed {
-            None => MeasureWhen::Succeeded,
-            Some((_, failure)) if failure.class.means_gone() => MeasureWhen::Gone,
-            Some(_) => MeasureWhen::Failed,
-        };
-        for measure in &plan.measures {
-            if measure.when == MeasureWhen::Attempted || measure.when == result {
-                let measure = measure.measure.clone();
-                self.effects.push_back(Effect::Measure(measure));
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            for uid in revision.waited_for() {
+                revision.wake(now, &uid, snapshot, &mut self.shared);
             }
         }
     }
 
-    fn finish_item(&mut self, now: Instant, key: &QueueKey, finish: Finish) {
-        if let Some(finished) = self.queues.done(now, &key.queue, &key.key, finish) {
-            self.effects.push_back(Effect::Worked {
-                queue: key.queue.clone(),
-                duration: finished.worked,
-            });
-        }
-    }
-
-    fn wake_waiters(&mut self, now: Instant, change: &Change, snapshot: &Snapshot) {
-        for object in [&change.old, &change.new].into_iter().flatten() {
-            self.wake(now, object.uid(), snapshot);
-        }
-    }
-
-    /// Adds the items that waited for an object once it is no longer held.
     fn wake(&mut self, now: Instant, uid: &Uid, snapshot: &Snapshot) {
-        if !self.waiters.waits_for(uid) {
-            return;
-        }
-        let seen = seen(uid, snapshot);
-        if self.expectations.held(uid, seen, now).is_none() {
-            for item in self.waiters.release(uid) {
-                self.add(now, &item.queue, &item.key, Origin::Fresh);
-            }
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            revision.wake(now, uid, snapshot, &mut self.shared);
         }
     }
-
-    fn fresh_id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
 }
 
-fn watches(views: &[ViewId]) -> BTreeMap<ViewId, usize> {
-    views.iter().copied().zip(0..).collect()
+fn revisions<'a>(
+    stable: &'a mut Revision,
+    candidate: &'a mut Option<Revision>,
+) -> impl Iterator<Item = &'a mut Revision> {
+    std::iter::once(stable).chain(candidate)
 }
 
-/// Whether a plan for the object has to wait.
-fn held(expectations: &mut Expectations, uid: &Uid, world: &World<'_>) -> Option<Held> {
-    expectations.held(uid, seen(uid, world.snapshot), world.now)
-}
-
-/// What the cache shows of an object. Held by several streams, it is as the one
-/// has it that lags behind most.
-fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
-    let versions = snapshot.versions_of(uid);
-    let seen = versions.map(|version| match version {
-        ResourceVersion::Number(number) => Seen::Version(*number),
-        ResourceVersion::Text(_) => Seen::Incomparable,
-    });
-    seen.min().unwrap_or(Seen::Gone)
+/// The revision that a call was made into; none if it is gone.
+fn caller<'a>(
+    stable: &'a mut Revision,
+    candidate: &'a mut Option<Revision>,
+    id: CallId,
+) -> Option<&'a mut Revision> {
+    revisions(stable, candidate).find(|revision| revision.has_called(id))
 }

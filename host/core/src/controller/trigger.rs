@@ -1,13 +1,13 @@
 //! Which keys a trigger names.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::manifest::TriggerKey;
+use crate::manifest::{Trigger, TriggerKey};
 use crate::store::{Change, Object, Snapshot, View, ViewId};
 
-/// How many keys are read from the store at once.
+/// How many keys a page of a sweep has.
 const PAGE: usize = 1000;
 
 /// The keys that a trigger names for one change.
@@ -34,33 +34,81 @@ pub(super) fn changed_keys(
     }
 }
 
-/// Every key that a trigger can name in the present state.
-pub(super) fn all_keys(trigger: &TriggerKey, view: ViewId, snapshot: &Snapshot) -> Vec<String> {
-    let Some(view) = snapshot.view(view) else {
-        return Vec::new();
+/// A look at every key that triggers can name, a page at a time: a cluster has
+/// more of them than may hold up what is due.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sweep {
+    left: VecDeque<(ViewId, Trigger)>,
+    cursor: Cursor,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Cursor {
+    #[default]
+    Start,
+    At(u64),
+    After(String),
+}
+
+impl Sweep {
+    /// Starts anew, over these.
+    pub(super) fn begin(&mut self, triggers: impl Iterator<Item = (ViewId, Trigger)>) {
+        self.left = triggers.collect();
+        self.cursor = Cursor::Start;
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// The next keys, with the queue that they go to; none at the end.
+    pub(super) fn next(&mut self, snapshot: &Snapshot) -> Option<(String, Vec<String>)> {
+        let (view, trigger) = self.left.front()?;
+        let queue = trigger.queue.clone();
+        let view = snapshot.view(*view);
+        let (keys, cursor) = view.map_or_else(Default::default, |view| {
+            page(&trigger.key, &view, &self.cursor)
+        });
+        if cursor.is_none() {
+            self.left.pop_front();
+        }
+        self.cursor = cursor.unwrap_or_default();
+        Some((queue, keys))
+    }
+}
+
+fn page(key: &TriggerKey, view: &View<'_>, from: &Cursor) -> (Vec<String>, Option<Cursor>) {
+    let cursor = match from {
+        Cursor::At(at) => *at,
+        Cursor::Start | Cursor::After(_) => 0,
     };
-    match trigger {
-        TriggerKey::OwnKey => pages(|cursor| {
+    match key {
+        TriggerKey::OwnKey => {
             let page = view.keys(cursor, PAGE);
             let keys = page.items.into_iter().map(Cow::into_owned);
-            (keys.collect(), page.next)
-        }),
-        TriggerKey::OwnUid => pages(|cursor| {
+            (keys.collect(), page.next.map(Cursor::At))
+        }
+        TriggerKey::OwnUid => {
             let page = view.scan(cursor, PAGE);
-            let uids = page
-                .items
-                .iter()
-                .map(|entry| entry.object.uid().to_string());
-            (uids.collect(), page.next)
-        }),
-        TriggerKey::Constant(_) if view.is_empty() => Vec::new(),
-        TriggerKey::Constant(key) => vec![key.clone()],
+            let uids = page.items.iter();
+            let uids = uids.map(|entry| entry.object.uid().to_string());
+            (uids.collect(), page.next.map(Cursor::At))
+        }
+        TriggerKey::Constant(_) if view.is_empty() => (Vec::new(), None),
+        TriggerKey::Constant(key) => (vec![key.clone()], None),
         TriggerKey::Index(index) => {
             let Some(index) = view.index(index) else {
-                return Vec::new();
+                return (Vec::new(), None);
             };
-            let values = index.values(None, usize::MAX).into_iter();
-            values.map(|(value, _)| value.to_owned()).collect()
+            let after = match from {
+                Cursor::After(value) => Some(value.as_str()),
+                Cursor::Start | Cursor::At(_) => None,
+            };
+            let values = index.values(after, PAGE).into_iter();
+            let values: Vec<String> = values.map(|(value, _)| value.to_owned()).collect();
+            let full = values.len() == PAGE;
+            let next = values.last().filter(|_| full).cloned();
+            (values, next.map(Cursor::After))
         }
     }
 }
@@ -71,15 +119,4 @@ fn index_values(view: &View<'_>, index: &str, object: &Arc<Object>) -> Vec<Strin
     };
     let values = index.values_of(object).into_iter();
     values.map(Cow::into_owned).collect()
-}
-
-fn pages(page: impl Fn(u64) -> (Vec<String>, Option<u64>)) -> Vec<String> {
-    let mut keys = Vec::new();
-    let mut cursor = Some(0);
-    while let Some(at) = cursor {
-        let (more, next) = page(at);
-        keys.extend(more);
-        cursor = next;
-    }
-    keys
 }

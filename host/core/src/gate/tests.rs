@@ -3,6 +3,7 @@ use crate::budget::What;
 use crate::mapping::Served;
 use crate::object::ApiResource;
 use crate::plan::{Create, DeleteOptions, Event, Patch, PatchKind};
+use crate::rollout::Role;
 use crate::time::Instant;
 
 fn manifest(permissions: &[(&str, &str, &str)]) -> Manifest {
@@ -215,7 +216,9 @@ fn what_depends_on_the_moment_comes_in_order() {
     let spent = Spent {
         what: What::Deletes,
         limit: 1,
-        until: Instant::ZERO,
+        role: Role::Stable,
+        since: Instant::ZERO,
+        until: None,
     };
     with(DELETE_PODS, |base| {
         let plan = delete_pod();

@@ -207,6 +207,17 @@ impl Queues {
         gone.into_iter().flat_map(queue_keys).collect()
     }
 
+    /// The same queues once more, for another revision. What is worked on
+    /// waits in them, as if nobody had looked at it.
+    #[must_use]
+    pub fn fork(&self, now: Instant) -> Self {
+        let mut fork = self.clone();
+        for Turn { queue, .. } in fork.queues.values_mut() {
+            queue.put_back_all(now);
+        }
+        fork
+    }
+
     /// Adds an item, due now.
     pub fn add(
         &mut self,

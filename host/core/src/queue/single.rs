@@ -211,6 +211,13 @@ impl Queue {
         })
     }
 
+    /// Everything that was handed out waits again.
+    pub(super) fn put_back_all(&mut self, now: Instant) {
+        for key in self.work.keys().cloned().collect::<Vec<_>>() {
+            self.done(now, &key, Finish::Unworked);
+        }
+    }
+
     pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
         self.pass(now);
         let running = || self.work.values().map(|work| now.since(work.started));

@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn a_step_lasts_its_time_and_needs_its_decisions() {
         let left = Duration::from_secs(1);
-        let early = after(0, MINUTE - left, &seen(10, 0));
+        let early = after(0, Duration::from_secs(59), &seen(10, 0));
         assert_eq!(early, Next::Hold(Hold::Running { left }));
         let inconclusive = Next::Hold(Hold::Inconclusive {
             compared: 9,

@@ -1,11 +1,14 @@
 //! The controller driven by hand: what is called, carried out and tried again.
 
 mod outcomes;
+mod trial;
 
 use std::time::Duration;
 
 use super::*;
-use crate::gate::Refusal;
+use crate::expectation::Held;
+use crate::failure::{Failure, FailureClass};
+use crate::gate::{Refusal, Ruling, Waiting};
 use crate::health::CallFailureKind;
 use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
@@ -13,7 +16,10 @@ use crate::mapping::Mapping;
 use crate::mapping::Served;
 use crate::object::{ApiResource, Kind, ObjectRef, Projected};
 use crate::path::FieldTree;
-use crate::plan::{Amount, DeleteOptions, Enqueue, PlanMeasure, Step, Verdict};
+use crate::plan::{
+    Amount, Command, DeleteOptions, Enqueue, MeasureWhen, Plan, PlanMeasure, QueueKey, Step,
+    Verdict,
+};
 use crate::store::{SegmentId, SegmentSpec, Store, ViewSpec};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -25,6 +31,7 @@ struct Bench {
     segment: SegmentId,
     mapping: Mapping,
     controller: Controller,
+    view: ViewId,
     now: Instant,
 }
 
@@ -129,6 +136,7 @@ impl Bench {
             segment,
             mapping,
             controller,
+            view,
             now: Instant::ZERO,
         }
     }
@@ -186,19 +194,35 @@ impl Bench {
     }
 
     fn call(&mut self) -> Option<CallRequest> {
-        self.controller.poll_call(self.now)
+        self.call_of(Role::Stable)
+    }
+
+    fn call_of(&mut self, role: Role) -> Option<CallRequest> {
+        let snapshot = self.store.snapshot();
+        while self.controller.sweep(self.now, &snapshot) {}
+        self.controller.poll_call(self.now, role, &snapshot)
+    }
+
+    fn timeout(&self) -> Option<Instant> {
+        self.controller.poll_timeout(self.now, &[Role::Stable])
     }
 
     /// The next call, with the keys that it is about.
     fn keys(&mut self) -> Option<(CallId, String, Vec<String>)> {
-        let call = self.call()?;
+        self.keys_of(Role::Stable)
+    }
+
+    fn keys_of(&mut self, role: Role) -> Option<(CallId, String, Vec<String>)> {
+        let call = self.call_of(role)?;
         let queue = call.items[0].queue.clone();
         let keys = call.items.into_iter().map(|item| item.key).collect();
         Some((call.id, queue, keys))
     }
 
     fn answer(&mut self, id: CallId, decisions: Vec<Decision>) {
-        self.with_world(|controller, world| controller.handle_decisions(id, decisions, world));
+        self.with_world(|controller, world| {
+            controller.handle_decisions(id, decisions, Duration::ZERO, world);
+        });
     }
 
     fn outcome(&mut self, id: PlanId, outcome: Outcome) {
@@ -212,7 +236,7 @@ impl Bench {
     /// The plans that are to be carried out now.
     fn carried(&mut self) -> Vec<(PlanId, Arc<Plan>)> {
         let carried = |effect| match effect {
-            Effect::Carry { id, plan } => Some((id, plan)),
+            Effect::Carry { id, plan, .. } => Some((id, plan)),
             _ => None,
         };
         self.effects().into_iter().filter_map(carried).collect()
@@ -314,7 +338,7 @@ fn a_version_without_a_change_wakes_nobody() {
     bench.settle();
     bench.see("a", 2, "n1");
     assert!(bench.call().is_none());
-    assert_eq!(bench.controller.poll_timeout(bench.now), None);
+    assert_eq!(bench.timeout(), None);
 }
 
 #[test]
@@ -325,9 +349,7 @@ fn a_dry_run_carries_nothing_out() {
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
     assert_eq!(bench.rulings(), [Ruling::Show]);
     // Once it enforces, everything is looked at again.
-    bench.controller.set(enforce());
-    let snapshot = bench.store.snapshot();
-    bench.controller.look_at_everything(bench.now, &snapshot);
+    bench.controller.set(bench.now, enforce());
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
     assert_eq!(bench.carried().len(), 1);
@@ -346,7 +368,7 @@ fn a_change_of_mode_stops_the_plans_that_wait() {
     bench.answer(call, vec![decision]);
     let carried = bench.carried();
     assert_eq!(carried.len(), 1);
-    bench.controller.set(Settings::default());
+    bench.controller.set(bench.now, Settings::default());
     bench.outcome(carried[0].0, succeeded(Written::Gone));
     assert_eq!(bench.rulings(), [Ruling::Show]);
 }
@@ -427,10 +449,9 @@ fn notes_are_kept_for_the_next_call_and_over_a_swap() {
     }];
     bench.answer(call, vec![decision]);
     bench.pass(SECOND);
-    let views: Vec<ViewId> = bench.controller.views().map(|(_, view)| view).collect();
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &views);
+        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
     let call = bench.call().unwrap();
     assert_eq!(call.items[0].created_at, Instant::ZERO);
     assert_eq!(call.notes.get("k").map(|value| &**value), Some(&[1][..]));
@@ -441,10 +462,9 @@ fn an_answer_of_a_replaced_revision_is_void() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "");
     let (old, ..) = bench.keys().unwrap();
-    let views: Vec<ViewId> = bench.controller.views().map(|(_, view)| view).collect();
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &views);
+        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
     let (new, _, keys) = bench.keys().unwrap();
     assert_eq!(keys, ["ns/a"]);
     bench.answer(old, vec![decide(vec![delete("a")], Verdict::Done)]);
@@ -462,7 +482,7 @@ fn an_off_controller_is_not_called() {
     let mut bench = Bench::new(manifest(), settings);
     bench.see("a", 1, "");
     assert!(bench.call().is_none());
-    assert_eq!(bench.controller.poll_timeout(bench.now), None);
+    assert_eq!(bench.timeout(), None);
 }
 
 #[test]

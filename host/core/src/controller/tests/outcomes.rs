@@ -1,7 +1,7 @@
 //! What becomes of plans, and of the items that they were made for.
 
 use super::*;
-use crate::budget::Guardrails;
+use crate::budget::{Cooldown, Guardrails};
 use crate::plan::Measure;
 
 #[test]
@@ -85,10 +85,7 @@ fn what_the_server_asks_to_wait_is_waited() {
         failure.retry_after = Some(20 * SECOND);
     }
     bench.outcome(plan, outcome);
-    assert_eq!(
-        bench.controller.poll_timeout(bench.now),
-        Some(bench.now.after(20 * SECOND))
-    );
+    assert_eq!(bench.timeout(), Some(bench.now.after(20 * SECOND)));
 }
 
 #[test]
@@ -109,7 +106,8 @@ fn a_spent_budget_makes_plans_wait() {
     let settings = Settings {
         guardrails: Guardrails {
             deletes_per_minute: Some(1),
-            writes_per_minute: None,
+            cooldown: Cooldown::After(60 * SECOND),
+            ..Guardrails::default()
         },
         ..enforce()
     };
@@ -217,12 +215,12 @@ fn a_guest_that_keeps_failing_is_quarantined_and_its_items_kept() {
         }
     }
     assert!(!matches!(
-        bench.controller.health().state(),
+        bench.controller.stable().health().state(),
         crate::health::State::Healthy
     ));
     bench.see("b", 1, "");
     assert!(bench.call().is_none());
-    let opens = bench.controller.poll_timeout(bench.now).unwrap();
+    let opens = bench.timeout().unwrap();
     bench.now = opens;
     let (probe, _, keys) = bench.keys().unwrap();
     assert!(bench.call().is_none(), "one probe at a time");
@@ -246,5 +244,5 @@ fn what_is_only_shown_is_not_waited_for() {
     bench.answer(call, vec![decision]);
     assert_eq!(bench.rulings(), [Ruling::Show]);
     assert!(bench.call().is_none());
-    assert_eq!(bench.controller.poll_timeout(bench.now), None);
+    assert_eq!(bench.timeout(), None);
 }

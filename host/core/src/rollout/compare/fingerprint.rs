@@ -39,7 +39,9 @@ fn hash_step(step: &Step, hasher: &mut DefaultHasher) {
 /// Without the resource version: it only says which state was looked at.
 fn hash_options(options: &DeleteOptions, hasher: &mut DefaultHasher) {
     let policy = options.propagation_policy;
-    policy.map(|policy| policy.as_str()).hash(hasher);
+    policy
+        .map(crate::plan::PropagationPolicy::as_str)
+        .hash(hasher);
     options.grace_period_seconds.hash(hasher);
 }
 

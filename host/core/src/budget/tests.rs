@@ -1,0 +1,183 @@
+use super::*;
+use crate::object::ObjectRef;
+use crate::plan::{DeleteOptions, Event, Patch, PatchKind};
+
+const STABLE: Asker = Asker {
+    role: Role::Stable,
+    weight: 0,
+    watched: 0,
+};
+
+fn plan(step: Step) -> Plan {
+    Plan {
+        target: ObjectRef {
+            kind: "Pod".into(),
+            ..ObjectRef::default()
+        },
+        reason: String::new(),
+        message: String::new(),
+        steps: vec![step],
+        measures: vec![],
+        when_cancelled: None,
+    }
+}
+
+fn delete() -> Plan {
+    plan(Step::Delete(DeleteOptions::default()))
+}
+
+fn patch() -> Plan {
+    plan(Step::Patch(Patch {
+        kind: PatchKind::Merge,
+        subresource: String::new(),
+        body: vec![],
+    }))
+}
+
+fn at(seconds: u64) -> Instant {
+    Instant::ZERO.after(Duration::from_secs(seconds))
+}
+
+fn deletes(limit: u32) -> Guardrails {
+    Guardrails {
+        deletes_per_minute: Some(limit),
+        ..Guardrails::default()
+    }
+}
+
+/// How many of that many deletions are let through at that time.
+fn let_through(budget: &mut Budget, asker: Asker, seconds: u64, plans: usize) -> usize {
+    let wanted = std::iter::repeat_n(delete(), plans);
+    let admitted = wanted.filter(|plan| {
+        let admitted = budget.spent(plan, asker, at(seconds)).is_none();
+        if admitted {
+            budget.spend(plan, asker.role, at(seconds));
+        }
+        admitted
+    });
+    admitted.count()
+}
+
+#[test]
+fn a_guest_within_its_limit_is_never_held_back() {
+    let mut budget = Budget::new(deletes(2));
+    for seconds in [0, 30, 60, 90, 120] {
+        assert_eq!(let_through(&mut budget, STABLE, seconds, 1), 1);
+    }
+    assert_eq!(budget.tripped(at(120)).count(), 0);
+}
+
+#[test]
+fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
+    let mut budget = Budget::new(deletes(2));
+    assert_eq!(let_through(&mut budget, STABLE, 10, 5), 2);
+    let spent = *budget.tripped(at(10)).next().unwrap();
+    assert_eq!(
+        (spent.what, spent.limit, spent.until),
+        (What::Deletes, 2, Some(at(310)))
+    );
+    assert_eq!(
+        spent.to_string(),
+        "the guardrail deletesPerMinute is used up: 2 plans in 60 seconds"
+    );
+    assert_eq!(let_through(&mut budget, STABLE, 309, 5), 0);
+    assert_eq!(let_through(&mut budget, STABLE, 310, 5), 2);
+}
+
+#[test]
+fn an_operator_releases_it() {
+    let mut budget = Budget::new(Guardrails {
+        cooldown: Cooldown::UntilReleased,
+        ..deletes(1)
+    });
+    assert_eq!(let_through(&mut budget, STABLE, 0, 2), 1);
+    assert_eq!(let_through(&mut budget, STABLE, 1_000_000, 2), 0);
+    budget.release();
+    assert_eq!(let_through(&mut budget, STABLE, 1_000_001, 2), 1);
+}
+
+#[test]
+fn other_limits_are_judged_anew() {
+    let mut budget = Budget::new(deletes(1));
+    assert_eq!(let_through(&mut budget, STABLE, 0, 2), 1);
+    budget.set(deletes(1));
+    assert_eq!(let_through(&mut budget, STABLE, 1, 1), 0, "the same limits");
+    budget.set(deletes(3));
+    assert_eq!(let_through(&mut budget, STABLE, 2, 5), 2, "one is spent");
+}
+
+#[test]
+fn each_limit_counts_what_it_is_about() {
+    let mut budget = Budget::new(Guardrails {
+        writes_per_minute: Some(1),
+        deletes_per_minute: Some(0),
+        ..Guardrails::default()
+    });
+    let event = plan(Step::Event(Event {
+        event_type: "Normal".into(),
+        reason: String::new(),
+        message: String::new(),
+        component: String::new(),
+    }));
+    let mut what = |plan: &Plan| budget.spent(plan, STABLE, at(0)).map(|spent| spent.what);
+    assert_eq!(what(&delete()), Some(What::Deletes));
+    assert_eq!(what(&patch()), None);
+    budget.spend(&patch(), Role::Stable, at(0));
+    let mut what = |plan: &Plan| budget.spent(plan, STABLE, at(0)).map(|spent| spent.what);
+    assert_eq!(what(&patch()), Some(What::Writes));
+    assert_eq!(what(&event), None);
+}
+
+#[test]
+fn a_share_is_of_what_there_was_before_the_deletions() {
+    let mut budget = Budget::new(Guardrails {
+        deletes_percent_per_minute: Some(10),
+        ..Guardrails::default()
+    });
+    let mut deleted = 0;
+    for seconds in 0..10 {
+        let asker = Asker {
+            watched: 45 - deleted,
+            ..STABLE
+        };
+        deleted += let_through(&mut budget, asker, seconds, 1);
+    }
+    assert_eq!(deleted, 5, "10 % of 45, rounded up");
+    let mut budget = Budget::new(Guardrails {
+        deletes_percent_per_minute: Some(1),
+        ..Guardrails::default()
+    });
+    assert_eq!(
+        let_through(&mut budget, STABLE, 0, 3),
+        1,
+        "one is always allowed"
+    );
+}
+
+#[test]
+fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
+    let candidate = Asker {
+        role: Role::Candidate,
+        weight: 30,
+        watched: 0,
+    };
+    let mut budget = Budget::new(deletes(10));
+    assert_eq!(let_through(&mut budget, candidate, 0, 9), 3);
+    let spent = *budget.tripped(at(0)).next().unwrap();
+    assert_eq!((spent.role, spent.limit), (Role::Candidate, 3));
+    assert_eq!(let_through(&mut budget, STABLE, 0, 9), 7, "what is left");
+    budget.candidate_ended();
+    assert_eq!(let_through(&mut budget, STABLE, 59, 1), 0);
+    let mut budget = Budget::new(deletes(10));
+    assert_eq!(let_through(&mut budget, STABLE, 0, 20), 10);
+    let blamed: Vec<Role> = budget.tripped(at(0)).map(|spent| spent.role).collect();
+    assert_eq!(let_through(&mut budget, candidate, 0, 1), 0);
+    assert_eq!(blamed, [Role::Stable], "the candidate is not to blame");
+}
+
+#[test]
+fn without_guardrails_nothing_is_counted() {
+    let mut budget = Budget::default();
+    assert_eq!(let_through(&mut budget, STABLE, 0, 100), 100);
+    assert!(budget.deletes.is_empty() && budget.writes.is_empty());
+}

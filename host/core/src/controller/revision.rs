@@ -1,0 +1,587 @@
+//! One revision of a controller's guest: its queues, its calls, and its plans
+//! up to the gate.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::exchange::{
+    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, RevisionId, World,
+};
+use super::item::Running;
+use super::shared::{Carried, Shared, seen};
+use super::tally::Tally;
+use super::trigger::{Sweep, changed_keys};
+use super::waiters::Waiters;
+use crate::expectation::LAPSE;
+use crate::failure::{Failure, FailureClass};
+use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
+use crate::health::{CallFailure, Health, Permit, after_failed_call};
+use crate::manifest::{Manifest, Trigger};
+use crate::object::Uid;
+use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, WorkItem};
+use crate::queue::{Finish, Origin, QueueStats, Queues};
+use crate::rollout::Role;
+use crate::rollout::compare::Look;
+use crate::store::{Change, Snapshot, ViewId};
+use crate::time::Instant;
+
+/// One revision of a controller's guest.
+#[derive(Debug)]
+pub struct Revision {
+    pub(super) id: RevisionId,
+    pub(super) role: Role,
+    manifest: Arc<Manifest>,
+    /// The watch that each of its views stands for, by its place in the
+    /// manifest.
+    watches: BTreeMap<ViewId, usize>,
+    queues: Queues,
+    notes: Notes,
+    health: Health,
+    tally: Tally,
+    calls: BTreeMap<CallId, Called>,
+    running: BTreeMap<QueueKey, Running>,
+    waiters: Waiters,
+    sweep: Sweep,
+}
+
+/// A call under way.
+#[derive(Debug)]
+struct Called {
+    items: Vec<WorkItem>,
+    permit: Permit,
+    began: Instant,
+    snapshot: Snapshot,
+}
+
+impl Revision {
+    /// A revision of which nothing was looked at yet.
+    pub(super) fn new(
+        now: Instant,
+        id: RevisionId,
+        manifest: Arc<Manifest>,
+        views: &[ViewId],
+    ) -> Self {
+        let queues = Queues::new(now, &manifest.queues, &manifest.ticks);
+        let notes = Notes::default();
+        let mut revision = Self::with(id, Role::Stable, manifest, views, queues, notes);
+        revision.begin_sweep();
+        revision
+    }
+
+    /// Another revision beside this one, which looks at everything. It begins
+    /// with the same items, timers and notes; what is worked on here waits
+    /// there. Its ticks come when this one's do: both decide on the same state.
+    pub(super) fn fork(
+        &self,
+        now: Instant,
+        id: RevisionId,
+        manifest: Arc<Manifest>,
+        views: &[ViewId],
+    ) -> Self {
+        let mut queues = self.queues.fork(now);
+        queues.reconfigure(now, &manifest.queues, &manifest.ticks);
+        let notes = self.notes.clone();
+        let mut fork = Self::with(id, Role::Candidate, manifest, views, queues, notes);
+        fork.begin_sweep();
+        fork
+    }
+
+    fn with(
+        id: RevisionId,
+        role: Role,
+        manifest: Arc<Manifest>,
+        views: &[ViewId],
+        queues: Queues,
+        notes: Notes,
+    ) -> Self {
+        Self {
+            id,
+            role,
+            watches: watches(views),
+            manifest,
+            queues,
+            notes,
+            health: Health::default(),
+            tally: Tally::default(),
+            calls: BTreeMap::new(),
+            running: BTreeMap::new(),
+            waiters: Waiters::default(),
+            sweep: Sweep::default(),
+        }
+    }
+
+    /// Another guest, or another configuration of it, takes this one's place.
+    /// Queues, timers and notes stay; calls under way are void.
+    pub(super) fn reconfigure(
+        &mut self,
+        now: Instant,
+        id: RevisionId,
+        manifest: Arc<Manifest>,
+        views: &[ViewId],
+    ) {
+        for called in std::mem::take(&mut self.calls).into_values() {
+            self.send_back(now, called.items);
+        }
+        self.queues
+            .reconfigure(now, &manifest.queues, &manifest.ticks);
+        self.id = id;
+        self.manifest = manifest;
+        self.watches = watches(views);
+        self.health = Health::default();
+        self.tally = Tally::default();
+        self.look_at_everything(now);
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn id(&self) -> RevisionId {
+        self.id
+    }
+
+    /// What the guest declared.
+    #[must_use]
+    pub fn manifest(&self) -> &Arc<Manifest> {
+        &self.manifest
+    }
+
+    /// How it fares.
+    #[must_use]
+    pub fn health(&self) -> &Health {
+        &self.health
+    }
+
+    /// What it did since the counting began.
+    #[must_use]
+    pub fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    pub(super) fn begin_counting(&mut self) {
+        self.tally = Tally::default();
+    }
+
+    /// The state of its queues.
+    pub fn queue_stats(&mut self, now: Instant) -> Vec<QueueStats> {
+        self.queues.stats(now)
+    }
+
+    /// Begins to add every key that a trigger can name: after a time in which
+    /// its plans were not carried out, or changes not taken.
+    pub(super) fn look_at_everything(&mut self, now: Instant) {
+        self.begin_sweep();
+        let manifest = Arc::clone(&self.manifest);
+        for tick in &manifest.ticks {
+            self.add(now, &tick.queue, &tick.key, Origin::Fresh);
+        }
+    }
+
+    fn begin_sweep(&mut self) {
+        let manifest = &self.manifest;
+        let triggers = self.watches.iter().flat_map(|(view, position)| {
+            let triggers = triggers_of(manifest, *position);
+            triggers.map(|trigger| (*view, trigger.clone()))
+        });
+        self.sweep.begin(triggers);
+    }
+
+    /// Adds the next of these keys, and says whether there are more.
+    pub(super) fn sweep(&mut self, now: Instant, snapshot: &Snapshot) -> bool {
+        if let Some((queue, keys)) = self.sweep.next(snapshot) {
+            for key in keys {
+                self.add(now, &queue, &key, Origin::Relist);
+            }
+        }
+        !self.sweep.is_over()
+    }
+
+    pub(super) fn handle_change(
+        &mut self,
+        now: Instant,
+        change: &Change,
+        origin: Origin,
+        snapshot: &Snapshot,
+    ) {
+        let Some(position) = self.watches.get(&change.view) else {
+            return;
+        };
+        let manifest = Arc::clone(&self.manifest);
+        for trigger in triggers_of(&manifest, *position) {
+            for key in changed_keys(&trigger.key, change, snapshot) {
+                self.add(now, &trigger.queue, &key, origin);
+            }
+        }
+    }
+
+    fn add(&mut self, now: Instant, queue: &str, key: &str, origin: Origin) {
+        // A valid manifest names only queues that it declares.
+        let added = self.queues.add(now, queue, key, origin);
+        debug_assert!(added.is_ok(), "{added:?}");
+    }
+
+    pub(super) fn poll_call(
+        &mut self,
+        now: Instant,
+        snapshot: &Snapshot,
+        shared: &mut Shared,
+    ) -> Option<CallRequest> {
+        let permit = self.health.begin(now)?;
+        let Some(batch) = self.queues.take(now) else {
+            self.health.abandoned(now, permit);
+            return None;
+        };
+        if self.role == Role::Stable {
+            for waited in batch.waited() {
+                let queue = batch.queue.clone();
+                shared.effects.push_back(Effect::Taken { queue, waited });
+            }
+        }
+        let id = CallId(shared.fresh_id());
+        let called = Called {
+            items: batch.items.clone(),
+            permit,
+            began: now,
+            snapshot: snapshot.clone(),
+        };
+        self.calls.insert(id, called);
+        Some(CallRequest {
+            id,
+            revision: self.id,
+            snapshot: snapshot.clone(),
+            items: batch.items,
+            pending: self.queues.pending(),
+            notes: self.notes.clone(),
+        })
+    }
+
+    pub(super) fn has_called(&self, id: CallId) -> bool {
+        self.calls.contains_key(&id)
+    }
+
+    pub(super) fn handle_decisions(
+        &mut self,
+        id: CallId,
+        decisions: Vec<Decision>,
+        took: Duration,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) {
+        let Some(called) = self.calls.remove(&id) else {
+            return;
+        };
+        debug_assert_eq!(
+            called.items.len(),
+            decisions.len(),
+            "the engine counts them"
+        );
+        self.health.succeeded(world.now, called.permit);
+        self.tally.call_took(took);
+        for (item, decision) in called.items.into_iter().zip(decisions) {
+            let item = QueueKey {
+                queue: item.queue,
+                key: item.key,
+            };
+            let look = Look {
+                role: self.role,
+                item: &item,
+                snapshot: &called.snapshot,
+                began: called.began,
+            };
+            self.begin(&item, decision, look, world, shared);
+        }
+    }
+
+    pub(super) fn handle_call_failure(
+        &mut self,
+        now: Instant,
+        id: CallId,
+        failure: CallFailure,
+        shared: &mut Shared,
+    ) {
+        let Some(called) = self.calls.remove(&id) else {
+            return;
+        };
+        let finish = after_failed_call(failure.kind, called.items.len());
+        self.tally.call_failed(&failure.to_string());
+        self.health.failed(now, called.permit, failure);
+        for WorkItem { queue, key, .. } in called.items {
+            self.finish_item(now, &QueueKey { queue, key }, finish.clone(), shared);
+        }
+    }
+
+    pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
+        if let Some(called) = self.calls.remove(&id) {
+            self.health.abandoned(now, called.permit);
+            self.send_back(now, called.items);
+        }
+    }
+
+    fn send_back(&mut self, now: Instant, items: Vec<WorkItem>) {
+        for item in items {
+            self.queues
+                .done(now, &item.queue, &item.key, Finish::Unworked);
+        }
+    }
+
+    /// Takes the end of a plan of this revision.
+    pub(super) fn handle_outcome(
+        &mut self,
+        carried: Carried,
+        outcome: Outcome,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) {
+        let Carried { item, plan, .. } = carried;
+        measure(&plan, &outcome, shared);
+        let success = outcome.is_success();
+        if let Some(running) = self.running.get_mut(&item) {
+            running.in_flight -= 1;
+            if outcome.written.is_some() || (success && outcome.failed.is_some()) {
+                running.unseen.push(Uid::new(&plan.target.uid));
+            }
+            if let Some((step, failure)) = outcome.failed
+                && !success
+            {
+                self.tally.write_failed(failure.class, &failure.message);
+                running.fail(&plan.target.uid, step, failure);
+            }
+        }
+        self.pump(&item, world, shared);
+    }
+
+    /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
+    pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        if !self.sweep.is_over() {
+            return Some(now);
+        }
+        let due = self.queues.next_due(now)?;
+        Some(due.max(self.health.opens_at(now)?))
+    }
+
+    /// Every object that an item waits for.
+    pub(super) fn waited_for(&self) -> Vec<Uid> {
+        self.waiters.objects()
+    }
+
+    /// Adds the items that waited for an object once it is no longer held.
+    pub(super) fn wake(
+        &mut self,
+        now: Instant,
+        uid: &Uid,
+        snapshot: &Snapshot,
+        shared: &mut Shared,
+    ) {
+        if !self.waiters.waits_for(uid) {
+            return;
+        }
+        let seen = seen(uid, snapshot);
+        if shared.expectations.held(uid, seen, now).is_none() {
+            for item in self.waiters.release(uid) {
+                self.add(now, &item.queue, &item.key, Origin::Fresh);
+            }
+        }
+    }
+
+    fn begin(
+        &mut self,
+        item: &QueueKey,
+        decision: Decision,
+        look: Look<'_>,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) {
+        let cancelled = self.command(world.now, decision.commands, shared);
+        let stands = |plan: &Plan| {
+            let condition = plan.when_cancelled.as_ref();
+            condition.is_none_or(|item| cancelled.contains(item))
+        };
+        let plans = decision.plans.into_iter().filter(stands);
+        let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
+        if let Some(trial) = &mut shared.trial {
+            trial.comparison.decided(world.now, look, &plans);
+        }
+        let parallel = match decision.parallel {
+            0 => DEFAULT_PARALLEL,
+            asked => asked,
+        };
+        let running = Running::new(plans, parallel, decision.verdict);
+        self.running.insert(item.clone(), running);
+        self.pump(item, world, shared);
+    }
+
+    /// Carries out commands; returns the items that a cancel found waiting.
+    fn command(
+        &mut self,
+        now: Instant,
+        commands: Vec<Command>,
+        shared: &mut Shared,
+    ) -> Vec<QueueKey> {
+        let mut cancelled = Vec::new();
+        for command in commands {
+            let done = match command {
+                Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
+                Command::SetRate { queue, group, rate } => {
+                    self.queues.set_rate(now, &queue, &group, rate)
+                }
+                Command::Cancel(item) => {
+                    if self.queues.cancel(now, &item.queue, &item.key) {
+                        cancelled.push(item);
+                    }
+                    Ok(())
+                }
+                Command::SetNote { key, value } => {
+                    match value {
+                        Some(value) => self.notes.insert(key, value.into()),
+                        None => self.notes.remove(&key),
+                    };
+                    Ok(())
+                }
+                Command::Measure(measure) => {
+                    // The stable revision sees the same, and counts it.
+                    if self.role == Role::Stable {
+                        shared.effects.push_back(Effect::Measure(measure));
+                    }
+                    Ok(())
+                }
+            };
+            // The engine refuses an answer with a queue that is not declared
+            // or a rate that is none.
+            debug_assert!(done.is_ok(), "{done:?}");
+        }
+        cancelled
+    }
+
+    /// Puts plans of an item before the gate as long as there is room for them,
+    /// and ends the item when none is left.
+    fn pump(&mut self, item: &QueueKey, world: &World<'_>, shared: &mut Shared) {
+        let Some(mut running) = self.running.remove(item) else {
+            return;
+        };
+        while running.has_room() {
+            let Some(plan) = running.plans.pop_front() else {
+                break;
+            };
+            self.rule(item, &mut running, plan, world, shared);
+        }
+        if !running.is_over() {
+            self.running.insert(item.clone(), running);
+            return;
+        }
+        running
+            .unseen
+            .retain(|uid| shared.held(uid, world).is_some());
+        let (finish, when_seen) = running.finish(world.now, LAPSE);
+        if when_seen {
+            self.waiters.wait(item, running.unseen);
+        }
+        self.finish_item(world.now, item, finish, shared);
+    }
+
+    fn rule(
+        &mut self,
+        item: &QueueKey,
+        running: &mut Running,
+        plan: Arc<Plan>,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) {
+        let uid = Uid::new(&plan.target.uid);
+        let ruling = self.judge(&plan, &uid, world, shared);
+        match &ruling {
+            Ruling::Admit => {
+                running.carry();
+                shared.expectations.begin(uid);
+                shared.budget.spend(&plan, self.role, world.now);
+                let id = PlanId(shared.fresh_id());
+                let carried = Carried {
+                    revision: self.id,
+                    item: item.clone(),
+                    plan: Arc::clone(&plan),
+                };
+                shared.carried.insert(id, carried);
+                shared.effects.push_back(Effect::Carry {
+                    id,
+                    revision: self.id,
+                    plan: Arc::clone(&plan),
+                });
+            }
+            Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
+            Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
+            Ruling::Wait(Waiting::NotOwned) => running.leave(),
+            Ruling::Refuse(refusal) => {
+                self.tally.refused(refusal.to_string());
+                let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());
+                running.fail(&plan.target.uid, 0, failure);
+            }
+            Ruling::Show | Ruling::Wait(_) => {}
+        }
+        shared.effects.push_back(Effect::Ruled {
+            role: self.role,
+            item: item.clone(),
+            plan,
+            ruling,
+        });
+    }
+
+    fn judge(&self, plan: &Plan, uid: &Uid, world: &World<'_>, shared: &mut Shared) -> Ruling {
+        let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
+        // Only a plan that could be carried out can use up a guardrail.
+        let asks = owns_target && shared.settings.mode == Mode::Enforce;
+        let held = shared.held(uid, world);
+        let mut circumstances = Circumstances {
+            // One replica runs.
+            leading: true,
+            owns_target,
+            mode: shared.settings.mode,
+            manifest: &self.manifest,
+            granted: shared.settings.granted.as_deref(),
+            mapping: world.mapping,
+            held,
+            spent: None,
+        };
+        let ruling = gate::judge(plan, &circumstances);
+        if ruling != Ruling::Admit || !asks {
+            return ruling;
+        }
+        let views = self.watches.keys().copied();
+        let asker = shared.asker(self.role, plan, views, world.snapshot);
+        circumstances.spent = shared.budget.spent(plan, asker, world.now);
+        gate::judge(plan, &circumstances)
+    }
+
+    fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {
+        let finished = self.queues.done(now, &item.queue, &item.key, finish);
+        if let Some(finished) = finished
+            && self.role == Role::Stable
+        {
+            shared.effects.push_back(Effect::Worked {
+                queue: item.queue.clone(),
+                duration: finished.worked,
+            });
+        }
+    }
+}
+
+fn measure(plan: &Plan, outcome: &Outcome, shared: &mut Shared) {
+    let result = match &outcome.failed {
+        None => MeasureWhen::Succeeded,
+        Some((_, failure)) if failure.class.means_gone() => MeasureWhen::Gone,
+        Some(_) => MeasureWhen::Failed,
+    };
+    for measure in &plan.measures {
+        if measure.when == MeasureWhen::Attempted || measure.when == result {
+            let measure = measure.measure.clone();
+            shared.effects.push_back(Effect::Measure(measure));
+        }
+    }
+}
+
+fn triggers_of(manifest: &Manifest, position: usize) -> impl Iterator<Item = &Trigger> {
+    let watch = manifest.watches.get(position);
+    let triggers = manifest.triggers.iter();
+    triggers.filter(move |trigger| watch.is_some_and(|watch| watch.name == trigger.watch))
+}
+
+fn watches(views: &[ViewId]) -> BTreeMap<ViewId, usize> {
+    views.iter().copied().zip(0..).collect()
+}

@@ -1,0 +1,122 @@
+//! What the revisions of one controller have in common.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::exchange::{Effect, PlanId, RevisionId, Settings, World};
+use crate::budget::{Asker, Budget};
+use crate::expectation::{Expectations, Held, Seen};
+use crate::object::{ObjectRef, Uid};
+use crate::plan::{Plan, QueueKey};
+use crate::rollout::Role;
+use crate::rollout::cohort::Share;
+use crate::rollout::compare::Comparison;
+use crate::store::{ResourceVersion, Snapshot, ViewId};
+
+/// What the revisions of one controller have in common: above all, what each of
+/// them must know of the other's writes.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) settings: Settings,
+    pub(super) expectations: Expectations,
+    pub(super) budget: Budget,
+    /// Plans that are being carried out, of revisions that are gone too.
+    pub(super) carried: BTreeMap<PlanId, Carried>,
+    pub(super) effects: VecDeque<Effect>,
+    /// None without a candidate.
+    pub(super) trial: Option<Trial>,
+    next_id: u64,
+}
+
+/// What there is only while a candidate runs.
+#[derive(Debug)]
+pub(super) struct Trial {
+    pub(super) share: Share,
+    pub(super) comparison: Comparison,
+}
+
+/// A plan that is being carried out.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) revision: RevisionId,
+    pub(super) item: QueueKey,
+    pub(super) plan: Arc<Plan>,
+}
+
+impl Shared {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            budget: Budget::new(settings.guardrails),
+            settings,
+            expectations: Expectations::default(),
+            carried: BTreeMap::new(),
+            effects: VecDeque::new(),
+            trial: None,
+            next_id: 0,
+        }
+    }
+
+    pub(super) fn fresh_id(&mut self) -> u64 {
+        self.next_id += 1;
+        self.next_id
+    }
+
+    /// Whether a revision of that part owns a target.
+    pub(super) fn owns(&self, role: Role, target: &ObjectRef, snapshot: &Snapshot) -> bool {
+        let owner = self
+            .trial
+            .as_ref()
+            .map_or(Role::Stable, |trial| trial.share.owner(target, snapshot));
+        owner == role
+    }
+
+    /// Whether a plan for the object has to wait.
+    pub(super) fn held(&mut self, uid: &Uid, world: &World<'_>) -> Option<Held> {
+        let seen = seen(uid, world.snapshot);
+        self.expectations.held(uid, seen, world.now)
+    }
+
+    /// Who asks the budget for a plan.
+    pub(super) fn asker(
+        &self,
+        role: Role,
+        plan: &Plan,
+        views: impl Iterator<Item = ViewId>,
+        snapshot: &Snapshot,
+    ) -> Asker {
+        let watched = if self
+            .settings
+            .guardrails
+            .deletes_percent_per_minute
+            .is_none()
+        {
+            0
+        } else {
+            watched(&plan.target, views, snapshot)
+        };
+        Asker {
+            role,
+            weight: self.trial.as_ref().map_or(0, |trial| trial.share.weight),
+            watched,
+        }
+    }
+}
+
+/// How many objects of a target's kind a revision watches: as many as its
+/// widest watch shows.
+fn watched(target: &ObjectRef, views: impl Iterator<Item = ViewId>, snapshot: &Snapshot) -> usize {
+    let views = views.filter_map(|view| snapshot.view(view));
+    let counts = views.map(|view| view.len_of(&target.api_version, &target.kind));
+    counts.max().unwrap_or_default()
+}
+
+/// What the cache shows of an object. Held by several streams, it is as the one
+/// has it that lags behind most.
+pub(super) fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
+    let versions = snapshot.versions_of(uid);
+    let seen = versions.map(|version| match version {
+        ResourceVersion::Number(number) => Seen::Version(*number),
+        ResourceVersion::Text(_) => Seen::Incomparable,
+    });
+    seen.min().unwrap_or(Seen::Gone)
+}
