@@ -12,6 +12,8 @@ use davit_core::manifest::Permission;
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::modules::ModuleConfig;
+
 /// The whole file.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,7 +32,7 @@ pub struct ControllerConfig {
     /// Its name in logs and metrics and as field manager: a DNS label.
     pub name: String,
     /// Where its guest is.
-    pub module: ModuleSource,
+    pub module: ModuleConfig,
     /// What it may do to the cluster.
     #[serde(default)]
     pub mode: ModeConfig,
@@ -45,16 +47,6 @@ pub struct ControllerConfig {
     /// What a call of the guest may use.
     #[serde(default)]
     pub limits: LimitConfig,
-}
-
-/// Where a guest comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub enum ModuleSource {
-    /// One of those shipped with Davit.
-    Builtin(String),
-    /// A file.
-    File(PathBuf),
 }
 
 /// What a controller may do to the cluster.
@@ -291,6 +283,7 @@ fn is_dns_label(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::modules::ModuleSource;
 
     fn error(text: &str) -> String {
         parse(Path::new("c.yaml"), text).unwrap_err().to_string()
@@ -305,7 +298,8 @@ mod tests {
         .unwrap();
         let controller = &config.controllers[0];
         assert_eq!(controller.mode, ModeConfig::DryRun);
-        assert_eq!(controller.module, ModuleSource::Builtin("podgc".into()));
+        let builtin = ModuleSource::Builtin("podgc".into());
+        assert_eq!(controller.module, builtin.into());
         assert_eq!(config.client, ClientConfig::default());
     }
 

@@ -17,7 +17,7 @@ use crate::config::{self, ClientConfig};
 use crate::host::{Host, HostOptions};
 use crate::http::{self, Health};
 use crate::metrics::HostMetrics;
-use crate::modules::Guests;
+use crate::modules::{Modules, ModulesOptions};
 
 /// How often the configuration file is looked at. A mounted `ConfigMap` changes
 /// by a link, which a watch of the file would miss.
@@ -34,12 +34,13 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     .await?;
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
+    let modules = modules(&arguments.guests, &client)?;
     let host = Host::start(HostOptions {
         client,
         rates: config.client,
         watch: watch::Settings::default(),
         engine: engine(&arguments.guests)?,
-        guests: Guests::new(arguments.guests.directory),
+        modules,
         metrics: Arc::clone(&metrics),
         health: Arc::clone(&health),
         listener: None,
@@ -107,6 +108,18 @@ pub fn engine(arguments: &GuestArguments) -> Result<Engine> {
         ..EngineConfig::default()
     };
     Ok(Engine::new(config)?)
+}
+
+/// Where guests are found; fails if they cannot be kept where they should be.
+pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modules> {
+    let cache = arguments.cache.clone();
+    let place = cache.clone().unwrap_or_default();
+    Modules::new(ModulesOptions {
+        guests: arguments.directory.clone(),
+        cache,
+        client: Some(client.clone()),
+    })
+    .with_context(|| format!("modules cannot be kept in {}", place.display()))
 }
 
 /// The configuration file, and what it said last.

@@ -29,7 +29,7 @@ mod world;
 pub use artifacts::ArtifactsError;
 pub use call::{Call, LiveReads};
 pub use convert::{BodyError, Malformed, Place};
-pub use digest::ModuleDigest;
+pub use digest::{ModuleDigest, NoDigest};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};
 pub use guest::Guest;

@@ -14,8 +14,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
-use davit::config::ModuleSource;
-use davit::modules::Guests;
+use davit::modules::BuiltinGuests;
 use davit_cluster::project::Projector;
 use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
@@ -36,7 +35,7 @@ const ROUNDS: u32 = 100;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<()> {
-    let wasm = Guests::new(None).read(&ModuleSource::Builtin("podgc".into()))?;
+    let wasm = std::fs::read(BuiltinGuests::new(None).find("podgc")?)?;
     let engine = Engine::new(EngineConfig::default())?;
     let module = engine.load(wasm).await?;
     let config = rmp_serde::to_vec_named(&json!({}))?;

@@ -26,7 +26,6 @@ use crate::config::{self, ClientConfig, Config};
 use crate::host::{Host, HostOptions, Report};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
-use crate::modules::Guests;
 use crate::run;
 use cluster::Cluster;
 use screen::Screen;
@@ -47,12 +46,13 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         .url()
         .parse()
         .context("the address of the API server")?;
+    let client = connect::client(kube::Config::new(url))?;
     let host = Host::start(HostOptions {
-        client: connect::client(kube::Config::new(url))?,
+        modules: run::modules(&arguments.guests, &client)?,
+        client,
         rates: ClientConfig::default(),
         watch: watch::Settings::default(),
         engine: run::engine(&arguments.guests)?,
-        guests: Guests::new(arguments.guests.directory),
         metrics: Arc::new(HostMetrics::new()?),
         health: Arc::new(Health::default()),
         listener: Some(listener),

@@ -32,7 +32,7 @@ pub(crate) use work::call_failure;
 use crate::config::{ClientConfig, Config};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
-use crate::modules::Guests;
+use crate::modules::Modules;
 use run::{Input, Run};
 
 /// What a host is made of.
@@ -46,7 +46,7 @@ pub struct HostOptions {
     /// Where guests run.
     pub engine: Engine,
     /// Where they are found.
-    pub guests: Guests,
+    pub modules: Modules,
     /// Where numbers go.
     pub metrics: Arc<HostMetrics>,
     /// Where it says how it is.
@@ -80,7 +80,7 @@ impl Host {
         let api = Api::new(options.client.clone(), clock, &settings);
         // Events are for people: they must not use up the rate of writes.
         let event_api = Api::new(options.client.clone(), clock, &settings);
-        let preparer = Preparer::new(options.engine.clone(), options.guests.clone());
+        let preparer = Preparer::new(options.engine.clone(), options.modules.clone());
         let (inbox, inputs) = mpsc::unbounded_channel();
         let run = Run::new(options, (api, event_api), inbox.clone());
         Self {

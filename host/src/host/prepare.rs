@@ -7,10 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::controller::Settings;
-use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module};
+use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
 
 use crate::config::{ControllerConfig, LimitConfig};
-use crate::modules::{Guests, ModuleError};
+use crate::modules::{ModuleError, Modules};
 
 /// A controller that is ready to run.
 pub struct Prepared {
@@ -27,7 +27,7 @@ pub struct Prepared {
 /// What a guest is made of: as long as this is the same, so is the guest.
 #[derive(Clone, PartialEq)]
 pub struct Recipe {
-    module: [u8; 32],
+    module: ModuleDigest,
     config: Arc<[u8]>,
     limits: LimitConfig,
 }
@@ -70,18 +70,18 @@ pub enum Reason {
 /// Prepares controllers; compiles each module once.
 pub struct Preparer {
     engine: Engine,
-    guests: Guests,
-    modules: HashMap<[u8; 32], Module>,
+    modules: Modules,
+    loaded: HashMap<ModuleDigest, Module>,
 }
 
 impl Preparer {
     /// Loads guests from there, with this engine.
     #[must_use]
-    pub fn new(engine: Engine, guests: Guests) -> Self {
+    pub fn new(engine: Engine, modules: Modules) -> Self {
         Self {
             engine,
-            guests,
-            modules: HashMap::new(),
+            modules,
+            loaded: HashMap::new(),
         }
     }
 
@@ -107,7 +107,7 @@ impl Preparer {
     ) -> Result<Prepared, Reason> {
         let module = self.module(config).await?;
         let recipe = Recipe {
-            module: module.digest().0,
+            module: module.digest(),
             config: encode(&config.config)?.into(),
             limits: config.limits,
         };
@@ -127,13 +127,12 @@ impl Preparer {
     }
 
     async fn module(&mut self, config: &ControllerConfig) -> Result<Module, Reason> {
-        let wasm = self.guests.read(&config.module)?;
-        let digest = davit_engine::ModuleDigest::of(&wasm).0;
-        if let Some(module) = self.modules.get(&digest) {
+        let fetched = self.modules.fetch(&config.module).await?;
+        if let Some(module) = self.loaded.get(&fetched.digest) {
             return Ok(module.clone());
         }
-        let module = self.engine.load(wasm).await?;
-        self.modules.insert(digest, module.clone());
+        let module = self.engine.load(fetched.wasm).await?;
+        self.loaded.insert(fetched.digest, module.clone());
         Ok(module)
     }
 }

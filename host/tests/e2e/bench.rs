@@ -12,7 +12,7 @@ use davit::config::{self, ClientConfig, Config};
 use davit::host::{Host, HostOptions, Report};
 use davit::http::Health;
 use davit::metrics::HostMetrics;
-use davit::modules::Guests;
+use davit::modules::{Modules, ModulesOptions};
 use davit_cluster::connect::{self, ConnectOptions};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
@@ -335,12 +335,16 @@ impl Running {
     pub(crate) fn start(client: kube::Client) -> Self {
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
+        let modules = Modules::new(ModulesOptions {
+            client: Some(client.clone()),
+            ..ModulesOptions::default()
+        });
         let host = Host::start(HostOptions {
             client,
             rates: ClientConfig::default(),
             watch: watch::Settings::default(),
             engine: engine(),
-            guests: Guests::new(None),
+            modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
             health: Arc::new(Health::default()),
             listener: Some(listener),

@@ -1,25 +1,23 @@
-//! Finding the wasm of a guest.
+//! The guests that are shipped with Davit.
 
 use std::path::{Path, PathBuf};
 
-use crate::config::ModuleSource;
-
 /// Where the guests that are shipped with Davit lie.
 #[derive(Clone, Debug)]
-pub struct Guests {
+pub struct BuiltinGuests {
     directories: Vec<PathBuf>,
 }
 
-/// Why a guest's wasm cannot be had.
+/// Why there is no such guest.
 #[derive(Debug, thiserror::Error)]
-pub enum ModuleError {
-    /// No such guest is shipped.
+pub enum BuiltinError {
+    /// None is shipped.
     #[error(
         "there is no built-in guest \"{name}\": looked for {name}.wasm in {}; name the directory \
          of the guests with --guests",
         places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
-    NotBuiltin {
+    NotFound {
         /// The name asked for.
         name: String,
         /// Where it was looked for.
@@ -31,17 +29,9 @@ pub enum ModuleError {
         /// The name asked for.
         name: String,
     },
-    /// The file cannot be read.
-    #[error("the module {path} cannot be read: {source}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
 }
 
-impl Guests {
+impl BuiltinGuests {
     /// Looks in `directory`, or, without one, beside the running program: in
     /// `guests`, in `../share/davit/guests` (an installed program), and in
     /// `../wasm32-wasip2/guest` (a program in cargo's target directory).
@@ -51,18 +41,11 @@ impl Guests {
         Self { directories }
     }
 
-    /// Reads a guest's wasm.
-    pub fn read(&self, module: &ModuleSource) -> Result<Vec<u8>, ModuleError> {
-        match module {
-            ModuleSource::File(path) => read(path),
-            ModuleSource::Builtin(name) => read(&self.find(name)?),
-        }
-    }
-
-    fn find(&self, name: &str) -> Result<PathBuf, ModuleError> {
+    /// The file of a guest.
+    pub fn find(&self, name: &str) -> Result<PathBuf, BuiltinError> {
         let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
         if name.is_empty() || !name.bytes().all(plain) {
-            return Err(ModuleError::NoName { name: name.into() });
+            return Err(BuiltinError::NoName { name: name.into() });
         }
         // Cargo writes the dashes of a package's name as underscores.
         let file = format!("{name}.wasm");
@@ -71,18 +54,11 @@ impl Guests {
             .iter()
             .flat_map(|directory| [directory.join(&file), directory.join(&built)])
             .find(|path| path.is_file())
-            .ok_or_else(|| ModuleError::NotBuiltin {
+            .ok_or_else(|| BuiltinError::NotFound {
                 name: name.into(),
                 places: self.directories.clone(),
             })
     }
-}
-
-fn read(path: &Path) -> Result<Vec<u8>, ModuleError> {
-    std::fs::read(path).map_err(|source| ModuleError::Unreadable {
-        path: path.to_owned(),
-        source,
-    })
 }
 
 fn beside_the_program() -> Vec<PathBuf> {
@@ -105,26 +81,19 @@ mod tests {
     #[test]
     fn a_builtin_is_found_by_its_package_name() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join("node_eviction.wasm"), b"wasm").unwrap();
-        let guests = Guests::new(Some(directory.path().to_owned()));
-        let module = ModuleSource::Builtin("node-eviction".into());
-        assert_eq!(guests.read(&module).unwrap(), b"wasm");
+        let file = directory.path().join("node_eviction.wasm");
+        std::fs::write(&file, b"wasm").unwrap();
+        let guests = BuiltinGuests::new(Some(directory.path().to_owned()));
+        assert_eq!(guests.find("node-eviction").unwrap(), file);
     }
 
     #[test]
     fn errors_say_where_it_was_looked_for() {
         let directory = tempfile::tempdir().unwrap();
-        let guests = Guests::new(Some(directory.path().to_owned()));
-        let missing = guests.read(&ModuleSource::Builtin("podgc".into()));
-        let text = missing.unwrap_err().to_string();
+        let guests = BuiltinGuests::new(Some(directory.path().to_owned()));
+        let text = guests.find("podgc").unwrap_err().to_string();
         assert!(text.contains(directory.path().to_str().unwrap()), "{text}");
-        let escape = guests.read(&ModuleSource::Builtin("../../etc/passwd".into()));
-        assert!(matches!(escape, Err(ModuleError::NoName { .. })));
-        let file = guests.read(&ModuleSource::File("/does/not/exist.wasm".into()));
-        assert!(
-            file.unwrap_err()
-                .to_string()
-                .contains("/does/not/exist.wasm")
-        );
+        let escape = guests.find("../../etc/passwd");
+        assert!(matches!(escape, Err(BuiltinError::NoName { .. })));
     }
 }

@@ -1,0 +1,322 @@
+//! Finding the wasm of a guest: built in, in a file, in a `ConfigMap` or in an
+//! OCI registry; and keeping what was found, by its digest.
+//!
+//! Nothing here decides what runs. A caller that runs a module and cannot have
+//! its successor goes on with what it runs; one that starts anew asks for what
+//! it recorded, which is had without the source.
+
+mod builtin;
+mod cache;
+mod objects;
+mod oci;
+mod pull_secret;
+mod source;
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use davit_engine::ModuleDigest;
+use tokio::io::AsyncReadExt as _;
+use tokio::time::timeout;
+
+pub use builtin::{BuiltinError, BuiltinGuests};
+pub use objects::{ObjectError, ObjectProblem};
+pub use oci::OciProblem;
+pub use pull_secret::SecretError;
+pub use source::{
+    CaCert, KeyReference, ModuleConfig, ModuleSource, OciReference, OciSource, SecretReference,
+};
+
+use cache::Cache;
+use objects::Cluster;
+use oci::Artefact;
+
+/// The largest module that is read, in bytes: what the engine compiles at most.
+pub const MOST_BYTES: usize = 32 << 20;
+
+/// How long a registry may take for everything together.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Where modules are looked for.
+#[derive(Default)]
+pub struct ModulesOptions {
+    /// The directory of the built-in guests; beside the program if none.
+    pub guests: Option<PathBuf>,
+    /// Where modules are kept by their digest; nowhere if none. It may be the
+    /// directory of compiled guests.
+    pub cache: Option<PathBuf>,
+    /// The cluster whose `ConfigMaps` and Secrets are read.
+    pub client: Option<kube::Client>,
+}
+
+/// Finds modules. Clones share what they keep.
+#[derive(Clone)]
+pub struct Modules {
+    builtin: BuiltinGuests,
+    cache: Option<Cache>,
+    cluster: Cluster,
+}
+
+/// A module as it was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// Its bytes.
+    pub wasm: Vec<u8>,
+    /// Their SHA-256.
+    pub digest: ModuleDigest,
+    /// Where it was found, for people.
+    pub origin: String,
+}
+
+/// What a source's content is known by without reading it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version(String);
+
+/// Why a module cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum ModuleError {
+    /// No such guest is shipped.
+    #[error(transparent)]
+    Builtin(#[from] BuiltinError),
+    /// The file cannot be read.
+    #[error("the module {path} cannot be read", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file is larger than any guest.
+    #[error(
+        "the module {path} has more than {MOST_BYTES} bytes, the most that is loaded",
+        path = path.display()
+    )]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A `ConfigMap` or Secret cannot be used.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// An artefact cannot be had.
+    #[error("the artefact {reference}")]
+    Oci {
+        /// The artefact.
+        reference: OciReference,
+        /// Why.
+        #[source]
+        problem: OciProblem,
+    },
+    /// It is another module than the one that is wanted.
+    #[error(
+        "{origin} is the module sha256:{found}, and sha256:{wanted} is wanted: change the digest \
+         if this is the one that should run"
+    )]
+    OtherDigest {
+        /// Where it was found.
+        origin: String,
+        /// Its digest.
+        found: ModuleDigest,
+        /// The digest that was asked for.
+        wanted: ModuleDigest,
+    },
+}
+
+impl Modules {
+    /// Looks there. Fails if modules cannot be kept where they should be.
+    pub fn new(options: ModulesOptions) -> io::Result<Self> {
+        Ok(Self {
+            builtin: BuiltinGuests::new(options.guests),
+            cache: options.cache.map(Cache::open).transpose()?,
+            cluster: Cluster(options.client),
+        })
+    }
+
+    /// Finds a module: one that is pinned among those that are kept or else at
+    /// its source, any other at its source only. It is kept from then on.
+    pub async fn fetch(&self, module: &ModuleConfig) -> Result<Fetched, ModuleError> {
+        if let Some(wanted) = module.digest
+            && let Some(wasm) = self.kept(wanted)
+        {
+            let origin = module.source.to_string();
+            return Ok(Fetched {
+                wasm,
+                digest: wanted,
+                origin,
+            });
+        }
+        let fetched = self.read(&module.source, module.digest).await?;
+        check_digest(&fetched.origin, fetched.digest, module.digest)?;
+        if let Some(cache) = &self.cache {
+            cache.keep(fetched.digest, &fetched.wasm);
+        }
+        Ok(fetched)
+    }
+
+    /// Finds the module that ran before by its digest, whatever its source
+    /// holds by now: among those that are kept, or else at its source.
+    pub async fn fetch_recorded(
+        &self,
+        source: &ModuleSource,
+        digest: ModuleDigest,
+    ) -> Result<Fetched, ModuleError> {
+        let module = ModuleConfig {
+            source: source.clone(),
+            digest: Some(digest),
+        };
+        self.fetch(&module).await
+    }
+
+    /// Looks whether a source may hold another module than before: as long as
+    /// the version is the same, it does not. Costs a request where the source
+    /// is not a file; [`ModuleConfig::look_every`] says how often it is meant to
+    /// be asked.
+    pub async fn probe(&self, source: &ModuleSource) -> Result<Version, ModuleError> {
+        let version = match source {
+            ModuleSource::Builtin(name) => file_version(&self.builtin.find(name)?).await?,
+            ModuleSource::File(path) => file_version(path).await?,
+            ModuleSource::ConfigMap(at) => self.cluster.version(at).await?,
+            ModuleSource::Oci(oci) => {
+                let artefact = self.artefact(oci).await?;
+                bounded(oci, artefact.manifest_digest()).await?
+            }
+        };
+        Ok(Version(version))
+    }
+
+    /// Drops modules that were not used for long, if too many are kept: those of
+    /// other digests than these.
+    pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
+        if let Some(cache) = &self.cache {
+            cache.prune(in_use);
+        }
+    }
+
+    async fn read(
+        &self,
+        source: &ModuleSource,
+        wanted: Option<ModuleDigest>,
+    ) -> Result<Fetched, ModuleError> {
+        let wasm = match source {
+            ModuleSource::Builtin(name) => read_file(&self.builtin.find(name)?).await?,
+            ModuleSource::File(path) => read_file(path).await?,
+            ModuleSource::ConfigMap(at) => self.cluster.module(at).await?,
+            ModuleSource::Oci(oci) => self.pull(oci, wanted).await?,
+        };
+        Ok(Fetched {
+            digest: ModuleDigest::of(&wasm),
+            wasm,
+            origin: source.to_string(),
+        })
+    }
+
+    /// Pulls an artefact's module, unless it is kept or not the one wanted.
+    async fn pull(
+        &self,
+        oci: &OciSource,
+        wanted: Option<ModuleDigest>,
+    ) -> Result<Vec<u8>, ModuleError> {
+        let artefact = self.artefact(oci).await?;
+        let layer = bounded(oci, artefact.layer()).await?;
+        let origin = format!("the artefact {}", oci.reference);
+        check_digest(&origin, layer.digest, wanted)?;
+        match self.kept(layer.digest) {
+            Some(wasm) => Ok(wasm),
+            None => bounded(oci, artefact.pull(&layer)).await,
+        }
+    }
+
+    async fn artefact<'a>(&self, oci: &'a OciSource) -> Result<Artefact<'a>, ModuleError> {
+        let reference = &oci.reference.0;
+        let credentials = match &oci.pull_secret {
+            None => None,
+            Some(secret) => {
+                let (registry, repository) = (reference.registry(), reference.repository());
+                let found = self.cluster.credentials(secret, registry, repository);
+                Some(found.await?)
+            }
+        };
+        let ca_cert = match &oci.ca_cert {
+            None => None,
+            Some(CaCert::File(path)) => Some(read_file(path).await?),
+            Some(CaCert::ConfigMap(at)) => Some(self.cluster.text(at).await?.into_bytes()),
+        };
+        Artefact::new(reference, oci.insecure, ca_cert, credentials)
+            .map_err(|problem| oci_error(oci, problem))
+    }
+
+    fn kept(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+        self.cache.as_ref()?.load(digest)
+    }
+}
+
+fn check_digest(
+    origin: &str,
+    found: ModuleDigest,
+    wanted: Option<ModuleDigest>,
+) -> Result<(), ModuleError> {
+    match wanted {
+        Some(wanted) if wanted != found => Err(ModuleError::OtherDigest {
+            origin: origin.to_owned(),
+            found,
+            wanted,
+        }),
+        _ => Ok(()),
+    }
+}
+
+async fn bounded<T>(
+    oci: &OciSource,
+    asked: impl Future<Output = Result<T, OciProblem>>,
+) -> Result<T, ModuleError> {
+    let answer = timeout(PATIENCE, asked).await.unwrap_or_else(|_| {
+        let registry = oci.reference.0.registry().to_owned();
+        Err(OciProblem::NoAnswer(registry))
+    });
+    answer.map_err(|problem| oci_error(oci, problem))
+}
+
+fn oci_error(oci: &OciSource, problem: OciProblem) -> ModuleError {
+    ModuleError::Oci {
+        reference: oci.reference.clone(),
+        problem,
+    }
+}
+
+async fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
+    let unreadable = |source| unreadable(path, source);
+    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let mut limited = file.take(MOST_BYTES as u64 + 1);
+    limited.read_to_end(&mut bytes).await.map_err(unreadable)?;
+    if bytes.len() > MOST_BYTES {
+        let path = path.to_owned();
+        return Err(ModuleError::TooLarge { path });
+    }
+    Ok(bytes)
+}
+
+/// A file that is written anew, or replaced by another, has another version,
+/// also through the links by which a mounted `ConfigMap` changes.
+async fn file_version(path: &Path) -> Result<String, ModuleError> {
+    let found = tokio::fs::metadata(path).await;
+    let found = found.map_err(|source| unreadable(path, source))?;
+    Ok(format!(
+        "{}/{}/{}/{}.{}",
+        found.dev(),
+        found.ino(),
+        found.len(),
+        found.mtime(),
+        found.mtime_nsec()
+    ))
+}
+
+fn unreadable(path: &Path, source: io::Error) -> ModuleError {
+    ModuleError::Unreadable {
+        path: path.to_owned(),
+        source,
+    }
+}

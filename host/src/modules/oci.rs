@@ -1,0 +1,373 @@
+//! Artefacts in OCI registries.
+//!
+//! A guest is an artefact with one layer, the wasm itself. Two media types are
+//! in use for it: that of the CNCF's layout, `application/wasm`, and the one
+//! that was there before, `application/vnd.wasm.content.layer.v1+wasm`. A
+//! layer's digest is the SHA-256 of the wasm, so the manifest says already
+//! which module it is.
+
+use std::error::Error;
+use std::time::Duration;
+
+use davit_engine::ModuleDigest;
+use futures::TryStreamExt as _;
+use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
+use oci_client::errors::{OciDistributionError, OciEnvelope, OciErrorCode};
+use oci_client::manifest::{OciDescriptor, OciManifest, WASM_LAYER_MEDIA_TYPE};
+use oci_client::secrets::RegistryAuth;
+use oci_client::{Client, Reference, RegistryOperation};
+
+use super::MOST_BYTES;
+use super::pull_secret::Credentials;
+
+const WASM: &str = "application/wasm";
+const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
+
+const CONNECT: Duration = Duration::from_secs(10);
+/// Between two pieces of an answer.
+const SILENCE: Duration = Duration::from_secs(30);
+
+/// Why an artefact cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum OciProblem {
+    /// No connection, or one that broke.
+    #[error("the registry {registry} cannot be reached: {reason}")]
+    Unreachable {
+        /// The registry.
+        registry: String,
+        /// The cause behind it all.
+        reason: String,
+    },
+    /// It took too long.
+    #[error("the registry {0} did not answer in time")]
+    NoAnswer(String),
+    /// No access.
+    #[error(
+        "the registry {registry} refuses {who}; some do so too if there is no such artefact{}",
+        if *anonymous { ": a private one needs a pullSecret" } else { "" }
+    )]
+    Unauthorised {
+        /// The registry.
+        registry: String,
+        /// With which credentials.
+        who: String,
+        /// Without any.
+        anonymous: bool,
+    },
+    /// There is none.
+    #[error("the registry {0} has no such artefact: look at the repository and the tag")]
+    NotFound(String),
+    /// Another answer than it should be.
+    #[error("the registry {registry} answered: {answer}")]
+    Refused {
+        /// The registry.
+        registry: String,
+        /// What it said.
+        answer: String,
+    },
+    /// An index.
+    #[error("it is an index of several artefacts: name one of them, by its own tag or digest")]
+    Index,
+    /// No module.
+    #[error(
+        "it is no module: its layers are of type {}; a guest's is {WASM} or \
+         {WASM_LAYER_MEDIA_TYPE}",
+        list(_0)
+    )]
+    NoWasm(Vec<String>),
+    /// More than one module.
+    #[error("it has {0} layers of wasm: a guest is one component, in one layer")]
+    Several(usize),
+    /// Its manifest cannot be understood.
+    #[error("its manifest cannot be used: {0}")]
+    Manifest(String),
+    /// Larger than what is loaded.
+    #[error("it has {0} bytes, and guests of up to {MOST_BYTES} bytes are loaded")]
+    TooLarge(u64),
+    /// What came is not what was promised.
+    #[error("what the registry sent is not what its digest says: {0}")]
+    Torn(String),
+    /// The certificates of `caCert`.
+    #[error("the certificates of caCert cannot be used: {0}")]
+    Certificates(String),
+}
+
+/// One artefact in a registry, and the way to it.
+pub(super) struct Artefact<'a> {
+    client: Client,
+    reference: &'a Reference,
+    auth: RegistryAuth,
+}
+
+/// Which module an artefact holds.
+pub(super) struct Layer {
+    descriptor: OciDescriptor,
+    /// The digest of the wasm.
+    pub(super) digest: ModuleDigest,
+}
+
+impl<'a> Artefact<'a> {
+    /// Prepares the way; nothing is sent yet.
+    pub(super) fn new(
+        reference: &'a Reference,
+        insecure: bool,
+        ca_cert: Option<Vec<u8>>,
+        credentials: Option<Credentials>,
+    ) -> Result<Self, OciProblem> {
+        // Fails if one is chosen already, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let certificates = ca_cert.into_iter().map(|data| Certificate {
+            encoding: CertificateEncoding::Pem,
+            data,
+        });
+        let config = ClientConfig {
+            protocol: if insecure {
+                ClientProtocol::Http
+            } else {
+                ClientProtocol::Https
+            },
+            extra_root_certificates: certificates.collect(),
+            platform_resolver: None,
+            connect_timeout: Some(CONNECT),
+            read_timeout: Some(SILENCE),
+            user_agent: AGENT,
+            ..ClientConfig::default()
+        };
+        let client = Client::try_from(config)
+            .map_err(|error| OciProblem::Certificates(root_cause(&error)))?;
+        let auth = credentials.map_or(RegistryAuth::Anonymous, |credentials| {
+            RegistryAuth::Basic(credentials.username, credentials.password)
+        });
+        Ok(Self {
+            client,
+            reference,
+            auth,
+        })
+    }
+
+    /// The digest of its manifest: as long as it is the same, so is the module.
+    pub(super) async fn manifest_digest(&self) -> Result<String, OciProblem> {
+        self.log_in().await?;
+        let asked = self
+            .client
+            .fetch_manifest_digest(self.reference, &self.auth);
+        asked.await.map_err(|error| self.problem(error))
+    }
+
+    /// What its manifest says of the module.
+    pub(super) async fn layer(&self) -> Result<Layer, OciProblem> {
+        self.log_in().await?;
+        let asked = self.client.pull_manifest(self.reference, &self.auth);
+        let manifest = match asked.await.map_err(|error| self.problem(error))? {
+            (OciManifest::Image(manifest), _) => manifest,
+            (OciManifest::ImageIndex(_), _) => return Err(OciProblem::Index),
+        };
+        only_module(manifest.layers)
+    }
+
+    /// The module. It has the digest that its manifest says.
+    pub(super) async fn pull(&self, layer: &Layer) -> Result<Vec<u8>, OciProblem> {
+        let asked = self
+            .client
+            .pull_blob_stream(self.reference, &layer.descriptor);
+        let mut stream = asked.await.map_err(|error| self.problem(error))?;
+        let mut wasm = Vec::new();
+        while let Some(piece) = stream
+            .try_next()
+            .await
+            .map_err(|error| self.broken(&error))?
+        {
+            wasm.extend_from_slice(&piece);
+            // The registry sends more than its manifest says.
+            if wasm.len() > MOST_BYTES {
+                return Err(OciProblem::TooLarge(wasm.len() as u64));
+            }
+        }
+        Ok(wasm)
+    }
+
+    /// Asks for a token where the registry wants one. The client would do so by
+    /// itself, but would not say why it got none.
+    async fn log_in(&self) -> Result<(), OciProblem> {
+        let asked = self
+            .client
+            .auth(self.reference, &self.auth, RegistryOperation::Pull);
+        let answer = asked.await.map(drop);
+        answer.map_err(|error| self.problem(error))
+    }
+
+    fn problem(&self, error: OciDistributionError) -> OciProblem {
+        let registry = self.registry();
+        match error {
+            OciDistributionError::RequestError(error) if error.is_timeout() => {
+                OciProblem::NoAnswer(registry)
+            }
+            OciDistributionError::RequestError(error) => OciProblem::Unreachable {
+                registry,
+                reason: root_cause(&error),
+            },
+            OciDistributionError::UnauthorizedError { .. }
+            | OciDistributionError::AuthenticationFailure(_)
+            | OciDistributionError::ServerError { code: 403, .. } => self.unauthorised(),
+            OciDistributionError::ServerError { code: 404, .. } => OciProblem::NotFound(registry),
+            OciDistributionError::ServerError { code, message, .. } => OciProblem::Refused {
+                registry,
+                answer: format!("{code} {}", shortened(&message)),
+            },
+            OciDistributionError::RegistryError { envelope, .. } => self.refused(&envelope),
+            OciDistributionError::DigestError(error) => OciProblem::Torn(error.to_string()),
+            OciDistributionError::IoError(error) => self.broken(&error),
+            other => OciProblem::Manifest(shortened(&other.to_string())),
+        }
+    }
+
+    fn refused(&self, envelope: &OciEnvelope) -> OciProblem {
+        let code = envelope.errors.first().map(|error| &error.code);
+        match code {
+            Some(OciErrorCode::Unauthorized | OciErrorCode::Denied) => self.unauthorised(),
+            Some(
+                OciErrorCode::ManifestUnknown
+                | OciErrorCode::NameUnknown
+                | OciErrorCode::NotFound
+                | OciErrorCode::BlobUnknown,
+            ) => OciProblem::NotFound(self.registry()),
+            _ => OciProblem::Refused {
+                registry: self.registry(),
+                answer: shortened(&envelope.to_string()),
+            },
+        }
+    }
+
+    /// A stream that ended before its end, or with another digest.
+    fn broken(&self, error: &std::io::Error) -> OciProblem {
+        let digest = error
+            .get_ref()
+            .and_then(|inner| inner.downcast_ref::<oci_client::errors::DigestError>());
+        match digest {
+            Some(error) => OciProblem::Torn(error.to_string()),
+            None => OciProblem::Unreachable {
+                registry: self.registry(),
+                reason: root_cause(error),
+            },
+        }
+    }
+
+    fn unauthorised(&self) -> OciProblem {
+        let (who, anonymous) = match &self.auth {
+            RegistryAuth::Basic(username, _) => (format!("the user {username}"), false),
+            RegistryAuth::Anonymous | RegistryAuth::Bearer(_) => {
+                ("anonymous access".to_owned(), true)
+            }
+        };
+        OciProblem::Unauthorised {
+            registry: self.registry(),
+            who,
+            anonymous,
+        }
+    }
+
+    fn registry(&self) -> String {
+        self.reference.registry().to_owned()
+    }
+}
+
+/// The one layer that is wasm. Others, such as a licence, are left alone.
+fn only_module(layers: Vec<OciDescriptor>) -> Result<Layer, OciProblem> {
+    let is_wasm = |layer: &OciDescriptor| {
+        let media_type = layer.media_type.as_str();
+        media_type == WASM || media_type == WASM_LAYER_MEDIA_TYPE
+    };
+    let (wasm, rest): (Vec<_>, Vec<_>) = layers.into_iter().partition(is_wasm);
+    let several = wasm.len();
+    let mut wasm = wasm.into_iter();
+    let descriptor = match (wasm.next(), wasm.next()) {
+        (Some(only), None) => only,
+        (Some(_), Some(_)) => return Err(OciProblem::Several(several)),
+        (None, _) => {
+            let types = rest.into_iter().map(|layer| shortened(&layer.media_type));
+            return Err(OciProblem::NoWasm(types.collect()));
+        }
+    };
+    let size = u64::try_from(descriptor.size)
+        .map_err(|_| OciProblem::Manifest("the layer's size is negative".to_owned()))?;
+    if size > MOST_BYTES as u64 {
+        return Err(OciProblem::TooLarge(size));
+    }
+    let digest = descriptor.digest.parse().map_err(|error| {
+        let digest = shortened(&descriptor.digest);
+        OciProblem::Manifest(format!("the layer's digest is {digest}: {error}"))
+    })?;
+    Ok(Layer { descriptor, digest })
+}
+
+/// What lies at the bottom of an error: "connection refused", and not the four
+/// layers above it.
+fn root_cause(error: &dyn Error) -> String {
+    let mut cause = error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+/// A text from a registry, on one line and no longer than people read.
+fn shortened(text: &str) -> String {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    words.join(" ").chars().take(300).collect()
+}
+
+fn list(types: &[String]) -> String {
+    if types.is_empty() {
+        return "none".to_owned();
+    }
+    types.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layer(media_type: &str, size: i64) -> OciDescriptor {
+        OciDescriptor {
+            media_type: media_type.to_owned(),
+            digest: format!("sha256:{}", ModuleDigest::of(b"wasm")),
+            size,
+            ..OciDescriptor::default()
+        }
+    }
+
+    fn problem(layers: Vec<OciDescriptor>) -> String {
+        only_module(layers).err().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_one_layer_of_wasm_is_the_module() {
+        for media_type in [WASM, WASM_LAYER_MEDIA_TYPE] {
+            let layers = vec![layer("text/plain", 7), layer(media_type, 4)];
+            let found = only_module(layers).unwrap();
+            assert_eq!(found.digest, ModuleDigest::of(b"wasm"));
+            assert_eq!(found.descriptor.media_type, media_type);
+        }
+    }
+
+    #[test]
+    fn what_is_no_module_is_refused_before_it_is_pulled() {
+        let tar = problem(vec![layer(
+            "application/vnd.oci.image.layer.v1.tar+gzip",
+            4,
+        )]);
+        assert!(
+            tar.contains("type application/vnd.oci.image.layer.v1.tar+gzip;"),
+            "{tar}"
+        );
+        assert!(problem(Vec::new()).contains("type none;"));
+        let two = problem(vec![layer(WASM, 4), layer(WASM_LAYER_MEDIA_TYPE, 4)]);
+        assert!(two.starts_with("it has 2 layers of wasm"), "{two}");
+        let large = problem(vec![layer(WASM, 1 << 40)]);
+        assert!(large.starts_with("it has 1099511627776 bytes"), "{large}");
+        assert!(problem(vec![layer(WASM, -1)]).contains("negative"));
+        let mut other = layer(WASM, 4);
+        other.digest = "sha512:00".to_owned();
+        assert!(problem(vec![other]).contains("the layer's digest is sha512:00"));
+    }
+}

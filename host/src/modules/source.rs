@@ -1,0 +1,326 @@
+//! What a configuration says of where a guest's module is.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use davit_engine::ModuleDigest;
+use oci_client::Reference;
+use serde::{Deserialize, Serialize};
+
+/// A module: one source, and what has to be found there.
+///
+/// It is written as a map of which exactly one key is a source:
+/// `{builtin: podgc}`, `{oci: {reference: …}, digest: "sha256:…"}`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "ModuleFields", into = "ModuleFields")]
+pub struct ModuleConfig {
+    /// Where it comes from.
+    pub source: ModuleSource,
+    /// The SHA-256 that it must have; any if none.
+    pub digest: Option<ModuleDigest>,
+}
+
+/// Where a module comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModuleSource {
+    /// One of those shipped with Davit.
+    Builtin(String),
+    /// A file.
+    File(PathBuf),
+    /// A key under `binaryData`.
+    ConfigMap(KeyReference),
+    /// An artefact in an OCI registry.
+    Oci(OciSource),
+}
+
+/// A key of a `ConfigMap`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct KeyReference {
+    /// The object's namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// The key in it.
+    pub key: String,
+}
+
+/// A Secret.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct SecretReference {
+    /// The object's namespace.
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+}
+
+/// An artefact in an OCI registry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct OciSource {
+    /// Registry, repository, and tag or digest.
+    pub reference: OciReference,
+    /// Credentials, of type `kubernetes.io/dockerconfigjson`,
+    /// `kubernetes.io/dockercfg` or `kubernetes.io/basic-auth`; anonymous if
+    /// none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull_secret: Option<SecretReference>,
+    /// Plain HTTP: what is sent can be read and changed on the way.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub insecure: bool,
+    /// Certificates (PEM) that the registry's may be signed by, besides those
+    /// that the system trusts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_cert: Option<CaCert>,
+}
+
+/// Where certificates of authorities are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub enum CaCert {
+    /// A file.
+    File(PathBuf),
+    /// A key under `data`.
+    ConfigMap(KeyReference),
+}
+
+/// `registry/repository:tag` or `registry/repository@sha256:…`, with Docker
+/// Hub and `latest` where nothing is said.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct OciReference(pub Reference);
+
+impl ModuleConfig {
+    /// How often the source is worth a look; never if what it holds cannot
+    /// change: the module is pinned, or the artefact is named by its digest.
+    #[must_use]
+    pub fn look_every(&self) -> Option<Duration> {
+        if self.digest.is_some() {
+            return None;
+        }
+        match &self.source {
+            ModuleSource::Builtin(_) | ModuleSource::File(_) => Some(Duration::from_secs(2)),
+            ModuleSource::ConfigMap(_) => Some(Duration::from_secs(10)),
+            ModuleSource::Oci(oci) if oci.reference.0.digest().is_some() => None,
+            // Registries count requests: Docker Hub allows 100 pulls in six
+            // hours to those it does not know.
+            ModuleSource::Oci(_) => Some(Duration::from_secs(300)),
+        }
+    }
+}
+
+impl From<ModuleSource> for ModuleConfig {
+    fn from(source: ModuleSource) -> Self {
+        Self {
+            source,
+            digest: None,
+        }
+    }
+}
+
+impl fmt::Display for ModuleSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Builtin(name) => write!(f, "the built-in guest {name}"),
+            Self::File(path) => write!(f, "the file {}", path.display()),
+            Self::ConfigMap(key) => {
+                let KeyReference {
+                    namespace,
+                    name,
+                    key,
+                } = key;
+                write!(f, "the key {key} of the ConfigMap {namespace}/{name}")
+            }
+            Self::Oci(oci) => write!(f, "the artefact {}", oci.reference),
+        }
+    }
+}
+
+impl fmt::Display for OciReference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for OciReference {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let reference = text.parse().map_err(|error| {
+            format!(
+                "\"{text}\" is no reference such as registry.example.com/guests/podgc:1.0: {error}"
+            )
+        })?;
+        Ok(Self(reference))
+    }
+}
+
+impl TryFrom<String> for OciReference {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<OciReference> for String {
+    fn from(reference: OciReference) -> Self {
+        reference.to_string()
+    }
+}
+
+/// [`ModuleConfig`] as it is written: a plain map, which is also what a
+/// structural schema can say.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+struct ModuleFields {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    builtin: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    file: Option<PathBuf>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    config_map: Option<KeyReference>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    oci: Option<OciSource>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+}
+
+impl TryFrom<ModuleFields> for ModuleConfig {
+    type Error = String;
+
+    fn try_from(fields: ModuleFields) -> Result<Self, String> {
+        let sources = [
+            fields.builtin.map(ModuleSource::Builtin),
+            fields.file.map(ModuleSource::File),
+            fields.config_map.map(ModuleSource::ConfigMap),
+            fields.oci.map(ModuleSource::Oci),
+        ];
+        let mut given = sources.into_iter().flatten();
+        let source = given
+            .next()
+            .ok_or("it names no source: give one of builtin, file, configMap and oci")?;
+        if let Some(second) = given.next() {
+            return Err(format!(
+                "it names two sources, {source} and {second}: leave one"
+            ));
+        }
+        let digest = match fields.digest {
+            None => None,
+            Some(text) => {
+                let digest = text.parse();
+                Some(digest.map_err(|error| format!("digest: \"{text}\": {error}"))?)
+            }
+        };
+        Ok(Self { source, digest })
+    }
+}
+
+impl From<ModuleConfig> for ModuleFields {
+    fn from(module: ModuleConfig) -> Self {
+        let digest = module.digest.map(|digest| format!("sha256:{digest}"));
+        let rest = Self {
+            digest,
+            ..Self::default()
+        };
+        match module.source {
+            ModuleSource::Builtin(name) => Self {
+                builtin: Some(name),
+                ..rest
+            },
+            ModuleSource::File(path) => Self {
+                file: Some(path),
+                ..rest
+            },
+            ModuleSource::ConfigMap(key) => Self {
+                config_map: Some(key),
+                ..rest
+            },
+            ModuleSource::Oci(oci) => Self {
+                oci: Some(oci),
+                ..rest
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+
+    fn read(value: Value) -> Result<ModuleConfig, String> {
+        serde_path_to_error::deserialize(value)
+            .map_err(|error| format!("{}: {}", error.path(), error.inner()))
+    }
+
+    #[test]
+    fn every_source_is_written_as_it_is_read() {
+        let all = [
+            json!({"builtin": "podgc"}),
+            json!({"file": "/guests/mine.wasm", "digest": DIGEST}),
+            json!({"configMap": {"namespace": "davit", "name": "guests", "key": "mine.wasm"}}),
+            json!({"oci": {"reference": "registry.example.com/guests/mine:1.0"}}),
+            json!({"oci": {
+                "reference": format!("registry.example.com:5000/mine@{DIGEST}"),
+                "pullSecret": {"namespace": "davit", "name": "registry"},
+                "insecure": true,
+                "caCert": {"file": "/etc/ca.pem"},
+            }}),
+            json!({"oci": {
+                "reference": "registry.example.com/mine:1.0",
+                "caCert": {"configMap": {"namespace": "davit", "name": "ca", "key": "ca.pem"}},
+            }}),
+        ];
+        for value in all {
+            let module = read(value.clone()).unwrap();
+            assert_eq!(serde_json::to_value(module).unwrap(), value);
+        }
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let error = |value| read(value).unwrap_err();
+        assert_eq!(
+            error(json!({"builtin": "podgc", "file": "/a.wasm"})),
+            ".: it names two sources, the built-in guest podgc and the file /a.wasm: leave one"
+        );
+        assert_eq!(
+            error(json!({"digest": DIGEST})),
+            ".: it names no source: give one of builtin, file, configMap and oci"
+        );
+        let unknown = error(json!({"builtin": "podgc", "sha": 1}));
+        assert!(unknown.starts_with("sha: unknown field `sha`"), "{unknown}");
+        let short = error(json!({"builtin": "podgc", "digest": "sha256:12"}));
+        assert!(
+            short.contains("digest: \"sha256:12\": a digest is"),
+            "{short}"
+        );
+        let reference = error(json!({"oci": {"reference": "Registry/Upper Case"}}));
+        assert!(
+            reference.starts_with("oci.reference: \"Registry/Upper Case\" is no reference"),
+            "{reference}"
+        );
+        let nested = error(json!({"oci": {"reference": "a/b", "pullsecret": {}}}));
+        assert!(
+            nested.starts_with("oci.pullsecret: unknown field"),
+            "{nested}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_change_is_not_looked_at() {
+        let every = |value| read(value).unwrap().look_every();
+        assert!(every(json!({"builtin": "podgc"})).is_some());
+        assert!(every(json!({"oci": {"reference": "a/b:1"}})).is_some());
+        assert_eq!(every(json!({"builtin": "podgc", "digest": DIGEST})), None);
+        let reference = format!("a/b@{DIGEST}");
+        assert_eq!(every(json!({"oci": {"reference": reference}})), None);
+    }
+}
