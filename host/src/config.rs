@@ -6,133 +6,39 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use davit_core::budget::Guardrails;
-use davit_core::gate::Mode;
-use davit_core::manifest::Permission;
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use crate::modules::ModuleConfig;
+use crate::spec::{ControllerSpec, SpecError};
 
 /// The whole file.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The controllers, each with a name of its own.
-    pub controllers: Vec<ControllerConfig>,
+    /// The controllers, each with a name of its own; those of the cluster's
+    /// custom resources if none are given.
+    pub controllers: Option<Vec<ControllerConfig>>,
     /// How the API server is talked to.
-    #[serde(default)]
     pub client: ClientConfig,
 }
 
+/// The file as it is written. Each controller is read by itself, so that what
+/// is wrong with it is told by its path.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
+    #[serde(default)]
+    controllers: Option<Vec<Map<String, Value>>>,
+    #[serde(default)]
+    client: ClientConfig,
+}
+
 /// One controller.
-#[derive(Clone, Debug, PartialEq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ControllerConfig {
     /// Its name in logs and metrics and as field manager: a DNS label.
     pub name: String,
-    /// Where its guest is.
-    pub module: ModuleConfig,
-    /// What it may do to the cluster.
-    #[serde(default)]
-    pub mode: ModeConfig,
-    /// What the guest is configured with, as its schema says.
-    #[serde(default)]
-    pub config: Value,
-    /// The part of what the guest declares that it is granted; all if absent.
-    pub permissions: Option<Vec<PermissionConfig>>,
-    /// Limits that hold whatever the guest decides.
-    #[serde(default)]
-    pub guardrails: GuardrailConfig,
-    /// What a call of the guest may use.
-    #[serde(default)]
-    pub limits: LimitConfig,
-}
-
-/// What a controller may do to the cluster.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum ModeConfig {
-    /// Plans are carried out.
-    Enforce,
-    /// Plans are shown.
-    #[default]
-    DryRun,
-    /// The controller does not run.
-    Off,
-}
-
-impl From<ModeConfig> for Mode {
-    fn from(mode: ModeConfig) -> Self {
-        match mode {
-            ModeConfig::Enforce => Self::Enforce,
-            ModeConfig::DryRun => Self::DryRun,
-            ModeConfig::Off => Self::Off,
-        }
-    }
-}
-
-/// A write that a guest is granted, as a rule of RBAC.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct PermissionConfig {
-    /// `get`, `list`, `create`, `patch` or `delete`.
-    pub verb: String,
-    /// Empty for core.
-    #[serde(default)]
-    pub group: String,
-    /// The plural, with its subresource: `pods/status`.
-    pub resource: String,
-}
-
-impl From<&PermissionConfig> for Permission {
-    fn from(config: &PermissionConfig) -> Self {
-        Self {
-            verb: config.verb.clone(),
-            group: config.group.clone(),
-            resource: config.resource.clone(),
-        }
-    }
-}
-
-/// Limits on what is written, in any 60 seconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
-pub struct GuardrailConfig {
-    /// Plans that write anything.
-    pub writes_per_minute: Option<u32>,
-    /// Plans that delete or evict.
-    pub deletes_per_minute: Option<u32>,
-}
-
-impl From<GuardrailConfig> for Guardrails {
-    fn from(config: GuardrailConfig) -> Self {
-        Self {
-            writes_per_minute: config.writes_per_minute,
-            deletes_per_minute: config.deletes_per_minute,
-        }
-    }
-}
-
-/// What a call of a guest may use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
-pub struct LimitConfig {
-    /// Memory of one instance, in MiB (1 to 1024).
-    pub memory_mib: u32,
-    /// Time that a call may compute, in milliseconds (10 to 60,000).
-    pub call_millis: u64,
-    /// How many calls run at once (1 to 64).
-    pub instances: u32,
-}
-
-impl Default for LimitConfig {
-    fn default() -> Self {
-        Self {
-            memory_mib: 64,
-            call_millis: 1000,
-            instances: 4,
-        }
-    }
+    /// Everything else, as the custom resource has it.
+    pub spec: ControllerSpec,
 }
 
 /// How the API server is talked to.
@@ -208,12 +114,45 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
         field,
         reason,
     };
-    let config: Config = serde_path_to_error::deserialize(value).map_err(|error| {
+    let written: Written = serde_path_to_error::deserialize(value).map_err(|error| {
         let field = error.path().to_string();
         wrong(field, error.into_inner().to_string())
     })?;
+    let controllers = written.controllers.map(|controllers| {
+        let numbered = controllers.into_iter().enumerate();
+        numbered
+            .map(|(position, controller)| {
+                read_controller(controller).map_err(|SpecError { field, reason }| {
+                    wrong(format!("controllers[{position}].{field}"), reason)
+                })
+            })
+            .collect::<Result<Vec<_>, _>>()
+    });
+    let config = Config {
+        controllers: controllers.transpose()?,
+        client: written.client,
+    };
     check(&config).map_err(|(field, reason)| wrong(field, reason))?;
     Ok(config)
+}
+
+fn read_controller(mut fields: Map<String, Value>) -> Result<ControllerConfig, SpecError> {
+    let wrong = |reason: String| SpecError {
+        field: "name".to_owned(),
+        reason,
+    };
+    let name = match fields.remove("name") {
+        Some(Value::String(name)) => name,
+        Some(other) => return Err(wrong(format!("{other} is no text"))),
+        None => return Err(wrong("missing field `name`".to_owned())),
+    };
+    if !is_dns_label(&name) {
+        return Err(wrong(format!(
+            "\"{name}\" is no DNS label: lower-case letters, digits and dashes, 63 at most"
+        )));
+    }
+    let spec = ControllerSpec::read(Value::Object(fields))?;
+    Ok(ControllerConfig { name, spec })
 }
 
 fn first_line(text: &str) -> String {
@@ -222,36 +161,11 @@ fn first_line(text: &str) -> String {
 
 fn check(config: &Config) -> Result<(), (String, String)> {
     let mut names = BTreeSet::new();
-    for (position, controller) in config.controllers.iter().enumerate() {
-        let wrong =
-            |field: &str, reason: String| Err((format!("controllers[{position}].{field}"), reason));
+    for (position, controller) in config.controllers.iter().flatten().enumerate() {
         let name = &controller.name;
-        if !is_dns_label(name) {
-            return wrong(
-                "name",
-                format!(
-                    "\"{name}\" is no DNS label: lower-case letters, digits and dashes, 63 at most"
-                ),
-            );
-        }
         if !names.insert(name) {
-            return wrong("name", format!("a second controller is called \"{name}\""));
-        }
-        if !matches!(controller.config, Value::Null | Value::Object(_)) {
-            return wrong("config", "it must be a map".to_owned());
-        }
-        let limits = controller.limits;
-        if !(1..=1024).contains(&limits.memory_mib) {
-            return wrong("limits.memoryMib", out_of_range(limits.memory_mib, 1, 1024));
-        }
-        if !(10..=60_000).contains(&limits.call_millis) {
-            return wrong(
-                "limits.callMillis",
-                out_of_range(limits.call_millis, 10, 60_000),
-            );
-        }
-        if !(1..=64).contains(&limits.instances) {
-            return wrong("limits.instances", out_of_range(limits.instances, 1, 64));
+            let field = format!("controllers[{position}].name");
+            return Err((field, format!("a second controller is called \"{name}\"")));
         }
     }
     let client = config.client;
@@ -268,10 +182,6 @@ fn check(config: &Config) -> Result<(), (String, String)> {
     Ok(())
 }
 
-fn out_of_range<T: std::fmt::Display>(value: T, low: T, high: T) -> String {
-    format!("{value} is out of range: {low} to {high}")
-}
-
 fn is_dns_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len())
@@ -284,6 +194,7 @@ fn is_dns_label(name: &str) -> bool {
 mod tests {
     use super::*;
     use crate::modules::ModuleSource;
+    use crate::spec::ModeConfig;
 
     fn error(text: &str) -> String {
         parse(Path::new("c.yaml"), text).unwrap_err().to_string()
@@ -296,10 +207,10 @@ mod tests {
             "controllers:\n- name: podgc\n  module: {builtin: podgc}\n",
         )
         .unwrap();
-        let controller = &config.controllers[0];
-        assert_eq!(controller.mode, ModeConfig::DryRun);
+        let controller = &config.controllers.unwrap()[0];
+        assert_eq!(controller.spec.mode, ModeConfig::DryRun);
         let builtin = ModuleSource::Builtin("podgc".into());
-        assert_eq!(controller.module, builtin.into());
+        assert_eq!(controller.spec.module, builtin.into());
         assert_eq!(config.client, ClientConfig::default());
     }
 
@@ -330,7 +241,7 @@ mod tests {
             "c.yaml: controllers[0].config: it must be a map"
         );
         assert!(error("controllers: [\n").starts_with("c.yaml: is no YAML: "));
-        assert!(error("{}").contains("missing field `controllers`"));
+        assert!(error("controllers: [{}]\n").contains("[0].name: missing field `name`"));
         assert!(error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: "));
     }
 
@@ -338,7 +249,7 @@ mod tests {
     fn off_needs_no_quotes() {
         let text = "controllers: [{name: a, module: {builtin: b}, mode: Off}]";
         let config = parse(Path::new("c.yaml"), text).unwrap();
-        assert_eq!(config.controllers[0].mode, ModeConfig::Off);
+        assert_eq!(config.controllers.unwrap()[0].spec.mode, ModeConfig::Off);
     }
 
     #[test]

@@ -11,4 +11,6 @@ pub mod metrics;
 pub mod modules;
 pub mod run;
 pub mod sim;
+pub mod spec;
+pub mod status;
 pub mod telemetry;

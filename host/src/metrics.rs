@@ -14,6 +14,7 @@ use davit_core::health::State;
 use davit_core::manifest::{MetricKind, MetricSpec};
 use davit_core::plan::{Amount, Decision, Measure};
 use davit_core::queue::QueueStats;
+use davit_core::rollout::Role;
 use davit_core::time::Instant;
 use davit_engine::CallError;
 use prometheus::core::Collector;
@@ -25,6 +26,8 @@ use prometheus::{
 use crate::host::call_failure;
 
 const CONTROLLER: &str = "controller";
+/// Whether it is about the stable revision or the candidate.
+const PART: &str = "part";
 const CALL_BUCKETS: [f64; 10] = [
     0.000_01, 0.000_05, 0.000_1, 0.000_5, 0.001, 0.005, 0.01, 0.05, 0.25, 1.0,
 ];
@@ -140,18 +143,18 @@ impl HostMetrics {
             calls: list.counter(
                 "davit_guest_calls_total",
                 "Calls into a guest, by result.",
-                &[CONTROLLER, "result"],
+                &[CONTROLLER, PART, "result"],
             )?,
             call_duration: list.histogram(
                 "davit_guest_call_duration_seconds",
                 "How long a call into a guest took, live reads included.",
-                &[CONTROLLER],
+                &[CONTROLLER, PART],
                 CALL_BUCKETS.to_vec(),
             )?,
             plans: list.counter(
                 "davit_plans_total",
                 "Plans that guests made, by what the gate said.",
-                &[CONTROLLER, "ruling"],
+                &[CONTROLLER, PART, "ruling"],
             )?,
             writes: list.counter(
                 "davit_writes_total",
@@ -198,21 +201,24 @@ impl HostMetrics {
     pub fn call(
         &self,
         controller: &str,
+        role: Role,
         result: &Result<Vec<Decision>, CallError>,
         took: Duration,
     ) {
+        let part = role.as_str();
         let result = match result {
             Ok(_) => "ok",
             Err(error) => call_failure(error).kind.as_str(),
         };
-        self.calls.with_label_values(&[controller, result]).inc();
-        let duration = self.call_duration.with_label_values(&[controller]);
+        let labels = [controller, part, result];
+        self.calls.with_label_values(&labels).inc();
+        let duration = self.call_duration.with_label_values(&[controller, part]);
         duration.observe(took.as_secs_f64());
     }
 
     /// Counts a ruling of the gate.
-    pub fn plan(&self, controller: &str, ruling: &Ruling) {
-        let labels = [controller, ruling.as_str()];
+    pub fn plan(&self, controller: &str, role: Role, ruling: &Ruling) {
+        let labels = [controller, role.as_str(), ruling.as_str()];
         self.plans.with_label_values(&labels).inc();
     }
 
@@ -230,11 +236,13 @@ impl HostMetrics {
 
     /// Sets a controller's gauges.
     pub fn controller(&self, name: &str, controller: &mut Controller, now: Instant) {
-        let quarantined = !matches!(controller.health().state(), State::Healthy);
+        let quarantined = !matches!(controller.stable().health().state(), State::Healthy);
         let gauge = self.quarantined.with_label_values(&[name]);
         gauge.set(f64::from(u8::from(quarantined)));
-        for stats in controller.queue_stats(now) {
-            self.queues.set(name, &stats);
+        if let Some(stable) = controller.revision_mut(Role::Stable) {
+            for stats in stable.queue_stats(now) {
+                self.queues.set(name, &stats);
+            }
         }
     }
 

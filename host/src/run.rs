@@ -46,7 +46,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         listener: None,
         seed: u64::from(std::process::id()),
     });
-    host.apply(&config)
+    host.apply(config.controllers.as_deref().unwrap_or_default())
         .await
         .with_context(|| file.path.display().to_string())?;
     if let Some(address) = arguments.http {
@@ -88,7 +88,7 @@ async fn take_on(host: &Host, file: &ConfigFile, client: ClientConfig) {
     match config::parse(&file.path, &file.text) {
         Err(error) => tracing::error!("the changed configuration is not used: {error}"),
         Ok(config) => {
-            if let Err(error) = host.apply(&config).await {
+            if let Err(error) = host.apply(config.controllers.as_deref().unwrap_or_default()).await {
                 let error = anyhow::Error::new(error);
                 tracing::error!("the changed configuration is not used: {path}: {error:#}");
                 return;

@@ -10,7 +10,7 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::manifest::Rate;
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::ObjectRef;
-use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
@@ -63,6 +63,8 @@ pub struct Api {
     clock: Clock,
     request_timeout: Duration,
     limiter: Arc<Limiter>,
+    /// In whose name requests are sent, if not in the client's own.
+    user: Option<HeaderValue>,
 }
 
 /// A request that is ready to be sent, as often as needed.
@@ -104,6 +106,20 @@ impl Api {
             clock,
             request_timeout: settings.request_timeout,
             limiter: Arc::new(Limiter::new(settings.rate)),
+            user: None,
+        }
+    }
+
+    /// The same API server, asked in the name of a user, such as
+    /// `system:serviceaccount:NAMESPACE:NAME`: the server's own rules and audit
+    /// log are about that user. The client needs the permission to impersonate
+    /// it. A name that no header can hold is refused by the server.
+    #[must_use]
+    pub fn impersonating(&self, user: &str) -> Self {
+        let refused = HeaderValue::from_static("system:anonymous");
+        Self {
+            user: Some(HeaderValue::from_str(user).unwrap_or(refused)),
+            ..self.clone()
         }
     }
 
@@ -144,7 +160,7 @@ impl Api {
     /// Sends a request at once, and only once.
     pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, NoSuccess> {
         let exchange = async {
-            let response = send(&self.client, request).await?;
+            let response = send(&self.client, request, self.user.as_ref()).await?;
             read(response).await
         };
         match tokio::time::timeout(self.request_timeout, exchange).await {
@@ -169,6 +185,7 @@ fn overload_pause(refused: &Refused) -> Option<Duration> {
 pub(crate) async fn send(
     client: &kube::Client,
     request: &Request,
+    user: Option<&HeaderValue>,
 ) -> Result<Response<Body>, NoSuccess> {
     let mut builder = http::Request::builder()
         .method(&request.method)
@@ -177,6 +194,9 @@ pub(crate) async fn send(
         .header(ACCEPT_ENCODING, "identity");
     if !request.content_type.is_empty() {
         builder = builder.header(CONTENT_TYPE, request.content_type);
+    }
+    if let Some(user) = user {
+        builder = builder.header("impersonate-user", user);
     }
     let request = builder
         .body(Body::from(request.body.clone()))

@@ -108,7 +108,8 @@ impl Story {
         self.controllers.push(controller);
         let text = format!("controllers:\n{}", self.controllers.concat());
         let config: Config = config::parse(Path::new("the demo's configuration"), &text)?;
-        self.host.apply(&config).await?;
+        let controllers = config.controllers.unwrap_or_default();
+        self.host.apply(&controllers).await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             tokio::select! {

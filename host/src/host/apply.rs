@@ -1,24 +1,24 @@
-//! Taking on a configuration: which controllers run, and when a new revision
-//! takes over.
+//! Taking on what is wanted, and the moment at which a revision takes over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::write::Writer;
-use davit_core::controller::{Controller, Settings};
-use davit_core::gate::Mode;
+use davit_core::controller::{Controller, RevisionId, Settings};
 use davit_core::manifest::Manifest;
 use davit_core::queue::Origin;
-use davit_core::store::{Store, ViewId, ViewSpec};
+use davit_core::rollout::Role;
+use davit_core::rollout::cohort::Cohort;
+use davit_core::store::{Store, ViewId};
 use davit_core::time::Instant;
 
 use super::prepare::Prepared;
 use super::report::Report;
 use super::run::Run;
-use super::slot::{self, Active, Incoming, Slot};
+use super::slot::{self, Active, Incoming, Part, Slot, Views};
 use super::streams;
-use crate::metrics::GuestMetrics;
+use super::wanted::{Trial, Wanted};
 
 /// How long a revision waits for resources that it can do without, as
 /// kube-controller-manager's garbage collector does.
@@ -26,48 +26,137 @@ const INITIAL_SYNC: Duration = Duration::from_secs(30);
 
 impl Run {
     /// Makes these the controllers that run.
-    pub(super) fn apply(&mut self, prepared: Vec<Prepared>) {
-        let names: BTreeSet<&String> = prepared.iter().map(|one| &one.name).collect();
+    pub(super) fn apply(&mut self, wanted: Vec<Wanted>) {
+        let names: BTreeSet<&String> = wanted.iter().map(|one| &one.name).collect();
         let removed = self.slots.extract_if(.., |name, _| !names.contains(name));
         for (controller, _) in removed {
             tracing::info!(controller, "the controller is removed");
             self.metrics.forget(&controller);
         }
-        for one in prepared {
+        for one in wanted {
             self.take_on(one);
         }
         self.attach_all();
     }
 
-    fn take_on(&mut self, prepared: Prepared) {
-        let slot = self.slots.entry(prepared.name.clone()).or_insert(Slot {
-            active: None,
-            incoming: None,
-        });
-        if let Some(active) = &mut slot.active
-            && active.recipe == prepared.recipe
-        {
-            slot.incoming = None;
-            let now = self.api.clock().instant();
-            if set(active, prepared.settings) {
-                let snapshot = self.store.snapshot();
-                active.core.look_at_everything(now, &snapshot);
+    fn take_on(&mut self, wanted: Wanted) {
+        let Wanted {
+            name,
+            settings,
+            user,
+            stable,
+            cohort,
+            candidate,
+        } = wanted;
+        let now = self.api.clock().instant();
+        let writer = Writer::new(self.api.clone(), self.recorder.clone(), &name, user.as_deref());
+        let mut slot = self.slots.remove(&name).unwrap_or_default();
+        slot.settings.clone_from(&settings);
+        if let Some(active) = &mut slot.active {
+            active.core.set(now, settings);
+            active.writer = writer.clone();
+        }
+        slot.writer = Some(writer);
+        self.take_on_stable(&name, &mut slot, stable, &cohort, now);
+        self.take_on_candidate(&mut slot, candidate, now);
+        self.slots.insert(name, slot);
+    }
+
+    fn take_on_stable(
+        &mut self,
+        name: &str,
+        slot: &mut Slot,
+        wanted: Prepared,
+        cohort: &Cohort,
+        now: Instant,
+    ) {
+        if let Some(active) = &mut slot.active {
+            let is_candidate = |part: &mut Part| part.recipe == wanted.recipe;
+            if active.stable.recipe != wanted.recipe
+                && let Some(part) = active.candidate.take_if(is_candidate)
+            {
+                tracing::info!(controller = name, revision = %part.recipe, "promoted");
+                let specs = &part.guest.manifest().metrics;
+                let former = active.metrics.take();
+                active.metrics = self.metrics.replace_guest(name, specs, former);
+                active.core.promote(now);
+                active.stable = part;
             }
+            if active.stable.recipe == wanted.recipe {
+                slot.stable = None;
+                return;
+            }
+        }
+        if let Some(incoming) = &slot.stable
+            && incoming.prepared.recipe == wanted.recipe
+        {
             return;
         }
-        let manifest = prepared.guest.manifest();
-        let reusable = slot.reusable_views(manifest);
-        let watches = manifest.watches.iter();
-        let views = watches.zip(reusable).map(|(watch, view)| {
-            view.unwrap_or_else(|| self.store.add_view(ViewSpec::from(watch)))
+        slot.stable = Some(self.incoming(slot, wanted, cohort, now, ()));
+    }
+
+    fn take_on_candidate(
+        &mut self,
+        slot: &mut Slot,
+        wanted: Option<(Prepared, Trial)>,
+        now: Instant,
+    ) {
+        let Some((prepared, trial)) = wanted else {
+            slot.candidate = None;
+            if let Some(active) = &mut slot.active
+                && active.candidate.take().is_some()
+            {
+                active.core.drop_candidate(now);
+            }
+            return;
+        };
+        if let Some(active) = &mut slot.active
+            && let Some(part) = &active.candidate
+            && part.recipe == prepared.recipe
+            && part.views.cohort.fields() == trial.cohort.fields()
+        {
+            active.core.set_share(now, slot::share(&trial));
+            if active.step != trial.step {
+                active.step = trial.step;
+                active.core.begin_counting();
+            }
+            slot.candidate = None;
+            return;
+        }
+        if let Some(incoming) = &mut slot.candidate
+            && incoming.prepared.recipe == prepared.recipe
+            && incoming.views.cohort.fields() == trial.cohort.fields()
+        {
+            incoming.then = trial;
+            return;
+        }
+        let cohort = trial.cohort.clone();
+        slot.candidate = Some(self.incoming(slot, prepared, &cohort, now, trial));
+    }
+
+    fn incoming<T>(
+        &mut self,
+        slot: &Slot,
+        prepared: Prepared,
+        cohort: &Cohort,
+        now: Instant,
+        then: T,
+    ) -> Incoming<T> {
+        let watches = prepared.guest.manifest().watches.iter();
+        let ids = watches.map(|watch| {
+            slot.reusable_view(watch, cohort)
+                .unwrap_or_else(|| self.store.add_view(slot::view_spec(watch, cohort)))
         });
-        let views = views.collect();
-        let since = self.api.clock().instant();
-        slot.incoming = Some(Incoming {
+        let views = Views {
+            ids: ids.collect(),
+            cohort: cohort.clone(),
+        };
+        Incoming {
             prepared,
             views,
-            since,
-        });
+            since: now,
+            then,
+        }
     }
 
     /// Gives every view the segments that its watch is made of, lets go of
@@ -78,13 +167,8 @@ impl Run {
         };
         let mut changes = Vec::new();
         for slot in self.slots.values() {
-            let active = slot.active.iter();
-            let active = active.map(|active| (active.core.manifest(), &active.views));
-            let incoming = slot.incoming.iter();
-            let incoming =
-                incoming.map(|incoming| (incoming.prepared.guest.manifest(), &incoming.views));
-            for (manifest, views) in active.chain(incoming) {
-                for (watch, view) in manifest.watches.iter().zip(views) {
+            for (manifest, views) in slot.parts() {
+                for (watch, view) in manifest.watches.iter().zip(&views.ids) {
                     if let Some(resource) = streams::unserved(watch, &mapping) {
                         let controller = &manifest.name;
                         tracing::warn!(
@@ -108,44 +192,32 @@ impl Run {
         let now = self.api.clock().instant();
         for (name, slot) in &mut self.slots {
             if let Some(active) = &mut slot.active {
-                let complete = is_complete(&self.store, active.core.manifest(), &active.views);
-                if active.complete && !complete {
-                    tracing::error!(
-                        controller = name,
-                        "the controller pauses: a resource that it watches is not served any more"
-                    );
-                }
-                active.complete = complete;
+                note_completeness(name, active, &self.store);
             }
-            let Some(incoming) = &slot.incoming else {
-                continue;
-            };
-            if !may_begin(&self.store, incoming, now) {
-                continue;
-            }
-            let Some(incoming) = slot.incoming.take() else {
-                continue;
-            };
-            let metrics = |former: Option<GuestMetrics>| {
+            let ready = |one: &mut Incoming<()>| may_begin(&self.store, one, now);
+            if let Some(incoming) = slot.stable.take_if(ready) {
                 let specs = &incoming.prepared.guest.manifest().metrics;
-                self.metrics.replace_guest(name, specs, former)
-            };
-            if let Some(active) = &mut slot.active {
-                active.metrics = metrics(active.metrics.take());
-                swap(active, incoming, now);
-            } else {
-                self.next_number += 1;
-                let writer = Writer::new(self.api.clone(), self.recorder.clone(), name);
-                let metrics = metrics(None);
-                let active = begin(incoming, writer, metrics, self.next_number, now);
-                slot.active = Some(active);
+                let former = slot.active.as_mut().and_then(|one| one.metrics.take());
+                let metrics = self.metrics.replace_guest(name, specs, former);
+                if let Some(active) = &mut slot.active {
+                    swap(active, incoming, now);
+                    active.metrics = metrics;
+                } else if let Some(writer) = slot.writer.clone() {
+                    self.next_number += 1;
+                    let settings = slot.settings.clone();
+                    let mut active = begin(incoming, settings, writer, self.next_number, now);
+                    active.metrics = metrics;
+                    slot.active = Some(active);
+                }
+                let controller = name.clone();
+                self.reporter.tell(Report::Started { controller }, now);
             }
-            if let Some(active) = &mut slot.active {
-                let snapshot = self.store.snapshot();
-                active.core.look_at_everything(now, &snapshot);
+            let ready = |one: &mut Incoming<Trial>| may_begin(&self.store, one, now);
+            if let Some(active) = &mut slot.active
+                && let Some(incoming) = slot.candidate.take_if(ready)
+            {
+                try_candidate(name, active, incoming, now);
             }
-            let controller = name.clone();
-            self.reporter.tell(Report::Started { controller }, now);
         }
         self.drop_unused_views();
         self.streams.follow(&self.store);
@@ -160,6 +232,24 @@ impl Run {
     }
 }
 
+fn note_completeness(name: &str, active: &mut Active, store: &Store) {
+    for role in Role::ALL {
+        let Some(part) = active.part_mut(role) else {
+            continue;
+        };
+        let complete = is_complete(store, part.guest.manifest(), &part.views.ids);
+        if part.complete && !complete {
+            let role = role.as_str();
+            tracing::error!(
+                controller = name,
+                role,
+                "the controller pauses: a resource that it watches is not served any more"
+            );
+        }
+        part.complete = complete;
+    }
+}
+
 /// Whether every watch of a manifest shows what it should.
 fn is_complete(store: &Store, manifest: &Manifest, views: &[ViewId]) -> bool {
     let mut watches = manifest.watches.iter().zip(views);
@@ -169,26 +259,18 @@ fn is_complete(store: &Store, manifest: &Manifest, views: &[ViewId]) -> bool {
 /// Whether a revision has seen enough of the cluster. It waits a while for every
 /// resource, even where it does not depend on each: a garbage collector that
 /// does not see an owner's dependents yet would let the owner go before them.
-fn may_begin(store: &Store, incoming: &Incoming, now: Instant) -> bool {
+fn may_begin<T>(store: &Store, incoming: &Incoming<T>, now: Instant) -> bool {
     let manifest = incoming.prepared.guest.manifest();
+    let views = &incoming.views.ids;
     let synced = |view: &ViewId| store.synced(*view) == Some(true);
-    is_complete(store, manifest, &incoming.views)
-        && (incoming.views.iter().all(synced) || now.since(incoming.since) >= INITIAL_SYNC)
-}
-
-/// Takes on settings; returns whether everything has to be looked at again,
-/// because plans that were only shown would be carried out now.
-fn set(active: &mut Active, settings: Settings) -> bool {
-    let before = active.core.settings();
-    let more = *before != settings && settings.mode == Mode::Enforce;
-    active.core.set(settings);
-    more
+    is_complete(store, manifest, views)
+        && (views.iter().all(synced) || now.since(incoming.since) >= INITIAL_SYNC)
 }
 
 fn begin(
-    incoming: Incoming,
+    incoming: Incoming<()>,
+    settings: Settings,
     writer: Writer,
-    metrics: Option<GuestMetrics>,
     number: u64,
     now: Instant,
 ) -> Active {
@@ -196,34 +278,50 @@ fn begin(
         prepared, views, ..
     } = incoming;
     let manifest = Arc::clone(prepared.guest.manifest());
+    let core = Controller::new(now, manifest, settings, &views.ids);
     Active {
         number,
-        views_by_name: slot::by_name(&manifest, &views),
-        core: Controller::new(now, manifest, prepared.settings, &views),
-        most_calls: prepared.recipe.instances(),
-        guest: prepared.guest,
-        recipe: prepared.recipe,
-        views,
-        metrics,
+        stable: Part::new(core.stable().id(), prepared, views),
+        core,
+        candidate: None,
+        step: 0,
+        metrics: None,
         writer,
-        complete: true,
-        calls: 0,
     }
 }
 
-/// The new revision takes over: queues, timers and notes stay, and what the
-/// former revision still answers is void.
-fn swap(active: &mut Active, incoming: Incoming, now: Instant) {
+/// Another revision takes the stable one's place: queues, timers and notes
+/// stay, and what the former revision still answers is void.
+fn swap(active: &mut Active, incoming: Incoming<()>, now: Instant) {
     let Incoming {
         prepared, views, ..
     } = incoming;
     let manifest = Arc::clone(prepared.guest.manifest());
-    active.views_by_name = slot::by_name(&manifest, &views);
-    active.core.reconfigure(now, manifest, &views);
-    active.core.set(prepared.settings);
-    active.most_calls = prepared.recipe.instances();
-    active.guest = prepared.guest;
-    active.recipe = prepared.recipe;
-    active.views = views;
-    active.complete = true;
+    active.core.reconfigure(now, manifest, &views.ids);
+    let id: RevisionId = active.core.stable().id();
+    active.stable = Part::new(id, prepared, views);
+}
+
+fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now: Instant) {
+    let Incoming {
+        prepared,
+        views,
+        then: trial,
+        ..
+    } = incoming;
+    tracing::info!(
+        controller = name,
+        revision = %prepared.recipe,
+        weight = trial.weight,
+        "trying a candidate"
+    );
+    let manifest = Arc::clone(prepared.guest.manifest());
+    let window = slot::window(trial.window, [&manifest, active.stable.guest.manifest()]);
+    let share = slot::share(&trial);
+    active
+        .core
+        .try_candidate(now, manifest, &views.ids, share, window);
+    let candidate = active.core.candidate();
+    active.candidate = candidate.map(|revision| Part::new(revision.id(), prepared, views));
+    active.step = trial.step;
 }

@@ -1,15 +1,20 @@
 //! Carrying out one plan.
 
-use davit_cluster::write::Writer;
+use davit_cluster::write::{Decision, Writer};
 use davit_core::controller::Outcome;
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Plan, Step};
 
 /// Carries out the steps of a plan in order, until one fails.
-pub(super) async fn carry_out(writer: &Writer, mapping: &Mapping, plan: &Plan) -> Outcome {
+pub(super) async fn carry_out(
+    writer: &Writer,
+    mapping: &Mapping,
+    plan: &Plan,
+    decision: &Decision,
+) -> Outcome {
     let mut written = None;
     for (position, step) in (0..).zip(&plan.steps) {
-        match writer.carry_out(mapping, &plan.target, step).await {
+        match writer.carry_out(mapping, &plan.target, step, decision).await {
             Ok(done) => {
                 // What was created is another object, and an event is none of
                 // the target's.

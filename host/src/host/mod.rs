@@ -7,11 +7,13 @@
 
 mod apply;
 mod execute;
+mod observe;
 mod prepare;
 mod report;
 mod run;
 mod slot;
 mod streams;
+mod wanted;
 mod work;
 
 use std::collections::BTreeMap;
@@ -21,15 +23,17 @@ use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_core::manifest::Rate;
 use davit_core::watch;
-use davit_engine::{Engine, Guest};
+use davit_core::rollout::cohort::Cohort;
+use davit_engine::Engine;
 use tokio::sync::{Mutex, mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use prepare::{PrepareError, Prepared, Preparer, Reason, Recipe, encode};
 pub use report::Report;
+pub use wanted::{CandidateObservation, Disagreements, Observation, Trial, Wanted};
 pub(crate) use work::call_failure;
 
-use crate::config::{ClientConfig, Config};
+use crate::config::{ClientConfig, ControllerConfig};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
@@ -59,10 +63,15 @@ pub struct HostOptions {
 
 /// A running host.
 pub struct Host {
-    inbox: mpsc::UnboundedSender<Input>,
+    handle: Handle,
     preparer: Mutex<Preparer>,
     task: JoinHandle<()>,
 }
+
+/// Speaks to a running host. After its end nothing is done and nothing is
+/// answered.
+#[derive(Clone)]
+pub struct Handle(mpsc::UnboundedSender<Input>);
 
 impl Host {
     /// Starts a host without controllers.
@@ -84,33 +93,48 @@ impl Host {
         let (inbox, inputs) = mpsc::unbounded_channel();
         let run = Run::new(options, (api, event_api), inbox.clone());
         Self {
-            inbox,
+            handle: Handle(inbox),
             preparer: Mutex::new(preparer),
             task: tokio::spawn(run.until_stopped(inputs)),
         }
     }
 
-    /// Makes the host run exactly these controllers. All of them are prepared
-    /// first: with an error, nothing changes. A controller takes over from its
-    /// former revision when its watches are complete, with that one's queues.
-    pub async fn apply(&self, config: &Config) -> Result<(), PrepareError> {
+    /// Makes the host run exactly these controllers, each with the revision
+    /// that its configuration describes. All of them are prepared first: with
+    /// an error, nothing changes. A revision takes over from the former one when
+    /// its watches are complete, with that one's queues.
+    pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), PrepareError> {
         let mut preparer = self.preparer.lock().await;
-        let running = self.recipes().await;
-        let mut ready = Vec::new();
-        for controller in &config.controllers {
-            let running = running.get(&controller.name);
-            let running = running.map(|(recipe, guest)| (recipe, guest));
-            ready.push(preparer.prepare(controller, running).await?);
+        let mut wanted = Vec::new();
+        for ControllerConfig { name, spec } in controllers {
+            let stable = preparer.prepare(spec).await;
+            let stable = stable.map_err(|reason| PrepareError {
+                controller: name.clone(),
+                reason,
+            })?;
+            wanted.push(Wanted {
+                name: name.clone(),
+                settings: spec.settings(),
+                user: None,
+                stable,
+                cohort: Cohort::default(),
+                candidate: None,
+            });
         }
-        // The task ends only with the host.
-        let _ = self.inbox.send(Input::Apply(ready));
+        self.handle.run(wanted);
         Ok(())
+    }
+
+    /// Speaks to it.
+    #[must_use]
+    pub fn handle(&self) -> &Handle {
+        &self.handle
     }
 
     /// Stops: no more calls, and no more plans than those that are being
     /// carried out, which come to their end.
     pub async fn stop(self) {
-        let _ = self.inbox.send(Input::Stop);
+        self.handle.send(Input::Stop);
         if let Err(error) = self.task.await {
             tracing::error!(%error, "the host's task failed");
         }
@@ -122,10 +146,37 @@ impl Host {
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
     }
+}
 
-    async fn recipes(&self) -> BTreeMap<String, (Recipe, Arc<Guest>)> {
-        let (sender, recipes) = oneshot::channel();
-        let _ = self.inbox.send(Input::Recipes(sender));
-        recipes.await.unwrap_or_default()
+impl Handle {
+    /// Makes the host run exactly these controllers.
+    pub fn run(&self, wanted: Vec<Wanted>) {
+        self.send(Input::Apply(wanted));
+    }
+
+    /// What is seen of each controller.
+    pub async fn observe(&self) -> BTreeMap<String, Observation> {
+        let (sender, answer) = oneshot::channel();
+        self.send(Input::Observe(sender));
+        answer.await.unwrap_or_default()
+    }
+
+    /// On what the revisions of a controller do not agree; none if no candidate
+    /// of it is being tried.
+    pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
+        let (answer, disagreements) = oneshot::channel();
+        let controller = controller.to_owned();
+        self.send(Input::Disagreements { controller, answer });
+        disagreements.await.ok().flatten()
+    }
+
+    /// Lets a controller go on whose guardrails have tripped.
+    pub fn release(&self, controller: &str) {
+        self.send(Input::Release(controller.to_owned()));
+    }
+
+    fn send(&self, input: Input) {
+        // The task ends only with the host.
+        let _ = self.0.send(input);
     }
 }

@@ -3,29 +3,30 @@
 //! that runs is touched.
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::fmt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use davit_core::controller::Settings;
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
 
-use crate::config::{ControllerConfig, LimitConfig};
-use crate::modules::{ModuleError, Modules};
+use crate::modules::{ModuleConfig, ModuleError, Modules};
+use crate::spec::{ControllerSpec, LimitConfig};
 
-/// A controller that is ready to run.
+/// How many modules are kept compiled in memory.
+const MOST_LOADED: usize = 32;
+
+/// A revision that is ready to run.
+#[derive(Clone)]
 pub struct Prepared {
-    /// Its name.
-    pub name: String,
     /// Its guest, described and with its instances set aside.
     pub guest: Arc<Guest>,
-    /// What the operator decided.
-    pub settings: Settings,
     /// What its guest was made of.
     pub recipe: Recipe,
 }
 
-/// What a guest is made of: as long as this is the same, so is the guest.
-#[derive(Clone, PartialEq)]
+/// What a guest is made of: as long as this is the same, so is the guest. It is
+/// told by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Recipe {
     module: ModuleDigest,
     config: Arc<[u8]>,
@@ -33,10 +34,43 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// The module.
+    #[must_use]
+    pub fn digest(&self) -> ModuleDigest {
+        self.module
+    }
+
+    /// Twelve hexadecimal digits that stand for the configuration.
+    #[must_use]
+    pub fn config_hash(&self) -> String {
+        hex(&self.config, 12)
+    }
+
     /// How many calls run at once.
     pub(super) fn instances(&self) -> u32 {
         self.limits.instances
     }
+}
+
+impl fmt::Display for Recipe {
+    /// The revision's name: ten hexadecimal digits.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LimitConfig {
+            memory_mib,
+            call_millis,
+            instances,
+        } = self.limits;
+        let limits = format!("{memory_mib} {call_millis} {instances} ");
+        let all = [&self.module.0, limits.as_bytes(), &self.config].concat();
+        f.write_str(&hex(&all, 10))
+    }
+}
+
+/// So many hexadecimal digits of a SHA-256.
+fn hex(bytes: &[u8], digits: usize) -> String {
+    let mut text = ModuleDigest::of(bytes).to_string();
+    text.truncate(digits);
+    text
 }
 
 /// Why a controller cannot run as it is configured.
@@ -67,11 +101,13 @@ pub enum Reason {
     Encode(#[from] rmp_serde::encode::Error),
 }
 
-/// Prepares controllers; compiles each module once.
+/// Prepares revisions. It compiles each module once, and describes each
+/// configuration of it once, for as long as somebody holds what it made.
 pub struct Preparer {
     engine: Engine,
     modules: Modules,
     loaded: HashMap<ModuleDigest, Module>,
+    guests: Vec<(Recipe, Weak<Guest>)>,
 }
 
 impl Preparer {
@@ -82,56 +118,52 @@ impl Preparer {
             engine,
             modules,
             loaded: HashMap::new(),
+            guests: Vec::new(),
         }
     }
 
-    /// Prepares one controller. If `running` says that its guest is already
-    /// made of the same, that one is used again.
-    pub async fn prepare(
-        &mut self,
-        config: &ControllerConfig,
-        running: Option<(&Recipe, &Arc<Guest>)>,
-    ) -> Result<Prepared, PrepareError> {
-        self.try_prepare(config, running)
-            .await
-            .map_err(|reason| PrepareError {
-                controller: config.name.clone(),
-                reason,
-            })
+    /// Where it finds modules.
+    #[must_use]
+    pub fn modules(&self) -> &Modules {
+        &self.modules
     }
 
-    async fn try_prepare(
-        &mut self,
-        config: &ControllerConfig,
-        running: Option<(&Recipe, &Arc<Guest>)>,
-    ) -> Result<Prepared, Reason> {
-        let module = self.module(config).await?;
+    /// Prepares the revision that a spec describes.
+    pub async fn prepare(&mut self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
+        let module = self.module(&spec.module).await?;
         let recipe = Recipe {
             module: module.digest(),
-            config: encode(&config.config)?.into(),
-            limits: config.limits,
+            config: encode(&spec.config)?.into(),
+            limits: spec.limits,
         };
-        let guest = match running {
-            Some((same, guest)) if *same == recipe => Arc::clone(guest),
-            _ => {
-                let config = Arc::clone(&recipe.config);
-                Arc::new(Guest::new(&module, config, limits(recipe.limits)).await?)
-            }
-        };
-        Ok(Prepared {
-            name: config.name.clone(),
-            guest,
-            settings: settings(config),
-            recipe,
-        })
+        self.guests.retain(|(_, guest)| guest.strong_count() > 0);
+        let same = self.guests.iter().find(|(same, _)| *same == recipe);
+        if let Some(guest) = same.and_then(|(_, guest)| guest.upgrade()) {
+            return Ok(Prepared { guest, recipe });
+        }
+        let config = Arc::clone(&recipe.config);
+        let guest = Guest::new(&module, config, limits(recipe.limits)).await?;
+        let guest = Arc::new(guest);
+        self.guests.push((recipe.clone(), Arc::downgrade(&guest)));
+        Ok(Prepared { guest, recipe })
     }
 
-    async fn module(&mut self, config: &ControllerConfig) -> Result<Module, Reason> {
-        let fetched = self.modules.fetch(&config.module).await?;
+    async fn module(&mut self, config: &ModuleConfig) -> Result<Module, Reason> {
+        if let Some(digest) = config.digest
+            && let Some(module) = self.loaded.get(&digest)
+        {
+            return Ok(module.clone());
+        }
+        let fetched = self.modules.fetch(config).await?;
         if let Some(module) = self.loaded.get(&fetched.digest) {
             return Ok(module.clone());
         }
         let module = self.engine.load(fetched.wasm).await?;
+        // Compiled modules that nothing runs any more are read again from the
+        // engine's own cache.
+        if self.loaded.len() >= MOST_LOADED {
+            self.loaded.clear();
+        }
         self.loaded.insert(fetched.digest, module.clone());
         Ok(module)
     }
@@ -142,15 +174,6 @@ pub fn encode(config: &serde_json::Value) -> Result<Vec<u8>, rmp_serde::encode::
     match config {
         serde_json::Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),
         config => rmp_serde::to_vec_named(config),
-    }
-}
-
-fn settings(config: &ControllerConfig) -> Settings {
-    let granted = config.permissions.as_ref();
-    Settings {
-        mode: config.mode.into(),
-        granted: granted.map(|rules| rules.iter().map(Into::into).collect()),
-        guardrails: config.guardrails.into(),
     }
 }
 

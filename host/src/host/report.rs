@@ -5,9 +5,11 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_cluster::write::Decision;
 use davit_core::controller::Outcome;
 use davit_core::gate::Ruling;
 use davit_core::plan::{Plan, QueueKey};
+use davit_core::rollout::Role;
 use davit_core::time::Instant;
 use tokio::sync::mpsc;
 
@@ -28,6 +30,8 @@ pub enum Report {
     Ruled {
         /// The controller.
         controller: String,
+        /// The part of the revision that decided it.
+        role: Role,
         /// The item the plan was decided for.
         item: QueueKey,
         /// The plan.
@@ -39,6 +43,8 @@ pub enum Report {
     Carried {
         /// The controller.
         controller: String,
+        /// What decided it.
+        decision: Decision,
         /// The plan.
         plan: Arc<Plan>,
         /// What became of it.
@@ -69,15 +75,17 @@ impl Reporter {
             }
             Report::Ruled {
                 controller,
+                role,
                 plan,
                 ruling,
                 ..
-            } => self.log_ruling(controller, plan, ruling, now),
+            } => self.log_ruling(controller, *role, plan, ruling, now),
             Report::Carried {
                 controller,
+                decision,
                 plan,
                 outcome,
-            } => log_outcome(controller, plan, outcome),
+            } => log_outcome(controller, decision, plan, outcome),
         }
         if let Some(listener) = &self.listener {
             // Nobody listening any more is no reason to stop.
@@ -87,20 +95,31 @@ impl Reporter {
 
     /// A controller that only shows its plans shows them at every pass: the
     /// log has each once.
-    fn log_ruling(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) {
+    fn log_ruling(
+        &mut self,
+        controller: &str,
+        role: Role,
+        plan: &Plan,
+        ruling: &Ruling,
+        now: Instant,
+    ) {
         let (target, reason, message) = (&plan.target, &plan.reason, &plan.message);
+        let part = role.as_str();
         let is_news = self.is_news(controller, plan, ruling, now);
         match ruling {
             // Its end is told.
             Ruling::Admit => {}
             Ruling::Show if is_news => {
-                tracing::info!(controller, %target, reason, message, "dry run: would be carried out");
+                tracing::info!(
+                    controller, part, %target, reason, message,
+                    "dry run: would be carried out"
+                );
             }
             Ruling::Refuse(_) if is_news => {
-                tracing::warn!(controller, %target, reason, message, "{ruling}");
+                tracing::warn!(controller, part, %target, reason, message, "{ruling}");
             }
             Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
-                tracing::debug!(controller, %target, reason, message, "{ruling}");
+                tracing::debug!(controller, part, %target, reason, message, "{ruling}");
             }
         }
     }
@@ -127,16 +146,24 @@ impl Reporter {
     }
 }
 
-fn log_outcome(controller: &str, plan: &Plan, outcome: &Outcome) {
+fn log_outcome(controller: &str, decision: &Decision, plan: &Plan, outcome: &Outcome) {
     let (target, reason, message) = (&plan.target, &plan.reason, &plan.message);
+    let Decision { revision, id } = decision;
     match &outcome.failed {
-        None => tracing::info!(controller, %target, reason, message, "carried out"),
+        None => tracing::info!(
+            controller, revision, decision = id, %target, reason, message,
+            "carried out"
+        ),
         Some((_, failure)) if failure.class.means_gone() => {
-            tracing::info!(controller, %target, reason, message, "was gone already");
+            tracing::info!(
+                controller, revision, decision = id, %target, reason, message,
+                "was gone already"
+            );
         }
         Some((step, failure)) => {
             tracing::warn!(
-                controller, %target, reason, message, step, class = %failure.class,
+                controller, revision, decision = id, %target, reason, message,
+                step, class = %failure.class,
                 "failed, and is tried again if that can help: {}", failure.message
             );
         }

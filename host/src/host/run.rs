@@ -8,25 +8,26 @@ use davit_cluster::api::Api;
 use davit_cluster::discovery::{self, Discovered};
 use davit_cluster::events::Recorder;
 use davit_cluster::reflector::{Batch, Update};
-use davit_core::controller::{CallId, Outcome, PlanId, World};
+use davit_cluster::write;
+use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
 use davit_core::failure::Failure;
-use davit_core::health::State;
+use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
 use davit_core::store::{Change, SegmentId, Store};
 use davit_core::time::Instant;
 use davit_core::watch::Condition;
-use davit_engine::{CallError, Guest};
+use davit_engine::CallError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use super::prepare::{Prepared, Recipe};
 use super::report::{Report, Reporter};
 use super::slot::{Active, Slot};
 use super::streams::Streams;
+use super::wanted::{Disagreements, Observation, Wanted};
 use super::{HostOptions, work};
-use crate::http::Health;
+use crate::http;
 use crate::metrics::{self, HostMetrics};
 
 /// How often the API server is asked what it serves.
@@ -45,11 +46,17 @@ const MOST_WRITES: usize = 128;
 
 /// What the task is told.
 pub(super) enum Input {
-    Apply(Vec<Prepared>),
-    Recipes(oneshot::Sender<BTreeMap<String, (Recipe, Arc<Guest>)>>),
+    Apply(Vec<Wanted>),
+    Observe(oneshot::Sender<BTreeMap<String, Observation>>),
+    Disagreements {
+        controller: String,
+        answer: oneshot::Sender<Option<Disagreements>>,
+    },
+    Release(String),
     Called {
         controller: String,
         number: u64,
+        revision: RevisionId,
         id: CallId,
         result: Result<Vec<Decision>, CallError>,
         took: Duration,
@@ -58,6 +65,7 @@ pub(super) enum Input {
         controller: String,
         number: u64,
         id: PlanId,
+        decision: write::Decision,
         plan: Arc<Plan>,
         outcome: Outcome,
         took: Duration,
@@ -76,7 +84,7 @@ pub(super) struct Run {
     pub(super) mapping: Option<Arc<Mapping>>,
     pub(super) slots: BTreeMap<String, Slot>,
     pub(super) metrics: Arc<HostMetrics>,
-    pub(super) health: Arc<Health>,
+    pub(super) health: Arc<http::Health>,
     pub(super) reporter: Reporter,
     pub(super) inbox: mpsc::UnboundedSender<Input>,
     /// One permit for each plan that is carried out.
@@ -84,6 +92,8 @@ pub(super) struct Run {
     /// Plans that are carried out, of controllers that are gone too.
     pub(super) carrying: usize,
     pub(super) next_number: u64,
+    /// Tells the decisions of this run from those of others.
+    pub(super) run_id: String,
     stopping: bool,
     news: mpsc::Receiver<Batch>,
 }
@@ -110,6 +120,7 @@ impl Run {
             writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             next_number: 0,
+            run_id: run_id(),
             stopping: false,
             news,
         }
@@ -145,14 +156,16 @@ impl Run {
             return clock.deadline(Instant::FAR_FUTURE);
         }
         let now = clock.instant();
-        let ready = self.active().filter(|(_, active)| active.has_room());
-        let wakes = ready.filter_map(|(_, active)| active.core.poll_timeout(now));
+        let wakes = self.active().filter_map(|active| {
+            let ready = active.ready();
+            active.core.poll_timeout(now, &ready)
+        });
         clock.deadline(wakes.min().unwrap_or(Instant::FAR_FUTURE))
     }
 
-    pub(super) fn active(&self) -> impl Iterator<Item = (&String, &Active)> {
-        let slots = self.slots.iter();
-        slots.filter_map(|(name, slot)| Some((name, slot.active.as_ref()?)))
+    fn active(&self) -> impl Iterator<Item = &Active> {
+        let slots = self.slots.values();
+        slots.filter_map(|slot| slot.active.as_ref())
     }
 
     fn active_mut(&mut self, controller: &str, number: u64) -> Option<&mut Active> {
@@ -162,31 +175,38 @@ impl Run {
 
     fn digest(&mut self, input: Input) {
         match input {
-            Input::Apply(prepared) => self.apply(prepared),
-            Input::Recipes(sender) => {
-                let slots = self.slots.iter();
-                let recipes = slots.filter_map(|(name, slot)| {
-                    let (recipe, guest) = slot.latest()?;
-                    Some((name.clone(), (recipe.clone(), Arc::clone(guest))))
-                });
-                // Whoever asked may have gone.
-                let _ = sender.send(recipes.collect());
+            Input::Apply(wanted) => self.apply(wanted),
+            // Whoever asked may have gone.
+            Input::Observe(answer) => {
+                let _ = answer.send(self.observe());
+            }
+            Input::Disagreements { controller, answer } => {
+                let _ = answer.send(self.disagreements(&controller));
+            }
+            Input::Release(controller) => {
+                let now = self.api.clock().instant();
+                let slot = self.slots.get_mut(&controller);
+                if let Some(active) = slot.and_then(|slot| slot.active.as_mut()) {
+                    active.core.release(now);
+                }
             }
             Input::Called {
                 controller,
                 number,
+                revision,
                 id,
                 result,
                 took,
-            } => self.take_decisions(&controller, number, id, result, took),
+            } => self.take_decisions(&controller, number, (revision, id), result, took),
             Input::Carried {
                 controller,
                 number,
                 id,
+                decision,
                 plan,
                 outcome,
                 took,
-            } => self.take_outcome(controller, number, (id, plan), outcome, took),
+            } => self.take_outcome(controller, number, (id, decision, plan), outcome, took),
             Input::Discovered(result) => self.take_discovery(result),
             Input::Stop => self.stopping = true,
         }
@@ -196,34 +216,44 @@ impl Run {
         &mut self,
         controller: &str,
         number: u64,
-        id: CallId,
+        (revision, id): (RevisionId, CallId),
         result: Result<Vec<Decision>, CallError>,
         took: Duration,
     ) {
-        self.metrics.call(controller, &result, took);
         let Some(mapping) = self.mapping.clone() else {
             return;
         };
+        let metrics = Arc::clone(&self.metrics);
         let snapshot = self.store.snapshot();
         let now = self.api.clock().instant();
         let Some(active) = self.active_mut(controller, number) else {
             return;
         };
-        active.calls -= 1;
+        let role = active.revision_mut(revision).map(|(role, part)| {
+            part.calls -= 1;
+            role
+        });
+        let Some(role) = role else {
+            // The revision is gone, and with it what it was asked.
+            return;
+        };
+        metrics.call(controller, role, &result, took);
         let world = World {
             now,
             snapshot: &snapshot,
             mapping: &mapping,
         };
         match result {
-            Ok(decisions) => active.core.handle_decisions(id, decisions, &world),
+            Ok(decisions) => active.core.handle_decisions(id, decisions, took, &world),
             Err(error) => {
-                tracing::warn!(controller, "a call failed: {error}");
+                let part = role.as_str();
+                tracing::warn!(controller, part, "a call failed: {error}");
                 let failure = work::call_failure(&error);
                 active.core.handle_call_failure(now, id, failure);
-                if let State::Quarantined { until, reason } = active.core.health().state() {
+                let health = active.core.revision(role).map(Revision::health);
+                if let Some(State::Quarantined { until, reason }) = health.map(Health::state) {
                     let pause = until.since(now);
-                    tracing::error!(controller, ?pause, "the guest is quarantined: {reason}");
+                    tracing::error!(controller, part, ?pause, "the guest is quarantined: {reason}");
                 }
             }
         }
@@ -233,7 +263,7 @@ impl Run {
         &mut self,
         controller: String,
         number: u64,
-        (id, plan): (PlanId, Arc<Plan>),
+        (id, decision, plan): (PlanId, write::Decision, Arc<Plan>),
         outcome: Outcome,
         took: Duration,
     ) {
@@ -253,6 +283,7 @@ impl Run {
         }
         let report = Report::Carried {
             controller,
+            decision,
             plan,
             outcome,
         };
@@ -362,7 +393,7 @@ impl Run {
     }
 
     fn keep_house(&mut self) {
-        let waits = |slot: &Slot| slot.incoming.is_some();
+        let waits = |slot: &Slot| slot.stable.is_some() || slot.candidate.is_some();
         if self.mapping.is_some() && self.slots.values().any(waits) {
             // Some have waited long enough by now.
             self.take_over();
@@ -385,11 +416,21 @@ impl Run {
         let store_bytes = self.metrics.store_bytes.with_label_values(&[] as &[&str]);
         store_bytes.set(metrics::number(bytes));
         let mut slots = self.slots.values();
-        let ready = slots.all(|slot| slot.active.as_ref().is_some_and(|one| one.complete));
+        let ready = slots.all(|slot| {
+            let active = slot.active.as_ref();
+            active.is_some_and(|active| active.stable.complete)
+        });
         self.health.beat(self.mapping.is_some() && ready);
     }
 
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping
     }
+}
+
+/// Ten digits of the time at which the host started: decisions of another run
+/// have others.
+fn run_id() -> String {
+    let millis = jiff::Timestamp::now().as_millisecond();
+    format!("{millis:010x}")
 }

@@ -1,24 +1,35 @@
-//! One controller in the host: what runs, and what is about to take over.
+//! One controller in the host: what runs, what is tried beside it, and what is
+//! about to take over.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use davit_cluster::write::Writer;
-use davit_core::controller::Controller;
-use davit_core::manifest::Manifest;
-use davit_core::store::ViewId;
+use davit_core::controller::{Controller, RevisionId, Settings};
+use davit_core::manifest::{Manifest, WatchSpec};
+use davit_core::rollout::Role;
+use davit_core::rollout::cohort::{Cohort, Share};
+use davit_core::store::{ViewId, ViewSpec};
 use davit_core::time::Instant;
 use davit_engine::Guest;
 
 use super::prepare::{Prepared, Recipe};
+use super::wanted::Trial;
 use crate::metrics::GuestMetrics;
 
 /// One controller.
+#[derive(Default)]
 pub(super) struct Slot {
     /// What runs; none until its watches are complete for the first time.
     pub(super) active: Option<Active>,
-    /// What takes over once its watches are complete.
-    pub(super) incoming: Option<Incoming>,
+    /// What takes the stable revision's place once its watches are complete.
+    pub(super) stable: Option<Incoming<()>>,
+    /// What is tried beside it once its watches are complete.
+    pub(super) candidate: Option<Incoming<Trial>>,
+    /// What it begins with.
+    pub(super) settings: Settings,
+    pub(super) writer: Option<Writer>,
 }
 
 /// A controller that runs.
@@ -27,66 +38,155 @@ pub(super) struct Active {
     /// controller of the same name is not this one's.
     pub(super) number: u64,
     pub(super) core: Controller,
-    pub(super) guest: Arc<Guest>,
-    pub(super) recipe: Recipe,
-    /// The views of the manifest's watches, in their order.
-    pub(super) views: Vec<ViewId>,
-    pub(super) views_by_name: Arc<BTreeMap<String, ViewId>>,
+    pub(super) stable: Part,
+    pub(super) candidate: Option<Part>,
+    /// The step of the rollout that the candidate's doings are counted for.
+    pub(super) step: u32,
     /// None if they could not be published.
     pub(super) metrics: Option<GuestMetrics>,
     pub(super) writer: Writer,
+}
+
+/// A revision that runs.
+pub(super) struct Part {
+    pub(super) id: RevisionId,
+    pub(super) guest: Arc<Guest>,
+    pub(super) recipe: Recipe,
+    pub(super) views: Views,
+    pub(super) by_name: Arc<BTreeMap<String, ViewId>>,
     /// Whether every watch shows what it should. A resource that is served no
     /// longer takes its objects out of the cache: their absence must not be
     /// taken for the cluster's.
     pub(super) complete: bool,
     /// Calls under way.
     pub(super) calls: u32,
-    /// How many calls may be.
-    pub(super) most_calls: u32,
 }
 
 /// A revision whose watches are not complete yet.
-pub(super) struct Incoming {
+pub(super) struct Incoming<T> {
     pub(super) prepared: Prepared,
-    /// The views of its manifest's watches, in their order.
-    pub(super) views: Vec<ViewId>,
+    pub(super) views: Views,
     /// Since when it waits.
     pub(super) since: Instant,
+    /// What is to become of it then.
+    pub(super) then: T,
+}
+
+/// The views of a manifest's watches, in their order, and what they hold beyond
+/// the fields that the guest reads.
+#[derive(Clone)]
+pub(super) struct Views {
+    pub(super) ids: Vec<ViewId>,
+    pub(super) cohort: Cohort,
 }
 
 impl Slot {
-    /// What its guest is made of, or will be.
-    pub(super) fn latest(&self) -> Option<(&Recipe, &Arc<Guest>)> {
-        match (&self.incoming, &self.active) {
-            (Some(incoming), _) => Some((&incoming.prepared.recipe, &incoming.prepared.guest)),
-            (None, Some(active)) => Some((&active.recipe, &active.guest)),
-            (None, None) => None,
-        }
+    /// The revisions that run or are to run, each with its views.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (&Arc<Manifest>, &Views)> {
+        let running = self.active.iter().flat_map(Active::parts);
+        let running = running.map(|(_, part)| (part.guest.manifest(), &part.views));
+        let stable = self.stable.iter();
+        let stable = stable.map(|one| (one.prepared.guest.manifest(), &one.views));
+        let candidate = self.candidate.iter();
+        let candidate = candidate.map(|one| (one.prepared.guest.manifest(), &one.views));
+        running.chain(stable).chain(candidate)
     }
 
-    /// The views that a manifest's watches need: those of an identical watch
-    /// that runs already, or none.
-    pub(super) fn reusable_views(&self, manifest: &Manifest) -> Vec<Option<ViewId>> {
-        let active = self.active.as_ref();
-        let reusable = |watch| {
-            let active = active?;
-            let watches = &active.core.manifest().watches;
-            let position = watches.iter().position(|running| running == watch)?;
-            active.views.get(position).copied()
-        };
-        manifest.watches.iter().map(reusable).collect()
+    /// The view of an identical watch that is there already.
+    pub(super) fn reusable_view(&self, watch: &WatchSpec, cohort: &Cohort) -> Option<ViewId> {
+        let mut alike = self.parts().filter(|(_, views)| views.cohort.fields() == cohort.fields());
+        alike.find_map(|(manifest, views)| {
+            let position = manifest.watches.iter().position(|other| other == watch)?;
+            views.ids.get(position).copied()
+        })
     }
 
     /// Every view that is in use.
     pub(super) fn views(&self) -> impl Iterator<Item = ViewId> {
-        let active = self.active.iter().flat_map(|active| &active.views);
-        let incoming = self.incoming.iter().flat_map(|incoming| &incoming.views);
-        active.chain(incoming).copied()
+        self.parts().flat_map(|(_, views)| views.ids.iter().copied())
     }
 }
 
-/// A manifest's watches by name, with their views.
-pub(super) fn by_name(manifest: &Manifest, views: &[ViewId]) -> Arc<BTreeMap<String, ViewId>> {
-    let names = manifest.watches.iter().map(|watch| watch.name.clone());
-    Arc::new(names.zip(views.iter().copied()).collect())
+impl Active {
+    /// The revisions that run.
+    pub(super) fn parts(&self) -> impl Iterator<Item = (Role, &Part)> {
+        let stable = std::iter::once((Role::Stable, &self.stable));
+        let candidate = self.candidate.iter();
+        stable.chain(candidate.map(|part| (Role::Candidate, part)))
+    }
+
+    pub(super) fn part(&self, role: Role) -> Option<&Part> {
+        match role {
+            Role::Stable => Some(&self.stable),
+            Role::Candidate => self.candidate.as_ref(),
+        }
+    }
+
+    pub(super) fn part_mut(&mut self, role: Role) -> Option<&mut Part> {
+        match role {
+            Role::Stable => Some(&mut self.stable),
+            Role::Candidate => self.candidate.as_mut(),
+        }
+    }
+
+    /// The revision of that name, with its part.
+    pub(super) fn revision_mut(&mut self, id: RevisionId) -> Option<(Role, &mut Part)> {
+        let stable = std::iter::once((Role::Stable, &mut self.stable));
+        let candidate = self.candidate.as_mut();
+        let mut all = stable.chain(candidate.map(|part| (Role::Candidate, part)));
+        all.find(|(_, part)| part.id == id)
+    }
+
+    /// The revisions that another call can be made into.
+    pub(super) fn ready(&self) -> Vec<Role> {
+        let parts = self.parts().filter(|(_, part)| part.has_room());
+        parts.map(|(role, _)| role).collect()
+    }
+}
+
+impl Part {
+    /// A revision that begins.
+    pub(super) fn new(id: RevisionId, prepared: Prepared, views: Views) -> Self {
+        let manifest = prepared.guest.manifest();
+        let names = manifest.watches.iter().map(|watch| watch.name.clone());
+        let by_name = names.zip(views.ids.iter().copied()).collect();
+        Self {
+            id,
+            by_name: Arc::new(by_name),
+            guest: prepared.guest,
+            recipe: prepared.recipe,
+            views,
+            complete: true,
+            calls: 0,
+        }
+    }
+
+    /// Whether another call can be made.
+    pub(super) fn has_room(&self) -> bool {
+        self.complete && self.calls < self.recipe.instances()
+    }
+}
+
+/// What a view of a watch holds: what the guest reads, and what tells the
+/// cohorts apart.
+pub(super) fn view_spec(watch: &WatchSpec, cohort: &Cohort) -> ViewSpec {
+    let mut spec = ViewSpec::from(watch);
+    spec.fields.merge(&cohort.fields().iter().collect());
+    spec
+}
+
+/// What a trial gives its candidate.
+pub(super) fn share(trial: &Trial) -> Share {
+    Share {
+        cohort: trial.cohort.clone(),
+        weight: trial.weight,
+    }
+}
+
+/// How long a target waits for the other revision: long enough for both to take
+/// their turns.
+pub(super) fn window(asked: Option<Duration>, manifests: [&Manifest; 2]) -> Duration {
+    let ticks = manifests.iter().flat_map(|manifest| &manifest.ticks);
+    let longest = ticks.map(|tick| tick.period).max().unwrap_or_default();
+    asked.unwrap_or_else(|| (longest * 2).max(Duration::from_secs(30)))
 }

@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
-use davit_core::controller::{CallRequest, Effect, PlanId};
+use davit_cluster::write::Decision;
+use davit_core::controller::{CallRequest, Effect, PlanId, RevisionId};
 use davit_core::failure::Failure;
 use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest, Plan};
+use davit_core::rollout::Role;
+use davit_core::store::Snapshot;
 use davit_core::time::Instant;
 use davit_engine::{Call, CallError, LiveReads};
 use futures::future::BoxFuture;
@@ -18,14 +21,7 @@ use futures::future::BoxFuture;
 use super::execute;
 use super::report::Report;
 use super::run::{Input, Run};
-use super::slot::Active;
-
-impl Active {
-    /// Whether another call can be made.
-    pub(super) fn has_room(&self) -> bool {
-        self.complete && self.calls < self.most_calls
-    }
-}
+use super::slot::Part;
 
 impl Run {
     /// Asks every controller what it wants done, until none wants anything.
@@ -34,12 +30,11 @@ impl Run {
             return;
         };
         let now = self.api.clock().instant();
-        let names: Vec<String> = self.active().map(|(name, _)| name.clone()).collect();
+        let snapshot = self.store.snapshot();
+        let names: Vec<String> = self.slots.keys().cloned().collect();
         for name in names {
             if !self.is_stopping() {
-                while let Some(request) = self.next_call(&name, now) {
-                    self.call(&name, request, &mapping);
-                }
+                self.call_all(&name, &snapshot, &mapping, now);
             }
             // After the calls: taking items from the queues is an effect too.
             while let Some(effect) = self.next_effect(&name) {
@@ -48,19 +43,30 @@ impl Run {
         }
     }
 
+    fn call_all(&mut self, name: &str, snapshot: &Snapshot, mapping: &Arc<Mapping>, now: Instant) {
+        let Some(active) = self.slots.get_mut(name).and_then(|slot| slot.active.as_mut()) else {
+            return;
+        };
+        active.core.sweep(now, snapshot);
+        let mut requests = Vec::new();
+        for role in Role::ALL {
+            while active.part(role).is_some_and(Part::has_room)
+                && let Some(request) = active.core.poll_call(now, role, snapshot)
+            {
+                if let Some(part) = active.part_mut(role) {
+                    part.calls += 1;
+                }
+                requests.push((role, request));
+            }
+        }
+        for (role, request) in requests {
+            self.call(name, role, request, mapping);
+        }
+    }
+
     fn next_effect(&mut self, name: &str) -> Option<Effect> {
         let active = self.slots.get_mut(name)?.active.as_mut()?;
         active.core.poll_effect()
-    }
-
-    fn next_call(&mut self, name: &str, now: Instant) -> Option<CallRequest> {
-        let active = self.slots.get_mut(name)?.active.as_mut()?;
-        if !active.has_room() {
-            return None;
-        }
-        let request = active.core.poll_call(now)?;
-        active.calls += 1;
-        Some(request)
     }
 
     fn have(&mut self, name: &str, effect: Effect, mapping: &Arc<Mapping>, now: Instant) {
@@ -68,12 +74,18 @@ impl Run {
             // What was not begun when the host stops is decided again by the
             // next one.
             Effect::Carry { .. } if self.is_stopping() => {}
-            Effect::Carry { id, plan } => self.carry(name, id, plan, mapping),
-            Effect::Ruled { item, plan, ruling } => {
-                self.metrics.plan(name, &ruling);
+            Effect::Carry { id, revision, plan } => self.carry(name, id, revision, plan, mapping),
+            Effect::Ruled {
+                role,
+                item,
+                plan,
+                ruling,
+            } => {
+                self.metrics.plan(name, role, &ruling);
                 let controller = name.to_owned();
                 let report = Report::Ruled {
                     controller,
+                    role,
                     item,
                     plan,
                     ruling,
@@ -93,24 +105,40 @@ impl Run {
         }
     }
 
-    fn carry(&mut self, name: &str, id: PlanId, plan: Arc<Plan>, mapping: &Arc<Mapping>) {
-        let Some(active) = self.slots.get(name).and_then(|slot| slot.active.as_ref()) else {
+    fn carry(
+        &mut self,
+        name: &str,
+        id: PlanId,
+        revision: RevisionId,
+        plan: Arc<Plan>,
+        mapping: &Arc<Mapping>,
+    ) {
+        let active = self.slots.get_mut(name).and_then(|slot| slot.active.as_mut());
+        let Some(active) = active else {
             return;
         };
-        self.carrying += 1;
         let (controller, number) = (name.to_owned(), active.number);
+        let Some((_, part)) = active.revision_mut(revision) else {
+            return;
+        };
+        let decision = Decision {
+            revision: part.recipe.to_string(),
+            id: format!("{}-{number}-{id}", self.run_id),
+        };
+        self.carrying += 1;
         let (writer, inbox) = (active.writer.clone(), self.inbox.clone());
         let (permits, mapping) = (Arc::clone(&self.writes), Arc::clone(mapping));
         tokio::spawn(async move {
             // It is never closed.
             let _permit = permits.acquire_owned().await;
             let begun = tokio::time::Instant::now();
-            let outcome = execute::carry_out(&writer, &mapping, &plan).await;
+            let outcome = execute::carry_out(&writer, &mapping, &plan, &decision).await;
             let took = begun.elapsed();
             let _ = inbox.send(Input::Carried {
                 controller,
                 number,
                 id,
+                decision,
                 plan,
                 outcome,
                 took,
@@ -118,15 +146,16 @@ impl Run {
         });
     }
 
-    fn call(&mut self, name: &str, request: CallRequest, mapping: &Arc<Mapping>) {
-        let Some(active) = self.slots.get(name).and_then(|slot| slot.active.as_ref()) else {
+    fn call(&mut self, name: &str, role: Role, request: CallRequest, mapping: &Arc<Mapping>) {
+        let active = self.slots.get(name).and_then(|slot| slot.active.as_ref());
+        let Some((active, part)) = active.and_then(|one| Some((one, one.part(role)?))) else {
             return;
         };
         let call = Call {
             now: self.api.clock().now(),
             items: request.items,
-            snapshot: self.store.snapshot(),
-            views: Arc::clone(&active.views_by_name),
+            snapshot: request.snapshot,
+            views: Arc::clone(&part.by_name),
             pending: request.pending,
             notes: request.notes,
             mapping: Arc::clone(mapping),
@@ -135,8 +164,9 @@ impl Run {
                 mapping: Arc::clone(mapping),
             }),
         };
-        let (guest, inbox) = (Arc::clone(&active.guest), self.inbox.clone());
-        let (controller, number, id) = (name.to_owned(), active.number, request.id);
+        let (guest, inbox) = (Arc::clone(&part.guest), self.inbox.clone());
+        let (controller, number) = (name.to_owned(), active.number);
+        let (id, revision) = (request.id, request.revision);
         tokio::spawn(async move {
             let begun = tokio::time::Instant::now();
             let result = guest.reconcile(call).await;
@@ -144,6 +174,7 @@ impl Run {
             let _ = inbox.send(Input::Called {
                 controller,
                 number,
+                revision,
                 id,
                 result,
                 took,

@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use davit_engine::ModuleDigest;
 use oci_client::Reference;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A module: one source, and what has to be found there.
 ///
 /// It is written as a map of which exactly one key is a source:
 /// `{builtin: podgc}`, `{oci: {reference: …}, digest: "sha256:…"}`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ModuleFields", into = "ModuleFields")]
+#[schemars(with = "ModuleFields")]
 pub struct ModuleConfig {
     /// Where it comes from.
     pub source: ModuleSource,
@@ -36,7 +38,7 @@ pub enum ModuleSource {
 }
 
 /// A key of a `ConfigMap`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct KeyReference {
     /// The object's namespace.
@@ -48,7 +50,7 @@ pub struct KeyReference {
 }
 
 /// A Secret.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SecretReference {
     /// The object's namespace.
@@ -58,7 +60,7 @@ pub struct SecretReference {
 }
 
 /// An artefact in an OCI registry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct OciSource {
     /// Registry, repository, and tag or digest.
@@ -78,7 +80,7 @@ pub struct OciSource {
 }
 
 /// Where certificates of authorities are.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub enum CaCert {
     /// A file.
@@ -89,8 +91,9 @@ pub enum CaCert {
 
 /// `registry/repository:tag` or `registry/repository@sha256:…`, with Docker
 /// Hub and `latest` where nothing is said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
 pub struct OciReference(pub Reference);
 
 impl ModuleConfig {
@@ -174,17 +177,22 @@ impl From<OciReference> for String {
 
 /// [`ModuleConfig`] as it is written: a plain map, which is also what a
 /// structural schema can say.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 struct ModuleFields {
+    /// The name of a guest that is shipped with Davit.
     #[serde(skip_serializing_if = "Option::is_none")]
     builtin: Option<String>,
+    /// A file in Davit's own file system. It is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
+    /// A key under `binaryData` of a ConfigMap. It is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_map: Option<KeyReference>,
+    /// An artefact in an OCI registry. A tag is looked at every five minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     oci: Option<OciSource>,
+    /// The SHA-256 that the module must have, `sha256:…`; any if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     digest: Option<String>,
 }

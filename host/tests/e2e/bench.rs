@@ -358,7 +358,8 @@ impl Running {
     }
 
     pub(crate) async fn apply(&self, config: &str) {
-        self.host.apply(&parse(config)).await.unwrap();
+        let controllers = parse(config).controllers.unwrap();
+        self.host.apply(&controllers).await.unwrap();
     }
 
     /// Waits until a controller begins.

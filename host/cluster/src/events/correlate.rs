@@ -11,6 +11,7 @@ use davit_core::plan::Event;
 use jiff::Timestamp;
 
 use super::lru::Lru;
+use crate::write::Decision;
 
 /// How many sources, objects and messages are remembered.
 const REMEMBERED: usize = 4096;
@@ -32,6 +33,8 @@ pub struct Occurrence {
     pub involved: ObjectRef,
     /// What is told.
     pub event: Event,
+    /// What decided on it, if anything did.
+    pub decision: Option<Decision>,
 }
 
 /// What is to be sent for an event.
@@ -43,6 +46,8 @@ pub struct Correlated {
     pub involved: ObjectRef,
     /// What is told, with the message as it is to be shown.
     pub event: Event,
+    /// What decided on it last, if anything did.
+    pub decision: Option<Decision>,
     /// How often it happened so far.
     pub count: u32,
     /// When it first happened.
@@ -103,6 +108,7 @@ impl Correlator {
         let Occurrence {
             involved,
             mut event,
+            decision,
         } = occurrence;
         let spam: Spam = (
             event.component.clone(),
@@ -125,6 +131,7 @@ impl Correlator {
             name: shown.name.clone(),
             involved,
             event,
+            decision,
             count: shown.count,
             first: shown.first,
             last: now,

@@ -25,6 +25,7 @@ pub use correlate::{Correlated, Correlator, Occurrence};
 
 use crate::api::{Api, Attempt, JSON, NoSuccess, Request};
 use crate::url::path;
+use crate::write::Decision;
 
 /// How many events may wait to be sent.
 const MOST_WAITING: usize = 10_000;
@@ -50,10 +51,12 @@ impl Recorder {
 
     /// Tells people something about an object. Never waits: with too many
     /// events in the queue already, this one is dropped.
-    pub fn record(&self, involved: &ObjectRef, event: &Event) {
+    /// What decided on it, if anything did, is told in annotations.
+    pub fn record(&self, involved: &ObjectRef, event: &Event, decision: Option<&Decision>) {
         let occurrence = Occurrence {
             involved: involved.clone(),
             event: event.clone(),
+            decision: decision.cloned(),
         };
         if self.queue.try_send((occurrence, Timestamp::now())).is_err() {
             tracing::warn!(
@@ -113,7 +116,11 @@ fn create(event: &Correlated) -> Request {
     let body = json!({
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": event.name, "namespace": namespace(involved)},
+        "metadata": {
+            "name": event.name,
+            "namespace": namespace(involved),
+            "annotations": annotations(event),
+        },
         "involvedObject": {
             "apiVersion": involved.api_version,
             "kind": involved.kind,
@@ -135,12 +142,24 @@ fn create(event: &Correlated) -> Request {
 
 fn patch(event: &Correlated) -> Request {
     let body = json!({
+        "metadata": {"annotations": annotations(event)},
         "count": event.count,
         "lastTimestamp": seconds(event.last),
         "message": event.event.message,
     });
     let media_type = "application/strategic-merge-patch+json";
     request(Method::PATCH, event, &event.name, media_type, &body)
+}
+
+/// What decided on it last.
+fn annotations(event: &Correlated) -> Value {
+    match &event.decision {
+        None => json!({}),
+        Some(Decision { revision, id }) => json!({
+            "davit.dev/revision": revision,
+            "davit.dev/decision": id,
+        }),
+    }
 }
 
 fn request(

@@ -44,11 +44,11 @@ impl Exchange {
         let request = request(spec, wanted);
         match wanted {
             Wanted::Page { .. } => Self::Page(Box::pin(async move {
-                read(send(&client, &request).await?).await
+                read(send(&client, &request, None).await?).await
             })),
             Wanted::StreamingList { .. } | Wanted::Watch { .. } => {
                 Self::Opening(Box::pin(async move {
-                    let response = send(&client, &request).await?;
+                    let response = send(&client, &request, None).await?;
                     if response.status().is_success() {
                         return Ok(response);
                     }

@@ -26,6 +26,15 @@ pub struct Writer {
     field_manager: String,
 }
 
+/// What decided a plan, to find it again in logs and events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The revision of the controller.
+    pub revision: String,
+    /// Names this decision among all.
+    pub id: String,
+}
+
 /// What a step that succeeded left behind.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
@@ -55,11 +64,12 @@ impl Outcome {
 
 impl Writer {
     /// A writer for the controller of this name, which it also goes by in
-    /// managed fields: `davit/NAME`.
+    /// managed fields: `davit/NAME`. It writes in the name of that user, if one
+    /// is given; its events are the host's.
     #[must_use]
-    pub fn new(api: Api, recorder: Recorder, controller: &str) -> Self {
+    pub fn new(api: Api, recorder: Recorder, controller: &str, user: Option<&str>) -> Self {
         Self {
-            api,
+            api: user.map_or_else(|| api.clone(), |user| api.impersonating(user)),
             recorder,
             field_manager: format!("davit/{controller}"),
         }
@@ -72,6 +82,7 @@ impl Writer {
         mapping: &Mapping,
         target: &ObjectRef,
         step: &Step,
+        decision: &Decision,
     ) -> Result<Outcome, Failure> {
         match step {
             Step::Patch(patch) => self.patch(mapping, target, patch).await,
@@ -79,7 +90,7 @@ impl Writer {
             Step::Evict(options) => self.evict(mapping, target, options).await,
             Step::Create(create) => self.create(mapping, create).await,
             Step::Event(event) => {
-                self.recorder.record(target, event);
+                self.recorder.record(target, event, Some(decision));
                 Ok(Outcome::default())
             }
         }

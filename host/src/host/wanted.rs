@@ -1,0 +1,88 @@
+//! What the host is asked to run, and what it answers about it.
+
+use std::time::Duration;
+
+use davit_core::budget::Spent;
+use davit_core::controller::Settings;
+use davit_core::rollout::cohort::Cohort;
+use davit_core::rollout::compare::{Counts, Disagreement};
+use davit_core::rollout::progress::Observed;
+use davit_core::time::Now;
+
+use super::prepare::{Prepared, Recipe};
+
+/// A controller as it is to be, whatever it is now.
+#[derive(Clone)]
+pub struct Wanted {
+    /// Its name.
+    pub name: String,
+    /// What the operator decided.
+    pub settings: Settings,
+    /// The user in whose name it writes, `system:serviceaccount:…`; the host's
+    /// own if none.
+    pub user: Option<String>,
+    /// The revision that runs.
+    pub stable: Prepared,
+    /// How targets are told apart, if a candidate is or may be tried.
+    pub cohort: Cohort,
+    /// The revision that is tried beside it, and how.
+    pub candidate: Option<(Prepared, Trial)>,
+}
+
+/// How a candidate is tried.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trial {
+    /// How targets are told apart.
+    pub cohort: Cohort,
+    /// The candidate's share of the cohorts, in percent.
+    pub weight: u8,
+    /// The step of the rollout. With another one, the counting begins anew.
+    pub step: u32,
+    /// How long a target that one revision has decided on waits for the other;
+    /// by the guests' ticks if none.
+    pub window: Option<Duration>,
+}
+
+/// What is seen of a controller.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// What its stable revision is made of; none until its watches are
+    /// complete.
+    pub stable: Option<Recipe>,
+    /// Whether every watch of the stable revision shows what it should.
+    pub complete: bool,
+    /// Why the stable revision's guest is not called, if it is quarantined.
+    pub quarantined: Option<String>,
+    /// The candidate that runs beside it.
+    pub candidate: Option<CandidateObservation>,
+    /// The guardrails that hold plans back.
+    pub tripped: Vec<Spent>,
+    /// The clocks, to write down times of the core.
+    pub now: Now,
+}
+
+/// What is seen of a candidate.
+#[derive(Clone, Debug)]
+pub struct CandidateObservation {
+    /// What it is made of.
+    pub recipe: Recipe,
+    /// The step of the rollout that this is counted for.
+    pub step: u32,
+    /// Whether every watch of it shows what it should.
+    pub complete: bool,
+    /// What it did in this step.
+    pub observed: Observed,
+}
+
+/// The disagreements of a controller's revisions.
+#[derive(Clone, Debug)]
+pub struct Disagreements {
+    /// The names of the revisions: stable, candidate.
+    pub revisions: [String; 2],
+    /// How many there are of which kind, in this step.
+    pub counts: Counts,
+    /// The last of them, the newest first.
+    pub last: Vec<Disagreement>,
+    /// The clocks, to write down times of the core.
+    pub now: Now,
+}

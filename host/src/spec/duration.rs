@@ -1,0 +1,85 @@
+//! Durations as people write them: `90s`, `10m`, `1h30m`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// A duration such as `90s`, `10m` or `1h30m`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct HumanDuration(pub Duration);
+
+impl FromStr for HumanDuration {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let parsed: SignedDuration = text
+            .parse()
+            .map_err(|_| format!("\"{text}\" is no duration such as 200ms, 5m or 1h30m"))?;
+        let duration = Duration::try_from(parsed);
+        duration
+            .map(Self)
+            .map_err(|_| format!("\"{text}\" is negative"))
+    }
+}
+
+impl TryFrom<String> for HumanDuration {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<HumanDuration> for String {
+    fn from(duration: HumanDuration) -> Self {
+        duration.to_string()
+    }
+}
+
+impl fmt::Display for HumanDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let seconds = self.0.as_secs();
+        let parts = [
+            (seconds / 3600, "h"),
+            (seconds / 60 % 60, "m"),
+            (seconds % 60, "s"),
+            (u64::from(self.0.subsec_millis()), "ms"),
+        ];
+        let mut empty = true;
+        for (number, unit) in parts.iter().filter(|(number, _)| *number > 0) {
+            write!(f, "{number}{unit}")?;
+            empty = false;
+        }
+        if empty { f.write_str("0s") } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (text, millis) in [
+            ("0s", 0),
+            ("200ms", 200),
+            ("90s", 90_000),
+            ("10m", 600_000),
+            ("1h30m", 5_400_000),
+            ("1h 30m", 5_400_000),
+        ] {
+            let duration: HumanDuration = text.parse().unwrap();
+            assert_eq!(duration.0, Duration::from_millis(millis), "{text}");
+            assert_eq!(duration.to_string().parse(), Ok(duration));
+        }
+        for bad in ["", "10", "ten minutes", "-5m"] {
+            assert!(bad.parse::<HumanDuration>().is_err(), "{bad}");
+        }
+    }
+}

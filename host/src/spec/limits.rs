@@ -1,0 +1,124 @@
+//! What a guest may use, and what it may do.
+
+use davit_core::budget::{Cooldown, Guardrails};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::duration::HumanDuration;
+use super::{SpecError, out_of_range};
+
+/// Limits on what is written. One that is used up holds further plans back for
+/// the cooldown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct GuardrailConfig {
+    /// Plans that write anything, in any 60 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub writes_per_minute: Option<u32>,
+    /// Plans that delete or evict, in any 60 seconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletes_per_minute: Option<u32>,
+    /// Plans that delete or evict, in any 60 seconds, in percent (1 to 100) of
+    /// the objects of the target's kind that the controller watches; one is
+    /// always allowed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletes_percent_per_minute: Option<u8>,
+    /// How long a guardrail that was used up holds plans back, such as `5m`
+    /// (the default), or `until released` by `davit release`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cooldown: Option<CooldownConfig>,
+}
+
+/// How long a guardrail that was used up holds plans back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(try_from = "String", into = "String")]
+#[schemars(with = "String")]
+pub struct CooldownConfig(pub Cooldown);
+
+const UNTIL_RELEASED: &str = "until released";
+
+impl TryFrom<String> for CooldownConfig {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        if text == UNTIL_RELEASED {
+            return Ok(Self(Cooldown::UntilReleased));
+        }
+        let duration: HumanDuration = text
+            .parse()
+            .map_err(|error| format!("{error}, nor \"{UNTIL_RELEASED}\""))?;
+        Ok(Self(Cooldown::After(duration.0)))
+    }
+}
+
+impl From<CooldownConfig> for String {
+    fn from(cooldown: CooldownConfig) -> Self {
+        match cooldown.0 {
+            Cooldown::UntilReleased => UNTIL_RELEASED.to_owned(),
+            Cooldown::After(pause) => HumanDuration(pause).to_string(),
+        }
+    }
+}
+
+impl GuardrailConfig {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        match self.deletes_percent_per_minute {
+            Some(percent) if !(1..=100).contains(&percent) => Err(SpecError::new(
+                "guardrails.deletesPercentPerMinute",
+                out_of_range(percent, 1, 100),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl From<&GuardrailConfig> for Guardrails {
+    fn from(config: &GuardrailConfig) -> Self {
+        Self {
+            writes_per_minute: config.writes_per_minute,
+            deletes_per_minute: config.deletes_per_minute,
+            deletes_percent_per_minute: config.deletes_percent_per_minute,
+            cooldown: config.cooldown.map_or_else(Cooldown::default, |own| own.0),
+        }
+    }
+}
+
+/// What a call of the guest may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+pub struct LimitConfig {
+    /// Memory of one instance, in MiB (1 to 1024).
+    pub memory_mib: u32,
+    /// Time that a call may compute, in milliseconds (10 to 60,000).
+    pub call_millis: u64,
+    /// How many calls run at once (1 to 64).
+    pub instances: u32,
+}
+
+impl Default for LimitConfig {
+    fn default() -> Self {
+        Self {
+            memory_mib: 64,
+            call_millis: 1000,
+            instances: 4,
+        }
+    }
+}
+
+impl LimitConfig {
+    pub(super) fn check(&self) -> Result<(), SpecError> {
+        if !(1..=1024).contains(&self.memory_mib) {
+            let reason = out_of_range(self.memory_mib, 1, 1024);
+            return Err(SpecError::new("limits.memoryMib", reason));
+        }
+        if !(10..=60_000).contains(&self.call_millis) {
+            let reason = out_of_range(self.call_millis, 10, 60_000);
+            return Err(SpecError::new("limits.callMillis", reason));
+        }
+        if !(1..=64).contains(&self.instances) {
+            let reason = out_of_range(self.instances, 1, 64);
+            return Err(SpecError::new("limits.instances", reason));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,195 @@
+//! What an operator says of a controller: the spec of the custom resource
+//! `controllers.davit.dev`, and an entry of the file of `davit run --config`.
+
+pub mod duration;
+pub mod limits;
+pub mod rollout;
+
+use davit_core::controller::Settings;
+use davit_core::gate::Mode;
+use davit_core::manifest::Permission;
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::modules::ModuleConfig;
+use crate::status::ControllerStatus;
+
+pub use limits::{GuardrailConfig, LimitConfig};
+pub use rollout::RolloutConfig;
+
+/// A controller that Davit runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
+#[kube(
+    group = "davit.dev",
+    version = "v1alpha1",
+    kind = "Controller",
+    plural = "controllers",
+    status = "ControllerStatus",
+    doc = "A controller whose decisions a WebAssembly guest makes.",
+    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
+    printcolumn = r#"{"name":"Stable","type":"string","jsonPath":".status.stable.revision","description":"The revision that runs"}"#,
+    printcolumn = r#"{"name":"Candidate","type":"string","jsonPath":".status.candidate.revision","description":"The revision that is being tried"}"#,
+    printcolumn = r#"{"name":"Step","type":"string","jsonPath":".status.candidate.stepText"}"#,
+    printcolumn = r#"{"name":"Agree","type":"integer","jsonPath":".status.candidate.comparison.agree"}"#,
+    printcolumn = r#"{"name":"Disagree","type":"integer","jsonPath":".status.candidate.comparison.disagree"}"#,
+    printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.summary"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct ControllerSpec {
+    /// Where the guest's module is.
+    pub module: ModuleConfig,
+    /// What the controller may do to the cluster: carry out its plans
+    /// (Enforce), show them (DryRun), or not run (Off).
+    #[serde(default)]
+    pub mode: ModeConfig,
+    /// What the guest is configured with, as its schema says.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    #[schemars(schema_with = "any_map")]
+    pub config: Value,
+    /// The part of what the guest declares that it is granted; all if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub permissions: Option<Vec<PermissionConfig>>,
+    /// Limits that hold whatever the guest decides.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub guardrails: GuardrailConfig,
+    /// What a call of the guest may use.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub limits: LimitConfig,
+    /// How another module or configuration takes over; at once if absent.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub rollout: RolloutConfig,
+    /// The ServiceAccount, in Davit's own namespace, in whose name the
+    /// controller writes; Davit's own if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+}
+
+/// What a controller may do to the cluster.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum ModeConfig {
+    /// Plans are carried out.
+    Enforce,
+    /// Plans are shown.
+    #[default]
+    DryRun,
+    /// The controller does not run.
+    Off,
+}
+
+/// A write that a guest is granted, as a rule of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+pub struct PermissionConfig {
+    /// `get`, `list`, `create`, `patch` or `delete`.
+    pub verb: String,
+    /// Empty for core.
+    #[serde(default)]
+    pub group: String,
+    /// The plural, with its subresource: `pods/status`.
+    pub resource: String,
+}
+
+/// What is wrong with a spec: the path of a field, and the reason.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {reason}")]
+pub struct SpecError {
+    /// `limits.instances`
+    pub field: String,
+    /// What is wrong with its value.
+    pub reason: String,
+}
+
+impl SpecError {
+    fn new(field: &str, reason: impl Into<String>) -> Self {
+        Self {
+            field: field.to_owned(),
+            reason: reason.into(),
+        }
+    }
+}
+
+impl ControllerSpec {
+    /// A module with everything else as it is by default.
+    #[must_use]
+    pub fn of(module: ModuleConfig) -> Self {
+        Self {
+            module,
+            mode: ModeConfig::default(),
+            config: Value::Null,
+            permissions: None,
+            guardrails: GuardrailConfig::default(),
+            limits: LimitConfig::default(),
+            rollout: RolloutConfig::default(),
+            service_account_name: None,
+        }
+    }
+
+    /// Reads a spec, and refuses what makes no sense by the path of the field.
+    pub fn read(value: Value) -> Result<Self, SpecError> {
+        let spec: Self = serde_path_to_error::deserialize(value).map_err(|error| {
+            SpecError::new(&error.path().to_string(), error.inner().to_string())
+        })?;
+        spec.check()?;
+        Ok(spec)
+    }
+
+    /// Refuses values that make no sense.
+    pub fn check(&self) -> Result<(), SpecError> {
+        if !matches!(self.config, Value::Null | Value::Object(_)) {
+            return Err(SpecError::new("config", "it must be a map"));
+        }
+        self.limits.check()?;
+        self.guardrails.check()?;
+        self.rollout.check()
+    }
+
+    /// What the core has to know of it.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        let granted = self.permissions.as_ref();
+        Settings {
+            mode: self.mode.into(),
+            granted: granted.map(|rules| rules.iter().map(Into::into).collect()),
+            guardrails: (&self.guardrails).into(),
+        }
+    }
+}
+
+impl From<ModeConfig> for Mode {
+    fn from(mode: ModeConfig) -> Self {
+        match mode {
+            ModeConfig::Enforce => Self::Enforce,
+            ModeConfig::DryRun => Self::DryRun,
+            ModeConfig::Off => Self::Off,
+        }
+    }
+}
+
+impl From<&PermissionConfig> for Permission {
+    fn from(config: &PermissionConfig) -> Self {
+        Self {
+            verb: config.verb.clone(),
+            group: config.group.clone(),
+            resource: config.resource.clone(),
+        }
+    }
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
+fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({
+        "type": "object",
+        "nullable": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+pub(crate) fn out_of_range<T: std::fmt::Display>(value: T, low: T, high: T) -> String {
+    format!("{value} is out of range: {low} to {high}")
+}

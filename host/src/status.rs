@@ -1,0 +1,174 @@
+//! What is said and remembered of a controller: the status of the custom
+//! resource.
+//!
+//! It is also all that a rollout is remembered by: a host that starts, or leads
+//! from now on, goes on from here.
+
+use davit_core::rollout::compare::Counts;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What is said and remembered of a controller.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ControllerStatus {
+    /// The generation of the spec that this is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How things are, in a few words.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub summary: String,
+    /// The revision that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stable: Option<RevisionStatus>,
+    /// The revision that is being tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<CandidateStatus>,
+    /// The last revision that was taken back. It is not tried again as long as
+    /// the spec asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rejected: Option<RejectedStatus>,
+    /// A guardrail that holds plans back.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tripped: Option<TrippedStatus>,
+    /// Resolved, Verified, Compiled, Configured, Synced, Leading, Progressing
+    /// and Degraded.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<ConditionStatus>,
+}
+
+/// A revision: a module with a configuration and limits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RevisionStatus {
+    /// Its name: ten hexadecimal digits, the same for the same module,
+    /// configuration and limits.
+    pub revision: String,
+    /// The module's SHA-256: `sha256:…`.
+    pub digest: String,
+    /// The first twelve hexadecimal digits of the configuration's SHA-256.
+    pub config_hash: String,
+    /// Since when, RFC 3339.
+    pub since: String,
+}
+
+/// A revision that is being tried.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateStatus {
+    /// Its name.
+    pub revision: String,
+    /// The module's SHA-256: `sha256:…`.
+    pub digest: String,
+    /// The first twelve hexadecimal digits of the configuration's SHA-256.
+    pub config_hash: String,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// The step, counted from 1.
+    pub step: u32,
+    /// How many steps there are.
+    pub steps: u32,
+    /// The step in words: `weight 10 for 10m`.
+    pub step_text: String,
+    /// The share of the cohorts that it owns, in percent.
+    pub weight: u8,
+    /// How long the step has been under way while the candidate was running,
+    /// in seconds.
+    pub elapsed_seconds: u64,
+    /// Why the step goes on.
+    pub waits_for: String,
+    /// How its decisions compare with the stable revision's, in this step.
+    pub comparison: ComparisonStatus,
+}
+
+/// How many targets the revisions decided on alike.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ComparisonStatus {
+    /// Both do the same.
+    pub agree: u64,
+    /// Any of the next three.
+    pub disagree: u64,
+    /// Only the stable revision does something.
+    pub only_stable: u64,
+    /// Only the candidate does something.
+    pub only_candidate: u64,
+    /// Both do something, but not the same.
+    pub different: u64,
+    /// The target was gone too early to tell.
+    pub unknown: u64,
+}
+
+/// A revision that was taken back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RejectedStatus {
+    /// Its name.
+    pub revision: String,
+    /// When, RFC 3339.
+    pub at: String,
+    /// The step in which it was, counted from 1.
+    pub step: u32,
+    /// Why.
+    pub reason: String,
+}
+
+/// A guardrail that holds plans back.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TrippedStatus {
+    /// The field that sets it: `deletesPerMinute`.
+    pub guardrail: String,
+    /// Plans that it lets through in 60 seconds.
+    pub limit: u32,
+    /// Since when, RFC 3339.
+    pub since: String,
+    /// Until when, RFC 3339; until an operator releases it if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+/// A condition, as Kubernetes writes them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ConditionStatus {
+    /// Which.
+    #[serde(rename = "type")]
+    pub type_: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// One word in camel case.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// When the status last changed, RFC 3339.
+    pub last_transition_time: String,
+    /// The generation of the spec that it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+}
+
+impl From<&Counts> for ComparisonStatus {
+    fn from(counts: &Counts) -> Self {
+        Self {
+            agree: counts.agree,
+            disagree: counts.disagreements(),
+            only_stable: counts.only_stable,
+            only_candidate: counts.only_candidate,
+            different: counts.different,
+            unknown: counts.unknown,
+        }
+    }
+}
+
+impl From<&ComparisonStatus> for Counts {
+    fn from(status: &ComparisonStatus) -> Self {
+        Self {
+            agree: status.agree,
+            only_stable: status.only_stable,
+            only_candidate: status.only_candidate,
+            different: status.different,
+            unknown: status.unknown,
+        }
+    }
+}
