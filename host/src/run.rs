@@ -18,6 +18,7 @@ use crate::host::{Host, HostOptions};
 use crate::http::{self, Health};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
+use crate::rollout::Records;
 
 /// How often the configuration file is looked at. A mounted `ConfigMap` changes
 /// by a link, which a watch of the file would miss.
@@ -42,6 +43,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         engine: engine(&arguments.guests)?,
         modules,
         metrics: Arc::clone(&metrics),
+        records: Records::default(),
         health: Arc::clone(&health),
         listener: None,
         seed: u64::from(std::process::id()),
@@ -88,7 +90,10 @@ async fn take_on(host: &Host, file: &ConfigFile, client: ClientConfig) {
     match config::parse(&file.path, &file.text) {
         Err(error) => tracing::error!("the changed configuration is not used: {error}"),
         Ok(config) => {
-            if let Err(error) = host.apply(config.controllers.as_deref().unwrap_or_default()).await {
+            if let Err(error) = host
+                .apply(config.controllers.as_deref().unwrap_or_default())
+                .await
+            {
                 let error = anyhow::Error::new(error);
                 tracing::error!("the changed configuration is not used: {path}: {error:#}");
                 return;

@@ -26,6 +26,7 @@ use crate::config::{self, ClientConfig, Config};
 use crate::host::{Host, HostOptions, Report};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
+use crate::rollout::Records;
 use crate::run;
 use cluster::Cluster;
 use screen::Screen;
@@ -54,6 +55,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         watch: watch::Settings::default(),
         engine: run::engine(&arguments.guests)?,
         metrics: Arc::new(HostMetrics::new()?),
+        records: Records::default(),
         health: Arc::new(Health::default()),
         listener: Some(listener),
         seed: 0,

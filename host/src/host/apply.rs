@@ -49,7 +49,12 @@ impl Run {
             candidate,
         } = wanted;
         let now = self.api.clock().instant();
-        let writer = Writer::new(self.api.clone(), self.recorder.clone(), &name, user.as_deref());
+        let writer = Writer::new(
+            self.api.clone(),
+            self.recorder.clone(),
+            &name,
+            user.as_deref(),
+        );
         let mut slot = self.slots.remove(&name).unwrap_or_default();
         slot.settings.clone_from(&settings);
         if let Some(active) = &mut slot.active {

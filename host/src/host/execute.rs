@@ -14,7 +14,10 @@ pub(super) async fn carry_out(
 ) -> Outcome {
     let mut written = None;
     for (position, step) in (0..).zip(&plan.steps) {
-        match writer.carry_out(mapping, &plan.target, step, decision).await {
+        match writer
+            .carry_out(mapping, &plan.target, step, decision)
+            .await
+        {
             Ok(done) => {
                 // What was created is another object, and an event is none of
                 // the target's.

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
+use davit_cluster::events::Recorder;
 use davit_core::manifest::Rate;
 use davit_core::watch;
-use davit_core::rollout::cohort::Cohort;
 use davit_engine::Engine;
-use tokio::sync::{Mutex, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use prepare::{PrepareError, Prepared, Preparer, Reason, Recipe, encode};
@@ -37,6 +37,7 @@ use crate::config::{ClientConfig, ControllerConfig};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
+use crate::rollout::{Declared, Records, RolloutOptions, Rollouts};
 use run::{Input, Run};
 
 /// What a host is made of.
@@ -53,6 +54,8 @@ pub struct HostOptions {
     pub modules: Modules,
     /// Where numbers go.
     pub metrics: Arc<HostMetrics>,
+    /// Where rollouts are remembered.
+    pub records: Records,
     /// Where it says how it is.
     pub health: Arc<Health>,
     /// Who is told what happens.
@@ -64,7 +67,7 @@ pub struct HostOptions {
 /// A running host.
 pub struct Host {
     handle: Handle,
-    preparer: Mutex<Preparer>,
+    rollouts: Rollouts,
     task: JoinHandle<()>,
 }
 
@@ -89,40 +92,37 @@ impl Host {
         let api = Api::new(options.client.clone(), clock, &settings);
         // Events are for people: they must not use up the rate of writes.
         let event_api = Api::new(options.client.clone(), clock, &settings);
-        let preparer = Preparer::new(options.engine.clone(), options.modules.clone());
+        let recorder = Recorder::start(event_api);
         let (inbox, inputs) = mpsc::unbounded_channel();
-        let run = Run::new(options, (api, event_api), inbox.clone());
+        let handle = Handle(inbox.clone());
+        let preparer = Preparer::new(options.engine.clone(), options.modules.clone());
+        let rollouts = Rollouts::start(RolloutOptions {
+            host: handle.clone(),
+            preparer: Arc::new(preparer),
+            records: options.records.clone(),
+            recorder: recorder.clone(),
+            namespace: options.client.default_namespace().to_owned(),
+        });
+        let run = Run::new(options, api, recorder, inbox);
         Self {
-            handle: Handle(inbox),
-            preparer: Mutex::new(preparer),
+            handle,
+            rollouts,
             task: tokio::spawn(run.until_stopped(inputs)),
         }
     }
 
-    /// Makes the host run exactly these controllers, each with the revision
-    /// that its configuration describes. All of them are prepared first: with
-    /// an error, nothing changes. A revision takes over from the former one when
-    /// its watches are complete, with that one's queues.
+    /// Makes these the controllers of the host, and no others. All of them are
+    /// prepared first: with an error, nothing changes. Another revision of a
+    /// controller takes over as its rollout says; when it does, with the
+    /// former one's queues.
     pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), PrepareError> {
-        let mut preparer = self.preparer.lock().await;
-        let mut wanted = Vec::new();
-        for ControllerConfig { name, spec } in controllers {
-            let stable = preparer.prepare(spec).await;
-            let stable = stable.map_err(|reason| PrepareError {
-                controller: name.clone(),
-                reason,
-            })?;
-            wanted.push(Wanted {
-                name: name.clone(),
-                settings: spec.settings(),
-                user: None,
-                stable,
-                cohort: Cohort::default(),
-                candidate: None,
-            });
-        }
-        self.handle.run(wanted);
-        Ok(())
+        self.rollouts.apply(controllers).await
+    }
+
+    /// Makes these the controllers of the host, and no others. What is wrong
+    /// with one of them is said in its status, and harms no other.
+    pub async fn declare(&self, controllers: Vec<Declared>) {
+        self.rollouts.declare(controllers).await;
     }
 
     /// Speaks to it.

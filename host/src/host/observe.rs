@@ -56,7 +56,10 @@ fn quarantined(revision: &Revision) -> Option<String> {
 fn candidate(active: &Active, now: Instant) -> Option<CandidateObservation> {
     let part = active.candidate.as_ref()?;
     let tally = active.core.candidate()?.tally();
-    let counts = active.core.comparison().map(|comparison| *comparison.counts());
+    let counts = active
+        .core
+        .comparison()
+        .map(|comparison| *comparison.counts());
     Some(CandidateObservation {
         recipe: part.recipe.clone(),
         step: active.step,

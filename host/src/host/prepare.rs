@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
@@ -22,6 +22,12 @@ pub struct Prepared {
     pub guest: Arc<Guest>,
     /// What its guest was made of.
     pub recipe: Recipe,
+}
+
+impl PartialEq for Prepared {
+    fn eq(&self, other: &Self) -> bool {
+        self.recipe == other.recipe
+    }
 }
 
 /// What a guest is made of: as long as this is the same, so is the guest. It is
@@ -102,10 +108,15 @@ pub enum Reason {
 }
 
 /// Prepares revisions. It compiles each module once, and describes each
-/// configuration of it once, for as long as somebody holds what it made.
+/// configuration of it once, as long as somebody holds what it made.
 pub struct Preparer {
     engine: Engine,
     modules: Modules,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
     loaded: HashMap<ModuleDigest, Module>,
     guests: Vec<(Recipe, Weak<Guest>)>,
 }
@@ -117,8 +128,7 @@ impl Preparer {
         Self {
             engine,
             modules,
-            loaded: HashMap::new(),
-            guests: Vec::new(),
+            known: Mutex::default(),
         }
     }
 
@@ -129,43 +139,59 @@ impl Preparer {
     }
 
     /// Prepares the revision that a spec describes.
-    pub async fn prepare(&mut self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
+    pub async fn prepare(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
         let module = self.module(&spec.module).await?;
         let recipe = Recipe {
             module: module.digest(),
             config: encode(&spec.config)?.into(),
             limits: spec.limits,
         };
-        self.guests.retain(|(_, guest)| guest.strong_count() > 0);
-        let same = self.guests.iter().find(|(same, _)| *same == recipe);
-        if let Some(guest) = same.and_then(|(_, guest)| guest.upgrade()) {
+        if let Some(guest) = self.known().guest(&recipe) {
             return Ok(Prepared { guest, recipe });
         }
         let config = Arc::clone(&recipe.config);
         let guest = Guest::new(&module, config, limits(recipe.limits)).await?;
         let guest = Arc::new(guest);
-        self.guests.push((recipe.clone(), Arc::downgrade(&guest)));
+        let made = (recipe.clone(), Arc::downgrade(&guest));
+        self.known().guests.push(made);
         Ok(Prepared { guest, recipe })
     }
 
-    async fn module(&mut self, config: &ModuleConfig) -> Result<Module, Reason> {
-        if let Some(digest) = config.digest
-            && let Some(module) = self.loaded.get(&digest)
-        {
-            return Ok(module.clone());
+    async fn module(&self, config: &ModuleConfig) -> Result<Module, Reason> {
+        let pinned = config.digest.and_then(|digest| self.known().module(digest));
+        if let Some(module) = pinned {
+            return Ok(module);
         }
         let fetched = self.modules.fetch(config).await?;
-        if let Some(module) = self.loaded.get(&fetched.digest) {
-            return Ok(module.clone());
+        if let Some(module) = self.known().module(fetched.digest) {
+            return Ok(module);
         }
         let module = self.engine.load(fetched.wasm).await?;
+        let mut known = self.known();
         // Compiled modules that nothing runs any more are read again from the
         // engine's own cache.
-        if self.loaded.len() >= MOST_LOADED {
-            self.loaded.clear();
+        if known.loaded.len() >= MOST_LOADED {
+            known.loaded.clear();
         }
-        self.loaded.insert(fetched.digest, module.clone());
+        known.loaded.insert(fetched.digest, module.clone());
         Ok(module)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Known {
+    fn module(&self, digest: ModuleDigest) -> Option<Module> {
+        self.loaded.get(&digest).cloned()
+    }
+
+    fn guest(&mut self, recipe: &Recipe) -> Option<Arc<Guest>> {
+        self.guests.retain(|(_, guest)| guest.strong_count() > 0);
+        let mut guests = self.guests.iter();
+        let (_, guest) = guests.find(|(same, _)| same == recipe)?;
+        guest.upgrade()
     }
 }
 

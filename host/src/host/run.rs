@@ -101,13 +101,14 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(
         options: HostOptions,
-        (api, event_api): (Api, Api),
+        api: Api,
+        recorder: Recorder,
         inbox: mpsc::UnboundedSender<Input>,
     ) -> Self {
         let (updates, news) = mpsc::channel(NEWS);
         let streams = Streams::new(api.clone(), options.watch, options.seed, updates);
         Self {
-            recorder: Recorder::start(event_api),
+            recorder,
             api,
             store: Store::default(),
             streams,
@@ -253,7 +254,12 @@ impl Run {
                 let health = active.core.revision(role).map(Revision::health);
                 if let Some(State::Quarantined { until, reason }) = health.map(Health::state) {
                     let pause = until.since(now);
-                    tracing::error!(controller, part, ?pause, "the guest is quarantined: {reason}");
+                    tracing::error!(
+                        controller,
+                        part,
+                        ?pause,
+                        "the guest is quarantined: {reason}"
+                    );
                 }
             }
         }

@@ -94,7 +94,9 @@ impl Slot {
 
     /// The view of an identical watch that is there already.
     pub(super) fn reusable_view(&self, watch: &WatchSpec, cohort: &Cohort) -> Option<ViewId> {
-        let mut alike = self.parts().filter(|(_, views)| views.cohort.fields() == cohort.fields());
+        let mut alike = self
+            .parts()
+            .filter(|(_, views)| views.cohort.fields() == cohort.fields());
         alike.find_map(|(manifest, views)| {
             let position = manifest.watches.iter().position(|other| other == watch)?;
             views.ids.get(position).copied()
@@ -103,7 +105,8 @@ impl Slot {
 
     /// Every view that is in use.
     pub(super) fn views(&self) -> impl Iterator<Item = ViewId> {
-        self.parts().flat_map(|(_, views)| views.ids.iter().copied())
+        self.parts()
+            .flat_map(|(_, views)| views.ids.iter().copied())
     }
 }
 

@@ -12,7 +12,7 @@ use davit_core::time::Now;
 use super::prepare::{Prepared, Recipe};
 
 /// A controller as it is to be, whatever it is now.
-#[derive(Clone)]
+#[derive(Clone, PartialEq)]
 pub struct Wanted {
     /// Its name.
     pub name: String,

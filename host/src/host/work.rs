@@ -44,7 +44,11 @@ impl Run {
     }
 
     fn call_all(&mut self, name: &str, snapshot: &Snapshot, mapping: &Arc<Mapping>, now: Instant) {
-        let Some(active) = self.slots.get_mut(name).and_then(|slot| slot.active.as_mut()) else {
+        let Some(active) = self
+            .slots
+            .get_mut(name)
+            .and_then(|slot| slot.active.as_mut())
+        else {
             return;
         };
         active.core.sweep(now, snapshot);
@@ -113,7 +117,10 @@ impl Run {
         plan: Arc<Plan>,
         mapping: &Arc<Mapping>,
     ) {
-        let active = self.slots.get_mut(name).and_then(|slot| slot.active.as_mut());
+        let active = self
+            .slots
+            .get_mut(name)
+            .and_then(|slot| slot.active.as_mut());
         let Some(active) = active else {
             return;
         };

@@ -225,8 +225,18 @@ mod tests {
         for (text, weight, lasts, written) in [
             ("shadow 10m", 0, minutes(10), "shadow for 10m"),
             ("shadow for 1h", 0, minutes(60), "shadow for 1h"),
-            ("weight 10 for 90s", 10, Some(Duration::from_secs(90)), "weight 10 for 1m30s"),
-            ("weight 50 until promoted", 50, None, "weight 50 until promoted"),
+            (
+                "weight 10 for 90s",
+                10,
+                Some(Duration::from_secs(90)),
+                "weight 10 for 1m30s",
+            ),
+            (
+                "weight 50 until promoted",
+                50,
+                None,
+                "weight 50 until promoted",
+            ),
             ("weight 0 5m", 0, minutes(5), "shadow for 5m"),
         ] {
             let step: StepConfig = text.parse().unwrap();
@@ -234,11 +244,25 @@ mod tests {
             assert_eq!(step.to_string(), written);
             assert_eq!(written.parse(), Ok(step));
         }
-        for bad in ["", "shadow", "weight", "weight ten for 1m", "weight 10", "wait 10m", "shadow 10m now"] {
+        for bad in [
+            "",
+            "shadow",
+            "weight",
+            "weight ten for 1m",
+            "weight 10",
+            "wait 10m",
+            "shadow 10m now",
+        ] {
             let error = bad.parse::<StepConfig>().unwrap_err();
-            assert!(error.starts_with(&format!("\"{bad}\" is no step such as")), "{error}");
+            assert!(
+                error.starts_with(&format!("\"{bad}\" is no step such as")),
+                "{error}"
+            );
         }
         let error = "weight 101 for 1m".parse::<StepConfig>().unwrap_err();
-        assert_eq!(error, "\"weight 101 for 1m\": 101 is out of range: 0 to 100");
+        assert_eq!(
+            error,
+            "\"weight 101 for 1m\": 101 is out of range: 0 to 100"
+        );
     }
 }

@@ -13,6 +13,7 @@ use davit::host::{Host, HostOptions, Report};
 use davit::http::Health;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
+use davit::rollout::Records;
 use davit_cluster::connect::{self, ConnectOptions};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
@@ -346,6 +347,7 @@ impl Running {
             engine: engine(),
             modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
+            records: Records::default(),
             health: Arc::new(Health::default()),
             listener: Some(listener),
             seed: 7,

@@ -9,7 +9,8 @@ use tokio::time::sleep;
 use crate::bench::{Running, on_the_sim, parse, podgc};
 
 async fn refused(host: &Running, config: &str) -> String {
-    let error: PrepareError = host.host.apply(&parse(config)).await.unwrap_err();
+    let controllers = parse(config).controllers.unwrap();
+    let error: PrepareError = host.host.apply(&controllers).await.unwrap_err();
     format!("{:#}", anyhow::Error::new(error))
 }
 

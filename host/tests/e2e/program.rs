@@ -7,6 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use davit::config;
+use davit::spec::ModeConfig;
 use serde_json::Value;
 
 use crate::bench::guests;
@@ -285,8 +286,9 @@ fn the_deployment_fits_the_guest() {
     let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
     let path = base.join("davit.yaml");
     let config = config::parse(&path, &config::read(&path).unwrap()).unwrap();
-    assert_eq!(config.controllers.len(), 1);
-    assert_eq!(config.controllers[0].mode, config::ModeConfig::DryRun);
+    let controllers = config.controllers.unwrap();
+    assert_eq!(controllers.len(), 1);
+    assert_eq!(controllers[0].spec.mode, ModeConfig::DryRun);
 
     let role = std::fs::read_to_string(base.join("rbac-podgc.yaml")).unwrap();
     let role = role.split("---").next().unwrap();

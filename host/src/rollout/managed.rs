@@ -1,0 +1,434 @@
+//! One controller's rollout: which revision runs, which is tried, and what is
+//! said of it.
+//!
+//! Nothing here does I/O. [`Managed::advance`] takes what is seen of the
+//! controller and changes its status; the status is all that is remembered.
+
+use std::time::Duration;
+
+use davit_core::rollout::cohort::Cohort;
+use davit_core::rollout::compare::Counts;
+use davit_core::rollout::progress::{
+    Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
+};
+use jiff::Timestamp;
+
+use super::conditions;
+use super::declared::Requests;
+use crate::host::{Observation, Prepared, Reason, Trial, Wanted};
+use crate::modules::ModuleConfig;
+use crate::spec::rollout::StepConfig;
+use crate::spec::{ControllerSpec, ModeConfig, SpecError};
+use crate::status::{
+    CandidateStatus, ComparisonStatus, ControllerStatus, RejectedStatus, RevisionStatus,
+};
+
+/// One controller.
+pub(super) struct Managed {
+    pub(super) name: String,
+    pub(super) generation: Option<i64>,
+    /// What is wanted; the last spec that made sense.
+    pub(super) spec: Option<ControllerSpec>,
+    /// What is wrong with the present one.
+    pub(super) spec_error: Option<SpecError>,
+    pub(super) requests: Requests,
+    /// What is said and remembered.
+    pub(super) status: ControllerStatus,
+    pub(super) stable: Option<Revision>,
+    /// What the spec describes.
+    pub(super) desired: Option<Revision>,
+    /// Why what the spec describes cannot be had.
+    pub(super) problem: Option<Problem>,
+    /// Why the stable revision cannot be had again after a start.
+    pub(super) lost: Option<String>,
+    /// What was compared in this step before this host began to count.
+    base: Counts,
+    elapsed: Duration,
+}
+
+/// A revision that is ready to run, and what it was made of.
+#[derive(Clone)]
+pub(super) struct Revision {
+    pub(super) prepared: Prepared,
+    /// With the digest of its module pinned.
+    pub(super) spec: ControllerSpec,
+}
+
+/// Why a revision cannot be had, and which condition says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) condition: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// Something that people are told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Told {
+    pub(super) warning: bool,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+impl Revision {
+    pub(super) fn new(prepared: Prepared, spec: &ControllerSpec) -> Self {
+        let module = ModuleConfig {
+            digest: Some(prepared.recipe.digest()),
+            ..spec.module.clone()
+        };
+        let spec = ControllerSpec {
+            module,
+            ..spec.clone()
+        };
+        Self { prepared, spec }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.prepared.recipe.to_string()
+    }
+
+    fn status(&self, now: Timestamp) -> RevisionStatus {
+        let recipe = &self.prepared.recipe;
+        RevisionStatus {
+            revision: recipe.to_string(),
+            digest: format!("sha256:{}", recipe.digest()),
+            config_hash: recipe.config_hash(),
+            since: time(now),
+        }
+    }
+}
+
+impl Managed {
+    /// A controller that is remembered by its status.
+    pub(super) fn new(name: &str, status: ControllerStatus) -> Self {
+        let candidate = status.candidate.as_ref();
+        Self {
+            name: name.to_owned(),
+            generation: None,
+            spec: None,
+            spec_error: None,
+            requests: Requests::default(),
+            stable: None,
+            desired: None,
+            problem: None,
+            lost: None,
+            base: candidate.map_or_else(Counts::default, |one| (&one.comparison).into()),
+            elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
+            status,
+        }
+    }
+
+    /// Goes on from what is seen; `passed` is the time since it was last asked.
+    /// Returns what people are to be told.
+    pub(super) fn advance(
+        &mut self,
+        seen: Option<&Observation>,
+        passed: Duration,
+        now: Timestamp,
+    ) -> Vec<Told> {
+        let mut told = Vec::new();
+        self.choose_stable(now);
+        self.choose_candidate(now, &mut told);
+        self.judge(seen, passed, now, &mut told);
+        conditions::describe(self, seen, now, &mut told);
+        told
+    }
+
+    /// What the host is to run; none if there is nothing to run yet.
+    pub(super) fn wanted(&self, namespace: &str) -> Option<Wanted> {
+        let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
+        let cohort = Cohort::from(&spec.rollout.cohort);
+        let candidate = self.status.candidate.as_ref();
+        let candidate = candidate.and_then(|candidate| {
+            let desired = self.desired.as_ref()?;
+            let trial = Trial {
+                cohort: cohort.clone(),
+                weight: candidate.weight,
+                step: candidate.step,
+                window: spec.rollout.analysis.window.map(|window| window.0),
+            };
+            (desired.name() == candidate.revision).then(|| (desired.prepared.clone(), trial))
+        });
+        let account = spec.service_account_name.as_ref();
+        Some(Wanted {
+            name: self.name.clone(),
+            settings: spec.settings(),
+            user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
+            stable: stable.prepared.clone(),
+            // Without steps no candidate is ever tried: nothing beyond what the
+            // guest reads has to be held.
+            cohort: if spec.rollout.steps.is_empty() {
+                Cohort::default()
+            } else {
+                cohort
+            },
+            candidate,
+        })
+    }
+
+    /// Whether the spec is that of the time when the status was written.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.generation.is_some() && self.generation == self.status.observed_generation
+    }
+
+    fn choose_stable(&mut self, now: Timestamp) {
+        if self.stable.is_some() {
+            return;
+        }
+        let Some(desired) = &self.desired else {
+            return;
+        };
+        let asked_for = || self.promoted_fully(&desired.name());
+        match &self.status.stable {
+            Some(former) if former.revision == desired.name() => {
+                self.stable = Some(desired.clone());
+            }
+            // The former one is fetched, unless an operator gives it up.
+            Some(_) if !asked_for() => {}
+            _ => self.establish(now),
+        }
+    }
+
+    /// What the spec describes runs from now on.
+    fn establish(&mut self, now: Timestamp) {
+        if let Some(desired) = &self.desired {
+            self.status.stable = Some(desired.status(now));
+            self.stable = Some(desired.clone());
+            self.lost = None;
+        }
+        self.end_trial();
+    }
+
+    fn end_trial(&mut self) {
+        self.status.candidate = None;
+        self.base = Counts::default();
+        self.elapsed = Duration::ZERO;
+    }
+
+    fn choose_candidate(&mut self, now: Timestamp, told: &mut Vec<Told>) {
+        let (Some(spec), Some(stable), Some(desired)) = (&self.spec, &self.stable, &self.desired)
+        else {
+            return;
+        };
+        let name = desired.name();
+        if let Some(rejected) = &self.status.rejected {
+            let retry = format!("{}@{}", rejected.revision, rejected.at);
+            if rejected.revision != name || self.requests.retry.as_ref() == Some(&retry) {
+                self.status.rejected = None;
+            }
+        }
+        if name == stable.name() || self.status.rejected.is_some() {
+            if let Some(former) = &self.status.candidate {
+                let message = format!("{} is not wanted any more", former.revision);
+                told.push(Told::normal("RolloutEnded", message));
+            }
+            return self.end_trial();
+        }
+        let steps = &spec.rollout.steps;
+        let Some(first) = steps.first() else {
+            let message = format!("{name} takes the place of {}", stable.name());
+            told.push(Told::normal("Swapped", message));
+            return self.establish(now);
+        };
+        let is_known = |candidate: &&CandidateStatus| candidate.revision == name;
+        if self.status.candidate.as_ref().filter(is_known).is_some() {
+            return;
+        }
+        let revision = desired.status(now);
+        let message = format!("{name} is tried beside {}: {first}", stable.name());
+        told.push(Told::normal("RolloutStarted", message));
+        self.end_trial();
+        self.status.candidate = Some(CandidateStatus {
+            revision: revision.revision,
+            digest: revision.digest,
+            config_hash: revision.config_hash,
+            since: revision.since,
+            step: 1,
+            ..CandidateStatus::default()
+        });
+    }
+
+    fn judge(
+        &mut self,
+        seen: Option<&Observation>,
+        passed: Duration,
+        now: Timestamp,
+        told: &mut Vec<Told>,
+    ) {
+        let (Some(spec), Some(candidate)) = (&self.spec, &self.status.candidate) else {
+            return;
+        };
+        let rollout = &spec.rollout;
+        let observed = self.observed(seen, candidate);
+        if observed.is_some() && !rollout.paused && spec.mode != ModeConfig::Off {
+            self.elapsed += passed;
+        }
+        let observed = observed.unwrap_or_else(|| Observed {
+            counts: self.base,
+            ..Observed::default()
+        });
+        let progress = Progress {
+            step: (candidate.step as usize).saturating_sub(1),
+            elapsed: self.elapsed,
+        };
+        let next = next(
+            &rollout.steps(),
+            &Analysis::from(&rollout.analysis),
+            &progress,
+            &observed,
+            rollout.paused,
+            self.request(candidate),
+        );
+        let steps = rollout.steps.clone();
+        let counts = match next {
+            Next::Hold(_) => observed.counts,
+            _ => Counts::default(),
+        };
+        self.take(next, &steps, now, told);
+        self.say_progress(&steps, &counts);
+    }
+
+    /// What is seen of the candidate in this step, while both revisions run.
+    fn observed(
+        &self,
+        seen: Option<&Observation>,
+        candidate: &CandidateStatus,
+    ) -> Option<Observed> {
+        let seen = seen.filter(|seen| seen.complete)?;
+        let running = seen.candidate.as_ref().filter(|one| one.complete)?;
+        let is_it = running.recipe.to_string() == candidate.revision;
+        if !is_it || running.step != candidate.step {
+            return None;
+        }
+        let mut observed = running.observed.clone();
+        observed.counts = sum(&self.base, &observed.counts);
+        Some(observed)
+    }
+
+    fn request(&self, candidate: &CandidateStatus) -> Option<Request> {
+        let CandidateStatus { revision, step, .. } = candidate;
+        if self.requests.abort.as_ref() == Some(revision) {
+            return Some(Request::Abort);
+        }
+        if self.promoted_fully(revision) {
+            return Some(Request::PromoteFully);
+        }
+        let this_step = format!("{revision}@{step}");
+        (self.requests.promote.as_ref() == Some(&this_step)).then_some(Request::Promote)
+    }
+
+    fn promoted_fully(&self, revision: &str) -> bool {
+        self.requests.promote.as_deref() == Some(&format!("{revision}@all"))
+    }
+
+    fn take(&mut self, next: Next, steps: &[StepConfig], now: Timestamp, told: &mut Vec<Told>) {
+        let Some(candidate) = &mut self.status.candidate else {
+            return;
+        };
+        let name = candidate.revision.clone();
+        match next {
+            Next::Hold(hold) => candidate.waits_for = describe_hold(&hold),
+            Next::Advance => {
+                candidate.step += 1;
+                candidate.waits_for.clear();
+                self.elapsed = Duration::ZERO;
+                self.base = Counts::default();
+                let text = step_text(steps, candidate.step);
+                let message = format!("{name}: step {} of {}: {text}", candidate.step, steps.len());
+                told.push(Told::normal("StepStarted", message));
+            }
+            Next::Promote => {
+                told.push(Told::normal("Promoted", format!("{name} takes over")));
+                self.establish(now);
+            }
+            Next::RollBack(fault) => {
+                let step = candidate.step;
+                let message = format!("{name} was taken back in step {step}: {fault}");
+                told.push(Told {
+                    warning: fault != Fault::Aborted,
+                    reason: "RolledBack",
+                    message,
+                });
+                self.status.rejected = Some(RejectedStatus {
+                    revision: name,
+                    at: time(now),
+                    step,
+                    reason: fault.to_string(),
+                });
+                self.end_trial();
+            }
+        }
+    }
+
+    fn say_progress(&mut self, steps: &[StepConfig], counts: &Counts) {
+        let elapsed = self.elapsed.as_secs();
+        if let Some(candidate) = &mut self.status.candidate {
+            let step = step_of(steps, candidate.step);
+            candidate.steps = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+            candidate.step_text = step_text(steps, candidate.step);
+            candidate.weight = step.map_or(0, |step| step.0.weight);
+            candidate.elapsed_seconds = elapsed;
+            candidate.comparison = ComparisonStatus::from(counts);
+        }
+    }
+}
+
+impl Told {
+    pub(super) fn normal(reason: &'static str, message: String) -> Self {
+        Self {
+            warning: false,
+            reason,
+            message,
+        }
+    }
+}
+
+impl Problem {
+    /// Which condition an error of preparing a revision belongs to.
+    pub(super) fn new(reason: &Reason) -> Self {
+        let (condition, word) = conditions::of(reason);
+        Self {
+            condition,
+            reason: word,
+            message: super::chain(reason),
+        }
+    }
+}
+
+/// A point in time as Kubernetes writes it.
+pub(super) fn time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// What holds a step, without what changes every second.
+fn describe_hold(hold: &Hold) -> String {
+    match hold {
+        Hold::Running { .. } => "its time to pass".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// The step of that number; the last one if there are fewer by now.
+fn step_of(steps: &[StepConfig], number: u32) -> Option<&StepConfig> {
+    let index = (number as usize).saturating_sub(1);
+    steps.get(index).or(steps.last())
+}
+
+fn step_text(steps: &[StepConfig], number: u32) -> String {
+    step_of(steps, number)
+        .map(ToString::to_string)
+        .unwrap_or_default()
+}
+
+fn sum(a: &Counts, b: &Counts) -> Counts {
+    Counts {
+        agree: a.agree + b.agree,
+        only_stable: a.only_stable + b.only_stable,
+        only_candidate: a.only_candidate + b.only_candidate,
+        different: a.different + b.different,
+        unknown: a.unknown + b.unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,662 @@
+//! Rollouts: for every controller that is declared, which revision runs and
+//! which is tried beside it.
+//!
+//! One task owns all of it. It takes what is declared, has revisions prepared
+//! by other tasks, looks every second at what the host sees, and tells the host
+//! what to run. What it decides is written down before it is done, so that
+//! whoever comes next goes on from there; only a rollback does not wait.
+
+mod conditions;
+mod declared;
+mod managed;
+mod records;
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_cluster::events::Recorder;
+use davit_core::object::ObjectRef;
+use davit_core::plan::Event;
+use jiff::Timestamp;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+pub use declared::{Declared, Requests};
+pub use records::{RecordError, Records, Remembered};
+
+use crate::config::ControllerConfig;
+use crate::host::{Handle, PrepareError, Prepared, Preparer, Reason, Wanted};
+use crate::modules::Version;
+use crate::spec::ControllerSpec;
+use crate::status::ControllerStatus;
+use managed::{Managed, Problem, Revision, Told};
+
+/// How often rollouts go on.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The most that one look counts for: a host that was held up has seen nothing
+/// meanwhile.
+const MOST_PASSED: Duration = Duration::from_secs(5);
+/// How often what only counts up is written down.
+const SAVE_PERIOD: Duration = Duration::from_secs(10);
+/// How long writing something down may take.
+const SAVE_PATIENCE: Duration = Duration::from_secs(10);
+/// The pauses between tries to prepare a revision.
+const RETRY_FIRST: Duration = Duration::from_secs(2);
+const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// Who tells people about controllers.
+const COMPONENT: &str = "davit";
+
+/// What rollouts need.
+pub(crate) struct RolloutOptions {
+    /// What runs the controllers.
+    pub(crate) host: Handle,
+    /// Prepares their revisions.
+    pub(crate) preparer: Arc<Preparer>,
+    /// Where rollouts are remembered.
+    pub(crate) records: Records,
+    /// Takes events about controllers.
+    pub(crate) recorder: Recorder,
+    /// Where the ServiceAccounts of controllers are.
+    pub(crate) namespace: String,
+}
+
+/// Speaks to the task of the rollouts, which ends when the last of these is
+/// gone.
+#[derive(Clone)]
+pub(crate) struct Rollouts {
+    inbox: mpsc::UnboundedSender<Input>,
+    preparer: Arc<Preparer>,
+}
+
+/// What the task is told.
+enum Input {
+    /// These controllers there are, some with what their specs describe.
+    Declared(Vec<(Declared, Option<Prepared>)>, oneshot::Sender<()>),
+    Prepared {
+        controller: String,
+        what: What,
+        result: Result<Preparation, Problem>,
+    },
+}
+
+/// What is being prepared.
+#[derive(Clone, Debug, PartialEq)]
+enum What {
+    /// What a spec describes.
+    Desired(Box<ControllerSpec>),
+    /// The stable revision of a status.
+    Stable,
+    /// The candidate of a status, as long as its source cannot be asked.
+    Candidate,
+}
+
+enum Preparation {
+    /// The source has nothing new.
+    Unchanged,
+    Ready {
+        revision: Box<Revision>,
+        version: Option<Version>,
+    },
+}
+
+impl Rollouts {
+    pub(crate) fn start(options: RolloutOptions) -> Self {
+        let (inbox, inputs) = mpsc::unbounded_channel();
+        let preparer = Arc::clone(&options.preparer);
+        let task = Task {
+            options,
+            // The task must not keep itself alive.
+            inbox: inbox.downgrade(),
+            controllers: BTreeMap::new(),
+            running: Vec::new(),
+            looked: Instant::now(),
+        };
+        tokio::spawn(task.until_unused(inputs));
+        Self { inbox, preparer }
+    }
+
+    /// These controllers there are, and no others. What is wrong with one of
+    /// them is said in its status.
+    pub(crate) async fn declare(&self, declared: Vec<Declared>) {
+        let declared = declared.into_iter().map(|one| (one, None));
+        self.send(declared.collect()).await;
+    }
+
+    /// These controllers there are, and no others. All of them are prepared
+    /// first: with an error, nothing changes.
+    pub(crate) async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), PrepareError> {
+        let mut declared = Vec::new();
+        for ControllerConfig { name, spec } in configs {
+            let prepared = self.preparer.prepare(spec).await;
+            let prepared = prepared.map_err(|reason| PrepareError {
+                controller: name.clone(),
+                reason,
+            })?;
+            let one = Declared {
+                name: name.clone(),
+                generation: None,
+                object: None,
+                status: None,
+                spec: Ok(spec.clone()),
+                requests: Requests::default(),
+            };
+            declared.push((one, Some(prepared)));
+        }
+        self.send(declared).await;
+        Ok(())
+    }
+
+    async fn send(&self, declared: Vec<(Declared, Option<Prepared>)>) {
+        let (done, taken) = oneshot::channel();
+        let _ = self.inbox.send(Input::Declared(declared, done));
+        let _ = taken.await;
+    }
+}
+
+/// The task of the rollouts.
+struct Task {
+    options: RolloutOptions,
+    inbox: mpsc::WeakUnboundedSender<Input>,
+    controllers: BTreeMap<String, Controller>,
+    /// What the host was last told to run.
+    running: Vec<Wanted>,
+    /// When rollouts last went on.
+    looked: Instant,
+}
+
+/// A controller, and how it is being prepared and written down.
+struct Controller {
+    managed: Managed,
+    object: Option<ObjectRef>,
+    /// What the host is to run.
+    wanted: Option<Wanted>,
+    /// What was last written down.
+    saved: ControllerStatus,
+    saved_at: Option<Instant>,
+    /// The revisions whose specs are kept.
+    kept: Vec<String>,
+    /// What its module's source held when it was last looked at.
+    version: Option<Version>,
+    /// When the module's source is looked at again.
+    look_at: Option<Instant>,
+    is_preparing: bool,
+    /// When the revisions of its status are tried again.
+    restore_at: Option<Instant>,
+    is_restoring: bool,
+    pause: Duration,
+}
+
+impl Task {
+    async fn until_unused(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        let mut period = interval(PERIOD);
+        period.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                input = inputs.recv() => match input {
+                    Some(Input::Declared(declared, done)) => {
+                        self.declare(declared).await;
+                        self.go_on().await;
+                        // Nobody may wait for it.
+                        let _ = done.send(());
+                    }
+                    Some(Input::Prepared { controller, what, result }) => {
+                        self.take_prepared(&controller, what, result);
+                        self.go_on().await;
+                    }
+                    None => return,
+                },
+                _ = period.tick() => self.go_on().await,
+            }
+        }
+    }
+
+    async fn declare(&mut self, declared: Vec<(Declared, Option<Prepared>)>) {
+        let names: Vec<&str> = declared.iter().map(|(one, _)| one.name.as_str()).collect();
+        self.controllers
+            .retain(|name, _| names.contains(&name.as_str()));
+        for (one, prepared) in declared {
+            if !self.controllers.contains_key(&one.name) {
+                let remembered = self.remember(&one).await;
+                let controller = Controller::new(&one.name, remembered);
+                self.controllers.insert(one.name.clone(), controller);
+            }
+            if let Some(controller) = self.controllers.get_mut(&one.name) {
+                controller.declare(one, prepared);
+            }
+        }
+    }
+
+    /// What is remembered of a controller: what its records say, or else its
+    /// status.
+    async fn remember(&self, declared: &Declared) -> Remembered {
+        let loaded = timeout(SAVE_PATIENCE, self.options.records.load(&declared.name)).await;
+        match loaded {
+            Ok(Ok(remembered)) => remembered,
+            Ok(Err(error)) => {
+                let controller = &declared.name;
+                tracing::warn!(controller, "the rollout's record cannot be read: {error}");
+                Remembered {
+                    status: declared.status.clone().unwrap_or_default(),
+                    stable: None,
+                }
+            }
+            Err(_) => Remembered {
+                status: declared.status.clone().unwrap_or_default(),
+                stable: None,
+            },
+        }
+    }
+
+    fn take_prepared(&mut self, name: &str, what: What, result: Result<Preparation, Problem>) {
+        if let Some(controller) = self.controllers.get_mut(name) {
+            controller.take_prepared(what, result);
+        }
+    }
+
+    /// Goes on with every rollout.
+    async fn go_on(&mut self) {
+        self.prepare_what_is_due();
+        let passed = self.looked.elapsed().min(MOST_PASSED);
+        self.looked = Instant::now();
+        let seen = self.options.host.observe().await;
+        let now = Timestamp::now();
+        for (name, controller) in &mut self.controllers {
+            let told = controller.managed.advance(seen.get(name), passed, now);
+            for one in told {
+                tell(
+                    &self.options.recorder,
+                    name,
+                    controller.object.as_ref(),
+                    &one,
+                );
+            }
+            if controller.is_released(seen.contains_key(name)) {
+                self.options.host.release(name);
+            }
+        }
+        // A candidate that is taken back loses its share before anything else.
+        for controller in self.controllers.values_mut() {
+            controller.roll_back(&self.options.namespace);
+        }
+        self.run();
+        self.save().await;
+        for controller in self.controllers.values_mut() {
+            controller.take_over(&self.options.namespace);
+        }
+        self.run();
+    }
+
+    /// Tells the host what to run, if that has changed.
+    fn run(&mut self) {
+        let controllers = self.controllers.values();
+        let wanted = controllers.filter_map(|controller| controller.wanted.clone());
+        let wanted: Vec<Wanted> = wanted.collect();
+        if wanted != self.running {
+            self.options.host.run(wanted.clone());
+            self.running = wanted;
+        }
+    }
+
+    /// Writes down what changed.
+    async fn save(&mut self) {
+        let records = &self.options.records;
+        let controllers = self.controllers.iter_mut();
+        let saves = controllers.map(|(name, controller)| async move {
+            match timeout(SAVE_PATIENCE, controller.save(name, records)).await {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => {
+                    tracing::warn!(
+                        controller = name,
+                        "the rollout is not written down: {error}"
+                    );
+                }
+                Err(_) => tracing::warn!(
+                    controller = name,
+                    "the rollout is not written down: no answer within {SAVE_PATIENCE:?}"
+                ),
+            }
+        });
+        futures::future::join_all(saves).await;
+    }
+
+    fn prepare_what_is_due(&mut self) {
+        let now = Instant::now();
+        for (name, controller) in &mut self.controllers {
+            let Some(inbox) = self.inbox.upgrade() else {
+                return;
+            };
+            let preparer = &self.options.preparer;
+            if let Some(spec) = controller.due_to_prepare(now) {
+                let version = controller.version.clone();
+                let preparer = Arc::clone(preparer);
+                let (name, inbox) = (name.clone(), inbox.clone());
+                tokio::spawn(async move {
+                    let result = prepare(&preparer, &spec, version).await;
+                    let what = What::Desired(Box::new(spec));
+                    send_prepared(&inbox, name, what, result);
+                });
+            }
+            if let Some((what, revision)) = controller.due_to_restore(now) {
+                let (preparer, records) = (Arc::clone(preparer), self.options.records.clone());
+                let name = name.clone();
+                tokio::spawn(async move {
+                    let result = restore(&preparer, &records, &name, &revision).await;
+                    send_prepared(&inbox, name, what, result);
+                });
+            }
+        }
+    }
+}
+
+fn send_prepared(
+    inbox: &mpsc::UnboundedSender<Input>,
+    controller: String,
+    what: What,
+    result: Result<Preparation, Problem>,
+) {
+    let _ = inbox.send(Input::Prepared {
+        controller,
+        what,
+        result,
+    });
+}
+
+/// Prepares what a spec describes, unless its module's source is at the same
+/// version as before.
+async fn prepare(
+    preparer: &Preparer,
+    spec: &ControllerSpec,
+    before: Option<Version>,
+) -> Result<Preparation, Problem> {
+    let problem = |reason: Reason| Problem::new(&reason);
+    let version = match spec.module.look_every() {
+        None => None,
+        Some(_) => {
+            let probed = preparer.modules().probe(&spec.module.source).await;
+            Some(probed.map_err(|error| problem(error.into()))?)
+        }
+    };
+    if version.is_some() && version == before {
+        return Ok(Preparation::Unchanged);
+    }
+    let prepared = preparer.prepare(spec).await.map_err(problem)?;
+    Ok(Preparation::Ready {
+        revision: Box::new(Revision::new(prepared, spec)),
+        version,
+    })
+}
+
+/// Prepares a revision that was active before.
+async fn restore(
+    preparer: &Preparer,
+    records: &Records,
+    controller: &str,
+    revision: &str,
+) -> Result<Preparation, Problem> {
+    let lost = |message| Problem {
+        condition: "Degraded",
+        reason: "StableLost",
+        message,
+    };
+    let spec = records.spec(controller, revision).await;
+    let spec = spec.map_err(|error| lost(error.to_string()))?;
+    let spec = spec.ok_or_else(|| lost(format!("the spec of {revision} is not kept")))?;
+    let prepared = preparer.prepare(&spec).await;
+    let prepared = prepared.map_err(|reason| lost(chain(&reason)))?;
+    Ok(Preparation::Ready {
+        revision: Box::new(Revision::new(prepared, &spec)),
+        version: None,
+    })
+}
+
+impl Controller {
+    fn new(name: &str, remembered: Remembered) -> Self {
+        let mut managed = Managed::new(name, remembered.status.clone());
+        // Until a better one is declared.
+        managed.spec = remembered.stable;
+        Self {
+            managed,
+            object: None,
+            wanted: None,
+            saved: remembered.status,
+            saved_at: None,
+            kept: Vec::new(),
+            version: None,
+            look_at: None,
+            is_preparing: false,
+            restore_at: Some(Instant::now()),
+            is_restoring: false,
+            pause: RETRY_FIRST,
+        }
+    }
+
+    fn declare(&mut self, declared: Declared, prepared: Option<Prepared>) {
+        let managed = &mut self.managed;
+        self.object = declared.object;
+        managed.generation = declared.generation;
+        managed.requests = declared.requests;
+        match declared.spec {
+            Err(error) => managed.spec_error = Some(error),
+            Ok(spec) => {
+                managed.spec_error = None;
+                let former = managed.spec.replace(spec.clone());
+                if let Some(prepared) = prepared {
+                    managed.desired = Some(Revision::new(prepared, &spec));
+                    managed.problem = None;
+                    self.look_at = spec.module.look_every().map(|every| Instant::now() + every);
+                } else if managed.desired.is_none()
+                    || former.is_none_or(|former| !is_same_revision(&former, &spec))
+                {
+                    self.version = None;
+                    self.pause = RETRY_FIRST;
+                    self.look_at = Some(Instant::now());
+                }
+            }
+        }
+    }
+
+    /// The spec to prepare now, if there is one.
+    fn due_to_prepare(&mut self, now: Instant) -> Option<ControllerSpec> {
+        if self.is_preparing || self.look_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        let spec = self.managed.spec.clone()?;
+        self.is_preparing = true;
+        Some(spec)
+    }
+
+    /// The revision of its status to prepare now, if one is missing.
+    fn due_to_restore(&mut self, now: Instant) -> Option<(What, String)> {
+        if self.is_restoring || self.restore_at.is_none_or(|at| now < at) {
+            return None;
+        }
+        let managed = &self.managed;
+        let status = &managed.status;
+        let missing = if managed.stable.is_none() {
+            let revision = status.stable.as_ref()?.revision.clone();
+            (What::Stable, revision)
+        } else if managed.desired.is_none() && managed.is_unchanged() {
+            let revision = status.candidate.as_ref()?.revision.clone();
+            (What::Candidate, revision)
+        } else {
+            self.restore_at = None;
+            return None;
+        };
+        self.is_restoring = true;
+        Some(missing)
+    }
+
+    fn take_prepared(&mut self, what: What, result: Result<Preparation, Problem>) {
+        let now = Instant::now();
+        match what {
+            What::Desired(spec) => self.take_desired(&spec, result, now),
+            What::Stable | What::Candidate => {
+                self.is_restoring = false;
+                self.restore_at = Some(now + RETRY_FIRST);
+                match result {
+                    Ok(Preparation::Ready { revision, .. }) if what == What::Stable => {
+                        self.managed.stable.get_or_insert(*revision);
+                        self.managed.lost = None;
+                    }
+                    Ok(Preparation::Ready { revision, .. }) => {
+                        self.managed.desired.get_or_insert(*revision);
+                    }
+                    Ok(Preparation::Unchanged) => {}
+                    Err(problem) => {
+                        self.restore_at = Some(now + RETRY_MOST.min(self.pause));
+                        if what == What::Stable && self.managed.stable.is_none() {
+                            self.managed.lost = Some(format!(
+                                "the stable revision cannot be had again: {}",
+                                problem.message
+                            ));
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn take_desired(
+        &mut self,
+        spec: &ControllerSpec,
+        result: Result<Preparation, Problem>,
+        now: Instant,
+    ) {
+        self.is_preparing = false;
+        let present = self.managed.spec.as_ref();
+        if present.is_none_or(|present| !is_same_revision(present, spec)) {
+            self.look_at = Some(now);
+            return;
+        }
+        match result {
+            Ok(preparation) => {
+                if let Preparation::Ready { revision, version } = preparation {
+                    self.managed.desired = Some(*revision);
+                    self.version = version;
+                }
+                self.managed.problem = None;
+                self.pause = RETRY_FIRST;
+                self.look_at = spec.module.look_every().map(|every| now + every);
+            }
+            Err(problem) => {
+                if self.managed.problem.as_ref() != Some(&problem) {
+                    let controller = &self.managed.name;
+                    tracing::warn!(
+                        controller,
+                        "the spec cannot be taken on: {}",
+                        problem.message
+                    );
+                }
+                self.managed.problem = Some(problem);
+                self.look_at = Some(now + self.pause);
+                self.pause = (self.pause * 2).min(RETRY_MOST);
+            }
+        }
+    }
+
+    /// Whether an operator releases the guardrail that has tripped.
+    fn is_released(&self, runs: bool) -> bool {
+        let tripped = self.managed.status.tripped.as_ref();
+        runs && tripped
+            .is_some_and(|tripped| self.managed.requests.release.as_ref() == Some(&tripped.since))
+    }
+
+    /// Takes the candidate's share away if it is not to be tried any more.
+    fn roll_back(&mut self, namespace: &str) {
+        let wanted = self.managed.wanted(namespace);
+        if let (Some(running), Some(wanted)) = (&mut self.wanted, wanted)
+            && wanted.candidate.is_none()
+            && wanted.stable == running.stable
+        {
+            running.candidate = None;
+        }
+    }
+
+    /// Has the host run what is wanted, if that is written down.
+    fn take_over(&mut self, namespace: &str) {
+        if material(&self.saved) == material(&self.managed.status) {
+            self.wanted = self.managed.wanted(namespace);
+        }
+    }
+
+    /// Writes its status down if it changed, and keeps the specs of revisions
+    /// that are active.
+    async fn save(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
+        let status = &self.managed.status;
+        for revision in [&self.managed.stable, &self.managed.desired]
+            .into_iter()
+            .flatten()
+        {
+            let revision_name = revision.name();
+            let candidate = status.candidate.as_ref().map(|one| &one.revision);
+            let stable = status.stable.as_ref().map(|one| &one.revision);
+            let active = stable == Some(&revision_name) || candidate == Some(&revision_name);
+            if active && !self.kept.contains(&revision_name) {
+                records.keep(name, &revision_name, &revision.spec).await?;
+                self.kept.push(revision_name);
+            }
+        }
+        let material_change = material(&self.saved) != material(status);
+        let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
+        if material_change || (is_due && self.saved != *status) {
+            records.save(name, status).await?;
+            self.saved = status.clone();
+            self.saved_at = Some(Instant::now());
+        }
+        Ok(())
+    }
+}
+
+/// A status without what only counts up.
+fn material(status: &ControllerStatus) -> ControllerStatus {
+    let mut status = status.clone();
+    if let Some(candidate) = &mut status.candidate {
+        candidate.elapsed_seconds = 0;
+        candidate.comparison = crate::status::ComparisonStatus::default();
+    }
+    status
+}
+
+/// Whether two specs describe the same revision, as far as they tell.
+fn is_same_revision(a: &ControllerSpec, b: &ControllerSpec) -> bool {
+    a.module == b.module && a.config == b.config && a.limits == b.limits
+}
+
+fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told: &Told) {
+    let Told {
+        warning,
+        reason,
+        message,
+    } = told;
+    if *warning {
+        tracing::warn!(controller, reason, "{message}");
+    } else {
+        tracing::info!(controller, reason, "{message}");
+    }
+    if let Some(object) = object {
+        let event = Event {
+            event_type: if *warning { "Warning" } else { "Normal" }.to_owned(),
+            reason: (*reason).to_owned(),
+            message: message.clone(),
+            component: COMPONENT.to_owned(),
+        };
+        recorder.record(object, &event, None);
+    }
+}
+
+/// An error with everything that caused it.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
