@@ -37,11 +37,11 @@ const WRITE_BUCKETS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2.5,
 #[derive(Debug)]
 pub struct HostMetrics {
     registry: Registry,
-    /// `davit_guest_calls_total{controller,result}`
+    /// `davit_guest_calls_total{controller,part,result}`
     pub calls: CounterVec,
-    /// `davit_guest_call_duration_seconds{controller}`
+    /// `davit_guest_call_duration_seconds{controller,part}`
     pub call_duration: HistogramVec,
-    /// `davit_plans_total{controller,ruling}`: what the gate said.
+    /// `davit_plans_total{controller,part,ruling}`: what the gate said.
     pub plans: CounterVec,
     /// `davit_writes_total{controller,result}`: plans carried out.
     pub writes: CounterVec,

@@ -329,15 +329,26 @@ pub(crate) struct Running {
     pub(crate) host: Host,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
+    pub(crate) records: Records,
 }
 
 impl Running {
     /// Starts a host without controllers on an API server.
     pub(crate) fn start(client: kube::Client) -> Self {
+        Self::start_with(client, Records::default(), None)
+    }
+
+    /// Starts a host that remembers rollouts there and keeps modules there.
+    pub(crate) fn start_with(
+        client: kube::Client,
+        records: Records,
+        cache: Option<PathBuf>,
+    ) -> Self {
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
+            cache,
             ..ModulesOptions::default()
         });
         let host = Host::start(HostOptions {
@@ -347,7 +358,7 @@ impl Running {
             engine: engine(),
             modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
-            records: Records::default(),
+            records: records.clone(),
             health: Arc::new(Health::default()),
             listener: Some(listener),
             seed: 7,
@@ -356,6 +367,7 @@ impl Running {
             host,
             reports,
             metrics,
+            records,
         }
     }
 
@@ -435,6 +447,11 @@ pub(crate) fn guests() -> PathBuf {
 }
 
 /// The fixture that does what it is asked to.
+/// The wasm of a guest that is shipped.
+pub(crate) fn builtin_guest(name: &str) -> PathBuf {
+    guests().join(format!("{}.wasm", name.replace('-', "_")))
+}
+
 pub(crate) fn odd_guest() -> PathBuf {
     guests().join("fixture_odd.wasm")
 }

@@ -40,15 +40,15 @@ fn beside_podgc(behaviour: &str, series: &str) {
     });
 }
 
-const FINE: &str = "davit_guest_calls_total{controller=\"good\",result=\"ok\"}";
+const FINE: &str = "davit_guest_calls_total{controller=\"good\",part=\"stable\",result=\"ok\"}";
 const QUARANTINED: &str = "davit_guest_quarantined{controller=\"bad\"}";
 
 fn failed(result: &str) -> String {
-    format!("davit_guest_calls_total{{controller=\"bad\",result=\"{result}\"}}")
+    format!("davit_guest_calls_total{{controller=\"bad\",part=\"stable\",result=\"{result}\"}}")
 }
 
 fn ruled(ruling: &str) -> String {
-    format!("davit_plans_total{{controller=\"bad\",ruling=\"{ruling}\"}}")
+    format!("davit_plans_total{{controller=\"bad\",part=\"stable\",ruling=\"{ruling}\"}}")
 }
 
 #[test]

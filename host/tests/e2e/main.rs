@@ -19,4 +19,5 @@ mod hostile;
 mod podgc;
 mod program;
 mod recorded;
+mod rollout;
 mod shutdown;

@@ -271,6 +271,9 @@ fn a_dry_run_writes_nothing_and_shows_everything() {
         let (plan, ruling) = shown.unwrap();
         assert_eq!(plan.reason, "orphaned");
         assert_eq!(ruling, davit_core::gate::Ruling::Show);
-        assert!(host.metric("davit_plans_total{controller=\"podgc\",ruling=\"shown\"}") >= 1.0);
+        assert!(
+            host.metric("davit_plans_total{controller=\"podgc\",part=\"stable\",ruling=\"shown\"}")
+                >= 1.0
+        );
     });
 }

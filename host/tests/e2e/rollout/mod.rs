@@ -1,0 +1,72 @@
+//! A candidate beside the stable revision: what it owns, how it is judged, and
+//! what is left of it.
+
+mod sources;
+mod steps;
+mod trial;
+
+use std::time::Duration;
+
+use davit::rollout::{Declared, Requests};
+use davit::status::{CandidateStatus, ControllerStatus};
+use tokio::time::{Instant, sleep};
+
+use crate::bench::{PATIENCE, Running, parse};
+
+/// PodGC in Enforce with this configuration and these steps.
+fn podgc(config: &str, rollout: &str) -> String {
+    format!(
+        "controllers:\n\
+         - name: podgc\n  module: {{builtin: podgc}}\n  mode: Enforce\n  \
+           config: {config}\n  rollout: {rollout}\n"
+    )
+}
+
+impl Running {
+    /// Declares the controllers of a configuration, as resources of this
+    /// generation with these requests.
+    async fn declare(&self, config: &str, generation: i64, requests: Requests) {
+        let controllers = parse(config).controllers.unwrap().into_iter();
+        let declared = controllers.map(|controller| Declared {
+            name: controller.name,
+            generation: Some(generation),
+            object: None,
+            status: None,
+            spec: Ok(controller.spec),
+            requests: requests.clone(),
+        });
+        self.host.declare(declared.collect()).await;
+    }
+
+    async fn status(&self) -> ControllerStatus {
+        self.records.load("podgc").await.unwrap().status
+    }
+
+    /// Waits until the status fits.
+    async fn until_status(&self, fits: impl Fn(&ControllerStatus) -> bool) -> ControllerStatus {
+        let deadline = Instant::now() + 20 * PATIENCE;
+        loop {
+            let status = self.status().await;
+            if fits(&status) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it stays at {status:#?}");
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    async fn until_candidate(&self, fits: impl Fn(&CandidateStatus) -> bool) -> CandidateStatus {
+        let fits = |status: &ControllerStatus| status.candidate.as_ref().is_some_and(&fits);
+        self.until_status(fits).await.candidate.unwrap()
+    }
+}
+
+/// The status, reason and message of a condition.
+fn condition(status: &ControllerStatus, type_: &str) -> (String, String, String) {
+    let mut conditions = status.conditions.iter();
+    let found = conditions
+        .find(|condition| condition.type_ == type_)
+        .unwrap();
+    let found = found.clone();
+    (found.status, found.reason, found.message)
+}

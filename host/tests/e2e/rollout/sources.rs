@@ -1,0 +1,177 @@
+//! Modules and configurations that cannot be had or used: what runs goes on.
+
+use std::time::Duration;
+
+use davit::rollout::{Records, Requests};
+use tokio::time::sleep;
+
+use super::{condition, podgc};
+use crate::bench::{Running, builtin_guest, on_the_sim};
+
+const EAGER: &str = "{quarantine: 1s, period: 1s}";
+
+/// PodGC with this module and configuration.
+fn with(module: &str, config: &str) -> String {
+    format!(
+        "controllers:\n\
+         - name: podgc\n  module: {module}\n  mode: Enforce\n  config: {config}\n"
+    )
+}
+
+/// What cannot be used never replaces what runs; the condition says why.
+fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]) {
+    let broken = with(module, config);
+    on_the_sim(|bench| async move {
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(EAGER, "{}"), 1, Requests::default())
+            .await;
+        host.started().await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        host.declare(&broken, 2, Requests::default()).await;
+        let status = host
+            .until_status(|status| {
+                let mut conditions = status.conditions.iter();
+                conditions.any(|one| one.type_ == type_ && one.status == "False")
+            })
+            .await;
+        let (_, found, message) = condition(&status, type_);
+        assert_eq!(found, reason, "{message}");
+        for word in words {
+            assert!(message.contains(word), "{word}: {message}");
+        }
+        assert_eq!(status.stable, before.stable);
+        assert!(status.summary.contains(words[0]), "{}", status.summary);
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+        // What is mended is taken on.
+        host.declare(&podgc(EAGER, "{}"), 3, Requests::default())
+            .await;
+        let mended = host
+            .until_status(|status| condition(status, type_).0 == "True")
+            .await;
+        assert_eq!(mended.summary, "running");
+    });
+}
+
+#[test]
+fn a_file_that_is_not_there() {
+    let words = ["/not/there.wasm", "cannot be read"];
+    refused(
+        "{file: /not/there.wasm}",
+        "{}",
+        "Resolved",
+        "NotFound",
+        &words,
+    );
+}
+
+#[test]
+fn a_module_that_is_no_wasm() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), b"#!/bin/sh\n").unwrap();
+    let module = format!("{{file: {}}}", file.path().display());
+    refused(&module, "{}", "Compiled", "NotWasm", &["does not compile"]);
+}
+
+#[test]
+fn a_configuration_that_the_guest_refuses() {
+    let module = "{builtin: podgc}";
+    let words = ["terminatedPodThreshold"];
+    refused(
+        module,
+        "{terminatedPodThreshold: many}",
+        "Configured",
+        "Refused",
+        &words,
+    );
+}
+
+#[test]
+fn another_digest_than_the_pinned_one() {
+    let digest = "0123456789abcdef".repeat(4);
+    let module = format!("{{builtin: podgc, digest: \"sha256:{digest}\"}}");
+    let words = ["is wanted", digest.as_str()];
+    refused(&module, "{}", "Verified", "OtherDigest", &words);
+}
+
+#[test]
+fn a_registry_that_does_not_answer() {
+    let module = "{oci: {reference: \"127.0.0.1:1/guests/podgc:1\", insecure: true}}";
+    refused(
+        module,
+        "{}",
+        "Resolved",
+        "NotFound",
+        &["127.0.0.1:1/guests/podgc:1"],
+    );
+}
+
+/// The file is gone when the host starts again: the module is kept.
+#[test]
+fn a_restart_while_the_source_is_away() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let (file, cache) = (
+            directory.path().join("mine.wasm"),
+            directory.path().join("cache"),
+        );
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        let config = with(&format!("{{file: {}}}", file.display()), EAGER);
+        let records = Records::default();
+        let start = || Running::start_with(bench.client(), records.clone(), Some(cache.clone()));
+        let mut host = start();
+        host.declare(&config, 1, Requests::default()).await;
+        host.started().await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        host.host.stop().await;
+        std::fs::remove_file(&file).unwrap();
+
+        let mut host = start();
+        host.declare(&config, 1, Requests::default()).await;
+        host.started().await;
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+        let status = host
+            .until_status(|one| condition(one, "Resolved").0 == "False")
+            .await;
+        assert_eq!(status.stable, before.stable);
+
+        // It comes back with other content: that is another revision.
+        std::fs::copy(crate::bench::odd_guest(), &file).unwrap();
+        let after = host
+            .until_status(|status| status.stable != before.stable)
+            .await;
+        assert_ne!(after.stable.unwrap().digest, before.stable.unwrap().digest);
+    });
+}
+
+/// A file that is replaced is another revision, and goes through the rollout.
+#[test]
+fn a_file_that_changes_is_a_candidate() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.wasm");
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        let module = format!("{{file: {}}}", file.display());
+        let config = format!(
+            "{}  rollout: {{steps: [shadow 1h]}}\n",
+            with(&module, EAGER)
+        );
+        let mut host = bench.host_without_controllers();
+        host.declare(&config, 1, Requests::default()).await;
+        host.started().await;
+        sleep(Duration::from_secs(30)).await;
+        assert_eq!(host.status().await.candidate, None);
+        std::fs::copy(builtin_guest("garbage-collector"), &file).unwrap();
+        // Its configuration is no longer one that the guest knows.
+        let status = host
+            .until_status(|one| condition(one, "Configured").0 == "False")
+            .await;
+        assert!(status.candidate.is_none());
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        let status = host
+            .until_status(|one| condition(one, "Configured").0 == "True")
+            .await;
+        assert!(status.candidate.is_none());
+    });
+}

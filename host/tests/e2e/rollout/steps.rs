@@ -1,0 +1,144 @@
+//! The steps of a rollout, and a host that goes on where another stopped.
+
+use std::time::Duration;
+
+use davit::rollout::{Records, Requests};
+use tokio::time::sleep;
+
+use super::podgc;
+use crate::bench::{Bench, Running, on_the_sim};
+
+const LENIENT: &str = "{terminatedPodThreshold: 100, quarantine: 24h, period: 1s}";
+const OTHER: &str = "{terminatedPodThreshold: 90, quarantine: 24h, period: 1s}";
+
+#[test]
+fn a_step_without_decisions_is_inconclusive() {
+    on_the_sim(|bench| async move {
+        let rollout = "{steps: [shadow 1m]}";
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, rollout), 1, Requests::default())
+            .await;
+        host.started().await;
+        host.declare(&podgc(OTHER, rollout), 2, Requests::default())
+            .await;
+        sleep(Duration::from_secs(3600)).await;
+        let candidate = host.status().await.candidate.unwrap();
+        assert_eq!(candidate.step, 1);
+        assert_eq!(
+            candidate.waits_for,
+            "inconclusive: 0 targets were compared, and it takes 10"
+        );
+    });
+}
+
+#[test]
+fn without_steps_another_revision_takes_over_at_once() {
+    on_the_sim(|bench| async move {
+        for number in 0..4 {
+            bench.pod(&format!("p-{number}"), "", "Failed").await;
+        }
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, "{}"), 1, Requests::default())
+            .await;
+        host.started().await;
+        let first = host.until_status(|status| status.stable.is_some()).await;
+        let strict = "{terminatedPodThreshold: 1, quarantine: 24h, period: 1s}";
+        host.declare(&podgc(strict, "{}"), 2, Requests::default())
+            .await;
+        bench.until_left(&["p-3"]).await;
+        let second = host.status().await;
+        assert_ne!(
+            second.stable.unwrap().revision,
+            first.stable.unwrap().revision
+        );
+        assert_eq!(second.candidate, None);
+    });
+}
+
+const THREE: &str = "{steps: [shadow 2m, weight 10 for 2m, weight 50 for 2m], \
+                     analysis: {minDecisions: 0}}";
+
+/// A host that goes on with what was remembered.
+async fn resumed(bench: &Bench, records: &Records) -> Running {
+    let mut host = Running::start_with(bench.client(), records.clone(), None);
+    host.declare(&podgc(OTHER, THREE), 2, Requests::default())
+        .await;
+    host.started().await;
+    host
+}
+
+#[test]
+fn a_restart_in_the_middle_of_a_step() {
+    on_the_sim(|bench| async move {
+        let records = Records::default();
+        let mut host = Running::start_with(bench.client(), records.clone(), None);
+        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
+            .await;
+        host.started().await;
+        host.declare(&podgc(OTHER, THREE), 2, Requests::default())
+            .await;
+        let stable = host.until_candidate(|one| one.step == 1).await.revision;
+        host.until_candidate(|one| one.step == 2 && one.elapsed_seconds >= 50)
+            .await;
+        host.host.stop().await;
+        // Nobody watches for an hour: that is no time of the step.
+        sleep(Duration::from_secs(3600)).await;
+        let host = resumed(&bench, &records).await;
+        sleep(Duration::from_secs(20)).await;
+        let candidate = host.status().await.candidate.unwrap();
+        assert_eq!((candidate.step, &candidate.revision), (2, &stable));
+        assert!(
+            (50..=90).contains(&candidate.elapsed_seconds),
+            "{candidate:?}"
+        );
+        sleep(Duration::from_secs(25)).await;
+        assert_eq!(
+            host.status().await.candidate.unwrap().step,
+            2,
+            "not too early"
+        );
+        host.until_candidate(|one| one.step == 3).await;
+        host.host.stop().await;
+        let host = resumed(&bench, &records).await;
+        let status = host.until_status(|status| status.candidate.is_none()).await;
+        assert_eq!(status.stable.unwrap().revision, stable);
+    });
+}
+
+#[test]
+fn a_pause_stops_the_time_of_a_step() {
+    on_the_sim(|bench| async move {
+        let paused = THREE.replace("{steps", "{paused: true, steps");
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
+            .await;
+        host.started().await;
+        host.declare(&podgc(OTHER, &paused), 2, Requests::default())
+            .await;
+        sleep(Duration::from_secs(600)).await;
+        let candidate = host.status().await.candidate.unwrap();
+        assert_eq!((candidate.step, candidate.elapsed_seconds), (1, 0));
+        assert_eq!(candidate.waits_for, "paused by an operator");
+        host.declare(&podgc(OTHER, THREE), 3, Requests::default())
+            .await;
+        host.until_candidate(|one| one.step == 2).await;
+    });
+}
+
+#[test]
+fn the_former_spec_ends_a_rollout() {
+    on_the_sim(|bench| async move {
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
+            .await;
+        host.started().await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        host.declare(&podgc(OTHER, THREE), 2, Requests::default())
+            .await;
+        host.until_candidate(|one| one.step == 1).await;
+        host.declare(&podgc(LENIENT, THREE), 3, Requests::default())
+            .await;
+        let after = host.until_status(|status| status.candidate.is_none()).await;
+        assert_eq!((after.stable, after.rejected), (before.stable, None));
+    });
+}
