@@ -45,7 +45,8 @@ pub struct GuestArguments {
     /// The directory of the built-in guests; beside this program if absent.
     #[arg(long = "guests", env = "DAVIT_GUESTS", value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Where compiled guests are kept; nowhere if absent.
+    /// Where guests are kept, as they were fetched and compiled; nowhere if
+    /// absent.
     #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }

@@ -102,6 +102,7 @@ impl Host {
             let running = running.map(|(recipe, guest)| (recipe, guest));
             ready.push(preparer.prepare(controller, running).await?);
         }
+        preparer.forget_all_but(&ready);
         // The task ends only with the host.
         let _ = self.inbox.send(Input::Apply(ready));
         Ok(())

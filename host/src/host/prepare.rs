@@ -2,7 +2,7 @@
 //! it check its configuration. Whatever is wrong is found here, before anything
 //! that runs is touched.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -98,6 +98,13 @@ impl Preparer {
                 controller: config.name.clone(),
                 reason,
             })
+    }
+
+    /// Lets go of the modules that none of these was made of.
+    pub fn forget_all_but(&mut self, running: &[Prepared]) {
+        let in_use: BTreeSet<ModuleDigest> = running.iter().map(|one| one.recipe.module).collect();
+        self.loaded.retain(|digest, _| in_use.contains(digest));
+        self.modules.prune(&in_use);
     }
 
     async fn try_prepare(
