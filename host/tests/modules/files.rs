@@ -86,7 +86,16 @@ async fn a_look_tells_a_changed_file_from_an_unchanged_one() {
     assert_ne!(second, first);
     // Written in place, of the same length.
     fs::write(link.join("a.wasm"), [7; 11]).unwrap();
-    assert_ne!(modules.probe(&source).await.unwrap(), second);
+    let third = modules.probe(&source).await.unwrap();
+    assert_ne!(third, second);
+    // Replaced by a file of the same length and time.
+    let (new, old) = (link.join("new"), link.join("a.wasm"));
+    fs::write(&new, [8; 11]).unwrap();
+    let file = fs::File::options().append(true).open(&new).unwrap();
+    let time = fs::metadata(&old).unwrap().modified().unwrap();
+    file.set_modified(time).unwrap();
+    fs::rename(&new, &old).unwrap();
+    assert_ne!(modules.probe(&source).await.unwrap(), third);
 }
 
 #[tokio::test]

@@ -14,6 +14,7 @@ use tempfile::tempdir;
 use tokio::net::TcpListener;
 
 use crate::cluster::{api_server, base64};
+use crate::registry::free_port;
 use crate::{WASM, digest, fetch, modules, refusal};
 
 /// What a registry has to offer.
@@ -26,6 +27,8 @@ struct Offer {
     /// Who is given a token: `None` for everybody, or the header
     /// `Authorization` of one user.
     user: Option<String>,
+    /// Where tokens are said to be had.
+    token_host: Option<String>,
 }
 
 struct Strange {
@@ -74,6 +77,7 @@ fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Fu
         };
     }
     if authorization != Some("Bearer a-token") {
+        let host = offer.token_host.as_deref().unwrap_or(host);
         let challenge = format!("Bearer realm=\"http://{host}/token\",service=\"test\"");
         let mut response = respond(StatusCode::UNAUTHORIZED, "{}");
         let headers = response.headers_mut();
@@ -108,6 +112,7 @@ fn honest() -> Offer {
         size: WASM.len(),
         blob: WASM.to_vec(),
         user: None,
+        token_host: None,
     }
 }
 
@@ -137,6 +142,37 @@ async fn a_token_is_fetched_for_everybody_or_with_the_pull_secret() {
     source["oci"]["pullSecret"] = json!({"namespace": "davit", "name": "registry"});
     let fetched = fetch(&modules(directory.path(), Some(client)), source).await;
     assert_eq!(fetched.unwrap().wasm, WASM);
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_fetched_is_not_taken_for_a_refusal() {
+    let directory = tempdir().unwrap();
+    let token_host = Some(format!("127.0.0.1:{}", free_port()));
+    let registry = Strange::start(Offer {
+        token_host,
+        ..honest()
+    })
+    .await;
+    let error = refusal(&modules(directory.path(), None), registry.source()).await;
+    assert!(
+        error.contains("cannot be reached: Connection refused"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_is_not_the_pinned_one_is_not_pulled() {
+    let directory = tempdir().unwrap();
+    let registry = Strange::start(honest()).await;
+    let mut source = registry.source();
+    source["digest"] = json!(digest(b"another"));
+    let error = refusal(&modules(directory.path(), None), source).await;
+    assert!(error.contains(&digest(WASM)), "{error}");
+    let seen = registry.seen.lock().unwrap();
+    assert!(
+        !seen.iter().any(|line| line.contains("/blobs/")),
+        "{seen:?}"
+    );
 }
 
 #[tokio::test]
