@@ -17,11 +17,8 @@ fn main() -> io::Result<()> {
         let _ = writeln!(code, "pub(super) const {name}: &[(&str, &str)] = &[");
         for file in files {
             let relative = file.strip_prefix(&directory).map_err(io::Error::other)?;
-            let (relative, file) = (relative.display(), file.display());
-            let _ = writeln!(
-                code,
-                "    (r#\"{relative}\"#, include_str!(r#\"{file}\"#)),"
-            );
+            let (relative, file) = (relative.to_string_lossy(), file.to_string_lossy());
+            let _ = writeln!(code, "    ({relative:?}, include_str!({file:?})),");
         }
         code.push_str("];\n");
     }
