@@ -81,17 +81,18 @@ fn a_new_guest_is_tested_built_and_runs() {
             .pod_with("failed-long-ago", "", &failed(25), |_| {})
             .await;
         bench.pod("succeeded", "", "Succeeded").await;
+        bench.pod("youngest", "", "Succeeded").await;
         bench.pod("running", "", "Running").await;
         let config = format!(
             "controllers:\n- name: podgc\n  module: {{file: {}}}\n  mode: Enforce\n  config: \
-             {{terminatedPodThreshold: 0, keepFailedIn: [{}]}}\n",
+             {{terminatedPodThreshold: 1, keepFailedIn: [{}]}}\n",
             module.display(),
             bench.namespace
         );
         let _host = bench.host(&config).await;
-        bench.until_left(&["failed", "running"]).await;
+        bench.until_left(&["failed", "running", "youngest"]).await;
         sleep(Duration::from_secs(60)).await;
-        bench.until_left(&["failed", "running"]).await;
+        bench.until_left(&["failed", "running", "youngest"]).await;
     });
 }
 

@@ -23,7 +23,7 @@ const PODS: WatchName<Pod> = WatchName::new("pods");
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
     /// How many terminated pods the cluster keeps, those that are kept for a
-    /// while not counted.
+    /// while not counted. 0 keeps all.
     pub terminated_pod_threshold: u32,
     /// The namespaces whose failed pods are kept for a while.
     pub keep_failed_in: Vec<String>,
@@ -124,7 +124,7 @@ impl Controller for Policy {
         let threshold = self.config.terminated_pod_threshold as usize;
         // Counting copies nothing: begin with it.
         let counts = TERMINATED.map(|phase| pods.index_count(BY_PHASE, phase) as usize);
-        if counts.iter().sum::<usize>() <= threshold {
+        if threshold == 0 || counts.iter().sum::<usize>() <= threshold {
             return Decision::done();
         }
         let mut candidates: Vec<Object<Pod>> = TERMINATED

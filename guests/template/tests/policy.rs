@@ -15,10 +15,15 @@ use serde_json::{Value, json};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Keeps no terminated pods but those of `ci` that failed within a day.
+/// Keeps the youngest terminated pod, and those of `ci` that failed within a
+/// day.
 fn harness() -> Harness<Policy> {
-    let config = json!({"terminatedPodThreshold": 0, "keepFailedIn": ["ci"]});
-    Harness::new(&config).unwrap()
+    let config = json!({"terminatedPodThreshold": 1, "keepFailedIn": ["ci"]});
+    let mut harness = Harness::new(&config).unwrap();
+    let mut youngest = pod("shop", "youngest", "Succeeded");
+    youngest["metadata"]["creationTimestamp"] = hour(0).into();
+    harness.put(youngest);
+    harness
 }
 
 /// So many hours after the clock's start, or before it.
@@ -52,9 +57,12 @@ fn a_failed_pod_of_the_namespace_is_kept_for_a_day() {
     harness.put(pod("ci", "lint", "Succeeded"));
     harness.put(pod("ci", "test", "Running"));
     harness.advance(23 * HOUR);
-    assert_eq!(harness.keys("Pod"), ["ci/build", "ci/test"]);
+    assert_eq!(
+        harness.keys("Pod"),
+        ["ci/build", "ci/test", "shop/youngest"]
+    );
     harness.advance(2 * HOUR);
-    assert_eq!(harness.keys("Pod"), ["ci/test"]);
+    assert_eq!(harness.keys("Pod"), ["ci/test", "shop/youngest"]);
 }
 
 /// It was evicted before its container ran: nothing says when it failed.
@@ -63,20 +71,32 @@ fn a_pod_that_never_ran_is_as_old_as_it_is() {
     let mut harness = harness();
     harness.put(pod("ci", "evicted", "Failed"));
     harness.run();
-    assert_eq!(harness.keys("Pod"), [""; 0]);
+    assert_eq!(harness.keys("Pod"), ["shop/youngest"]);
 }
 
 #[test]
 fn the_oldest_go_first_and_kept_ones_do_not_count() {
-    let config = json!({"terminatedPodThreshold": 1, "keepFailedIn": ["ci"]});
+    let config = json!({"terminatedPodThreshold": 2, "keepFailedIn": ["ci"]});
     let mut harness = Harness::<Policy>::new(&config).unwrap();
-    let mut older = pod("shop", "older", "Succeeded");
-    older["metadata"]["creationTimestamp"] = hour(-49).into();
-    harness.put(older);
-    harness.put(pod("shop", "newer", "Succeeded"));
+    for (name, age) in [("older", 3), ("oldest", 4), ("newer", 2)] {
+        let mut pod = pod("shop", name, "Succeeded");
+        pod["metadata"]["creationTimestamp"] = hour(-age).into();
+        harness.put(pod);
+    }
     harness.put(failed("ci", "build", 0));
     harness.run();
-    assert_eq!(harness.keys("Pod"), ["ci/build", "shop/newer"]);
+    assert_eq!(
+        harness.keys("Pod"),
+        ["ci/build", "shop/newer", "shop/older"]
+    );
+}
+
+#[test]
+fn threshold_0_keeps_all_pods_as_it_does_in_kubernetes() {
+    let mut harness = Harness::<Policy>::new(&json!({"terminatedPodThreshold": 0})).unwrap();
+    harness.put(failed("shop", "web", 0));
+    harness.advance(25 * HOUR);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
 }
 
 #[test]
