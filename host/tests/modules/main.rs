@@ -13,6 +13,7 @@
 mod cluster;
 mod files;
 mod oci;
+mod program;
 mod registry;
 mod strange;
 
