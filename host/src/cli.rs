@@ -37,6 +37,8 @@ pub enum Command {
     Demo(DemoArguments),
     /// Shows what a guest is and what it asks for.
     Inspect(InspectArguments),
+    /// Writes a guest to begin with: a crate that builds and passes its test.
+    New(NewArguments),
 }
 
 /// Where the guests lie that are shipped with Davit.
@@ -45,7 +47,8 @@ pub struct GuestArguments {
     /// The directory of the built-in guests; beside this program if absent.
     #[arg(long = "guests", env = "DAVIT_GUESTS", value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Where compiled guests are kept; nowhere if absent.
+    /// Where guests are kept, as they were fetched and compiled; nowhere if
+    /// absent.
     #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
@@ -138,6 +141,21 @@ pub struct InspectArguments {
     /// Prints JSON.
     #[arg(long)]
     pub json: bool,
+}
+
+/// `davit new`
+#[derive(Debug, Args)]
+pub struct NewArguments {
+    /// The guest's name, which is its crate's: `keep-failed`.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Where it is written; a directory of its name if absent.
+    #[arg(long, value_name = "DIR")]
+    pub path: Option<PathBuf>,
+    /// A copy of the crate davit-guest to build with; one is written beside
+    /// the guest if absent.
+    #[arg(long, value_name = "DIR")]
+    pub sdk: Option<PathBuf>,
 }
 
 /// Reads `200ms`, `5m` or `1h30m`.

@@ -9,6 +9,7 @@ pub mod http;
 pub mod inspect;
 pub mod metrics;
 pub mod modules;
+pub mod new;
 pub mod rollout;
 pub mod run;
 pub mod sim;

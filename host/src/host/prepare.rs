@@ -2,7 +2,7 @@
 //! it check its configuration. Whatever is wrong is found here, before anything
 //! that runs is touched.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -11,9 +11,6 @@ use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, Modu
 
 use crate::modules::{ModuleConfig, ModuleError, Modules};
 use crate::spec::{ControllerSpec, LimitConfig};
-
-/// How many modules are kept compiled in memory.
-const MOST_LOADED: usize = 32;
 
 /// A revision that is ready to run.
 #[derive(Clone)]
@@ -138,6 +135,13 @@ impl Preparer {
         &self.modules
     }
 
+    /// Lets go of the modules of other digests than these.
+    pub fn forget_all_but(&self, in_use: &BTreeSet<ModuleDigest>) {
+        let mut known = self.known();
+        known.loaded.retain(|digest, _| in_use.contains(digest));
+        self.modules.prune(in_use);
+    }
+
     /// Prepares the revision that a spec describes.
     pub async fn prepare(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
         let module = self.module(&spec.module).await?;
@@ -167,13 +171,8 @@ impl Preparer {
             return Ok(module);
         }
         let module = self.engine.load(fetched.wasm).await?;
-        let mut known = self.known();
-        // Compiled modules that nothing runs any more are read again from the
-        // engine's own cache.
-        if known.loaded.len() >= MOST_LOADED {
-            known.loaded.clear();
-        }
-        known.loaded.insert(fetched.digest, module.clone());
+        let loaded = &mut self.known().loaded;
+        loaded.insert(fetched.digest, module.clone());
         Ok(module)
     }
 

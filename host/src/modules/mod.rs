@@ -105,7 +105,7 @@ pub enum ModuleError {
     #[error("the artefact {reference}")]
     Oci {
         /// The artefact.
-        reference: OciReference,
+        reference: String,
         /// Why.
         #[source]
         problem: OciProblem,
@@ -281,7 +281,7 @@ async fn bounded<T>(
 
 fn oci_error(oci: &OciSource, problem: OciProblem) -> ModuleError {
     ModuleError::Oci {
-        reference: oci.reference.clone(),
+        reference: oci.reference.to_string(),
         problem,
     }
 }

@@ -23,14 +23,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Why something in the cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("the {kind} {namespace}/{name}: {problem}")]
+#[error("the {object}")]
 pub struct ObjectError {
-    /// `ConfigMap` or `Secret`.
-    pub kind: &'static str,
-    /// Its namespace.
-    pub namespace: String,
-    /// Its name.
-    pub name: String,
+    /// Its kind, namespace and name: `Secret davit/registry`.
+    pub object: String,
     /// What is wrong.
     #[source]
     pub problem: ObjectProblem,
@@ -198,11 +194,9 @@ fn take<T>(
     })
 }
 
-fn error(kind: &'static str, namespace: &str, name: &str, problem: ObjectProblem) -> ObjectError {
+fn error(kind: &str, namespace: &str, name: &str, problem: ObjectProblem) -> ObjectError {
     ObjectError {
-        kind,
-        namespace: namespace.to_owned(),
-        name: name.to_owned(),
+        object: format!("{kind} {namespace}/{name}"),
         problem,
     }
 }

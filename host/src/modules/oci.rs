@@ -16,6 +16,8 @@ use oci_client::errors::{OciDistributionError, OciEnvelope, OciErrorCode};
 use oci_client::manifest::{OciDescriptor, OciManifest, WASM_LAYER_MEDIA_TYPE};
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference, RegistryOperation};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 
 use super::MOST_BYTES;
 use super::pull_secret::Credentials;
@@ -90,6 +92,12 @@ pub enum OciProblem {
     /// The certificates of `caCert`.
     #[error("the certificates of caCert cannot be used: {0}")]
     Certificates(String),
+    /// No TLS, for want of certificates.
+    #[error(
+        "there is no TLS here: {0}; give caCert, or install the system's certificates \
+         (ca-certificates)"
+    )]
+    Tls(String),
 }
 
 /// One artefact in a registry, and the way to it.
@@ -116,25 +124,25 @@ impl<'a> Artefact<'a> {
     ) -> Result<Self, OciProblem> {
         // Fails if one is chosen already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let certificates = ca_cert.into_iter().map(|data| Certificate {
-            encoding: CertificateEncoding::Pem,
-            data,
-        });
+        let extra_root_certificates = match ca_cert {
+            None => Vec::new(),
+            Some(pem) => certificates(&pem).map_err(OciProblem::Certificates)?,
+        };
         let config = ClientConfig {
             protocol: if insecure {
                 ClientProtocol::Http
             } else {
                 ClientProtocol::Https
             },
-            extra_root_certificates: certificates.collect(),
+            extra_root_certificates,
             platform_resolver: None,
             connect_timeout: Some(CONNECT),
             read_timeout: Some(SILENCE),
             user_agent: AGENT,
             ..ClientConfig::default()
         };
-        let client = Client::try_from(config)
-            .map_err(|error| OciProblem::Certificates(root_cause(&error)))?;
+        let client =
+            Client::try_from(config).map_err(|error| OciProblem::Tls(root_cause(&error)))?;
         let auth = credentials.map_or(RegistryAuth::Anonymous, |credentials| {
             RegistryAuth::Basic(credentials.username, credentials.password)
         });
@@ -268,6 +276,23 @@ impl<'a> Artefact<'a> {
 
     fn registry(&self) -> String {
         self.reference.registry().to_owned()
+    }
+}
+
+/// The certificates in a PEM file, of which there may be many.
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem)
+        .map(|certificate| {
+            certificate.map(|der| Certificate {
+                encoding: CertificateEncoding::Der,
+                data: der.to_vec(),
+            })
+        })
+        .collect();
+    match found {
+        Ok(found) if found.is_empty() => Err("there is none in it".to_owned()),
+        Ok(found) => Ok(found),
+        Err(error) => Err(error.to_string()),
     }
 }
 

@@ -297,7 +297,18 @@ impl Task {
         if wanted != self.running {
             self.options.host.run(wanted.clone());
             self.running = wanted;
+            self.forget_unused_modules();
         }
+    }
+
+    fn forget_unused_modules(&self) {
+        let controllers = self.controllers.values();
+        let revisions = controllers.flat_map(|controller| {
+            let managed = &controller.managed;
+            managed.stable.iter().chain(&managed.desired)
+        });
+        let digests = revisions.map(|revision| revision.prepared.recipe.digest());
+        self.options.preparer.forget_all_but(&digests.collect());
     }
 
     /// Writes down what changed.

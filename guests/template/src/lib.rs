@@ -1,0 +1,179 @@
+//! Deletes terminated pods above a threshold, the oldest first, as Kubernetes'
+//! pod garbage collector does, but keeps the failed pods of some namespaces for
+//! a while, so that somebody can look at them.
+
+use std::time::Duration;
+
+use davit_guest::{
+    ApiResource, ConfigError, Context, Controller, Decision, DeleteOptions, Index, Manifest,
+    Object, Permission, Plan, QueueSpec, Tick, Time, Watch, WatchName, WorkItem,
+};
+use serde::Deserialize;
+
+/// The queue of the looks at the cluster, which has one key.
+const LOOKS: &str = "looks";
+/// Pods under their phase.
+const BY_PHASE: &str = "phase";
+/// The phases of pods that have ended.
+const TERMINATED: [&str; 2] = ["Succeeded", "Failed"];
+const PODS: WatchName<Pod> = WatchName::new("pods");
+
+/// What an operator can choose, as `config.schema.json` describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Config {
+    /// How many terminated pods the cluster keeps, those that are kept for a
+    /// while not counted. 0 keeps all.
+    pub terminated_pod_threshold: u32,
+    /// The namespaces whose failed pods are kept for a while.
+    pub keep_failed_in: Vec<String>,
+    /// How long they are kept after they have failed.
+    #[serde(with = "davit_guest::duration")]
+    pub keep_failed_for: Duration,
+    /// The pause between two looks at the cluster.
+    #[serde(with = "davit_guest::duration")]
+    pub period: Duration,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            terminated_pod_threshold: 12_500,
+            keep_failed_in: Vec::new(),
+            keep_failed_for: Duration::from_secs(24 * 3600),
+            period: Duration::from_secs(20),
+        }
+    }
+}
+
+/// What the guest reads of a pod. The host keeps these fields and no others,
+/// and a change of another one wakes nobody.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Pod {
+    metadata: PodMetadata,
+    status: PodStatus,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodMetadata {
+    creation_timestamp: Option<Time>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct PodStatus {
+    phase: String,
+    reason: String,
+    container_statuses: Vec<ContainerStatus>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerStatus {
+    state: ContainerState,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct ContainerState {
+    terminated: Option<Terminated>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct Terminated {
+    finished_at: Option<Time>,
+}
+
+/// The policy.
+#[derive(Debug)]
+pub struct Policy {
+    config: Config,
+}
+
+davit_guest::export!(Policy);
+
+impl Controller for Policy {
+    type Config = Config;
+
+    fn new(config: Config) -> Result<Self, ConfigError> {
+        if config.period.is_zero() {
+            return Err(ConfigError::new("period", "it must be more than 0s"));
+        }
+        Ok(Self { config })
+    }
+
+    fn manifest(&self) -> Manifest {
+        let pods = ApiResource::new("", "v1", "pods");
+        let summary = "Deletes terminated pods above a threshold, but keeps failed ones of some \
+                       namespaces for a while.";
+        Manifest {
+            watches: vec![Watch::of(PODS, pods).index(Index::new(BY_PHASE, "status.phase"))],
+            queues: vec![QueueSpec::new(LOOKS)],
+            ticks: vec![Tick::new(LOOKS, "cluster", self.config.period)],
+            permissions: vec![Permission::new("delete", "", "pods")],
+            config_schema: include_str!("../config.schema.json").to_owned(),
+            ..Manifest::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), summary)
+        }
+    }
+
+    fn reconcile(&self, cx: &Context<'_>, _: &WorkItem) -> Decision {
+        let pods = cx.watch(PODS);
+        let threshold = self.config.terminated_pod_threshold as usize;
+        // Counting copies nothing: begin with it.
+        let counts = TERMINATED.map(|phase| pods.index_count(BY_PHASE, phase) as usize);
+        if threshold == 0 || counts.iter().sum::<usize>() <= threshold {
+            return Decision::done();
+        }
+        let mut candidates: Vec<Object<Pod>> = TERMINATED
+            .iter()
+            .flat_map(|phase| pods.by_index(BY_PHASE, phase))
+            .filter(|pod| !self.is_kept(cx, pod))
+            .collect();
+        let count = candidates.len();
+        candidates.sort_by(|one, other| age(one).cmp(&age(other)));
+        let plans = candidates
+            .into_iter()
+            .take(count.saturating_sub(threshold))
+            .map(|pod| {
+                let message = format!("{count} pods have terminated, {threshold} are kept");
+                Plan::new(pod.reference, "terminated", message).delete(DeleteOptions::force())
+            });
+        Decision::done().plans(plans)
+    }
+}
+
+impl Policy {
+    /// Whether somebody may still want to look at a failed pod.
+    fn is_kept(&self, cx: &Context<'_>, pod: &Object<Pod>) -> bool {
+        let namespace = &pod.reference.namespace;
+        pod.view.status.phase == "Failed"
+            && self.config.keep_failed_in.contains(namespace)
+            && failed_at(&pod.view)
+                .is_some_and(|at| cx.since(at.to_instant()) < self.config.keep_failed_for)
+    }
+}
+
+/// When the last container ended; a pod whose containers never ran failed when
+/// it was made, as far as anybody can say.
+fn failed_at(pod: &Pod) -> Option<Time> {
+    let containers = pod.status.container_statuses.iter();
+    let ends = containers.filter_map(|it| it.state.terminated.as_ref()?.finished_at);
+    ends.max().or(pod.metadata.creation_timestamp)
+}
+
+/// The order in which pods are deleted: evicted ones first, then by age. Names
+/// and uid break ties, so that the same cluster always leads to the same plans.
+fn age(pod: &Object<Pod>) -> impl Ord + '_ {
+    let status = &pod.view.status;
+    let evicted = status.phase == "Failed" && status.reason == "Evicted";
+    (
+        !evicted,
+        pod.view.metadata.creation_timestamp,
+        pod.reference.name.as_str(),
+        pod.reference.namespace.as_str(),
+        pod.reference.uid.as_str(),
+    )
+}

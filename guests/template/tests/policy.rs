@@ -1,0 +1,113 @@
+//! The policy in a small cluster with a clock of its own.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+use std::time::Duration;
+
+use davit_guest::Time;
+use davit_guest::testing::{Harness, START};
+use guest_template::Policy;
+use serde_json::{Value, json};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Keeps the youngest terminated pod, and those of `ci` that failed within a
+/// day.
+fn harness() -> Harness<Policy> {
+    let config = json!({"terminatedPodThreshold": 1, "keepFailedIn": ["ci"]});
+    let mut harness = Harness::new(&config).unwrap();
+    let mut youngest = pod("shop", "youngest", "Succeeded");
+    youngest["metadata"]["creationTimestamp"] = hour(0).into();
+    harness.put(youngest);
+    harness
+}
+
+/// So many hours after the clock's start, or before it.
+fn hour(hours: i64) -> String {
+    Time::from_instant(START + hours * 3_600_000).to_string()
+}
+
+/// A pod that was made two days before the clock's start.
+fn pod(namespace: &str, name: &str, phase: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"namespace": namespace, "name": name, "creationTimestamp": hour(-48)},
+        "status": {"phase": phase},
+    })
+}
+
+/// A pod whose container failed so many hours after the clock's start.
+fn failed(namespace: &str, name: &str, at: i64) -> Value {
+    let mut pod = pod(namespace, name, "Failed");
+    let state = json!({"terminated": {"exitCode": 1, "finishedAt": hour(at)}});
+    pod["status"]["containerStatuses"] = json!([{"name": "main", "state": state}]);
+    pod
+}
+
+#[test]
+fn a_failed_pod_of_the_namespace_is_kept_for_a_day() {
+    let mut harness = harness();
+    harness.put(failed("ci", "build", 0));
+    harness.put(failed("shop", "web", 0));
+    harness.put(pod("ci", "lint", "Succeeded"));
+    harness.put(pod("ci", "test", "Running"));
+    harness.advance(23 * HOUR);
+    assert_eq!(
+        harness.keys("Pod"),
+        ["ci/build", "ci/test", "shop/youngest"]
+    );
+    harness.advance(2 * HOUR);
+    assert_eq!(harness.keys("Pod"), ["ci/test", "shop/youngest"]);
+}
+
+/// It was evicted before its container ran: nothing says when it failed.
+#[test]
+fn a_pod_that_never_ran_is_as_old_as_it_is() {
+    let mut harness = harness();
+    harness.put(pod("ci", "evicted", "Failed"));
+    harness.run();
+    assert_eq!(harness.keys("Pod"), ["shop/youngest"]);
+}
+
+#[test]
+fn the_oldest_go_first_and_kept_ones_do_not_count() {
+    let config = json!({"terminatedPodThreshold": 2, "keepFailedIn": ["ci"]});
+    let mut harness = Harness::<Policy>::new(&config).unwrap();
+    for (name, age) in [("older", 3), ("oldest", 4), ("newer", 2)] {
+        let mut pod = pod("shop", name, "Succeeded");
+        pod["metadata"]["creationTimestamp"] = hour(-age).into();
+        harness.put(pod);
+    }
+    harness.put(failed("ci", "build", 0));
+    harness.run();
+    assert_eq!(
+        harness.keys("Pod"),
+        ["ci/build", "shop/newer", "shop/older"]
+    );
+}
+
+#[test]
+fn threshold_0_keeps_all_pods_as_it_does_in_kubernetes() {
+    let mut harness = Harness::<Policy>::new(&json!({"terminatedPodThreshold": 0})).unwrap();
+    harness.put(failed("shop", "web", 0));
+    harness.advance(25 * HOUR);
+    assert_eq!(harness.keys("Pod"), ["shop/web"]);
+}
+
+#[test]
+fn the_schema_names_the_fields_that_are_read() {
+    harness().assert_schema_is_read();
+}
+
+#[test]
+fn a_wrong_configuration_is_refused_by_name() {
+    let refused = |config: Value| Harness::<Policy>::refused(&config).unwrap();
+    assert_eq!(refused(json!({"keepFailed": "24h"})).0, "keepFailed");
+    assert_eq!(refused(json!({"keepFailedFor": 24})).0, "keepFailedFor");
+    assert_eq!(refused(json!({"period": "0s"})).0, "period");
+}

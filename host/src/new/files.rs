@@ -1,0 +1,97 @@
+//! The files of a new guest.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::manifest;
+
+// The files of `guests/sdk` and `guests/template`, each with its path there.
+include!(concat!(env!("OUT_DIR"), "/guest_files.rs"));
+
+const WIT: &str = include_str!("../../../wit/davit-controller-0.1.0/controller.wit");
+/// The contract beside the SDK, and where the SDK looks for it in the
+/// repository.
+const WIT_DIRECTORY: &str = "wit/davit-controller-0.1.0";
+const WIT_IN_REPOSITORY: &str = "../../wit/davit-controller-0.1.0";
+
+/// The name of the template, which the guest's own takes the place of.
+const TEMPLATE_NAME: &str = "guest-template";
+
+/// Where the SDK lies in the guest's crate.
+const SDK_DIRECTORY: &str = "davit-guest";
+
+/// How a guest is built for shipping: small first, since it is compiled when it
+/// is loaded. The SDK is a crate of its own, so that the guest's author is not
+/// asked to test it.
+const MANIFEST_END: &str = "
+[profile.release]
+opt-level = \"s\"
+lto = \"fat\"
+codegen-units = 1
+panic = \"abort\"
+strip = true
+
+[workspace]
+exclude = [\"davit-guest\"]
+";
+
+/// One file, by its path in the crate.
+pub(super) struct File {
+    pub(super) path: PathBuf,
+    pub(super) text: String,
+}
+
+/// The files of a guest: with an SDK of its own, or with the one there.
+pub(super) fn of_guest(name: &str, sdk: Option<&Path>) -> Result<Vec<File>> {
+    let sdk_path = sdk.unwrap_or(Path::new(SDK_DIRECTORY));
+    let mut files = Vec::new();
+    for (path, text) in TEMPLATE {
+        let text = renamed(text, name);
+        let text = match *path {
+            "Cargo.toml" => manifest::written_out(&text, sdk_path)? + MANIFEST_END,
+            _ => text,
+        };
+        files.push(file(path, text));
+    }
+    files.push(file(".gitignore", "/target\n".to_owned()));
+    if sdk.is_none() {
+        files.extend(own_sdk()?);
+    }
+    Ok(files)
+}
+
+fn own_sdk() -> Result<Vec<File>> {
+    let within = |path: &str| Path::new(SDK_DIRECTORY).join(path);
+    let mut files = vec![File {
+        path: within(WIT_DIRECTORY).join("controller.wit"),
+        text: WIT.to_owned(),
+    }];
+    for (path, text) in SDK {
+        let text = match *path {
+            "Cargo.toml" => manifest::written_out(text, Path::new(SDK_DIRECTORY))?,
+            "src/bindings.rs" => text.replace(WIT_IN_REPOSITORY, WIT_DIRECTORY),
+            _ => (*text).to_owned(),
+        };
+        files.push(File {
+            path: within(path),
+            text,
+        });
+    }
+    Ok(files)
+}
+
+fn file(path: &str, text: String) -> File {
+    File {
+        path: path.into(),
+        text,
+    }
+}
+
+/// The template's text for a guest of that name, also where Rust writes it with
+/// underscores.
+fn renamed(text: &str, name: &str) -> String {
+    let underscored = |name: &str| name.replace('-', "_");
+    text.replace(TEMPLATE_NAME, name)
+        .replace(&underscored(TEMPLATE_NAME), &underscored(name))
+}

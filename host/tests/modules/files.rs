@@ -1,0 +1,110 @@
+//! Files, the cache beside them, and what a look at them tells.
+
+use std::fs;
+
+use davit::modules::Modules;
+use serde_json::json;
+use tempfile::tempdir;
+
+use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
+
+#[tokio::test]
+async fn a_file_that_is_gone_is_had_by_its_digest_also_after_a_restart() {
+    let directory = tempdir().unwrap();
+    let (file, cache) = (
+        directory.path().join("a.wasm"),
+        directory.path().join("cache"),
+    );
+    fs::write(&file, WASM).unwrap();
+    let source = json!({"file": file});
+    let fetched = fetch(&modules(&cache, None), source.clone()).await.unwrap();
+    assert_eq!(fetched.wasm, WASM);
+    assert_eq!(format!("sha256:{}", fetched.digest), digest(WASM));
+    assert_eq!(fetched.origin, format!("the file {}", file.display()));
+
+    fs::remove_file(&file).unwrap();
+    let restarted: Modules = modules(&cache, None);
+    let error = refusal(&restarted, source.clone()).await;
+    let start = format!("the module {} cannot be read: No such file", file.display());
+    assert!(error.starts_with(&start), "{error}");
+    let source = module(source).source;
+    let recorded = restarted
+        .fetch_recorded(&source, fetched.digest)
+        .await
+        .unwrap();
+    assert_eq!(recorded.wasm, WASM);
+    let pinned = json!({"file": file, "digest": digest(WASM)});
+    assert_eq!(fetch(&restarted, pinned).await.unwrap().wasm, WASM);
+    let other = json!({"file": file, "digest": digest(OTHER_WASM)});
+    refusal(&restarted, other).await;
+}
+
+#[tokio::test]
+async fn another_file_than_the_pinned_one_is_refused_and_not_kept() {
+    let directory = tempdir().unwrap();
+    let (file, cache) = (
+        directory.path().join("a.wasm"),
+        directory.path().join("cache"),
+    );
+    fs::write(&file, OTHER_WASM).unwrap();
+    let modules = modules(&cache, None);
+    let error = refusal(&modules, json!({"file": file, "digest": digest(WASM)})).await;
+    assert_eq!(
+        error,
+        format!(
+            "the file {} is the module {}, and {} is wanted: change the digest if this is the \
+             one that should run",
+            file.display(),
+            digest(OTHER_WASM),
+            digest(WASM)
+        )
+    );
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 0);
+    fs::write(&file, WASM).unwrap();
+    let right = fetch(&modules, json!({"file": file, "digest": digest(WASM)})).await;
+    assert_eq!(right.unwrap().wasm, WASM);
+}
+
+/// A mounted `ConfigMap` changes by a link.
+#[tokio::test]
+async fn a_look_tells_a_changed_file_from_an_unchanged_one() {
+    let directory = tempdir().unwrap();
+    let link = directory.path().join("current");
+    for (name, wasm) in [("one", WASM), ("two", OTHER_WASM)] {
+        fs::create_dir(directory.path().join(name)).unwrap();
+        fs::write(directory.path().join(name).join("a.wasm"), wasm).unwrap();
+    }
+    std::os::unix::fs::symlink("one", &link).unwrap();
+    let modules = modules(&directory.path().join("cache"), None);
+    let source = module(json!({"file": link.join("a.wasm")})).source;
+    let first = modules.probe(&source).await.unwrap();
+    assert_eq!(modules.probe(&source).await.unwrap(), first);
+    fs::remove_file(&link).unwrap();
+    modules.probe(&source).await.unwrap_err();
+    std::os::unix::fs::symlink("two", &link).unwrap();
+    let second = modules.probe(&source).await.unwrap();
+    assert_ne!(second, first);
+    // Written in place, of the same length.
+    fs::write(link.join("a.wasm"), [7; 11]).unwrap();
+    let third = modules.probe(&source).await.unwrap();
+    assert_ne!(third, second);
+    // Replaced by a file of the same length and time.
+    let (new, old) = (link.join("new"), link.join("a.wasm"));
+    fs::write(&new, [8; 11]).unwrap();
+    let file = fs::File::options().append(true).open(&new).unwrap();
+    let time = fs::metadata(&old).unwrap().modified().unwrap();
+    file.set_modified(time).unwrap();
+    fs::rename(&new, &old).unwrap();
+    assert_ne!(modules.probe(&source).await.unwrap(), third);
+}
+
+#[tokio::test]
+async fn a_file_larger_than_any_guest_is_not_read_to_its_end() {
+    let directory = tempdir().unwrap();
+    let modules = modules(directory.path(), None);
+    let error = refusal(&modules, json!({"file": "/dev/zero"})).await;
+    assert!(
+        error.contains("/dev/zero has more than 33554432 bytes"),
+        "{error}"
+    );
+}

@@ -1,0 +1,55 @@
+//! Modules from every source, against Debian's `docker-registry` on loopback
+//! and the API server in memory. Without `docker-registry` its tests say so and
+//! pass.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+mod cluster;
+mod files;
+mod oci;
+mod program;
+mod registry;
+mod strange;
+
+use std::path::Path;
+
+use davit::modules::{Fetched, ModuleConfig, Modules, ModulesOptions};
+use serde_json::Value;
+
+/// The smallest component there is: a header.
+const WASM: &[u8] = b"\0asm\x0d\0\x01\0";
+/// Another one: a custom section without a name or content follows.
+const OTHER_WASM: &[u8] = b"\0asm\x0d\0\x01\0\0\x01\0";
+
+fn modules(cache: &Path, client: Option<kube::Client>) -> Modules {
+    let options = ModulesOptions {
+        guests: None,
+        cache: Some(cache.to_owned()),
+        client,
+    };
+    Modules::new(options).unwrap()
+}
+
+fn module(value: Value) -> ModuleConfig {
+    serde_json::from_value(value).unwrap()
+}
+
+fn digest(wasm: &[u8]) -> String {
+    format!("sha256:{}", davit_engine::ModuleDigest::of(wasm))
+}
+
+async fn fetch(modules: &Modules, value: Value) -> Result<Fetched, String> {
+    let fetched = modules.fetch(&module(value)).await;
+    fetched.map_err(|error| format!("{:#}", anyhow::Error::new(error)))
+}
+
+/// The error of a module that cannot be had, with its causes.
+async fn refusal(modules: &Modules, value: Value) -> String {
+    fetch(modules, value).await.unwrap_err()
+}

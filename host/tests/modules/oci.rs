@@ -1,0 +1,253 @@
+//! Artefacts in a real registry.
+
+use std::path::Path;
+
+use davit_engine::{Engine, EngineConfig};
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use crate::cluster::{api_server, base64};
+use crate::registry::{PASSWORD, Protection, Registry, USER, free_port};
+use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
+
+const LAYER: &str = "application/wasm";
+const CONFIG: &str = "application/vnd.wasm.config.v0+json";
+const FORMER_LAYER: &str = "application/vnd.wasm.content.layer.v1+wasm";
+const FORMER_CONFIG: &str = "application/vnd.wasm.config.v1+json";
+
+fn plain(reference: &str) -> Value {
+    json!({"oci": {"reference": reference, "insecure": true}})
+}
+
+/// A component that does something goes through a registry into the engine.
+#[tokio::test]
+async fn both_media_types_are_pulled_by_tag_and_by_digest() {
+    let Some(registry) = Registry::start(Protection::None) else {
+        return;
+    };
+    let program = Path::new(env!("CARGO_BIN_EXE_davit"));
+    let target = program.ancestors().nth(2).unwrap();
+    let podgc = std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap();
+    let directory = tempdir().unwrap();
+    let modules = modules(directory.path(), None);
+    let host = &registry.host;
+    registry
+        .push("guests/podgc:1", CONFIG, &[(LAYER, &podgc)])
+        .await;
+    let fetched = fetch(&modules, plain(&format!("{host}/guests/podgc:1")))
+        .await
+        .unwrap();
+    assert_eq!(
+        fetched.origin,
+        format!("the artefact {host}/guests/podgc:1")
+    );
+    let engine = Engine::new(EngineConfig::default()).unwrap();
+    let loaded = engine.load(fetched.wasm).await.unwrap();
+    assert_eq!(loaded.digest(), fetched.digest);
+
+    registry
+        .push("former:1", FORMER_CONFIG, &[(FORMER_LAYER, WASM)])
+        .await;
+    let manifest = registry.manifest_digest("former:1").await;
+    for reference in [
+        format!("{host}/former:1"),
+        format!("{host}/former@{manifest}"),
+    ] {
+        let fetched = fetch(&modules, plain(&reference)).await.unwrap();
+        assert_eq!(fetched.wasm, WASM, "{reference}");
+    }
+    let wrong = format!("{host}/former@{}", digest(b"another manifest"));
+    let missing = refusal(&modules, plain(&wrong)).await;
+    assert!(missing.contains("has no such artefact"), "{missing}");
+}
+
+#[tokio::test]
+async fn a_tag_that_moves_is_seen_and_a_pinned_module_stays() {
+    let Some(registry) = Registry::start(Protection::None) else {
+        return;
+    };
+    let directory = tempdir().unwrap();
+    let first = modules(directory.path(), None);
+    let source = plain(&format!("{}/a:latest", registry.host));
+    registry.push("a:latest", CONFIG, &[(LAYER, WASM)]).await;
+    let at = module(source.clone()).source;
+    let before = first.probe(&at).await.unwrap();
+    assert_eq!(first.probe(&at).await.unwrap(), before);
+    let fetched = fetch(&first, source.clone()).await.unwrap();
+
+    registry
+        .push("a:latest", CONFIG, &[(LAYER, OTHER_WASM)])
+        .await;
+    assert_ne!(first.probe(&at).await.unwrap(), before);
+    assert_eq!(
+        fetch(&first, source.clone()).await.unwrap().wasm,
+        OTHER_WASM
+    );
+    let mut pinned = source.clone();
+    pinned["digest"] = json!(digest(WASM));
+    assert_eq!(fetch(&first, pinned.clone()).await.unwrap().wasm, WASM);
+    let elsewhere = tempdir().unwrap();
+    let error = refusal(&modules(elsewhere.path(), None), pinned).await;
+    assert!(
+        error.contains(&digest(WASM)) && error.contains(&digest(OTHER_WASM)),
+        "{error}"
+    );
+
+    // The registry goes away.
+    drop(registry);
+    let restarted = modules(directory.path(), None);
+    let recorded = restarted.fetch_recorded(&at, fetched.digest).await.unwrap();
+    assert_eq!(recorded.wasm, WASM);
+    let error = refusal(&restarted, source).await;
+    assert!(
+        error.contains("cannot be reached: Connection refused"),
+        "{error}"
+    );
+    restarted.probe(&at).await.unwrap_err();
+}
+
+#[tokio::test]
+async fn what_is_no_single_module_is_refused() {
+    let Some(registry) = Registry::start(Protection::None) else {
+        return;
+    };
+    let directory = tempdir().unwrap();
+    let modules = modules(directory.path(), None);
+    let host = &registry.host;
+    let tar = "application/vnd.oci.image.layer.v1.tar+gzip";
+    registry.push("image:1", CONFIG, &[(tar, b"tar")]).await;
+    registry
+        .push(
+            "two:1",
+            CONFIG,
+            &[(LAYER, WASM), (FORMER_LAYER, OTHER_WASM)],
+        )
+        .await;
+    let image = refusal(&modules, plain(&format!("{host}/image:1"))).await;
+    let start =
+        format!("the artefact {host}/image:1: it is no module: its layers are of type {tar}");
+    assert!(image.starts_with(&start), "{image}");
+    let two = refusal(&modules, plain(&format!("{host}/two:1"))).await;
+    assert!(two.contains("it has 2 layers of wasm"), "{two}");
+    let tag = refusal(&modules, plain(&format!("{host}/image:2"))).await;
+    let text =
+        format!("the registry {host} has no such artefact: look at the repository and the tag");
+    assert!(tag.ends_with(&text), "{tag}");
+    // The registry speaks plain HTTP.
+    let tls = json!({"oci": {"reference": format!("{host}/image:1")}});
+    let tls = refusal(&modules, tls).await;
+    assert!(tls.contains("cannot be reached"), "{tls}");
+}
+
+fn secret(kind: &str, data: &Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "type": kind,
+        "metadata": {"namespace": "davit", "name": "registry"}, "data": data,
+    })
+}
+
+fn docker_config(registry: &str, password: &str) -> Value {
+    let entry = json!({"username": USER, "password": password});
+    let config = json!({"auths": {registry: entry}}).to_string();
+    let data = json!({".dockerconfigjson": base64(config.as_bytes())});
+    secret("kubernetes.io/dockerconfigjson", &data)
+}
+
+#[tokio::test]
+async fn a_pull_secret_opens_a_registry_with_passwords() {
+    let Some(registry) = Registry::start(Protection::Password) else {
+        return;
+    };
+    let host = registry.host.clone();
+    registry.push("a:1", CONFIG, &[(LAYER, WASM)]).await;
+    let anonymous = plain(&format!("{host}/a:1"));
+    let mut with_secret = anonymous.clone();
+    with_secret["oci"]["pullSecret"] = json!({"namespace": "davit", "name": "registry"});
+    let basic = json!({
+        "username": base64(USER.as_bytes()), "password": base64(PASSWORD.as_bytes()),
+    });
+    for object in [
+        docker_config(&host, PASSWORD),
+        secret("kubernetes.io/basic-auth", &basic),
+    ] {
+        let directory = tempdir().unwrap();
+        let (_sim, client) = api_server(&[object]);
+        let modules = modules(directory.path(), Some(client));
+        let fetched = fetch(&modules, with_secret.clone()).await.unwrap();
+        assert_eq!(fetched.wasm, WASM);
+        modules
+            .probe(&module(with_secret.clone()).source)
+            .await
+            .unwrap();
+    }
+
+    let directory = tempdir().unwrap();
+    let refusal_with = async |objects: &[Value], source: &Value| {
+        let (_sim, client) = api_server(objects);
+        refusal(&modules(directory.path(), Some(client)), source.clone()).await
+    };
+    let error = refusal_with(&[], &anonymous).await;
+    assert!(error.contains("refuses anonymous access"), "{error}");
+    assert!(error.ends_with("needs a pullSecret"), "{error}");
+    let error = refusal_with(&[], &with_secret).await;
+    assert_eq!(error, "the Secret davit/registry: there is no such object");
+    let error = refusal_with(&[docker_config(&host, "wrong")], &with_secret).await;
+    assert!(error.contains("refuses the user puller"), "{error}");
+    assert!(!error.contains("wrong"), "{error}");
+    let error = refusal_with(
+        &[docker_config("other.example.com", PASSWORD)],
+        &with_secret,
+    )
+    .await;
+    let text = format!("it has no credentials for {host}; it has some for: other.example.com");
+    assert_eq!(error, format!("the Secret davit/registry: {text}"));
+}
+
+#[tokio::test]
+async fn a_registry_with_an_authority_of_its_own_is_trusted_if_that_is_named() {
+    let Some(registry) = Registry::start(Protection::Tls) else {
+        return;
+    };
+    registry.push("a:1", CONFIG, &[(LAYER, WASM)]).await;
+    let reference = format!("{}/a:1", registry.host);
+    let certificate = std::fs::read_to_string(registry.ca()).unwrap();
+    let config_map = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "davit", "name": "ca"},
+        "data": {"ca.pem": certificate, "none.pem": "no certificate"},
+    });
+    let (_sim, client) = api_server(&[config_map]);
+    let in_cluster = |key: &str| {
+        let at = json!({"namespace": "davit", "name": "ca", "key": key});
+        json!({"oci": {"reference": reference, "caCert": {"configMap": at}}})
+    };
+    let from_file = json!({"oci": {"reference": reference, "caCert": {"file": registry.ca()}}});
+    for source in [from_file, in_cluster("ca.pem")] {
+        let directory = tempdir().unwrap();
+        let modules = modules(directory.path(), Some(client.clone()));
+        assert_eq!(fetch(&modules, source).await.unwrap().wasm, WASM);
+    }
+    let directory = tempdir().unwrap();
+    let modules = modules(directory.path(), Some(client));
+    let untrusted = refusal(&modules, json!({"oci": {"reference": reference}})).await;
+    assert!(
+        untrusted.contains("cannot be reached: invalid peer certificate"),
+        "{untrusted}"
+    );
+    let none = refusal(&modules, in_cluster("none.pem")).await;
+    assert!(
+        none.contains("the certificates of caCert cannot be used"),
+        "{none}"
+    );
+}
+
+#[tokio::test]
+async fn a_registry_that_is_not_there_is_named_with_the_reason() {
+    let directory = tempdir().unwrap();
+    let modules = modules(directory.path(), None);
+    let host = format!("127.0.0.1:{}", free_port());
+    let error = refusal(&modules, plain(&format!("{host}/a:1"))).await;
+    let start =
+        format!("the artefact {host}/a:1: the registry {host} cannot be reached: Connection");
+    assert!(error.starts_with(&start), "{error}");
+}

@@ -1,0 +1,224 @@
+//! A registry of the test's own, which asks for tokens as Docker Hub does, and
+//! sends what it should not.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use http::{Request, Response, StatusCode};
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use serde_json::{Value, json};
+use tempfile::tempdir;
+use tokio::net::TcpListener;
+
+use crate::cluster::{api_server, base64};
+use crate::registry::free_port;
+use crate::{WASM, digest, fetch, modules, refusal};
+
+/// What a registry has to offer.
+#[derive(Clone)]
+struct Offer {
+    /// What its manifest says of the size.
+    size: usize,
+    /// What is sent as the layer.
+    blob: Vec<u8>,
+    /// Who is given a token: `None` for everybody, or the header
+    /// `Authorization` of one user.
+    user: Option<String>,
+    /// Where tokens are said to be had.
+    token_host: Option<String>,
+}
+
+struct Strange {
+    host: String,
+    /// What was asked for, without the address: method, path and query.
+    seen: Arc<Mutex<Vec<String>>>,
+}
+
+impl Strange {
+    async fn start(offer: Offer) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = listener.local_addr().unwrap().to_string();
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let registry = (host.clone(), Arc::clone(&seen));
+        tokio::spawn(async move {
+            while let Ok((connection, _)) = listener.accept().await {
+                let ((host, seen), offer) = (registry.clone(), offer.clone());
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let line = format!("{} {}", request.method(), request.uri());
+                    seen.lock().unwrap().push(line);
+                    let response = answer(&host, &offer, &request);
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                let http = hyper::server::conn::http1::Builder::new();
+                tokio::spawn(http.serve_connection(TokioIo::new(connection), service));
+            }
+        });
+        Self { host, seen }
+    }
+
+    fn source(&self) -> Value {
+        json!({"oci": {"reference": format!("{}/team/a:1", self.host), "insecure": true}})
+    }
+}
+
+fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Full<Bytes>> {
+    let authorization = request.headers().get("Authorization");
+    let authorization = authorization.and_then(|value| value.to_str().ok());
+    let path = request.uri().path();
+    if path == "/token" {
+        let known = offer.user.is_none() || authorization == offer.user.as_deref();
+        return if known {
+            respond(StatusCode::OK, json!({"token": "a-token"}).to_string())
+        } else {
+            respond(StatusCode::UNAUTHORIZED, "no such user")
+        };
+    }
+    if authorization != Some("Bearer a-token") {
+        let host = offer.token_host.as_deref().unwrap_or(host);
+        let challenge = format!("Bearer realm=\"http://{host}/token\",service=\"test\"");
+        let mut response = respond(StatusCode::UNAUTHORIZED, "{}");
+        let headers = response.headers_mut();
+        headers.insert("WWW-Authenticate", challenge.parse().unwrap());
+        return response;
+    }
+    let layer = digest(WASM);
+    if path == "/v2/team/a/manifests/1" {
+        let manifest = json!({
+            "schemaVersion": 2, "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": {
+                "mediaType": "application/vnd.wasm.config.v0+json",
+                "digest": digest(b"{}"), "size": 2,
+            },
+            "layers": [{"mediaType": "application/wasm", "digest": layer, "size": offer.size}],
+        });
+        return respond(StatusCode::OK, manifest.to_string());
+    }
+    if path == format!("/v2/team/a/blobs/{layer}") {
+        return respond(StatusCode::OK, offer.blob.clone());
+    }
+    respond(StatusCode::NOT_FOUND, "{}")
+}
+
+fn respond(status: StatusCode, body: impl Into<Bytes>) -> Response<Full<Bytes>> {
+    let body = Full::new(body.into());
+    Response::builder().status(status).body(body).unwrap()
+}
+
+fn honest() -> Offer {
+    Offer {
+        size: WASM.len(),
+        blob: WASM.to_vec(),
+        user: None,
+        token_host: None,
+    }
+}
+
+#[tokio::test]
+async fn a_token_is_fetched_for_everybody_or_with_the_pull_secret() {
+    let directory = tempdir().unwrap();
+    let open = Strange::start(honest()).await;
+    let fetched = fetch(&modules(directory.path(), None), open.source()).await;
+    assert_eq!(fetched.unwrap().wasm, WASM);
+    let asked = "GET /token?scope=repository%3Ateam%2Fa%3Apull&service=test";
+    assert!(open.seen.lock().unwrap().iter().any(|line| line == asked));
+
+    let directory = tempdir().unwrap();
+    // "me:pass"
+    let user = Some("Basic bWU6cGFzcw==".to_owned());
+    let private = Strange::start(Offer { user, ..honest() }).await;
+    let error = refusal(&modules(directory.path(), None), private.source()).await;
+    assert!(error.contains("refuses anonymous access"), "{error}");
+    let config = json!({"auths": {&private.host: {"auth": "bWU6cGFzcw=="}}}).to_string();
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
+        "metadata": {"namespace": "davit", "name": "registry"},
+        "data": {".dockerconfigjson": base64(config.as_bytes())},
+    });
+    let (_sim, client) = api_server(&[secret]);
+    let mut source = private.source();
+    source["oci"]["pullSecret"] = json!({"namespace": "davit", "name": "registry"});
+    let fetched = fetch(&modules(directory.path(), Some(client)), source).await;
+    assert_eq!(fetched.unwrap().wasm, WASM);
+}
+
+#[tokio::test]
+async fn a_token_that_cannot_be_fetched_is_not_taken_for_a_refusal() {
+    let directory = tempdir().unwrap();
+    let token_host = Some(format!("127.0.0.1:{}", free_port()));
+    let registry = Strange::start(Offer {
+        token_host,
+        ..honest()
+    })
+    .await;
+    let error = refusal(&modules(directory.path(), None), registry.source()).await;
+    assert!(
+        error.contains("cannot be reached: Connection refused"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_is_not_the_pinned_one_is_not_pulled() {
+    let directory = tempdir().unwrap();
+    let registry = Strange::start(honest()).await;
+    let mut source = registry.source();
+    source["digest"] = json!(digest(b"another"));
+    let error = refusal(&modules(directory.path(), None), source).await;
+    assert!(error.contains(&digest(WASM)), "{error}");
+    let seen = registry.seen.lock().unwrap();
+    assert!(
+        !seen.iter().any(|line| line.contains("/blobs/")),
+        "{seen:?}"
+    );
+}
+
+#[tokio::test]
+async fn a_module_that_is_kept_is_not_pulled_again() {
+    let directory = tempdir().unwrap();
+    let registry = Strange::start(honest()).await;
+    let modules = modules(directory.path(), None);
+    for _ in 0..2 {
+        fetch(&modules, registry.source()).await.unwrap();
+    }
+    let seen = registry.seen.lock().unwrap();
+    let blobs = seen.iter().filter(|line| line.contains("/blobs/"));
+    assert_eq!(blobs.count(), 1, "{seen:?}");
+}
+
+#[tokio::test]
+async fn another_blob_than_the_manifest_names_is_not_taken() {
+    let directory = tempdir().unwrap();
+    let blob = b"something else".to_vec();
+    let registry = Strange::start(Offer { blob, ..honest() }).await;
+    let error = refusal(&modules(directory.path(), None), registry.source()).await;
+    assert!(error.contains("is not what its digest says"), "{error}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn a_blob_larger_than_any_guest_is_refused_whatever_the_manifest_says() {
+    let directory = tempdir().unwrap();
+    let offer = Offer {
+        blob: vec![0; 40 << 20],
+        ..honest()
+    };
+    let registry = Strange::start(offer.clone()).await;
+    let error = refusal(&modules(directory.path(), None), registry.source()).await;
+    assert!(
+        error.contains("guests of up to 33554432 bytes are loaded"),
+        "{error}"
+    );
+
+    let size = 40 << 20;
+    let registry = Strange::start(Offer { size, ..offer }).await;
+    let error = refusal(&modules(directory.path(), None), registry.source()).await;
+    assert!(error.contains("it has 41943040 bytes"), "{error}");
+    let seen = registry.seen.lock().unwrap();
+    assert!(
+        !seen.iter().any(|line| line.contains("/blobs/")),
+        "{seen:?}"
+    );
+}

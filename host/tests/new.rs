@@ -1,0 +1,142 @@
+//! `davit new` as a stranger meets it: the crate that it writes passes its own
+//! test, builds, and does its work in the host.
+//!
+//! It is built without a network, from what the workspace was built from.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[allow(dead_code, reason = "it serves the tests of every guest")]
+#[path = "e2e/bench.rs"]
+mod bench;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use bench::on_the_sim;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+fn davit_new(arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    command.arg("new").args(arguments).output().unwrap()
+}
+
+fn error(output: &Output) -> String {
+    assert!(!output.status.success());
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// Runs cargo on a crate, with what it builds kept for the next time.
+fn cargo(directory: &Path, arguments: &[&str]) {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-guest-target");
+    let output = Command::new(env!("CARGO"))
+        .args(arguments)
+        .args(["--offline", "--target-dir"])
+        .arg(target)
+        .current_dir(directory)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{arguments:?}\n{stdout}\n{stderr}");
+}
+
+/// Writes a crate, tests and builds it; returns the component.
+fn built() -> PathBuf {
+    let tmp = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let directory = tmp.join("new-guest");
+    if directory.exists() {
+        fs::remove_dir_all(&directory).unwrap();
+    }
+    let output = davit_new(&["keep-failed", "--path", directory.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    // Cargo leaves out what the crate does not need.
+    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    fs::copy(workspace.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
+    cargo(&directory, &["test"]);
+    cargo(
+        &directory,
+        &["build", "--target", "wasm32-wasip2", "--release"],
+    );
+    tmp.join("new-guest-target/wasm32-wasip2/release/keep_failed.wasm")
+}
+
+/// As the tutorial has it: beside what PodGC would do, the failed pods of one
+/// namespace stay for a day.
+#[test]
+fn a_new_guest_is_tested_built_and_runs() {
+    let module = built();
+    on_the_sim(|bench| async move {
+        bench.pod_with("failed", "", &failed(23), |_| {}).await;
+        bench
+            .pod_with("failed-long-ago", "", &failed(25), |_| {})
+            .await;
+        bench.pod("succeeded", "", "Succeeded").await;
+        bench.pod("youngest", "", "Succeeded").await;
+        bench.pod("running", "", "Running").await;
+        let config = format!(
+            "controllers:\n- name: podgc\n  module: {{file: {}}}\n  mode: Enforce\n  config: \
+             {{terminatedPodThreshold: 1, keepFailedIn: [{}]}}\n",
+            module.display(),
+            bench.namespace
+        );
+        let _host = bench.host(&config).await;
+        bench.until_left(&["failed", "running", "youngest"]).await;
+        sleep(Duration::from_secs(60)).await;
+        bench.until_left(&["failed", "running", "youngest"]).await;
+    });
+}
+
+/// The status of a pod whose container failed so many hours ago: the time that
+/// guests are told is the machine's, also while timers are virtual.
+fn failed(hours: i64) -> Value {
+    let at = Timestamp::now() - SignedDuration::from_hours(hours);
+    let state = json!({"terminated": {"exitCode": 1, "finishedAt": at.to_string()}});
+    json!({"phase": "Failed", "containerStatuses": [{
+        "name": "main", "image": "a", "imageID": "", "ready": false, "restartCount": 0,
+        "state": state,
+    }]})
+}
+
+#[test]
+fn an_sdk_that_is_there_is_built_with() {
+    let parent = tempfile::tempdir().unwrap();
+    let directory = parent.path().join("guest");
+    let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/sdk");
+    let (directory_text, sdk_text) = (directory.to_str().unwrap(), sdk.to_str().unwrap());
+    let output = davit_new(&["mine", "--path", directory_text, "--sdk", sdk_text]);
+    assert!(output.status.success(), "{output:?}");
+    let manifest = fs::read_to_string(directory.join("Cargo.toml")).unwrap();
+    let path = sdk.canonicalize().unwrap();
+    assert!(
+        manifest.contains(&format!("davit-guest = {{ path = {path:?} }}")),
+        "{manifest}"
+    );
+    assert!(!directory.join("davit-guest").exists());
+    let test = fs::read_to_string(directory.join("tests/policy.rs")).unwrap();
+    assert!(test.contains("use mine::Policy;"), "{test}");
+}
+
+#[test]
+fn what_cannot_be_written_is_refused() {
+    let parent = tempfile::tempdir().unwrap();
+    let place = parent.path().to_str().unwrap();
+    let exists = error(&davit_new(&["mine", "--path", place]));
+    assert!(exists.contains("exists already"), "{exists}");
+    let absent = parent.path().join("absent");
+    let absent = absent.to_str().unwrap();
+    let name = error(&davit_new(&["Mine!", "--path", absent]));
+    assert!(name.contains("\"Mine!\" is no name for a guest"), "{name}");
+    let sdk = error(&davit_new(&["mine", "--path", absent, "--sdk", place]));
+    assert!(sdk.contains("there is no Cargo.toml in it"), "{sdk}");
+    assert!(!Path::new(absent).exists());
+}
