@@ -74,6 +74,11 @@ impl Running {
         self.unseen.push(target);
     }
 
+    /// Takes a plan whose target is gone: as good as carried out.
+    pub(super) fn is_done_already(&mut self) {
+        self.carried = true;
+    }
+
     pub(super) fn wait_until(&mut self, until: Instant) {
         let earliest = self.not_before.map_or(until, |already| already.min(until));
         self.not_before = Some(earliest);

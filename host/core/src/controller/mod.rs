@@ -383,9 +383,10 @@ impl Controller {
             self.running.insert(key.clone(), running);
             return;
         }
+        let Self { expectations, .. } = self;
         running
             .unseen
-            .retain(|uid| held(&mut self.expectations, uid, world).is_some());
+            .retain(|uid| expectations.is_open(uid, seen(uid, world.snapshot), world.now));
         let (finish, when_seen) = running.finish(world.now, LAPSE);
         if when_seen {
             self.waiters.wait(key, running.unseen);
@@ -419,6 +420,7 @@ impl Controller {
                 let plan = Arc::clone(&plan);
                 self.effects.push_back(Effect::Carry { id, plan });
             }
+            Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
             Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
             Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
             Ruling::Refuse(refusal) => {
@@ -466,7 +468,7 @@ impl Controller {
             return;
         }
         let seen = seen(uid, snapshot);
-        if self.expectations.held(uid, seen, now).is_none() {
+        if !self.expectations.is_open(uid, seen, now) {
             for item in self.waiters.release(uid) {
                 self.add(now, &item.queue, &item.key, Origin::Fresh);
             }
