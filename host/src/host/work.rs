@@ -86,6 +86,10 @@ impl Run {
                     metrics.count(&measure, now);
                 }
             }
+            Effect::Retried { item, reason } => {
+                let (controller, queue, key) = (name, item.queue, item.key);
+                tracing::debug!(controller, queue, key, reason, "to be tried again");
+            }
             Effect::Worked { queue, duration } => {
                 self.metrics.queues.worked(name, &queue, duration);
             }

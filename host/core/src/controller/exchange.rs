@@ -93,6 +93,13 @@ pub enum Effect {
         /// For how long, its writes included.
         duration: Duration,
     },
+    /// The guest wants an item tried again.
+    Retried {
+        /// The item.
+        item: QueueKey,
+        /// Why, in the guest's words.
+        reason: String,
+    },
     /// An item was taken from its queue.
     Taken {
         /// Its queue.

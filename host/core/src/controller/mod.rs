@@ -22,7 +22,7 @@ use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
 use crate::health::{CallFailure, Health, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::object::Uid;
-use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, WorkItem};
+use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, QueueStats, Queues};
 use crate::store::{Change, ResourceVersion, Snapshot, ViewId};
 use crate::time::Instant;
@@ -328,6 +328,12 @@ impl Controller {
             0 => DEFAULT_PARALLEL,
             asked => asked,
         };
+        if let Verdict::Retry { reason } = &decision.verdict {
+            self.effects.push_back(Effect::Retried {
+                item: key.clone(),
+                reason: reason.clone(),
+            });
+        }
         let running = Running::new(plans, parallel, decision.verdict);
         self.running.insert(key.clone(), running);
         self.pump(&key, world);

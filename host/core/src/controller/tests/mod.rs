@@ -13,7 +13,7 @@ use crate::mapping::Mapping;
 use crate::mapping::Served;
 use crate::object::{ApiResource, Kind, ObjectRef, Projected};
 use crate::path::FieldTree;
-use crate::plan::{Amount, DeleteOptions, Enqueue, PlanMeasure, Step, Verdict};
+use crate::plan::{Amount, DeleteOptions, Enqueue, PlanMeasure, Step};
 use crate::store::{SegmentId, SegmentSpec, Store, ViewSpec};
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -75,6 +75,23 @@ fn again_when_written_goes_on_when_a_target_is_gone() {
 }
 
 #[test]
+fn why_an_item_is_tried_again_is_told() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let (call, ..) = bench.keys().unwrap();
+    let retry = Verdict::Retry {
+        reason: "its owner could not be read".into(),
+    };
+    bench.answer(call, vec![decide(vec![], retry)]);
+    let told = bench.effects().into_iter().find_map(|effect| match effect {
+        Effect::Retried { item, reason } => Some((item.queue, item.key, reason)),
+        _ => None,
+    });
+    let expected = ["pods", "ns/a", "its owner could not be read"].map(String::from);
+    assert_eq!(told.map(<[String; 3]>::from), Some(expected));
+}
+
+#[test]
 fn a_failed_write_is_tried_again_with_its_failure() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
