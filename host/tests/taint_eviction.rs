@@ -23,3 +23,5 @@ mod conformance;
 mod faults;
 #[path = "taint_eviction/host.rs"]
 mod host;
+#[path = "taint_eviction/speed.rs"]
+mod speed;

@@ -1,5 +1,7 @@
 //! Evicting one pod whose time has come. The work items are pods' uids.
 
+use std::time::Duration;
+
 use davit_guest::pod::{PodCondition, PodStatus, status_patch};
 use davit_guest::{
     Context, Decision, DeleteOptions, Measure, Metric, Object, Patch, Plan, Time, WorkItem,
@@ -7,7 +9,8 @@ use davit_guest::{
 
 use crate::config::{Config, Deletion};
 use crate::event;
-use crate::fate::{Fate, no_execute_taints};
+use crate::fate::Fate;
+use crate::taints::{LiveNodes, Source, Unproven};
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
 const DELETIONS: &str = "taint_eviction_controller_pod_deletions_total";
@@ -34,19 +37,35 @@ pub(crate) fn metrics() -> Vec<Metric> {
     ]
 }
 
+/// For how long it counts that the taints were read live when the eviction was
+/// asked for: about as long as it can wait for its turn among many.
+const PROVEN_FOR: Duration = Duration::from_secs(10);
+
 /// Decides about a pod whose time has come, from the present state: what called
 /// for its eviction may be gone by now. That its time got longer meanwhile is of
 /// no account.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn reconcile(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+    nodes: &LiveNodes,
+) -> Result<Decision, Unproven> {
     let Some(pod) = cx.watch(PODS_WITH_STATUS).get_by_uid(&item.key) else {
-        return Decision::done();
+        return Ok(Decision::done());
     };
-    let taints = no_execute_taints(cx, &pod.view.spec.node_name);
-    let fate = Fate::of(config, &taints, &pod.view.spec);
-    if fate == Fate::Stays {
-        return called_off(item, pod);
+    let taints = nodes.taints(cx, &pod.view.spec.node_name);
+    if Fate::of(config, &taints.list, &pod.view.spec) == Fate::Stays {
+        return Ok(called_off(item, pod));
     }
-    Decision::done().plans(plan(config, cx, item, pod))
+    let is_proven = item.attempt == 0 && cx.since(item.created_at) < PROVEN_FOR;
+    match taints.source {
+        Source::Cache if !is_proven => {
+            let node = pod.view.spec.node_name;
+            Err(Unproven { node })
+        }
+        Source::Unread(why) => Ok(Decision::retry(why)),
+        Source::Cache | Source::Live => Ok(Decision::done().plans(plan(config, cx, item, pod))),
+    }
 }
 
 /// The pod may stay. That is worth an event if a timer ran out or an attempt

@@ -44,6 +44,12 @@ pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) 
     runtime(true).block_on(async { test(Bench::in_memory()).await });
 }
 
+/// Runs a test on the API server in memory, on the machine's own clock: for what
+/// takes the time that the host itself takes.
+pub(crate) fn in_real_time<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
+    runtime(false).block_on(async { test(Bench::in_memory()).await });
+}
+
 /// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, or else in memory,
 /// and removes what it made there.
 pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
