@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{
-    Cluster, Discovery, SETTLED, blocking, config_map, definition, object, owned, pod, rc,
-    reference, test, to_nowhere,
+    Cluster, Discovery, blocking, config_map, definition, object, owned, pod, rc, reference, test,
+    to_nowhere,
 };
+use crate::objects::SETTLED;
 
 const SYNC_ERRORS: &str =
     "garbagecollector_controller_resources_sync_error_total{controller=\"gc\"}";
