@@ -1,7 +1,5 @@
 //! Evicting one pod whose time has come. The work items are pods' uids.
 
-use std::time::Duration;
-
 use davit_guest::pod::{PodCondition, PodStatus, status_patch};
 use davit_guest::{
     Context, Decision, DeleteOptions, Measure, Metric, Object, Patch, Plan, Time, WorkItem,
@@ -10,7 +8,7 @@ use davit_guest::{
 use crate::config::{Config, Deletion};
 use crate::event;
 use crate::fate::Fate;
-use crate::taints::{LiveNodes, Source, Unproven};
+use crate::taints::{LiveNodes, Source, Unproven, is_proven};
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
 const DELETIONS: &str = "taint_eviction_controller_pod_deletions_total";
@@ -37,10 +35,6 @@ pub(crate) fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// For how long it counts that the taints were read live when the eviction was
-/// asked for: about as long as it can wait for its turn among many.
-const PROVEN_FOR: Duration = Duration::from_secs(10);
-
 /// Decides about a pod whose time has come, from the present state: what called
 /// for its eviction may be gone by now. That its time got longer meanwhile is of
 /// no account.
@@ -57,12 +51,9 @@ pub(crate) fn reconcile(
     if Fate::of(config, &taints.list, &pod.view.spec) == Fate::Stays {
         return Ok(called_off(item, pod));
     }
-    let is_proven = item.attempt == 0 && cx.since(item.created_at) < PROVEN_FOR;
+    let node = &pod.view.spec.node_name;
     match taints.source {
-        Source::Cache if !is_proven => {
-            let node = pod.view.spec.node_name;
-            Err(Unproven { node })
-        }
+        Source::Cache if !is_proven(cx, node) => Err(Unproven { node: node.clone() }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Cache | Source::Live => Ok(Decision::done().plans(plan(config, cx, item, pod))),
     }

@@ -38,6 +38,9 @@ use taints::{LiveNodes, Unproven};
 pub const NODES: &str = "noexec_taint_node";
 /// The queue of the nodes whose taints the cache does not show as they are.
 pub const DOUBTFUL: &str = "noexec_taint_doubtful_node";
+/// The queue of the nodes whose taints the cache has been proven to show as they
+/// are. Nothing is done about an item: that it waits is what it says.
+pub const PROVEN: &str = "noexec_taint_proven_node";
 /// The queue of the pods, by uid, that changed. It is called as in
 /// kube-controller-manager.
 pub const PODS: &str = "noexec_taint_pod";
@@ -103,11 +106,11 @@ impl Controller for TaintEviction {
             return drafts.into_iter().filter_map(Result::ok).collect();
         }
         let nodes = LiveNodes::read(cx, names);
-        let mut doubts = nodes.doubts(cx);
+        let mut learnt = nodes.learnt(cx);
         let settle = |(item, draft): (&WorkItem, Result<Decision, Unproven>)| match draft {
             Ok(decision) => decision,
             Err(_) => match self.decide(cx, item, &nodes) {
-                Ok(decision) => decision.commands(std::mem::take(&mut doubts)),
+                Ok(decision) => decision.commands(std::mem::take(&mut learnt)),
                 Err(Unproven { node }) => Decision::retry(format!("{node} was not read")),
             },
         };
@@ -124,6 +127,7 @@ impl TaintEviction {
     ) -> Result<Decision, Unproven> {
         match item.queue.as_str() {
             NODES => timer::reconcile_node(&self.config, cx, &item.key, nodes),
+            PROVEN => Ok(Decision::done()),
             DOUBTFUL => timer::reconcile_doubtful(&self.config, cx, &item.key, nodes),
             PODS => timer::reconcile_pod(&self.config, cx, &item.key, nodes),
             TIMERS => timer::reconcile_timer(&self.config, cx, item, nodes),
@@ -152,6 +156,7 @@ fn queues(config: &Config) -> Vec<QueueSpec> {
             .workers(config.max_parallel_evictions)
             .batch(16),
         queue(NODES).priority(2).workers(16).batch(4),
+        queue(PROVEN).priority(2).workers(64).batch(64),
         queue(DOUBTFUL).priority(2).workers(16).batch(16),
         queue(TIMERS).priority(1).workers(256).batch(64),
         queue(PODS).workers(256).batch(64),

@@ -3,8 +3,10 @@
 //!
 //! What the cache shows is enough to start, move and cancel timers, which ask
 //! again when they are due. It is no proof: a watch can be broken, and the taint
-//! gone. So a pod is evicted only for a taint that a live read has found, one
-//! read for all the pods of a node that a call is about.
+//! gone. So an eviction is decided only for a taint that a live read has found,
+//! one read for all the pods of a node that a call is about. While many wait for
+//! their turn, that holds for some seconds; then one of them has the node read
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -12,8 +14,12 @@ use std::time::Duration;
 use davit_guest::toleration::{NO_EXECUTE, Taint};
 use davit_guest::{Command, Context, Object, ObjectRef};
 
-use crate::DOUBTFUL;
 use crate::view::{NODES, Node};
+use crate::{DOUBTFUL, PROVEN};
+
+/// For how long it counts for the evictions that wait that a live read has shown
+/// a node's taints to be those of the cache.
+const PROVEN_FOR: Duration = Duration::from_secs(10);
 
 /// When a node is read again whose taints the cache shows wrongly. When the cache
 /// is right again nothing may have changed there, and nothing else would tell
@@ -77,17 +83,29 @@ impl LiveNodes {
         Taints { list, source }
     }
 
-    /// Has every node read again whose taints the cache does not show as
-    /// they are.
-    pub(crate) fn doubts(&self, cx: &Context<'_>) -> Vec<Command> {
-        let doubtful = self.by_name.iter().filter(|(name, live)| {
-            let live = live.as_ref();
-            live.is_ok_and(|live| *live != cached(cx, name))
-        });
-        doubtful
-            .map(|(name, _)| Command::enqueue(DOUBTFUL, name, READ_AGAIN))
-            .collect()
+    /// Remembers which nodes the cache shows as they are, and has the others
+    /// read again.
+    pub(crate) fn learnt(&self, cx: &Context<'_>) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for (name, live) in &self.by_name {
+            match live {
+                Ok(live) if *live == cached(cx, name) => {
+                    commands.push(Command::enqueue(PROVEN, name, PROVEN_FOR));
+                }
+                Ok(_) => commands.extend([
+                    Command::cancel(PROVEN, name),
+                    Command::enqueue(DOUBTFUL, name, READ_AGAIN),
+                ]),
+                Err(_) => {}
+            }
+        }
+        commands
     }
+}
+
+/// Whether a live read has shown lately that the cache is right about a node.
+pub(crate) fn is_proven(cx: &Context<'_>, node: &str) -> bool {
+    cx.pending(PROVEN, node).is_some()
 }
 
 fn cached(cx: &Context<'_>, node: &str) -> Vec<Taint> {

@@ -142,6 +142,7 @@ fn nodes_go_before_pods() {
         [
             "noexec_taint_eviction",
             "noexec_taint_node",
+            "noexec_taint_proven_node",
             "noexec_taint_doubtful_node",
             "noexec_taint_timer",
             "noexec_taint_pod"

@@ -155,7 +155,7 @@ fn a_node_that_cannot_be_read_evicts_nobody_yet() {
 /// What was true when an eviction was decided need not be when it is tried
 /// again.
 #[test]
-fn every_other_attempt_is_proven_anew() {
+fn a_later_attempt_is_proven_anew() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod").into());
@@ -170,4 +170,21 @@ fn every_other_attempt_is_proven_anew() {
         messages(&harness).last(),
         Some(&"Cancelling deletion of Pod default/pod")
     );
+}
+
+/// Pods that wait for long are proven together, too.
+#[test]
+fn attempts_that_fail_for_long_read_their_node_now_and_then() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    for number in 0..20 {
+        let name = format!("pod-{number}");
+        harness.put(pod(&name).into());
+        harness.fail_writes("Pod", &format!("default/{name}"), "server");
+    }
+    harness.advance(seconds(600));
+    assert_eq!(left(&harness).len(), 20);
+    assert!(harness.carried_out().len() > 20 * 20);
+    let read = reads(&harness).len();
+    assert!((10..=61).contains(&read), "{read} in ten minutes");
 }
