@@ -123,6 +123,7 @@ const fn metric_kind(kind: MetricKind) -> &'static str {
         MetricKind::Counter => "counter",
         MetricKind::Gauge => "gauge",
         MetricKind::Histogram => "histogram",
+        MetricKind::SyncErrors => "sync-errors",
     }
 }
 

@@ -403,6 +403,19 @@ impl GuestMetrics {
     }
 }
 
+impl GuestMetrics {
+    /// Counts that the host could not find out what is served, or bring the
+    /// controller's watches up to it.
+    pub fn sync_error(&self) {
+        let specs = self.specs.iter();
+        for spec in specs.filter(|spec| spec.kind == MetricKind::SyncErrors) {
+            if let Some(GuestMetric::Counter(counter)) = self.by_name.get(&spec.name) {
+                counter.with_label_values(&[] as &[&str]).inc();
+            }
+        }
+    }
+}
+
 impl Drop for GuestMetrics {
     fn drop(&mut self) {
         for metric in self.by_name.values() {
@@ -420,6 +433,11 @@ impl GuestMetric {
         let options = Opts::new(&spec.name, &spec.help).const_label(CONTROLLER, controller);
         let metric = match spec.kind {
             MetricKind::Counter => CounterVec::new(options, &labels).map(Self::Counter),
+            MetricKind::SyncErrors => CounterVec::new(options, &[]).map(|counter| {
+                // Shown from the start: that there were none is worth knowing.
+                counter.with_label_values(&[] as &[&str]);
+                Self::Counter(counter)
+            }),
             MetricKind::Gauge => GaugeVec::new(options, &labels).map(Self::Gauge),
             MetricKind::Histogram => {
                 let options = HistogramOpts::from(options).buckets(spec.buckets.clone());
@@ -514,6 +532,25 @@ mod tests {
         assert!(metrics.render().contains(line), "{}", metrics.render());
         drop(guest);
         assert!(!metrics.render().contains("guest_things_total"));
+    }
+
+    #[test]
+    fn the_host_counts_the_errors_of_its_own() {
+        let metrics = HostMetrics::new().unwrap();
+        let errors = MetricSpec {
+            name: "guest_sync_errors_total".into(),
+            labels: vec![],
+            ..spec(MetricKind::SyncErrors)
+        };
+        let guest = metrics.register_guest("gc", &[errors, spec(MetricKind::Counter)]);
+        let shows = |count: u32| {
+            let line = format!("guest_sync_errors_total{{controller=\"gc\"}} {count}");
+            assert!(metrics.render().contains(&line), "{}", metrics.render());
+        };
+        let guest = guest.unwrap();
+        shows(0);
+        guest.sync_error();
+        shows(1);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The garbage collector end to end: the component in the host against the API
-//! server in memory, on virtual time.
+//! server in memory, on virtual time. With `DAVIT_TEST_KUBECONFIG=FILE` the
+//! tests of the module `conformance` run against that one.
 //!
 //! The names begin with the ids of the specification's cases. What a case
 //! checks inside kube-controller-manager (a queue's length, a virtual node, the
@@ -16,6 +17,8 @@
 #[allow(dead_code, reason = "it serves the tests of every guest")]
 #[path = "e2e/bench.rs"]
 mod bench;
+#[path = "e2e/objects.rs"]
+mod objects;
 
 #[path = "garbage_collector/cascade.rs"]
 mod cascade;
@@ -23,6 +26,8 @@ mod cascade;
 mod cluster;
 #[path = "garbage_collector/conflicting.rs"]
 mod conflicting;
+#[path = "garbage_collector/conformance.rs"]
+mod conformance;
 #[path = "garbage_collector/discovery.rs"]
 mod discovery;
 #[path = "garbage_collector/faults.rs"]

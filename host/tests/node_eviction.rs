@@ -1,5 +1,7 @@
 //! Eviction from unresponsive nodes end to end: the component in the host
-//! against the API server in memory, with kubelets, on virtual time.
+//! against the API server in memory, with kubelets, on virtual time. With
+//! `DAVIT_TEST_KUBECONFIG=FILE` the tests of the module `conformance` run against
+//! that one.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +14,11 @@
 #[allow(dead_code, reason = "it serves the tests of every guest")]
 #[path = "e2e/bench.rs"]
 mod bench;
+#[path = "node_eviction/conformance.rs"]
+mod conformance;
+#[allow(dead_code, reason = "it serves the tests of every guest")]
+#[path = "e2e/objects.rs"]
+mod objects;
 
 use std::collections::BTreeSet;
 use std::time::Duration;

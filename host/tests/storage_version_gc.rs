@@ -1,5 +1,7 @@
 //! The `StorageVersion` garbage collector end to end: the component in the host
-//! against the API server in memory, on virtual time.
+//! against the API server in memory, on virtual time. With
+//! `DAVIT_TEST_KUBECONFIG=FILE` the tests of the module `conformance` run against
+//! that one.
 
 #![allow(
     clippy::unwrap_used,
@@ -12,6 +14,11 @@
 #[allow(dead_code, reason = "it serves the tests of every guest")]
 #[path = "e2e/bench.rs"]
 mod bench;
+#[path = "storage_version_gc/conformance.rs"]
+mod conformance;
+#[allow(dead_code, reason = "it serves the tests of every guest")]
+#[path = "e2e/objects.rs"]
+mod objects;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -125,66 +132,9 @@ fn writes(sim: &Sim) -> usize {
     written.count()
 }
 
-/// `TestStorageVersionGarbageCollection`: "entry with non-existing id should be
-/// GC'ed"
+/// With both preconditions.
 #[test]
-fn sv_20_an_entry_of_nobody_is_collected() {
-    on_the_sim(|bench| async move {
-        let sim = bench.sim();
-        hold(sim, "valid");
-        store(
-            sim,
-            "apps.deployments",
-            &[("valid", "v1"), ("nobody", "v2")],
-        );
-        let _host = bench.host(&config("Enforce")).await;
-        until(sim, "apps.deployments", Some(&["valid"])).await;
-        store(sim, "group.resource", &[("nobody", "v1")]);
-        until(sim, "group.resource", None).await;
-    });
-}
-
-/// … "entry with valid id should not be GC'ed"
-#[test]
-fn sv_21_an_entry_with_a_valid_id_is_kept() {
-    on_the_sim(|bench| async move {
-        let sim = bench.sim();
-        hold(sim, "valid");
-        let _host = bench.host(&config("Enforce")).await;
-        store(sim, "group.resource", &[("valid", "v1")]);
-        sleep(Duration::from_secs(10)).await;
-        assert_eq!(servers(sim, "group.resource").unwrap(), ["valid"]);
-        assert_eq!(writes(sim), 0);
-    });
-}
-
-/// … "deleting an id should delete a storage version entry", and the common
-/// version of those that are left is known.
-#[test]
-fn sv_22_deleting_an_id_deletes_its_entry() {
-    on_the_sim(|bench| async move {
-        let sim = bench.sim();
-        hold(sim, "one");
-        hold(sim, "two");
-        store(sim, "group.resource", &[("one", "v1"), ("two", "v2")]);
-        let _host = bench.host(&config("Enforce")).await;
-        sleep(Duration::from_secs(5)).await;
-        let_go(sim, "one");
-        until(sim, "group.resource", Some(&["two"])).await;
-        let status = status(sim, "group.resource");
-        assert_eq!(status["commonEncodingVersion"], "v2");
-        let condition = &status["conditions"][0];
-        assert_eq!(condition["type"], "AllEncodingVersionsEqual");
-        assert_eq!(condition["status"], "True");
-        assert_eq!(status["storageVersions"], entries(&[("two", "v2")]));
-        assert_eq!(writes(sim), 1);
-    });
-}
-
-/// … "deleting the last id should delete the storage version", with both
-/// preconditions.
-#[test]
-fn sv_23_deleting_the_last_id_deletes_the_object() {
+fn sv_23_the_deletion_is_of_what_was_decided_on() {
     on_the_sim(|bench| async move {
         let sim = bench.sim();
         hold(sim, "one");

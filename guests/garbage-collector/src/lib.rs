@@ -25,8 +25,8 @@ mod view;
 use std::time::Duration;
 
 use davit_guest::{
-    ConfigError, Context, Controller, Decision, Index, Manifest, Permission, QueueSpec, Trigger,
-    TriggerKey, Watch, WorkItem,
+    ConfigError, Context, Controller, Decision, Index, Manifest, Metric, Permission, QueueSpec,
+    Trigger, TriggerKey, Watch, WorkItem,
 };
 
 pub use config::{Config, GroupResource};
@@ -39,6 +39,9 @@ pub const OBJECTS_QUEUE: &str = "garbage_collector_attempt_to_delete";
 pub const OWNERS: &str = "garbage_collector_owners";
 /// The queue of the owners whose dependents have to be looked at, all of them.
 pub const DEPENDENTS: &str = "garbage_collector_dependents";
+
+/// Counted by the host, under kube-controller-manager's name.
+const SYNC_ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
 
 /// How many objects one call decides about.
 const BATCH: u32 = 250;
@@ -89,6 +92,10 @@ impl Controller for GarbageCollector {
             permissions: ["get", "patch", "delete"]
                 .map(|verb| Permission::new(verb, "*", "*"))
                 .into(),
+            metrics: vec![Metric::sync_errors(
+                SYNC_ERRORS,
+                "Number of garbage collector resources sync errors",
+            )],
             config_schema: include_str!("../config.schema.json").to_owned(),
             ..Manifest::new("garbage-collector", env!("CARGO_PKG_VERSION"), summary)
         }

@@ -260,6 +260,13 @@ impl Metric {
         Self::new("gauge", name, help, labels, &[])
     }
 
+    /// A counter that the host itself counts: how often it could not find out
+    /// what is served, or bring the controller's watches up to it.
+    #[must_use]
+    pub fn sync_errors(name: &str, help: &str) -> Self {
+        Self::new("sync-errors", name, help, &[], &[])
+    }
+
     /// Observations counted by size, up to each of the bounds.
     #[must_use]
     pub fn histogram(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Self {

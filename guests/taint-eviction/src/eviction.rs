@@ -7,7 +7,8 @@ use davit_guest::{
 
 use crate::config::{Config, Deletion};
 use crate::event;
-use crate::fate::{Fate, no_execute_taints};
+use crate::fate::Fate;
+use crate::taints::{LiveNodes, Source, Unproven, is_proven};
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
 const DELETIONS: &str = "taint_eviction_controller_pod_deletions_total";
@@ -37,16 +38,25 @@ pub(crate) fn metrics() -> Vec<Metric> {
 /// Decides about a pod whose time has come, from the present state: what called
 /// for its eviction may be gone by now. That its time got longer meanwhile is of
 /// no account.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn reconcile(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+    nodes: &LiveNodes,
+) -> Result<Decision, Unproven> {
     let Some(pod) = cx.watch(PODS_WITH_STATUS).get_by_uid(&item.key) else {
-        return Decision::done();
+        return Ok(Decision::done());
     };
-    let taints = no_execute_taints(cx, &pod.view.spec.node_name);
-    let fate = Fate::of(config, &taints, &pod.view.spec);
-    if fate == Fate::Stays {
-        return called_off(item, pod);
+    let taints = nodes.taints(cx, &pod.view.spec.node_name);
+    if Fate::of(config, &taints.list, &pod.view.spec) == Fate::Stays {
+        return Ok(called_off(item, pod));
     }
-    Decision::done().plans(plan(config, cx, item, pod))
+    let node = &pod.view.spec.node_name;
+    match taints.source {
+        Source::Cache if !is_proven(cx, node) => Err(Unproven { node: node.clone() }),
+        Source::Unread(why) => Ok(Decision::retry(why)),
+        Source::Cache | Source::Live => Ok(Decision::done().plans(plan(config, cx, item, pod))),
+    }
 }
 
 /// The pod may stay. That is worth an event if a timer ran out or an attempt

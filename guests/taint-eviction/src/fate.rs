@@ -2,11 +2,10 @@
 
 use std::time::Duration;
 
-use davit_guest::Context;
-use davit_guest::toleration::{NO_EXECUTE, Taint, matching_tolerations, min_toleration_time};
+use davit_guest::toleration::{Taint, matching_tolerations, min_toleration_time};
 
 use crate::Config;
-use crate::view::{NODES, PodSpec};
+use crate::view::PodSpec;
 
 /// What the taints of its node mean for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +41,4 @@ impl Fate {
             Self::LeavesNow => Some(Duration::ZERO),
         }
     }
-}
-
-/// The `NoExecute` taints of a node; none if there is no such node. The pods of
-/// a node that is gone are the pod garbage collector's.
-pub(crate) fn no_execute_taints(cx: &Context<'_>, node: &str) -> Vec<Taint> {
-    let node = cx.watch(NODES).get(node);
-    let taints = node.map(|node| node.view.spec.taints).unwrap_or_default();
-    let evicting = taints.into_iter().filter(|it| it.effect == NO_EXECUTE);
-    evicting.collect()
 }

@@ -4,7 +4,8 @@
 //! or that they have tolerated for long enough. A node whose taints change and
 //! a pod that is bound, or changes its tolerations, start and cancel timers
 //! (module `timer`); a pod whose time has come is evicted (module `eviction`),
-//! which is tried until it succeeds or is cancelled.
+//! which is tried until it succeeds or is cancelled. Nobody is evicted for a
+//! taint that only the cache still shows (module `taints`).
 //!
 //! The rules are kube-controller-manager's (pkg/controller/tainteviction,
 //! v1.36), but for these: a timer belongs to a pod's uid, not to its name; it
@@ -17,9 +18,11 @@ mod config;
 mod event;
 mod eviction;
 mod fate;
+mod taints;
 mod timer;
 mod view;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_guest::{
@@ -28,10 +31,16 @@ use davit_guest::{
 };
 
 pub use config::{Config, Deletion, Reschedule};
+use taints::{LiveNodes, Unproven};
 
 /// The queue of the nodes whose taints changed. It is called as in
 /// kube-controller-manager.
 pub const NODES: &str = "noexec_taint_node";
+/// The queue of the nodes whose taints the cache does not show as they are.
+pub const DOUBTFUL: &str = "noexec_taint_doubtful_node";
+/// The queue of the nodes whose taints the cache has been proven to show as they
+/// are. Nothing is done about an item: that it waits is what it says.
+pub const PROVEN: &str = "noexec_taint_proven_node";
 /// The queue of the pods, by uid, that changed. It is called as in
 /// kube-controller-manager.
 pub const PODS: &str = "noexec_taint_pod";
@@ -41,7 +50,7 @@ pub const TIMERS: &str = "noexec_taint_timer";
 /// when the pod's time has come.
 pub const EVICTIONS: &str = "noexec_taint_eviction";
 
-/// The first pause after an eviction failed.
+/// The first pause after an eviction, or the read of a node, failed.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// The longest such pause.
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -81,11 +90,48 @@ impl Controller for TaintEviction {
     }
 
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
+        let mut decisions = self.reconcile_batch(cx, std::slice::from_ref(item));
+        decisions.pop().unwrap_or_else(Decision::done)
+    }
+
+    /// The items are decided from the cache. Those that would evict are decided
+    /// once more when their nodes were read, each once for all of them.
+    fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+        let nodes = LiveNodes::default();
+        let decide = |item| self.decide(cx, item, &nodes);
+        let drafts: Vec<Result<Decision, Unproven>> = items.iter().map(decide).collect();
+        let unproven = drafts.iter().filter_map(|draft| draft.as_ref().err());
+        let names: BTreeSet<String> = unproven.map(|it| it.node.clone()).collect();
+        if names.is_empty() {
+            return drafts.into_iter().filter_map(Result::ok).collect();
+        }
+        let nodes = LiveNodes::read(cx, names);
+        let mut learnt = nodes.learnt(cx);
+        let settle = |(item, draft): (&WorkItem, Result<Decision, Unproven>)| match draft {
+            Ok(decision) => decision,
+            Err(_) => match self.decide(cx, item, &nodes) {
+                Ok(decision) => decision.commands(std::mem::take(&mut learnt)),
+                Err(Unproven { node }) => Decision::retry(format!("{node} was not read")),
+            },
+        };
+        items.iter().zip(drafts).map(settle).collect()
+    }
+}
+
+impl TaintEviction {
+    fn decide(
+        &self,
+        cx: &Context<'_>,
+        item: &WorkItem,
+        nodes: &LiveNodes,
+    ) -> Result<Decision, Unproven> {
         match item.queue.as_str() {
-            NODES => timer::reconcile_node(&self.config, cx, &item.key),
-            PODS => timer::reconcile_pod(&self.config, cx, &item.key),
-            TIMERS => timer::reconcile_timer(&self.config, cx, item),
-            _ => eviction::reconcile(&self.config, cx, item),
+            NODES => timer::reconcile_node(&self.config, cx, &item.key, nodes),
+            PROVEN => Ok(Decision::done()),
+            DOUBTFUL => timer::reconcile_doubtful(&self.config, cx, &item.key, nodes),
+            PODS => timer::reconcile_pod(&self.config, cx, &item.key, nodes),
+            TIMERS => timer::reconcile_timer(&self.config, cx, item, nodes),
+            _ => eviction::reconcile(&self.config, cx, item, nodes),
         }
     }
 }
@@ -103,24 +149,28 @@ fn watches() -> Vec<Watch> {
 /// last node to be read; nodes go before timers, which they may cancel, and
 /// before pods, of which they settle many at once.
 fn queues(config: &Config) -> Vec<QueueSpec> {
+    let queue = |name| QueueSpec::new(name).retry(FIRST_RETRY, LAST_RETRY);
     vec![
-        QueueSpec::new(EVICTIONS)
+        queue(EVICTIONS)
             .priority(3)
             .workers(config.max_parallel_evictions)
-            .batch(16)
-            .retry(FIRST_RETRY, LAST_RETRY),
-        QueueSpec::new(NODES).priority(2).workers(16).batch(4),
-        QueueSpec::new(TIMERS).priority(1).workers(256).batch(64),
-        QueueSpec::new(PODS).workers(256).batch(64),
+            .batch(16),
+        queue(NODES).priority(2).workers(16).batch(4),
+        queue(PROVEN).priority(2).workers(64).batch(64),
+        queue(DOUBTFUL).priority(2).workers(16).batch(16),
+        queue(TIMERS).priority(1).workers(256).batch(64),
+        queue(PODS).workers(256).batch(64),
     ]
 }
 
 fn permissions(deletion: Deletion) -> Vec<Permission> {
-    match deletion {
+    let mut permissions = vec![Permission::new("get", "", "nodes")];
+    permissions.extend(match deletion {
         Deletion::Delete => vec![
             Permission::new("patch", "", "pods/status"),
             Permission::new("delete", "", "pods"),
         ],
         Deletion::Evict => vec![Permission::new("create", "", "pods/eviction")],
-    }
+    });
+    permissions
 }

@@ -8,12 +8,12 @@
 
 use std::time::Duration;
 
-use davit_guest::toleration::Taint;
 use davit_guest::{Command, Context, Decision, Enqueue, Instant, Object, Plan, Waiting, WorkItem};
 
 use crate::config::{Config, Reschedule};
 use crate::event;
-use crate::fate::{Fate, no_execute_taints};
+use crate::fate::Fate;
+use crate::taints::{LiveNodes, Source, Taints, Unproven};
 use crate::view::{BY_NODE, PODS, Pod};
 use crate::{EVICTIONS, TIMERS};
 
@@ -25,44 +25,82 @@ const SLACK: Instant = 500;
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
 /// Decides about the pods of a node whose taints changed.
-pub(crate) fn reconcile_node(config: &Config, cx: &Context<'_>, node: &str) -> Decision {
-    let taints = no_execute_taints(cx, node);
+pub(crate) fn reconcile_node(
+    config: &Config,
+    cx: &Context<'_>,
+    node: &str,
+    nodes: &LiveNodes,
+) -> Result<Decision, Unproven> {
+    let taints = nodes.taints(cx, node);
     let mut timers = Timers::new(config, cx);
     for pod in cx.watch(PODS).by_index(BY_NODE, node) {
-        timers.set(pod, &taints);
+        timers.set(pod, &taints)?;
     }
-    timers.decision()
+    Ok(timers.decision())
+}
+
+/// Decides about the pods of a node by the taints that it really has: the cache
+/// was found to be wrong about it.
+pub(crate) fn reconcile_doubtful(
+    config: &Config,
+    cx: &Context<'_>,
+    node: &str,
+    nodes: &LiveNodes,
+) -> Result<Decision, Unproven> {
+    match nodes.taints(cx, node).source {
+        Source::Cache => Err(Unproven { node: node.into() }),
+        Source::Unread(why) => Ok(Decision::retry(why)),
+        Source::Live => reconcile_node(config, cx, node, nodes),
+    }
 }
 
 /// Decides about a pod that came, was bound to a node, changed its tolerations,
 /// or is gone.
-pub(crate) fn reconcile_pod(config: &Config, cx: &Context<'_>, uid: &str) -> Decision {
+pub(crate) fn reconcile_pod(
+    config: &Config,
+    cx: &Context<'_>,
+    uid: &str,
+    nodes: &LiveNodes,
+) -> Result<Decision, Unproven> {
     let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
         // Nobody is left to be told.
         let queues = [TIMERS, EVICTIONS];
-        return Decision::done().commands(queues.map(|queue| Command::cancel(queue, uid)));
+        return Ok(Decision::done().commands(queues.map(|queue| Command::cancel(queue, uid))));
     };
-    let taints = no_execute_taints(cx, &pod.view.spec.node_name);
+    let taints = nodes.taints(cx, &pod.view.spec.node_name);
     let mut timers = Timers::new(config, cx);
-    timers.set(pod, &taints);
-    timers.decision()
+    timers.set(pod, &taints)?;
+    Ok(timers.decision())
 }
 
 /// Decides about a pod whose time has passed.
-pub(crate) fn reconcile_timer(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+pub(crate) fn reconcile_timer(
+    config: &Config,
+    cx: &Context<'_>,
+    item: &WorkItem,
+    nodes: &LiveNodes,
+) -> Result<Decision, Unproven> {
     let Some(pod) = cx.watch(PODS).get_by_uid(&item.key) else {
-        return Decision::done();
+        return Ok(Decision::done());
     };
-    let taints = no_execute_taints(cx, &pod.view.spec.node_name);
-    let Some(time) = Fate::of(config, &taints, &pod.view.spec).time_left() else {
-        return Decision::done().plans([event::cancelled(pod.reference)]);
+    let node = pod.view.spec.node_name.clone();
+    let taints = nodes.taints(cx, &node);
+    let Some(time) = Fate::of(config, &taints.list, &pod.view.spec).time_left() else {
+        return Ok(Decision::done().plans([event::cancelled(pod.reference)]));
     };
     let rest = later(item.created_at, time).saturating_sub(cx.now());
     if config.reschedule == Reschedule::Recompute && rest >= SLACK {
-        return Decision::again_after(Duration::from_millis(rest.unsigned_abs()));
+        let rest = Duration::from_millis(rest.unsigned_abs());
+        return Ok(Decision::again_after(rest));
     }
-    let since = Some(item.due_at);
-    Decision::done().commands([enqueue(EVICTIONS, &item.key, 0, since)])
+    match taints.source {
+        Source::Cache => Err(Unproven { node }),
+        Source::Unread(why) => Ok(Decision::retry(why)),
+        Source::Live => {
+            let since = Some(item.due_at);
+            Ok(Decision::done().commands([enqueue(EVICTIONS, &item.key, 0, since)]))
+        }
+    }
 }
 
 /// What a queue holds for a pod.
@@ -126,6 +164,8 @@ struct Timers<'a> {
     commands: Vec<Command>,
     plans: Vec<Plan>,
     has_cancelled: bool,
+    /// Why pods stay for now that would have to leave.
+    unread: Option<String>,
 }
 
 impl<'a> Timers<'a> {
@@ -136,20 +176,28 @@ impl<'a> Timers<'a> {
             commands: Vec::new(),
             plans: Vec::new(),
             has_cancelled: false,
+            unread: None,
         }
     }
 
-    fn set(&mut self, pod: Object<Pod>, taints: &[Taint]) {
+    fn set(&mut self, pod: Object<Pod>, taints: &Taints) -> Result<(), Unproven> {
         let uid = pod.reference.uid.clone();
-        let fate = Fate::of(self.config, taints, &pod.view.spec);
+        let fate = Fate::of(self.config, &taints.list, &pod.view.spec);
         let current = self.current(&uid);
         match change(self.config.reschedule, fate, current) {
             Change::Leave => {}
             Change::Start(time) => self.start(&uid, later(self.cx.now(), time), None),
-            Change::Evict => {
-                self.commands.push(Command::cancel(TIMERS, &uid));
-                self.commands.push(enqueue(EVICTIONS, &uid, 0, None));
-            }
+            Change::Evict => match &taints.source {
+                Source::Cache => {
+                    let node = pod.view.spec.node_name;
+                    return Err(Unproven { node });
+                }
+                Source::Unread(why) => self.unread = Some(why.clone()),
+                Source::Live => {
+                    self.commands.push(Command::cancel(TIMERS, &uid));
+                    self.commands.push(enqueue(EVICTIONS, &uid, 0, None));
+                }
+            },
             Change::Shorten { due_at, created_at } => self.start(&uid, due_at, Some(created_at)),
             Change::Postpone { due_at, created_at } => {
                 self.cancel(TIMERS, pod);
@@ -164,6 +212,7 @@ impl<'a> Timers<'a> {
                 self.has_cancelled = true;
             }
         }
+        Ok(())
     }
 
     fn current(&self, uid: &str) -> Current {
@@ -194,10 +243,10 @@ impl<'a> Timers<'a> {
     /// What was cancelled is looked at once more: two items can be about one
     /// pod at the same time, and this one may have seen the older state.
     fn decision(self) -> Decision {
-        let decision = if self.has_cancelled {
-            Decision::again_after(Duration::ZERO)
-        } else {
-            Decision::done()
+        let decision = match self.unread {
+            Some(why) => Decision::retry(why),
+            None if self.has_cancelled => Decision::again_after(Duration::ZERO),
+            None => Decision::done(),
         };
         decision.commands(self.commands).plans(self.plans)
     }

@@ -80,12 +80,16 @@ fn a_wrong_configuration_is_refused_by_name() {
     }
 }
 
-/// The least privilege that each way of deletion needs: no object is read live.
+/// The least privilege that each way of deletion needs: nothing is read live but
+/// nodes.
 #[test]
 fn the_manifest_asks_for_no_more_than_it_needs() {
     for (deletion, expected) in [
-        ("delete", &["patch pods/status", "delete pods"][..]),
-        ("evict", &["create pods/eviction"]),
+        (
+            "delete",
+            &["get nodes", "patch pods/status", "delete pods"][..],
+        ),
+        ("evict", &["get nodes", "create pods/eviction"]),
     ] {
         let harness = harness(&json!({"deletion": deletion}));
         let permissions: Vec<String> = harness
@@ -138,6 +142,8 @@ fn nodes_go_before_pods() {
         [
             "noexec_taint_eviction",
             "noexec_taint_node",
+            "noexec_taint_proven_node",
+            "noexec_taint_doubtful_node",
             "noexec_taint_timer",
             "noexec_taint_pod"
         ]

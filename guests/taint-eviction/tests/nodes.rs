@@ -327,8 +327,10 @@ fn a_node_reads_no_other_nodes_pods() {
     harness.run();
     assert_eq!(left(&harness).len(), 200);
     let read = harness.objects_read() - read;
-    // The node and its pods; then for each eviction the pod and its node.
-    assert_eq!(read, 1 + 5 + 5 * 2);
+    // The node and its pods, before and after the node was read live; then for
+    // each eviction the pod and its node.
+    assert_eq!(read, 2 * (1 + 5) + 5 * 2);
+    assert_eq!(harness.live_reads().len(), 1);
 }
 
 /// A taint that is exchanged for one that is tolerated for longer leaves the

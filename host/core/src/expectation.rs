@@ -4,7 +4,9 @@
 //! cache shows the object as it was. A guest that looks at it then decides the
 //! same again: an expectation keeps that second decision from being carried
 //! out. Expectations lapse, since uid preconditions make a repeated write
-//! harmless, while one that waits for ever would not be.
+//! harmless, while one that waits for ever would not be. An object that was
+//! deleted is remembered for as long, seen or not: decisions from before it was
+//! seen are still to come.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,6 +24,8 @@ pub enum Held {
     InFlight,
     /// It was written, and the cache does not show it yet.
     NotSeenYet,
+    /// It was deleted a moment ago: the plan was decided before that was seen.
+    Gone,
 }
 
 /// What the cache shows of an object.
@@ -85,16 +89,28 @@ impl Expectations {
     pub fn held(&mut self, uid: &Uid, seen: Seen, now: Instant) -> Option<Held> {
         let (expected, lapses) = self.by_uid.get(uid)?;
         let held = match (expected, seen) {
-            (Expected::InFlight, _) => return Some(Held::InFlight),
-            (Expected::Gone, Seen::Version(_) | Seen::Incomparable) => true,
-            (Expected::Version(wanted), Seen::Version(seen)) => seen < *wanted,
-            (_, Seen::Gone) | (Expected::Version(_), Seen::Incomparable) => false,
+            (Expected::InFlight, _) => Some(Held::InFlight),
+            (Expected::Gone, Seen::Version(_) | Seen::Incomparable) => Some(Held::NotSeenYet),
+            // A uid never comes back. A decision from before can: of a call that
+            // takes long, or of a plan that waited for its turn.
+            (Expected::Gone, Seen::Gone) => Some(Held::Gone),
+            (Expected::Version(wanted), Seen::Version(seen)) if seen < *wanted => {
+                Some(Held::NotSeenYet)
+            }
+            (Expected::Version(_), _) => None,
         };
-        if held && now < *lapses {
-            return Some(Held::NotSeenYet);
+        let held = held.filter(|_| now < *lapses);
+        if held.is_none() {
+            self.by_uid.remove(uid);
         }
-        self.by_uid.remove(uid);
-        None
+        held
+    }
+
+    /// Whether the object is being written, or the cache does not show yet what
+    /// was: something is still to come.
+    pub fn is_open(&mut self, uid: &Uid, seen: Seen, now: Instant) -> bool {
+        let held = self.held(uid, seen, now);
+        matches!(held, Some(Held::InFlight | Held::NotSeenYet))
     }
 
     /// Forgets what has lapsed; called now and then, so that objects nobody
@@ -136,7 +152,14 @@ mod tests {
             expectations.held(&UID, Seen::Version(9), start),
             Some(Held::NotSeenYet)
         );
-        assert_eq!(expectations.held(&UID, Seen::Gone, start), None);
+        assert!(expectations.is_open(&UID, Seen::Version(9), start));
+        // From here on there is nothing to wait for, and nothing to delete.
+        for _ in 0..2 {
+            assert!(!expectations.is_open(&UID, Seen::Gone, start));
+            let held = expectations.held(&UID, Seen::Gone, start);
+            assert_eq!(held, Some(Held::Gone));
+        }
+        expectations.expire(start.after(LAPSE));
         assert!(expectations.is_empty());
     }
 

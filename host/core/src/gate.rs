@@ -85,6 +85,7 @@ impl Ruling {
             Self::Wait(Waiting::NotOwned) => "not-owned",
             Self::Wait(Waiting::Held(Held::InFlight)) => "in-flight",
             Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
+            Self::Wait(Waiting::Held(Held::Gone)) => "already-gone",
             Self::Wait(Waiting::Spent(_)) => "budget-spent",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
             Self::Refuse(Refusal::NoUid) => "no-uid",
@@ -160,6 +161,7 @@ impl fmt::Display for Waiting {
             Self::Held(Held::NotSeenYet) => {
                 f.write_str("waits: the target was just written and the cache does not show it yet")
             }
+            Self::Held(Held::Gone) => f.write_str("has nothing to do: the target was just deleted"),
             Self::Spent(spent) => write!(f, "waits: {spent}"),
         }
     }

@@ -180,9 +180,12 @@ pub enum MetricKind {
     Gauge,
     /// Counts observations by size.
     Histogram,
+    /// Only rises, and is the host's to count: discoveries that failed, and
+    /// periods of discovery in which a watched resource was never listed.
+    SyncErrors,
 }
 
-/// A metric that a guest counts.
+/// A metric that a guest counts, or has the host count.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSpec {
     /// Its name at the metrics endpoint.
@@ -431,6 +434,10 @@ fn validate_metric(metric: &MetricSpec) -> Result<(), ManifestError> {
             "finite and rising",
         ));
     }
+    if metric.kind == MetricKind::SyncErrors && !metric.labels.is_empty() {
+        let labels = metric.labels.join(", ");
+        return Err(out_of_range("labels", &metric.name, &labels, "none"));
+    }
     Ok(())
 }
 
@@ -468,4 +475,26 @@ fn unique<'a>(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_host_counts_has_no_labels() {
+        let metric = |labels: &[&str]| MetricSpec {
+            name: "sync_errors_total".into(),
+            kind: MetricKind::SyncErrors,
+            help: String::new(),
+            labels: labels.iter().map(ToString::to_string).collect(),
+            buckets: vec![],
+        };
+        assert_eq!(validate_metric(&metric(&[])), Ok(()));
+        let refused = validate_metric(&metric(&["resource"])).unwrap_err();
+        assert_eq!(
+            refused.to_string(),
+            "labels of \"sync_errors_total\" is resource: it must be none"
+        );
+    }
 }

@@ -28,7 +28,7 @@ use super::streams::Streams;
 use super::wanted::{Disagreements, Observation, Wanted};
 use super::{HostOptions, work};
 use crate::http;
-use crate::metrics::{self, HostMetrics};
+use crate::metrics::{self, GuestMetrics, HostMetrics};
 
 /// How often the API server is asked what it serves.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
@@ -366,6 +366,8 @@ impl Run {
             Ok(discovered) => discovered,
             Err(failure) => {
                 tracing::warn!("the API server does not say what it serves: {failure}");
+                let metrics = self.active().filter_map(|active| active.metrics.as_ref());
+                metrics.for_each(GuestMetrics::sync_error);
                 self.discover_after(DISCOVERY_RETRY);
                 return;
             }
@@ -386,6 +388,22 @@ impl Run {
         }
         self.mapping = Some(Arc::new(mapping));
         self.attach_all();
+        self.count_overdue();
+    }
+
+    /// Counts for every controller that something it watches was not listed for
+    /// a whole period of discovery.
+    fn count_overdue(&mut self) {
+        let overdue = self.streams.overdue(&self.store);
+        for active in self.active() {
+            let views = active.stable.views.ids.iter();
+            let mut segments = views.flat_map(|view| self.store.segments_of(*view));
+            if let Some(metrics) = &active.metrics
+                && segments.any(|(segment, _)| overdue.contains(&segment))
+            {
+                metrics.sync_error();
+            }
+        }
     }
 
     fn discover_after(&self, pause: Duration) {

@@ -1,7 +1,7 @@
 //! Which streams are followed: what the views need of what the API server
 //! serves.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use davit_cluster::api::Api;
 use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
@@ -28,6 +28,8 @@ pub(super) struct Streams {
     /// In how many complete discoveries in a row a segment's resource was
     /// missing.
     missing: BTreeMap<SegmentId, u32>,
+    /// The segments that were not listed yet when the last discovery was over.
+    unlisted: BTreeSet<SegmentId>,
 }
 
 impl Streams {
@@ -46,6 +48,7 @@ impl Streams {
             segments: BTreeMap::new(),
             next: 0,
             missing: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
         }
     }
 
@@ -65,6 +68,17 @@ impl Streams {
                 (segment, before + 1)
             })
             .collect();
+    }
+
+    /// The segments that are not listed yet, as at the end of the discovery
+    /// before. To be asked once for each discovery, when it is over.
+    pub(super) fn overdue(&mut self, store: &Store) -> BTreeSet<SegmentId> {
+        let segments = store.views().flat_map(|view| store.segments_of(view));
+        let unlisted = segments
+            .filter(|(_, ready)| !ready)
+            .map(|(segment, _)| segment);
+        let before = std::mem::replace(&mut self.unlisted, unlisted.collect());
+        self.unlisted.intersection(&before).copied().collect()
     }
 
     /// Gives a view the segments that its watch is made of.

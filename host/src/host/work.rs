@@ -102,6 +102,11 @@ impl Run {
                     metrics.count(&measure, now);
                 }
             }
+            Effect::Retried { role, item, reason } => {
+                let (controller, part) = (name, role.as_str());
+                let (queue, key) = (item.queue, item.key);
+                tracing::debug!(controller, part, queue, key, reason, "to be tried again");
+            }
             Effect::Worked { queue, duration } => {
                 self.metrics.queues.worked(name, &queue, duration);
             }

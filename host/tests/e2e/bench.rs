@@ -1,6 +1,7 @@
 //! The bench: an API server, a namespace and nodes of the test's own, and the
 //! host.
 
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -35,9 +36,11 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) struct Bench {
     client: kube::Client,
     /// None on a real API server.
-    sim: Option<Sim>,
+    pub(crate) sim: Option<Sim>,
     pub(crate) namespace: String,
-    nodes: Vec<String>,
+    /// The paths of what has to be removed from a real API server, in the order
+    /// in which it was made.
+    made: RefCell<Vec<String>>,
 }
 
 /// Runs a test on the API server in memory, on virtual time.
@@ -45,16 +48,27 @@ pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) 
     runtime(true).block_on(async { test(Bench::in_memory()).await });
 }
 
+/// Runs a test on the API server in memory, on the machine's own clock: for what
+/// takes the time that the host itself takes.
+pub(crate) fn in_real_time<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
+    runtime(false).block_on(async { test(Bench::in_memory()).await });
+}
+
 /// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, or else in memory,
 /// and removes what it made there.
 pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
-    match std::env::var_os("DAVIT_TEST_KUBECONFIG") {
-        None => runtime(true).block_on(async { test(Bench::in_memory()).await.remove().await }),
-        Some(path) => runtime(false).block_on(async {
-            let bench = Bench::real(Path::new(&path)).await;
-            test(bench).await.remove().await;
-        }),
-    }
+    let real = std::env::var_os("DAVIT_TEST_KUBECONFIG");
+    runtime(real.is_none()).block_on(async {
+        let bench = match real {
+            None => Bench::in_memory(),
+            Some(path) => Bench::real(Path::new(&path)).await,
+        };
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bench.namespace},
+        });
+        bench.must("POST", "/api/v1/namespaces", &namespace).await;
+        test(bench).await.remove().await;
+    });
 }
 
 fn runtime(paused: bool) -> tokio::runtime::Runtime {
@@ -82,12 +96,7 @@ impl Bench {
             kubeconfig: Some(kubeconfig.to_owned()),
             context: None,
         };
-        let bench = Self::new(connect::connect(&options).await.unwrap(), None);
-        let namespace = json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": bench.namespace},
-        });
-        bench.must("POST", "/api/v1/namespaces", &namespace).await;
-        bench
+        Self::new(connect::connect(&options).await.unwrap(), None)
     }
 
     fn new(client: kube::Client, sim: Option<Sim>) -> Self {
@@ -97,13 +106,18 @@ impl Bench {
             client,
             sim,
             namespace: format!("davit-test-{}-{number}", std::process::id()),
-            nodes: Vec::new(),
+            made: RefCell::default(),
         }
     }
 
     /// The API server in memory, where there is one.
     pub(crate) fn sim(&self) -> &Sim {
         self.sim.as_ref().expect("this test runs in memory only")
+    }
+
+    /// Has an object removed when the test is over.
+    pub(crate) fn remember(&self, path: String) {
+        self.made.borrow_mut().push(path);
     }
 
     pub(crate) fn client(&self) -> kube::Client {
@@ -150,7 +164,7 @@ impl Bench {
             "apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
         });
         self.must("POST", "/api/v1/nodes", &node).await;
-        self.nodes.push(name.clone());
+        self.remember(format!("/api/v1/nodes/{name}"));
         self.set_ready(&name, "True").await;
         name
     }
@@ -308,16 +322,17 @@ impl Bench {
         if self.sim.is_some() {
             return;
         }
-        for name in self.pods().await {
-            let path = format!("{}/{name}", self.pods_path());
+        let pods = self.pods().await;
+        let pods = pods
+            .iter()
+            .map(|name| format!("{}/{name}", self.pods_path()));
+        let made = self.made.take();
+        // The last first: what was made later can depend on what was before.
+        for path in pods.chain(made.into_iter().rev()) {
             let bare = json!({"metadata": {"finalizers": null}});
             self.send("PATCH", &path, &bare).await;
             self.send("DELETE", &path, &json!({"gracePeriodSeconds": 0}))
                 .await;
-        }
-        for node in &self.nodes {
-            let path = format!("/api/v1/nodes/{node}");
-            self.send("DELETE", &path, &Value::Null).await;
         }
         let path = format!("/api/v1/namespaces/{}", self.namespace);
         self.send("DELETE", &path, &Value::Null).await;

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{
-    SETTLED, blocking, config_map, definition, held, object, owned, pod, rc, reference, template,
-    test, to_nowhere, uid,
+    blocking, config_map, definition, object, owned, pod, rc, reference, test, to_nowhere, uid,
 };
+use crate::objects::SETTLED;
 
 /// What the API server is asked about one dependent: not three requests as in
 /// Kubernetes, the object's own read is saved.
@@ -77,74 +77,6 @@ fn two_thousand_dependents_cost_two_thousand_deletions_and_a_handful_of_reads() 
         assert_eq!(deletions, DEPENDENTS);
         assert!((1..=8).contains(&reads), "{reads}");
         assert_eq!(cluster.requests().len(), reads + deletions);
-    });
-}
-
-/// `TestCascadingDeletion`: of a pod with two owners, one with the deleted one and
-/// one without any, only the second goes.
-#[test]
-fn gc_61_cascading_deletion() {
-    test(|cluster| async move {
-        let doomed = cluster.create(rc("doomed"));
-        let remaining = cluster.create(rc("remaining"));
-        let garbage = cluster.create(owned(pod("garbage"), &[reference(&doomed)]));
-        let both = [reference(&doomed), reference(&remaining)];
-        let has_other = cluster.create(owned(pod("has-other"), &both));
-        let independent = cluster.create(pod("independent"));
-        let _host = cluster.collector().await;
-        cluster.delete(&doomed, "Background");
-        cluster.until_gone(&[&doomed, &garbage]).await;
-        cluster.stay(&[&remaining, &has_other, &independent]).await;
-        assert_eq!(cluster.owners(&has_other), [reference(&remaining)]);
-    });
-}
-
-#[test]
-fn gc_62_an_object_that_is_created_with_an_owner_that_never_was_goes() {
-    test(|cluster| async move {
-        let _host = cluster.collector().await;
-        let reference = to_nowhere("v1", "ReplicationController");
-        let garbage = cluster.create(owned(pod("garbage"), &[reference]));
-        cluster.until_gone(&[&garbage]).await;
-        assert_eq!(cluster.deletions(&garbage), 1);
-    });
-}
-
-/// `TestCustomResourceCascadingDeletion`, with a generation more.
-#[test]
-fn gc_69_custom_resources_own_and_are_owned() {
-    test(|cluster| async move {
-        cluster.create(definition("Foo", &["v1"], "Namespaced"));
-        let foo = |name| object("example.com/v1", "Foo", "default", name);
-        let _host = cluster.collector().await;
-        let owner = cluster.create(foo("owner"));
-        let dependent = cluster.create(owned(foo("dependent"), &[reference(&owner)]));
-        let below = cluster.create(owned(foo("below"), &[reference(&dependent)]));
-        cluster.stay(&[&owner, &dependent, &below]).await;
-        cluster.delete(&owner, "Background");
-        cluster.until_gone(&[&owner, &dependent, &below]).await;
-    });
-}
-
-/// `TestMixedRelationships`: core and custom resources own each other.
-#[test]
-fn gc_70_mixed_relationships() {
-    test(|cluster| async move {
-        cluster.create(definition("Foo", &["v1"], "Namespaced"));
-        let _host = cluster.collector().await;
-        let custom_owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));
-        let core = cluster.create(owned(config_map("core"), &[reference(&custom_owner)]));
-        let core_owner = cluster.create(config_map("owner"));
-        let custom = cluster.create(owned(
-            object("example.com/v1", "Foo", "default", "custom"),
-            &[reference(&core_owner)],
-        ));
-        cluster.stay(&[&core, &custom]).await;
-        cluster.delete(&custom_owner, "Foreground");
-        cluster.delete(&core_owner, "Foreground");
-        cluster
-            .until_gone(&[&custom_owner, &core, &core_owner, &custom])
-            .await;
     });
 }
 
@@ -223,117 +155,6 @@ fn an_owner_that_goes_before_its_watch_ever_told_of_it_is_missed() {
         // Long before the silent watch is given up.
         sleep(Duration::from_secs(20)).await;
         assert!(!cluster.is_there(&dependent));
-    });
-}
-
-/// "should delete pods created by rc when not orphaning"
-#[test]
-fn gc_80_pods_go_with_their_controller_in_the_background() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("simpletest.rc"));
-        let pods: Vec<Value> = (0..10)
-            .map(|number| cluster.create(owned(pod(&format!("p-{number}")), &[blocking(&owner)])))
-            .collect();
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Background");
-        assert!(!cluster.is_there(&owner));
-        cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
-    });
-}
-
-fn workload(api_version: &str, kind: &str, name: &str) -> Value {
-    let mut workload = object(api_version, kind, "default", name);
-    workload["spec"] = json!({
-        "replicas": 0, "selector": {"matchLabels": {"name": name}}, "template": template(name),
-    });
-    workload
-}
-
-pub(crate) fn deployment_with_replica_set() -> (Value, impl Fn(&Value) -> Value) {
-    let deployment = workload("apps/v1", "Deployment", "deployment");
-    let replica_set = |deployment: &Value| {
-        owned(
-            workload("apps/v1", "ReplicaSet", "deployment"),
-            &[blocking(deployment)],
-        )
-    };
-    (deployment, replica_set)
-}
-
-/// "should delete RS created by deployment when not orphaning"
-#[test]
-fn gc_83_a_replica_set_goes_with_its_deployment() {
-    test(|cluster| async move {
-        let (deployment, replica_set) = deployment_with_replica_set();
-        let deployment = cluster.create(deployment);
-        let replica_set = cluster.create(replica_set(&deployment));
-        let pod = cluster.create(owned(pod("pod"), &[blocking(&replica_set)]));
-        let _host = cluster.collector().await;
-        cluster.delete(&deployment, "Background");
-        cluster.until_gone(&[&deployment, &replica_set, &pod]).await;
-    });
-}
-
-/// "should support cascading deletion of custom resources"
-#[test]
-fn gc_88_a_custom_resource_takes_its_dependent_along() {
-    test(|cluster| async move {
-        cluster.create(definition("Foo", &["v1"], "Namespaced"));
-        let foo = |name| object("example.com/v1", "Foo", "default", name);
-        let owner = cluster.create(foo("owner"));
-        let dependent = cluster.create(owned(foo("dependent"), &[reference(&owner)]));
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Background");
-        cluster.until_gone(&[&owner, &dependent]).await;
-    });
-}
-
-/// "should delete jobs and pods created by cronjob"
-#[test]
-fn gc_90_jobs_and_pods_go_with_their_cron_job() {
-    test(|cluster| async move {
-        let mut cron_job = object("batch/v1", "CronJob", "default", "cron");
-        let mut template = template("cron");
-        template["spec"]["restartPolicy"] = json!("OnFailure");
-        let spec = json!({"template": template});
-        cron_job["spec"] = json!({
-            "schedule": "*/1 * * * *", "jobTemplate": {"spec": spec},
-        });
-        let cron_job = cluster.create(cron_job);
-        let mut job = object("batch/v1", "Job", "default", "job");
-        job["spec"] = spec;
-        let job = cluster.create(owned(job, &[blocking(&cron_job)]));
-        let pod = cluster.create(owned(pod("pod"), &[blocking(&job)]));
-        let _host = cluster.collector().await;
-        cluster.delete(&cron_job, "Background");
-        cluster.until_gone(&[&cron_job, &job, &pod]).await;
-    });
-}
-
-/// `TestDoubleDeletionWithFinalizer`: a deletion of what is being deleted changes
-/// nothing, and what a finalizer of another one holds is not asked to go again.
-#[test]
-fn gc_67_double_deletion_with_a_finalizer() {
-    test(|cluster| async move {
-        let _host = cluster.collector().await;
-        let pod = cluster.create(held(pod("held")));
-        cluster.delete(&pod, "Background");
-        sleep(SETTLED).await;
-        let marked = cluster.now(&pod).unwrap();
-        assert_eq!(
-            marked["metadata"]["finalizers"],
-            json!(["example.com/hold"])
-        );
-        cluster.delete(&pod, "Foreground");
-        sleep(SETTLED).await;
-        let finalizers = cluster.now(&pod).unwrap()["metadata"]["finalizers"].clone();
-        assert_eq!(
-            finalizers,
-            json!(["example.com/hold"]),
-            "foregroundDeletion stays"
-        );
-        cluster.set(&pod, &json!({"finalizers": null}));
-        cluster.until_gone(&[&pod]).await;
     });
 }
 

@@ -18,10 +18,7 @@ use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
 use crate::bench::{Bench, PATIENCE, Running, on_the_sim, text};
-
-/// Long enough for every cascade that is under way, and shorter than any
-/// polling that could hide a missed one.
-pub(crate) const SETTLED: Duration = Duration::from_secs(5);
+use crate::objects::SETTLED;
 
 /// An API server, and what it says that it serves.
 #[derive(Clone)]
@@ -37,6 +34,13 @@ type Edit = Box<dyn Fn(&mut Value) -> Discovery + Send>;
 pub(crate) enum Discovery {
     Answers,
     Fails,
+}
+
+/// A configuration with the collector alone.
+pub(crate) fn configuration(mode: &str, config: &str) -> String {
+    format!(
+        "controllers:\n- name: gc\n  module: {{builtin: garbage-collector}}\n  mode: {mode}\n  config: {config}\n"
+    )
 }
 
 /// Runs a test on virtual time.
@@ -57,11 +61,7 @@ impl Cluster {
 
     pub(crate) async fn collector_with(&self, mode: &str, config: &str) -> Running {
         let mut running = self.host();
-        running
-            .apply(&format!(
-                "controllers:\n- name: gc\n  module: {{builtin: garbage-collector}}\n  mode: {mode}\n  config: {config}\n"
-            ))
-            .await;
+        running.apply(&configuration(mode, config)).await;
         running.started().await;
         running
     }

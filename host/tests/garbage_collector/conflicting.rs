@@ -9,9 +9,8 @@ use davit_sim::fault::Match;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::cluster::{
-    Cluster, SETTLED, config_map, definition, object, owned, pod, rc, reference, test,
-};
+use crate::cluster::{Cluster, config_map, definition, object, owned, pod, rc, reference, test};
+use crate::objects::SETTLED;
 
 const INVALID: &str = "OwnerRefInvalidNamespace";
 

@@ -9,9 +9,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{
-    Cluster, Discovery, SETTLED, blocking, config_map, definition, object, owned, pod, rc,
-    reference, test, to_nowhere,
+    Cluster, Discovery, blocking, config_map, definition, object, owned, pod, rc, reference, test,
+    to_nowhere,
 };
+use crate::objects::SETTLED;
+
+const SYNC_ERRORS: &str =
+    "garbagecollector_controller_resources_sync_error_total{controller=\"gc\"}";
 
 /// The period of discovery.
 const PERIOD: Duration = Duration::from_secs(30);
@@ -187,6 +191,10 @@ fn gc_17_a_failure_without_any_result_takes_nothing_away() {
         *answer = json!("nonsense");
         Discovery::Answers
     });
+    failing_discovery(|answer| {
+        answer["items"] = json!([]);
+        Discovery::Answers
+    });
 }
 
 fn failing_discovery(edit: fn(&mut Value) -> Discovery) {
@@ -214,6 +222,7 @@ fn gc_18_neither_discovery_nor_an_unsyncable_resource_blocks() {
         let begun = Instant::now();
         let unsyncable = break_lists(&cluster, "secrets");
         let host = cluster.collector().await;
+        let sync_errors = || host.metric(SYNC_ERRORS);
         assert!(begun.elapsed() >= PERIOD, "it waits for it for a while");
         assert!(begun.elapsed() < PERIOD * 2, "and no longer");
         let garbage = |name| {
@@ -223,8 +232,12 @@ fn gc_18_neither_discovery_nor_an_unsyncable_resource_blocks() {
         cluster
             .until_gone(&[&garbage("while-one-does-not-sync")])
             .await;
+        sleep(PERIOD * 2).await;
+        let unlisted = sync_errors();
+        assert!((1.0..4.0).contains(&unlisted), "{unlisted}");
         cluster.discovery(|_| Discovery::Fails);
         sleep(PERIOD * 2).await;
+        assert!(sync_errors() > unlisted + 1.0);
         cluster
             .until_gone(&[&garbage("while-discovery-fails")])
             .await;
@@ -247,6 +260,9 @@ fn gc_18_neither_discovery_nor_an_unsyncable_resource_blocks() {
         let secret = cluster.create(secret);
         cluster.until_gone(&[&secret]).await;
         assert!(synced() > 0.5);
+        let errors = sync_errors();
+        sleep(PERIOD * 10).await;
+        assert!((sync_errors() - errors).abs() < 0.5);
     });
 }
 

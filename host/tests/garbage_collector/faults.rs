@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::cluster::{
-    Cluster, SETTLED, blocking, config_map, definition, object, owned, pod, rc, reference, test,
+    Cluster, blocking, config_map, definition, object, owned, pod, rc, reference, test,
 };
+use crate::objects::SETTLED;
 
 const RESOURCES: [&str; 4] = ["pods", "replicationcontrollers", "configmaps", "foos"];
 

@@ -4,125 +4,13 @@
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::cluster::{
-    Cluster, SETTLED, blocking, config_map, held, owned, pod, rc, reference, test, uid,
-};
+use crate::cluster::{Cluster, blocking, config_map, held, owned, pod, rc, reference, test, uid};
+use crate::objects::SETTLED;
 
 fn finalizers(cluster: &Cluster, object: &Value) -> Vec<Value> {
     let found = cluster.now(object).expect("the object is gone");
     let finalizers = found["metadata"]["finalizers"].as_array();
     finalizers.cloned().unwrap_or_default()
-}
-
-/// `TestSolidOwnerDoesNotBlockWaitingOwner`: what has another owner loses the one
-/// that waits, and so lets it go.
-#[test]
-fn gc_65_a_solid_owner_does_not_block_a_waiting_one() {
-    test(|cluster| async move {
-        let doomed = cluster.create(rc("doomed"));
-        let remaining = cluster.create(rc("remaining"));
-        let both = [blocking(&doomed), reference(&remaining)];
-        let pod = cluster.create(owned(pod("pod"), &both));
-        let _host = cluster.collector().await;
-        cluster.delete(&doomed, "Foreground");
-        cluster.until_gone(&[&doomed]).await;
-        cluster.stay(&[&remaining, &pod]).await;
-        assert_eq!(cluster.owners(&pod), [reference(&remaining)]);
-    });
-}
-
-/// `TestNonBlockingOwnerRefDoesNotBlock`: the owner goes while finalizers hold
-/// dependents that do not block it.
-#[test]
-fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("owner"));
-        let mut explicit = reference(&owner);
-        explicit["blockOwnerDeletion"] = json!(false);
-        let explicit = cluster.create(held(owned(pod("explicit"), &[explicit])));
-        let unset = cluster.create(held(owned(pod("unset"), &[reference(&owner)])));
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Foreground");
-        cluster.until_gone(&[&owner]).await;
-        sleep(SETTLED).await;
-        for pod in [&explicit, &unset] {
-            let found = cluster.now(pod).unwrap();
-            assert!(found["metadata"]["deletionTimestamp"].is_string());
-            assert_eq!(cluster.deletions(pod), 1);
-        }
-    });
-}
-
-/// `TestBlockingOwnerRefDoesBlock`
-#[test]
-fn gc_68_a_dependent_that_blocks_is_waited_for() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("owner"));
-        let pod = cluster.create(held(owned(pod("pod"), &[blocking(&owner)])));
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Foreground");
-        sleep(SETTLED).await;
-        assert!(cluster.now(&pod).unwrap()["metadata"]["deletionTimestamp"].is_string());
-        assert_eq!(finalizers(&cluster, &owner), ["foregroundDeletion"]);
-        sleep(SETTLED * 12).await;
-        assert_eq!(finalizers(&cluster, &owner), ["foregroundDeletion"]);
-        cluster.set(&pod, &json!({"finalizers": null}));
-        cluster.until_gone(&[&pod, &owner]).await;
-    });
-}
-
-/// "should keep the rc around until all its pods are deleted if the
-/// deleteOptions says so"
-#[test]
-fn gc_85_a_controller_stays_until_its_pods_are_gone() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("simpletest.rc"));
-        let create = |number: usize| {
-            let pod = owned(pod(&format!("p-{number}")), &[blocking(&owner)]);
-            cluster.create(if number < 3 { held(pod) } else { pod })
-        };
-        let pods: Vec<Value> = (0..100).map(create).collect();
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Foreground");
-        let (held, free) = pods.split_at(3);
-        cluster.until_gone(&free.iter().collect::<Vec<_>>()).await;
-        for pod in held {
-            sleep(SETTLED).await;
-            assert_eq!(finalizers(&cluster, &owner), ["foregroundDeletion"]);
-            cluster.set(pod, &json!({"finalizers": null}));
-        }
-        cluster.until_gone(&[&owner]).await;
-        assert!(cluster.names("v1", "Pod").is_empty());
-    });
-}
-
-/// "should not delete dependents that have both valid owner and owner that's
-/// waiting for dependents to be deleted"
-#[test]
-fn gc_86_dependents_with_a_second_valid_owner_survive() {
-    test(|cluster| async move {
-        let doomed = cluster.create(rc("to-be-deleted"));
-        let stays = cluster.create(rc("to-stay"));
-        let pods: Vec<Value> = (0..10)
-            .map(|number| {
-                let mut owners = vec![blocking(&doomed)];
-                if number % 2 == 0 {
-                    owners.push(reference(&stays));
-                }
-                cluster.create(owned(pod(&format!("p-{number}")), &owners))
-            })
-            .collect();
-        let _host = cluster.collector().await;
-        cluster.delete(&doomed, "Foreground");
-        cluster.until_gone(&[&doomed]).await;
-        sleep(SETTLED).await;
-        for (number, pod) in pods.iter().enumerate() {
-            assert_eq!(cluster.is_there(pod), number % 2 == 0);
-            if number % 2 == 0 {
-                assert_eq!(cluster.owners(pod), [reference(&stays)]);
-            }
-        }
-    });
 }
 
 /// Pods that own each other in a circle of that many.
@@ -137,21 +25,6 @@ fn circle(cluster: &Cluster, members: usize) -> Vec<Value> {
         cluster.set(pod, &json!({"ownerReferences": [owner]}));
     }
     pods
-}
-
-/// "should not be blocked by dependency circle"
-#[test]
-fn gc_87_a_circle_of_dependents_blocks_nothing() {
-    for members in [2, 3, 7] {
-        test(|cluster| async move {
-            let pods = circle(&cluster, members);
-            let _host = cluster.collector().await;
-            sleep(SETTLED).await;
-            assert_eq!(cluster.names("v1", "Pod").len(), members);
-            cluster.delete(&pods[0], "Foreground");
-            cluster.until_gone(&pods.iter().collect::<Vec<_>>()).await;
-        });
-    }
 }
 
 /// A user deletes every member at once, or while nobody looks: in

@@ -4,11 +4,10 @@ use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::cascade::deployment_with_replica_set;
 use crate::cluster::{
-    Cluster, SETTLED, blocking, config_map, definition, held, object, owned, pod, rc, reference,
-    test,
+    Cluster, blocking, config_map, definition, held, object, owned, pod, rc, reference, test,
 };
+use crate::objects::SETTLED;
 
 async fn orphaned(cluster: &Cluster, owner: &Value, dependents: &[Value]) {
     cluster.until_gone(&[owner]).await;
@@ -44,18 +43,6 @@ fn gc_13_an_owner_waits_for_a_dependent_that_cannot_be_orphaned() {
         let finalizers = cluster.now(&owner).unwrap()["metadata"]["finalizers"].clone();
         assert_eq!(finalizers, json!(["orphan"]));
         cluster.sim.heal(conflict);
-        orphaned(&cluster, &owner, &pods).await;
-    });
-}
-
-/// `TestOrphaning`
-#[test]
-fn gc_64_orphaning() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("owner"));
-        let pods = pods(&cluster, &owner, 3);
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Orphan");
         orphaned(&cluster, &owner, &pods).await;
     });
 }
@@ -108,44 +95,6 @@ fn gc_63_stressing_cascading_deletion() {
                 }
             }
         }
-    });
-}
-
-/// "should orphan pods created by rc if delete options say so"
-#[test]
-fn gc_81_pods_stay_if_they_are_orphaned() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("simpletest.rc"));
-        let pods = pods(&cluster, &owner, 100);
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "Orphan");
-        orphaned(&cluster, &owner, &pods).await;
-    });
-}
-
-/// "should orphan pods created by rc if deleteOptions.OrphanDependents is nil"
-#[test]
-fn gc_82_pods_of_a_controller_stay_by_default() {
-    test(|cluster| async move {
-        let owner = cluster.create(rc("simpletest.rc"));
-        let pods = pods(&cluster, &owner, 2);
-        let _host = cluster.collector().await;
-        cluster.delete(&owner, "");
-        orphaned(&cluster, &owner, &pods).await;
-    });
-}
-
-/// "should orphan RS created by deployment when
-/// deleteOptions.PropagationPolicy is Orphan"
-#[test]
-fn gc_84_a_replica_set_stays_if_it_is_orphaned() {
-    test(|cluster| async move {
-        let (deployment, replica_set) = deployment_with_replica_set();
-        let deployment = cluster.create(deployment);
-        let replica_set = cluster.create(replica_set(&deployment));
-        let _host = cluster.collector().await;
-        cluster.delete(&deployment, "Orphan");
-        orphaned(&cluster, &deployment, &[replica_set]).await;
     });
 }
 

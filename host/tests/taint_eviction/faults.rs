@@ -72,6 +72,7 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         bench.sim(),
         &[("patch", "status"), ("delete", ""), ("create", "eviction")],
     );
+    break_requests(bench.sim(), &Match::new("get", "nodes"));
     let config = format!("{{deletion: {deletion}}}");
     let host = bench.host(&taint_eviction("Enforce", &config)).await;
     for node in &relieved {
@@ -117,6 +118,35 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         assert_eq!(disruption_target(pod), None, "seed {seed}");
     }
     host.host.stop().await;
+}
+
+/// The watch of nodes says nothing any more, the taint is gone, and pods come, or
+/// have tolerated it for long enough: the cache alone would evict them.
+#[test]
+fn a_taint_that_only_the_cache_shows_evicts_nobody() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        pod(&bench, "early", &node, &[toleration(KEY, Some(20))]).await;
+        let host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &[KEY]).await;
+        sleep(Duration::from_secs(1)).await;
+        bench
+            .sim()
+            .disturb(&Match::new("watch", "nodes"), WatchFault::Silence);
+        taint(&bench, &node, &[]).await;
+        pod(&bench, "late", &node, &[]).await;
+        // Far below the time after which an idle watch is given up.
+        sleep(Duration::from_secs(40)).await;
+        assert_left(&bench.pods().await, &["early", "late"]);
+        assert_eq!(bench.sim().count(&Match::new("patch", "pods")), 0);
+        // And far above.
+        sleep(Duration::from_secs(300)).await;
+        assert_left(&bench.pods().await, &["early", "late"]);
+        let before = bench.sim().count(&Match::new("get", "nodes"));
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(bench.sim().count(&Match::new("get", "nodes")), before);
+        host.host.stop().await;
+    });
 }
 
 /// Kubernetes gives up after five attempts; the eviction is lost until

@@ -73,8 +73,8 @@ fn a_pod_is_marked_and_deleted_under_its_uid() {
     });
 }
 
-/// As many as in the design's numbers. Every pod costs two requests, and no
-/// node's pods wait for another's.
+/// As many as in the design's numbers. Every pod costs two requests and every
+/// node one, and no node's pods wait for another's.
 #[test]
 fn twelve_hundred_pods_on_sixty_nodes() {
     on_the_sim(|mut bench| async move {
@@ -99,6 +99,7 @@ fn twelve_hundred_pods_on_sixty_nodes() {
         assert_eq!(sim.count(&Match::new("patch", "pods")), 1200);
         assert_eq!(sim.count(&Match::new("delete", "pods")), 1200);
         assert_eq!(sim.count(&Match::new("get", "pods")), 0);
+        assert_eq!(sim.count(&Match::new("get", "nodes")), 60);
         let deletions =
             "taint_eviction_controller_pod_deletions_total{controller=\"taint-eviction\"}";
         assert!((host.metric(deletions) - 1200.0).abs() < 0.5);
@@ -381,6 +382,7 @@ fn the_shipped_role_fits_the_manifest() {
         "create events",
         "create pods/eviction",
         "delete pods",
+        "get nodes",
         "list nodes",
         "list pods",
         "patch events",

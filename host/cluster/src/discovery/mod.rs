@@ -59,6 +59,11 @@ pub async fn discover(api: &Api) -> Result<Discovered, Failure> {
             }
         }
     }
+    if found.served.is_empty() {
+        // Every server serves something: what is known stays.
+        let reason = "ask what is served: the answer names no resource";
+        return Err(Failure::new(FailureClass::Server, reason));
+    }
     Ok(Discovered {
         mapping: Mapping::new(found.served),
         failed: found.failed,

@@ -138,3 +138,14 @@ async fn a_server_that_says_nothing_of_its_groups_is_a_failure() {
         "ask what is served at /apis: the server answered 500 InternalError: oh"
     );
 }
+
+#[tokio::test]
+async fn an_empty_answer_is_a_failure() {
+    let server = Server::new(|_, _| aggregated(json!([])));
+    let failure = discover(&server.api()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Server);
+    assert_eq!(
+        failure.message,
+        "ask what is served: the answer names no resource"
+    );
+}

@@ -9,6 +9,7 @@ mod lru;
 #[cfg(test)]
 mod tests;
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -29,6 +30,11 @@ use crate::write::Decision;
 
 /// How many events may wait to be sent.
 const MOST_WAITING: usize = 10_000;
+/// How many events are sent at once. Those of one object are sent one after the
+/// other: a repetition patches the event that came before.
+const LANES: u64 = 8;
+/// How many events may wait in one lane before they hold up the others.
+const MOST_IN_LANE: usize = 1_000;
 /// How often an event is tried again when the server cannot be reached.
 const MOST_TRIES: u32 = 12;
 /// The pause in between.
@@ -68,12 +74,38 @@ impl Recorder {
     }
 }
 
+/// Correlates events in their order, and hands them to the lanes.
 async fn work(api: Api, mut events: mpsc::Receiver<(Occurrence, Timestamp)>) {
+    let lanes: Vec<mpsc::Sender<Correlated>> = (0..LANES)
+        .map(|_| {
+            let (lane, events) = mpsc::channel(MOST_IN_LANE);
+            tokio::spawn(send(api.clone(), events));
+            lane
+        })
+        .collect();
     let mut correlator = Correlator::default();
     while let Some((occurrence, at)) = events.recv().await {
-        if let Some(correlated) = correlator.correlate(occurrence, at) {
-            deliver(&api, &correlated).await;
+        let Some(correlated) = correlator.correlate(occurrence, at) else {
+            continue;
+        };
+        let lane = usize::try_from(lane(&correlated.involved)).unwrap_or_default();
+        if let Some(lane) = lanes.get(lane) {
+            // It ends after this task does.
+            let _ = lane.send(correlated).await;
         }
+    }
+}
+
+/// The lane of an object, always the same.
+fn lane(involved: &ObjectRef) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    (&involved.namespace, &involved.name, &involved.uid).hash(&mut hasher);
+    hasher.finish() % LANES
+}
+
+async fn send(api: Api, mut events: mpsc::Receiver<Correlated>) {
+    while let Some(event) = events.recv().await {
+        deliver(&api, &event).await;
     }
 }
 

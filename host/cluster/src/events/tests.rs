@@ -123,3 +123,37 @@ async fn nobody_waits_for_a_full_queue() {
     settle().await;
     server.only();
 }
+
+/// An event that cannot be sent for now holds up those of its own object only,
+/// and these come in their order.
+#[tokio::test(start_paused = true)]
+async fn events_of_different_objects_do_not_wait_for_each_other() {
+    let server = Server::new(|seen, before| {
+        let is_first = before == 0;
+        match seen.method {
+            Method::POST if is_first => Reply::Break,
+            _ => Reply::Json(201, json!({})),
+        }
+    });
+    let recorder = Recorder::start(server.api());
+    recorder.record(&pod(), &event("m"));
+    settle().await;
+    recorder.record(&pod(), &event("m"));
+    let others = (0..50).map(|number| ObjectRef {
+        name: format!("other-{number}"),
+        uid: format!("other-{number}"),
+        ..pod()
+    });
+    let in_other_lanes: Vec<_> = others.filter(|other| lane(other) != lane(&pod())).collect();
+    assert!(in_other_lanes.len() > 30);
+    for other in &in_other_lanes {
+        recorder.record(other, &event("m"));
+    }
+    settle().await;
+    assert_eq!(server.seen().len(), 1 + in_other_lanes.len());
+    tokio::time::sleep(2 * RETRY_PAUSE).await;
+    let seen = server.seen();
+    let own: Vec<_> = seen.iter().skip(1 + in_other_lanes.len()).collect();
+    let methods: Vec<_> = own.iter().map(|seen| seen.method.clone()).collect();
+    assert_eq!(methods, [Method::POST, Method::PATCH]);
+}

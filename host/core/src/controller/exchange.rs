@@ -113,6 +113,15 @@ pub enum Effect {
         /// For how long, its writes included.
         duration: Duration,
     },
+    /// The guest wants an item tried again.
+    Retried {
+        /// The part of the revision that it belongs to.
+        role: Role,
+        /// The item.
+        item: QueueKey,
+        /// Why, in the guest's words.
+        reason: String,
+    },
     /// An item of the stable revision was taken from its queue.
     Taken {
         /// Its queue.

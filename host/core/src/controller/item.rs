@@ -80,6 +80,11 @@ impl Running {
         self.unseen.push(target);
     }
 
+    /// Takes a plan whose target is gone: as good as carried out.
+    pub(super) fn is_done_already(&mut self) {
+        self.carried = true;
+    }
+
     /// Waits for a guardrail: until that time, or until an operator releases
     /// it, upon which everything is looked at again.
     pub(super) fn wait_until(&mut self, until: Option<Instant>) {

@@ -9,17 +9,17 @@ use super::exchange::{
     CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, RevisionId, World,
 };
 use super::item::Running;
-use super::shared::{Carried, Shared, seen};
+use super::shared::{Carried, Shared};
 use super::tally::Tally;
 use super::trigger::{Sweep, changed_keys};
 use super::waiters::Waiters;
-use crate::expectation::LAPSE;
+use crate::expectation::{Held, LAPSE};
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
 use crate::health::{CallFailure, Health, Permit, after_failed_call};
 use crate::manifest::{Manifest, Trigger};
 use crate::object::Uid;
-use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, WorkItem};
+use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, QueueStats, Queues};
 use crate::rollout::Role;
 use crate::rollout::compare::Look;
@@ -374,8 +374,7 @@ impl Revision {
         if !self.waiters.waits_for(uid) {
             return;
         }
-        let seen = seen(uid, snapshot);
-        if shared.expectations.held(uid, seen, now).is_none() {
+        if !shared.is_open(uid, snapshot, now) {
             for item in self.waiters.release(uid) {
                 self.add(now, &item.queue, &item.key, Origin::Fresh);
             }
@@ -404,6 +403,13 @@ impl Revision {
             0 => DEFAULT_PARALLEL,
             asked => asked,
         };
+        if let Verdict::Retry { reason } = &decision.verdict {
+            shared.effects.push_back(Effect::Retried {
+                role: self.role,
+                item: item.clone(),
+                reason: reason.clone(),
+            });
+        }
         let running = Running::new(plans, parallel, decision.verdict);
         self.running.insert(item.clone(), running);
         self.pump(item, world, shared);
@@ -469,7 +475,7 @@ impl Revision {
         }
         running
             .unseen
-            .retain(|uid| shared.held(uid, world).is_some());
+            .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
         let (finish, when_seen) = running.finish(world.now, LAPSE);
         if when_seen {
             self.waiters.wait(item, running.unseen);
@@ -505,6 +511,7 @@ impl Revision {
                     plan: Arc::clone(&plan),
                 });
             }
+            Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
             Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
             Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
             Ruling::Wait(Waiting::NotOwned) => running.leave(),

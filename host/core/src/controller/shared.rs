@@ -12,6 +12,7 @@ use crate::rollout::Role;
 use crate::rollout::cohort::Share;
 use crate::rollout::compare::Comparison;
 use crate::store::{ResourceVersion, Snapshot, ViewId};
+use crate::time::Instant;
 
 /// What the revisions of one controller have in common: above all, what each of
 /// them must know of the other's writes.
@@ -76,6 +77,11 @@ impl Shared {
         self.expectations.held(uid, seen, world.now)
     }
 
+    /// Whether the cache has yet to show what was written of an object.
+    pub(super) fn is_open(&mut self, uid: &Uid, snapshot: &Snapshot, now: Instant) -> bool {
+        self.expectations.is_open(uid, seen(uid, snapshot), now)
+    }
+
     /// Who asks the budget for a plan.
     pub(super) fn asker(
         &self,
@@ -112,7 +118,7 @@ fn watched(target: &ObjectRef, views: impl Iterator<Item = ViewId>, snapshot: &S
 
 /// What the cache shows of an object. Held by several streams, it is as the one
 /// has it that lags behind most.
-pub(super) fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
+fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
     let versions = snapshot.versions_of(uid);
     let seen = versions.map(|version| match version {
         ResourceVersion::Number(number) => Seen::Version(*number),

@@ -404,6 +404,7 @@ fn misfit(metric: &MetricSpec, labels: &[String], amount: Amount) -> Option<Stri
         MetricKind::Counter => matches!(amount, Amount::Add(by) if by >= 0.0),
         MetricKind::Gauge => matches!(amount, Amount::Add(_) | Amount::Set(_)),
         MetricKind::Histogram => matches!(amount, Amount::Observe(_) | Amount::SecondsSince(_)),
+        MetricKind::SyncErrors => false,
     };
     (!fits).then(|| format!("is {amount:?}, which a {:?} does not take", metric.kind))
 }

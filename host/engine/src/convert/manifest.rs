@@ -118,12 +118,13 @@ fn metric(metric: wit::Metric) -> Result<MetricSpec, ManifestError> {
         "counter" => MetricKind::Counter,
         "gauge" => MetricKind::Gauge,
         "histogram" => MetricKind::Histogram,
+        "sync-errors" => MetricKind::SyncErrors,
         _ => {
             return Err(ManifestError::Unknown {
                 what: "the kind",
                 name: metric.name,
                 value: metric.kind,
-                known: "counter, gauge and histogram",
+                known: "counter, gauge, histogram and sync-errors",
             });
         }
     };

@@ -34,6 +34,63 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
     assert_eq!(queues, ["nodes", "pods"]);
 }
 
+/// Two items are about one object: the one was decided before its end was seen,
+/// and arrives after.
+#[test]
+fn what_is_gone_is_not_deleted_again_by_a_decision_from_before() {
+    for verdict in [Verdict::Done, Verdict::AgainWhenWritten] {
+        let mut bench = Bench::enforcing();
+        bench.see("a", 1, "n1");
+        let (first, ..) = bench.keys().unwrap();
+        let (second, ..) = bench.keys().unwrap();
+        bench.answer(first, vec![decide(vec![delete("a")], Verdict::Done)]);
+        let plan = bench.carried()[0].0;
+        bench.outcome(plan, succeeded(Written::Gone));
+        bench.lose("a");
+        let before = decide(vec![delete("a")], verdict.clone());
+        bench.answer(second, vec![before]);
+        assert_eq!(bench.rulings(), [Ruling::Wait(Waiting::Held(Held::Gone))]);
+        // What its end added is looked at once, and nothing waits for more.
+        bench.settle();
+        assert_eq!(bench.timeout(), None);
+    }
+}
+
+/// An item that waits for all that it wrote goes on when something of it was
+/// gone already.
+#[test]
+fn again_when_written_goes_on_when_a_target_is_gone() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench.see("b", 1, "");
+    let (call, _, keys) = bench.keys().unwrap();
+    assert_eq!(keys, ["ns/b"]);
+    bench.outcome(plan, succeeded(Written::Gone));
+    bench.lose("a");
+    bench.settle();
+    let before = decide(vec![delete("a")], Verdict::AgainWhenWritten);
+    bench.answer(call, vec![before]);
+    let (_, _, keys) = bench.keys().unwrap();
+    assert_eq!(keys, ["ns/b"]);
+}
+
+#[test]
+fn why_an_item_is_tried_again_is_told() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let (call, ..) = bench.keys().unwrap();
+    let retry = Verdict::Retry {
+        reason: "its owner could not be read".into(),
+    };
+    bench.answer(call, vec![decide(vec![], retry)]);
+    let told = bench.effects().into_iter().find_map(|effect| match effect {
+        Effect::Retried { item, reason, .. } => Some((item.queue, item.key, reason)),
+        _ => None,
+    });
+    let expected = ["pods", "ns/a", "its owner could not be read"].map(String::from);
+    assert_eq!(told.map(<[String; 3]>::from), Some(expected));
+}
+
 #[test]
 fn a_failed_write_is_tried_again_with_its_failure() {
     let mut bench = Bench::enforcing();
