@@ -95,10 +95,9 @@ impl Controller {
         self.end_trial(now);
         let id = RevisionId(self.shared.fresh_id());
         self.candidate = Some(self.stable.fork(now, id, manifest, views));
-        self.shared.trial = Some(Trial {
-            share,
-            comparison: Comparison::new(window),
-        });
+        let mut trial = Trial::new(now, share, window);
+        trial.pending.insert(Role::Stable, self.stable.pending());
+        self.shared.trial = Some(trial);
     }
 
     /// Changes what the candidate owns; both revisions look at everything

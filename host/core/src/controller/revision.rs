@@ -20,7 +20,7 @@ use crate::health::{CallFailure, Health, Permit, after_failed_call};
 use crate::manifest::{Manifest, Trigger};
 use crate::object::Uid;
 use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, Verdict, WorkItem};
-use crate::queue::{Finish, Origin, QueueStats, Queues};
+use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::rollout::Role;
 use crate::rollout::compare::Look;
 use crate::store::{Change, Snapshot, ViewId};
@@ -244,14 +244,23 @@ impl Revision {
             snapshot: snapshot.clone(),
         };
         self.calls.insert(id, called);
+        let pending = self.pending();
+        if let Some(trial) = &mut shared.trial {
+            trial.pending.insert(self.role, pending.clone());
+        }
         Some(CallRequest {
             id,
             revision: self.id,
             snapshot: snapshot.clone(),
             items: batch.items,
-            pending: self.queues.pending(),
+            pending,
             notes: self.notes.clone(),
         })
+    }
+
+    /// What waits in its queues.
+    pub(super) fn pending(&self) -> PendingSnapshot {
+        self.queues.pending()
     }
 
     pub(super) fn has_called(&self, id: CallId) -> bool {
@@ -276,6 +285,10 @@ impl Revision {
         );
         self.health.succeeded(world.now, called.permit);
         self.tally.call_took(took);
+        let trial = shared.trial.as_ref();
+        let other = trial
+            .map(|trial| trial.others(self.role))
+            .unwrap_or_default();
         for (item, decision) in called.items.into_iter().zip(decisions) {
             let item = QueueKey {
                 queue: item.queue,
@@ -286,6 +299,7 @@ impl Revision {
                 item: &item,
                 snapshot: &called.snapshot,
                 began: called.began,
+                other: &other,
             };
             self.begin(&item, decision, look, world, shared);
         }

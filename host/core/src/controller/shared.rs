@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::exchange::{Effect, PlanId, RevisionId, Settings, World};
 use crate::budget::{Asker, Budget};
 use crate::expectation::{Expectations, Held, Seen};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{Plan, QueueKey};
+use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
 use crate::rollout::cohort::Share;
 use crate::rollout::compare::Comparison;
@@ -34,6 +36,27 @@ pub(super) struct Shared {
 pub(super) struct Trial {
     pub(super) share: Share,
     pub(super) comparison: Comparison,
+    /// What waits in the queues of each revision, as of its last call.
+    pub(super) pending: BTreeMap<Role, PendingSnapshot>,
+}
+
+impl Trial {
+    pub(super) fn new(now: Instant, share: Share, window: Duration) -> Self {
+        Self {
+            share,
+            comparison: Comparison::new(now, window),
+            pending: BTreeMap::new(),
+        }
+    }
+
+    /// What waits in the queues of the other revision than that of this part.
+    pub(super) fn others(&self, role: Role) -> PendingSnapshot {
+        let other = match role {
+            Role::Stable => Role::Candidate,
+            Role::Candidate => Role::Stable,
+        };
+        self.pending.get(&other).cloned().unwrap_or_default()
+    }
 }
 
 /// A plan that is being carried out.

@@ -3,9 +3,12 @@
 //! Both revisions see the same objects, but not at the same moment: one may
 //! have a shorter timer, or take its turn later. So a target on which only one
 //! has decided so far is pending for a while ([`Comparison::new`]'s window);
-//! decided by the other within it, or later, the two are compared. A target
-//! that is gone before the other could look at it as it was says nothing, and
-//! is counted by itself.
+//! decided by the other within it, or later, the two are compared.
+//!
+//! A target may be gone before its window ends. Then the other has left it alone
+//! if it had looked at the target as it was, and has no timer for the item that
+//! ends within the window. Otherwise the target says nothing, and is counted by
+//! itself.
 //!
 //! Two decisions agree if their steps do: the same patches, deletions,
 //! evictions, creations and events in the same order. Reasons and messages for
@@ -21,6 +24,7 @@ use std::time::Duration;
 use super::Role;
 use crate::object::Uid;
 use crate::plan::{Plan, QueueKey};
+use crate::queue::PendingSnapshot;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
@@ -136,6 +140,9 @@ pub struct Disagreement {
 #[derive(Debug)]
 pub struct Comparison {
     window: Duration,
+    /// The stable revision had looked at everything that was there then, but
+    /// for what was due in its queues.
+    begun: Instant,
     counts: Counts,
     targets: BTreeMap<Uid, Target>,
     /// The targets, oldest first.
@@ -154,7 +161,7 @@ struct Target {
     stable: Option<Side>,
     candidate: Option<Side>,
     /// Whether the revision that has not decided anything has looked at the
-    /// target as it was decided on.
+    /// target as it was decided on, and is not about to do so again.
     seen_by_other: bool,
     verdict: Option<Verdict>,
 }
@@ -177,15 +184,18 @@ pub struct Look<'a> {
     pub snapshot: &'a Snapshot,
     /// When that was taken.
     pub began: Instant,
+    /// What waits in the queues of the other revision.
+    pub other: &'a PendingSnapshot,
 }
 
 impl Comparison {
     /// Nothing compared yet. A target on which one revision decided waits so
     /// long for the other.
     #[must_use]
-    pub fn new(window: Duration) -> Self {
+    pub fn new(now: Instant, window: Duration) -> Self {
         Self {
             window,
+            begun: now,
             counts: Counts::default(),
             targets: BTreeMap::new(),
             order: VecDeque::new(),
@@ -300,14 +310,18 @@ impl Comparison {
         }
     }
 
-    /// Whether the other revision's last look at the item showed it the target
-    /// as this look does: the target has not changed since.
+    /// Whether the other revision has decided to leave the target alone for now:
+    /// it has a timer for the item that ends after the window, or its last look
+    /// at the item showed it the target as this look does.
     fn other_has_looked(&mut self, look: Look<'_>, uid: &Uid) -> bool {
-        let other = match look.role {
-            Role::Stable => Role::Candidate,
-            Role::Candidate => Role::Stable,
+        if let Some(timer) = look.other.get(&look.item.queue, &look.item.key) {
+            return timer.due_at > look.began.after(self.window);
+        }
+        let (other, before) = match look.role {
+            Role::Stable => (Role::Candidate, None),
+            Role::Candidate => (Role::Stable, Some(self.begun)),
         };
-        let looked = self.looks_of(other).last.get(look.item).copied();
+        let looked = self.looks_of(other).last.get(look.item).copied().or(before);
         let changed = look.snapshot.find(uid).map(|object| object.last_changed());
         matches!((looked, changed), (Some(looked), Some(changed)) if looked >= changed)
     }

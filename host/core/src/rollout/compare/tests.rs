@@ -1,6 +1,8 @@
 use super::*;
+use crate::manifest::QueueSpec;
 use crate::object::{ApiResource, Kind, ObjectRef, Projected};
-use crate::plan::{DeleteOptions, Patch, PatchKind, Step};
+use crate::plan::{DeleteOptions, Enqueue, Patch, PatchKind, Step};
+use crate::queue::Queues;
 use crate::store::{SegmentId, SegmentSpec, Store, ViewKey, ViewSpec};
 
 const WINDOW: Duration = Duration::from_secs(30);
@@ -10,6 +12,8 @@ struct Bench {
     store: Store,
     segment: SegmentId,
     comparison: Comparison,
+    /// What waits in the other revision's queues.
+    timers: PendingSnapshot,
 }
 
 fn at(seconds: u64) -> Instant {
@@ -91,7 +95,8 @@ impl Bench {
         Self {
             store,
             segment,
-            comparison: Comparison::new(WINDOW),
+            comparison: Comparison::new(at(5), WINDOW),
+            timers: PendingSnapshot::default(),
         }
     }
 
@@ -126,6 +131,7 @@ impl Bench {
             item: &key(item),
             snapshot: &self.store.snapshot(),
             began: at(seconds),
+            other: &self.timers,
         };
         self.comparison.decided(at(seconds), look, plans);
     }
@@ -238,13 +244,50 @@ fn a_look_at_the_target_as_it_was_tells_even_if_it_is_gone_since() {
     bench.stable("tick", 10, &[delete("a")]);
     bench.remove("a");
     assert_eq!(bench.counts(40).only_stable, 1);
-    // It had looked before the target was there.
-    let mut bench = Bench::new();
-    bench.candidate("tick", 9, &[]);
-    bench.create("a", 10);
-    bench.stable("tick", 11, &[delete("a")]);
+    // The stable revision had, before there was a candidate.
+    let mut bench = Bench::with(&["a"]);
+    bench.candidate("tick", 10, &[delete("a")]);
     bench.remove("a");
-    assert_eq!(bench.counts(41).unknown, 1);
+    assert_eq!(bench.counts(40).only_candidate, 1);
+    // They had looked before the target was there.
+    for role in Role::ALL {
+        let mut bench = Bench::new();
+        bench.candidate("tick", 9, &[]);
+        bench.stable("tick", 9, &[]);
+        bench.create("a", 10);
+        bench.look(role, "tick", 11, &[delete("a")]);
+        bench.remove("a");
+        assert_eq!(bench.counts(41).unknown, 1);
+    }
+}
+
+#[test]
+fn a_timer_says_when_the_other_will_look() {
+    for (seconds, expected) in [(29, (1, 0)), (31, (0, 1))] {
+        let mut bench = Bench::with(&["a"]);
+        let spec = QueueSpec {
+            name: "pods".into(),
+            workers: 1,
+            batch: 1,
+            priority: 0,
+            retry_initial: WINDOW,
+            retry_max: WINDOW,
+            rate: None,
+        };
+        let mut queues = Queues::new(at(0), &[spec], &[]);
+        let timer = Enqueue {
+            item: key("a"),
+            after: Duration::from_secs(10 + seconds),
+            created_at: None,
+            group: String::new(),
+        };
+        queues.enqueue(at(0), &timer).unwrap();
+        bench.timers = queues.pending();
+        bench.candidate("a", 10, &[delete("a")]);
+        bench.remove("a");
+        let counts = bench.counts(40);
+        assert_eq!((counts.unknown, counts.only_candidate), expected);
+    }
 }
 
 #[test]
