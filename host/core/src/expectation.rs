@@ -4,9 +4,8 @@
 //! cache shows the object as it was. A guest that looks at it then decides the
 //! same again: an expectation keeps that second decision from being carried
 //! out. Expectations lapse, since uid preconditions make a repeated write
-//! harmless, while one that waits for ever would not be. An object that was
-//! deleted is remembered for as long, seen or not: decisions from before it was
-//! seen are still to come.
+//! harmless, while one that waits for ever would not be. Until then they stay,
+//! seen or not: decisions that were made before it was seen are still to come.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +21,7 @@ pub const LAPSE: Duration = Duration::from_secs(30);
 pub enum Held {
     /// A plan for it is being carried out.
     InFlight,
-    /// It was written, and the cache does not show it yet.
+    /// It was written, and what the plan was decided on does not show it yet.
     NotSeenYet,
     /// It was deleted a moment ago: the plan was decided before that was seen.
     Gone,
@@ -85,31 +84,29 @@ impl Expectations {
             .insert(uid.clone(), (expected, now.after(LAPSE)));
     }
 
-    /// Whether an object is held, given what the cache shows of it.
-    pub fn held(&mut self, uid: &Uid, seen: Seen, now: Instant) -> Option<Held> {
-        let (expected, lapses) = self.by_uid.get(uid)?;
-        let held = match (expected, seen) {
+    /// Whether a plan for an object is held, given what the cache showed of it
+    /// when the plan was decided, and what it shows now.
+    #[must_use]
+    pub fn held(&self, uid: &Uid, decided_on: Seen, seen: Seen, now: Instant) -> Option<Held> {
+        let (expected, _) = self.by_uid.get(uid).filter(|(_, lapses)| now < *lapses)?;
+        match (expected, decided_on) {
             (Expected::InFlight, _) => Some(Held::InFlight),
-            (Expected::Gone, Seen::Version(_) | Seen::Incomparable) => Some(Held::NotSeenYet),
             // A uid never comes back. A decision from before can: of a call that
             // takes long, or of a plan that waited for its turn.
-            (Expected::Gone, Seen::Gone) => Some(Held::Gone),
-            (Expected::Version(wanted), Seen::Version(seen)) if seen < *wanted => {
+            (Expected::Gone, _) if seen == Seen::Gone => Some(Held::Gone),
+            (Expected::Gone, _) => Some(Held::NotSeenYet),
+            (Expected::Version(wanted), Seen::Version(version)) if version < *wanted => {
                 Some(Held::NotSeenYet)
             }
             (Expected::Version(_), _) => None,
-        };
-        let held = held.filter(|_| now < *lapses);
-        if held.is_none() {
-            self.by_uid.remove(uid);
         }
-        held
     }
 
     /// Whether the object is being written, or the cache does not show yet what
     /// was: something is still to come.
-    pub fn is_open(&mut self, uid: &Uid, seen: Seen, now: Instant) -> bool {
-        let held = self.held(uid, seen, now);
+    #[must_use]
+    pub fn is_open(&self, uid: &Uid, seen: Seen, now: Instant) -> bool {
+        let held = self.held(uid, seen, seen, now);
         matches!(held, Some(Held::InFlight | Held::NotSeenYet))
     }
 
@@ -138,25 +135,30 @@ mod tests {
 
     const UID: Uid = Uid::Uuid(7);
 
+    /// Of a plan that was decided on what the cache shows now.
+    fn held(expectations: &Expectations, seen: Seen, now: Instant) -> Option<Held> {
+        expectations.held(&UID, seen, seen, now)
+    }
+
     #[test]
     fn a_deleted_object_is_held_until_the_cache_has_lost_it() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
         expectations.begin(UID);
         assert_eq!(
-            expectations.held(&UID, Seen::Version(1), start),
+            held(&expectations, Seen::Version(1), start),
             Some(Held::InFlight)
         );
         expectations.end(&UID, Some(Written::Gone), start);
         assert_eq!(
-            expectations.held(&UID, Seen::Version(9), start),
+            held(&expectations, Seen::Version(9), start),
             Some(Held::NotSeenYet)
         );
         assert!(expectations.is_open(&UID, Seen::Version(9), start));
         // From here on there is nothing to wait for, and nothing to delete.
         for _ in 0..2 {
             assert!(!expectations.is_open(&UID, Seen::Gone, start));
-            let held = expectations.held(&UID, Seen::Gone, start);
+            let held = held(&expectations, Seen::Gone, start);
             assert_eq!(held, Some(Held::Gone));
         }
         expectations.expire(start.after(LAPSE));
@@ -170,10 +172,26 @@ mod tests {
         expectations.begin(UID);
         expectations.end(&UID, Some(Written::Version(10)), start);
         assert_eq!(
-            expectations.held(&UID, Seen::Version(9), start),
+            held(&expectations, Seen::Version(9), start),
             Some(Held::NotSeenYet)
         );
-        assert_eq!(expectations.held(&UID, Seen::Version(10), start), None);
+        assert_eq!(held(&expectations, Seen::Version(10), start), None);
+    }
+
+    #[test]
+    fn a_decision_from_before_a_write_is_held_however_late_it_comes() {
+        let mut expectations = Expectations::default();
+        expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
+        let late =
+            |decided_on| expectations.held(&UID, decided_on, Seen::Version(12), Instant::ZERO);
+        assert_eq!(late(Seen::Version(11)), None);
+        assert_eq!(late(Seen::Version(9)), Some(Held::NotSeenYet));
+        assert_eq!(
+            late(Seen::Version(9)),
+            Some(Held::NotSeenYet),
+            "not only once"
+        );
+        assert!(!expectations.is_open(&UID, Seen::Version(12), Instant::ZERO));
     }
 
     #[test]
@@ -181,10 +199,7 @@ mod tests {
         let mut expectations = Expectations::default();
         expectations.begin(UID);
         expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
-        assert_eq!(
-            expectations.held(&UID, Seen::Version(12), Instant::ZERO),
-            None
-        );
+        assert_eq!(held(&expectations, Seen::Version(12), Instant::ZERO), None);
     }
 
     #[test]
@@ -192,7 +207,7 @@ mod tests {
         let mut expectations = Expectations::default();
         expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
         let later = Instant::ZERO.after(LAPSE);
-        assert_eq!(expectations.held(&UID, Seen::Version(1), later), None);
+        assert_eq!(held(&expectations, Seen::Version(1), later), None);
         expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
         expectations.expire(later);
         assert_eq!(expectations.len(), 0);
@@ -203,9 +218,6 @@ mod tests {
         let mut expectations = Expectations::default();
         expectations.begin(UID);
         expectations.end(&UID, None, Instant::ZERO);
-        assert_eq!(
-            expectations.held(&UID, Seen::Version(1), Instant::ZERO),
-            None
-        );
+        assert_eq!(held(&expectations, Seen::Version(1), Instant::ZERO), None);
     }
 }

@@ -27,6 +27,7 @@ const INITIAL_SYNC: Duration = Duration::from_secs(30);
 impl Run {
     /// Makes these the controllers that run.
     pub(super) fn apply(&mut self, wanted: Vec<Wanted>) {
+        self.settle();
         let names: BTreeSet<&String> = wanted.iter().map(|one| &one.name).collect();
         let removed = self.slots.extract_if(.., |name, _| !names.contains(name));
         for (controller, _) in removed {
@@ -194,6 +195,7 @@ impl Run {
     /// Lets every revision take over whose watches are complete, or as complete
     /// as they have to be by now.
     pub(super) fn take_over(&mut self) {
+        self.settle();
         let now = self.api.clock().instant();
         for (name, slot) in &mut self.slots {
             if let Some(active) = &mut slot.active {

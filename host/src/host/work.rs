@@ -37,9 +37,26 @@ impl Run {
                 self.call_all(&name, &snapshot, &mapping, now);
             }
             // After the calls: taking items from the queues is an effect too.
-            while let Some(effect) = self.next_effect(&name) {
-                self.have(&name, effect, &mapping, now);
-            }
+            self.have_all(&name, &mapping, now);
+        }
+    }
+
+    /// Has everything done that is wanted so far: what a revision decided is its
+    /// own doing, and not that of whoever takes its place.
+    pub(super) fn settle(&mut self) {
+        let Some(mapping) = self.mapping.clone() else {
+            return;
+        };
+        let now = self.api.clock().instant();
+        let names: Vec<String> = self.slots.keys().cloned().collect();
+        for name in names {
+            self.have_all(&name, &mapping, now);
+        }
+    }
+
+    fn have_all(&mut self, name: &str, mapping: &Arc<Mapping>, now: Instant) {
+        while let Some(effect) = self.next_effect(name) {
+            self.have(name, effect, mapping, now);
         }
     }
 
@@ -130,11 +147,13 @@ impl Run {
             return;
         };
         let (controller, number) = (name.to_owned(), active.number);
-        let Some((_, part)) = active.revision_mut(revision) else {
-            return;
-        };
+        let part = active.revision_mut(revision);
+        debug_assert!(
+            part.is_some(),
+            "its plans are carried out before it is replaced"
+        );
         let decision = Decision {
-            revision: part.recipe.to_string(),
+            revision: part.map_or_else(|| "former".to_owned(), |(_, part)| part.recipe.to_string()),
             id: format!("{}-{number}-{id}", self.run_id),
         };
         self.carrying += 1;

@@ -71,13 +71,19 @@ pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) 
     });
 }
 
+/// Runs something on both processors and real time.
+pub(crate) fn on_real_time(test: impl Future<Output = ()>) {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.enable_all().build().unwrap().block_on(test);
+}
+
 fn runtime(paused: bool) -> tokio::runtime::Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().start_paused(paused).build().unwrap()
 }
 
 impl Bench {
-    fn in_memory() -> Self {
+    pub(crate) fn in_memory() -> Self {
         let now = "2026-11-20T10:00:00Z".parse().unwrap();
         let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
         let service = {
@@ -339,6 +345,16 @@ impl Bench {
     }
 }
 
+/// How a host is set up.
+#[derive(Default)]
+pub(crate) struct Setup {
+    /// Where rollouts are remembered.
+    pub(crate) records: Records,
+    /// Where modules are kept.
+    pub(crate) cache: Option<PathBuf>,
+    pub(crate) rates: ClientConfig,
+}
+
 /// The host at work.
 pub(crate) struct Running {
     pub(crate) host: Host,
@@ -350,15 +366,16 @@ pub(crate) struct Running {
 impl Running {
     /// Starts a host without controllers on an API server.
     pub(crate) fn start(client: kube::Client) -> Self {
-        Self::start_with(client, Records::default(), None)
+        Self::start_with(client, Setup::default())
     }
 
-    /// Starts a host that remembers rollouts there and keeps modules there.
-    pub(crate) fn start_with(
-        client: kube::Client,
-        records: Records,
-        cache: Option<PathBuf>,
-    ) -> Self {
+    /// Starts a host that is set up in another way.
+    pub(crate) fn start_with(client: kube::Client, setup: Setup) -> Self {
+        let Setup {
+            records,
+            cache,
+            rates,
+        } = setup;
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
         let modules = Modules::new(ModulesOptions {
@@ -368,7 +385,7 @@ impl Running {
         });
         let host = Host::start(HostOptions {
             client,
-            rates: ClientConfig::default(),
+            rates,
             watch: watch::Settings::default(),
             engine: engine(),
             modules: modules.unwrap(),

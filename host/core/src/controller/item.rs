@@ -8,6 +8,7 @@ use crate::failure::{Failure, FailureClass};
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
 use crate::queue::Finish;
+use crate::store::Snapshot;
 use crate::time::Instant;
 
 /// How long an item waits after a write was forbidden: permissions rarely
@@ -22,6 +23,8 @@ const LEFT_PAUSE: Duration = Duration::from_secs(600);
 pub(super) struct Running {
     /// Plans that were not yet put before the gate.
     pub(super) plans: VecDeque<Arc<Plan>>,
+    /// What the guest was shown.
+    pub(super) decided_on: Snapshot,
     /// Plans that are being carried out.
     pub(super) in_flight: u32,
     /// How many may be at once.
@@ -46,9 +49,15 @@ pub(super) struct Running {
 }
 
 impl Running {
-    pub(super) fn new(plans: Vec<Arc<Plan>>, parallel: u32, verdict: Verdict) -> Self {
+    pub(super) fn new(
+        plans: Vec<Arc<Plan>>,
+        decided_on: Snapshot,
+        parallel: u32,
+        verdict: Verdict,
+    ) -> Self {
         Self {
             plans: plans.into(),
+            decided_on,
             in_flight: 0,
             parallel,
             verdict,
@@ -161,6 +170,9 @@ impl Running {
             Verdict::AgainWhenWritten => (Finish::AgainAfter(lapse), true),
             // What was held back has to be looked at again: the write it was
             // held for may not have done all of it.
+            Verdict::Done if self.held && self.unseen.is_empty() => {
+                (Finish::AgainAfter(Duration::ZERO), false)
+            }
             Verdict::Done if self.held => (Finish::AgainAfter(lapse), true),
             Verdict::Done => (Finish::Done, false),
         }

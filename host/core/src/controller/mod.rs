@@ -309,7 +309,7 @@ impl Controller {
         // wrote nothing, when the cache shows it otherwise.
         self.wake(world.now, &uid, world.snapshot);
         let mut all = revisions(&mut self.stable, &mut self.candidate);
-        if let Some(revision) = all.find(|revision| revision.id == carried.revision) {
+        if let Some(revision) = all.find(|revision| revision.items_of == carried.items_of) {
             revision.handle_outcome(carried, outcome, world, &mut self.shared);
         }
     }

@@ -30,6 +30,9 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub struct Revision {
     pub(super) id: RevisionId,
+    /// Whose items it works on: its own id, or that of the revision whose place
+    /// it took.
+    pub(super) items_of: RevisionId,
     pub(super) role: Role,
     manifest: Arc<Manifest>,
     /// The watch that each of its views stands for, by its place in the
@@ -97,6 +100,7 @@ impl Revision {
     ) -> Self {
         Self {
             id,
+            items_of: id,
             role,
             watches: watches(views),
             manifest,
@@ -424,7 +428,8 @@ impl Revision {
                 reason: reason.clone(),
             });
         }
-        let running = Running::new(plans, parallel, decision.verdict);
+        let decided_on = look.snapshot.clone();
+        let running = Running::new(plans, decided_on, parallel, decision.verdict);
         self.running.insert(item.clone(), running);
         self.pump(item, world, shared);
     }
@@ -506,7 +511,7 @@ impl Revision {
         shared: &mut Shared,
     ) {
         let uid = Uid::new(&plan.target.uid);
-        let ruling = self.judge(&plan, &uid, world, shared);
+        let ruling = self.judge(&plan, &running.decided_on, world, shared);
         match &ruling {
             Ruling::Admit => {
                 running.carry();
@@ -514,7 +519,7 @@ impl Revision {
                 shared.budget.spend(&plan, self.role, world.now);
                 let id = PlanId(shared.fresh_id());
                 let carried = Carried {
-                    revision: self.id,
+                    items_of: self.items_of,
                     item: item.clone(),
                     plan: Arc::clone(&plan),
                 };
@@ -544,11 +549,18 @@ impl Revision {
         });
     }
 
-    fn judge(&self, plan: &Plan, uid: &Uid, world: &World<'_>, shared: &mut Shared) -> Ruling {
+    fn judge(
+        &self,
+        plan: &Plan,
+        decided_on: &Snapshot,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) -> Ruling {
+        let uid = &Uid::new(&plan.target.uid);
         let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
         // Only a plan that could be carried out can use up a guardrail.
         let asks = owns_target && shared.settings.mode == Mode::Enforce;
-        let held = shared.held(uid, world);
+        let held = shared.held(uid, decided_on, world);
         let mut circumstances = Circumstances {
             // One replica runs.
             leading: true,

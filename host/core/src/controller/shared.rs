@@ -62,7 +62,8 @@ impl Trial {
 /// A plan that is being carried out.
 #[derive(Debug)]
 pub(super) struct Carried {
-    pub(super) revision: RevisionId,
+    /// Whose item it was decided for.
+    pub(super) items_of: RevisionId,
     pub(super) item: QueueKey,
     pub(super) plan: Arc<Plan>,
 }
@@ -94,14 +95,15 @@ impl Shared {
         owner == role
     }
 
-    /// Whether a plan for the object has to wait.
-    pub(super) fn held(&mut self, uid: &Uid, world: &World<'_>) -> Option<Held> {
-        let seen = seen(uid, world.snapshot);
-        self.expectations.held(uid, seen, world.now)
+    /// Whether a plan for the object has to wait that was decided on this
+    /// snapshot.
+    pub(super) fn held(&self, uid: &Uid, decided_on: &Snapshot, world: &World<'_>) -> Option<Held> {
+        let (then, seen) = (seen(uid, decided_on), seen(uid, world.snapshot));
+        self.expectations.held(uid, then, seen, world.now)
     }
 
     /// Whether the cache has yet to show what was written of an object.
-    pub(super) fn is_open(&mut self, uid: &Uid, snapshot: &Snapshot, now: Instant) -> bool {
+    pub(super) fn is_open(&self, uid: &Uid, snapshot: &Snapshot, now: Instant) -> bool {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
     }
 

@@ -8,7 +8,7 @@ use crate::manifest::{Trigger, TriggerKey};
 use crate::store::{Change, Object, Snapshot, View, ViewId};
 
 /// How many keys a page of a sweep has.
-const PAGE: usize = 1000;
+const PAGE: usize = 128;
 
 /// The keys that a trigger names for one change.
 pub(super) fn changed_keys(

@@ -3,15 +3,16 @@
 
 mod sources;
 mod steps;
+mod swap;
 mod trial;
 
 use std::time::Duration;
 
-use davit::rollout::{Declared, Requests};
+use davit::rollout::{Declared, Records, Requests};
 use davit::status::{CandidateStatus, ControllerStatus};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{PATIENCE, Running, parse};
+use crate::bench::{PATIENCE, Running, Setup, parse};
 
 /// PodGC in Enforce with this configuration and these steps.
 fn podgc(config: &str, rollout: &str) -> String {
@@ -20,6 +21,14 @@ fn podgc(config: &str, rollout: &str) -> String {
          - name: podgc\n  module: {{builtin: podgc}}\n  mode: Enforce\n  \
            config: {config}\n  rollout: {rollout}\n"
     )
+}
+
+/// A host that remembers rollouts there.
+fn remembering(records: Records) -> Setup {
+    Setup {
+        records,
+        ..Setup::default()
+    }
 }
 
 impl Running {

@@ -5,8 +5,8 @@ use std::time::Duration;
 use davit::rollout::{Records, Requests};
 use tokio::time::sleep;
 
-use super::{condition, podgc};
-use crate::bench::{Running, builtin_guest, on_the_sim};
+use super::{condition, podgc, remembering};
+use crate::bench::{Running, Setup, builtin_guest, on_the_sim};
 
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
 
@@ -118,7 +118,13 @@ fn a_restart_while_the_source_is_away() {
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();
         let config = with(&format!("{{file: {}}}", file.display()), EAGER);
         let records = Records::default();
-        let start = || Running::start_with(bench.client(), records.clone(), Some(cache.clone()));
+        let start = || {
+            let setup = Setup {
+                cache: Some(cache.clone()),
+                ..remembering(records.clone())
+            };
+            Running::start_with(bench.client(), setup)
+        };
         let mut host = start();
         host.declare(&config, 1, Requests::default()).await;
         host.started().await;

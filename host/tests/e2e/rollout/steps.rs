@@ -5,7 +5,7 @@ use std::time::Duration;
 use davit::rollout::{Records, Requests};
 use tokio::time::sleep;
 
-use super::podgc;
+use super::{podgc, remembering};
 use crate::bench::{Bench, Running, on_the_sim};
 
 const LENIENT: &str = "{terminatedPodThreshold: 100, quarantine: 24h, period: 1s}";
@@ -60,7 +60,7 @@ const THREE: &str = "{steps: [shadow 2m, weight 10 for 2m, weight 50 for 2m], \
 
 /// A host that goes on with what was remembered.
 async fn resumed(bench: &Bench, records: &Records) -> Running {
-    let mut host = Running::start_with(bench.client(), records.clone(), None);
+    let mut host = Running::start_with(bench.client(), remembering(records.clone()));
     host.declare(&podgc(OTHER, THREE), 2, Requests::default())
         .await;
     host.started().await;
@@ -71,7 +71,7 @@ async fn resumed(bench: &Bench, records: &Records) -> Running {
 fn a_restart_in_the_middle_of_a_step() {
     on_the_sim(|bench| async move {
         let records = Records::default();
-        let mut host = Running::start_with(bench.client(), records.clone(), None);
+        let mut host = Running::start_with(bench.client(), remembering(records.clone()));
         host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
             .await;
         host.started().await;

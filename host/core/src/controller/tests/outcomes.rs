@@ -92,6 +92,22 @@ fn why_an_item_is_tried_again_is_told() {
 }
 
 #[test]
+fn an_item_whose_plan_outlives_its_revision_comes_to_its_end() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench
+        .controller
+        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+    bench.outcome(plan, failed(FailureClass::Server));
+    bench.pass(SECOND);
+    let call = bench.call().unwrap();
+    assert_eq!(
+        (call.items[0].key.as_str(), call.items[0].attempt),
+        ("ns/a", 1)
+    );
+}
+
+#[test]
 fn a_failed_write_is_tried_again_with_its_failure() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);

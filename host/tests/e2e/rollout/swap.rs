@@ -1,0 +1,274 @@
+//! Swaps under load: a ledger of every change, decision and write.
+//!
+//! A guest answers each change of a pod with one write, which names the change
+//! and the revision. Modules and configurations take turns while pods change.
+//! `DAVIT_TEST_SWAP=full` does it at the scale that the project promises:
+//! 2,000 changes a second on 150,000 pods; build it with `--release`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use davit::config::ClientConfig;
+use davit::host::Report;
+use davit_core::gate::Ruling;
+use davit_sim::Sim;
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::time::sleep;
+
+use crate::bench::{Bench, Running, Setup, builtin_guest, on_real_time};
+
+const SWAPS: usize = 200;
+/// How long after a swap, and between swaps, delays are looked at.
+const WINDOW: Duration = Duration::from_millis(30);
+/// What a swap may add to the delay of a decision.
+const MOST_DELAY: Duration = Duration::from_millis(5);
+
+struct Scale {
+    pods: usize,
+    changes_per_second: u32,
+}
+
+fn scale() -> Scale {
+    if std::env::var_os("DAVIT_TEST_SWAP").is_some_and(|scale| scale == "full") {
+        Scale {
+            pods: 150_000,
+            changes_per_second: 2000,
+        }
+    } else {
+        Scale {
+            pods: 2000,
+            changes_per_second: 200,
+        }
+    }
+}
+
+/// What happened to each change, by its number.
+#[derive(Default)]
+struct Ledger {
+    changed: Vec<Instant>,
+    /// When it was decided on, and by which revision.
+    decided: BTreeMap<usize, Vec<(Instant, usize)>>,
+    written: BTreeMap<usize, usize>,
+    failed: Vec<String>,
+    /// The revisions that decided, in the order of their decisions.
+    order: Vec<usize>,
+    /// How many revisions have begun.
+    begun: usize,
+}
+
+type Shared = Arc<Mutex<Ledger>>;
+
+/// The change and the revision that a plan names.
+fn read(message: &str) -> (usize, usize) {
+    let (change, revision) = message.split_once('/').unwrap();
+    (change.parse().unwrap(), revision.parse().unwrap())
+}
+
+async fn keep(ledger: Shared, mut reports: mpsc::UnboundedReceiver<Report>) {
+    while let Some(report) = reports.recv().await {
+        let now = Instant::now();
+        let mut ledger = ledger.lock().unwrap();
+        match report {
+            Report::Started { .. } => ledger.begun += 1,
+            Report::Ruled { plan, ruling, .. } if ruling == Ruling::Admit => {
+                let (change, revision) = read(&plan.message);
+                ledger
+                    .decided
+                    .entry(change)
+                    .or_default()
+                    .push((now, revision));
+                ledger.order.push(revision);
+            }
+            Report::Ruled { .. } => {}
+            Report::Carried { plan, outcome, .. } => {
+                let (change, _) = read(&plan.message);
+                match outcome.failed {
+                    None => *ledger.written.entry(change).or_default() += 1,
+                    Some((_, failure)) => ledger.failed.push(failure.to_string()),
+                }
+            }
+        }
+    }
+}
+
+fn name(pod: usize) -> String {
+    format!("pod-{pod:06}")
+}
+
+fn create(sim: &Sim, pods: usize) {
+    for pod in 0..pods {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": name(pod), "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
+        });
+        sim.create(pod).unwrap();
+    }
+}
+
+/// Changes one pod after the other at a steady rate until it is told to stop.
+fn change(sim: &Sim, scale: &Scale, ledger: &Shared, stop: &AtomicBool) {
+    let start = Instant::now();
+    let pause = Duration::from_secs(1) / scale.changes_per_second;
+    for number in 0.. {
+        let due = start + pause * u32::try_from(number).unwrap();
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        if stop.load(Ordering::Relaxed) {
+            return;
+        }
+        let patch = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "name": name(number % scale.pods),
+                "namespace": "default",
+                "labels": {"seq": number.to_string()},
+            },
+        });
+        ledger.lock().unwrap().changed.push(Instant::now());
+        sim.apply(patch).unwrap();
+    }
+}
+
+/// The guest, and the same once more as another module.
+fn modules(directory: &tempfile::TempDir) -> [PathBuf; 2] {
+    let first = builtin_guest("fixture-marks");
+    let second = directory.path().join("other.wasm");
+    let mut wasm = std::fs::read(&first).unwrap();
+    // A custom section without content.
+    wasm.extend([0, 3, 2, b'a', b'b']);
+    std::fs::write(&second, wasm).unwrap();
+    [first, second]
+}
+
+async fn until(ledger: &Shared, what: &str, fits: impl Fn(&Ledger) -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while !fits(&ledger.lock().unwrap()) {
+        assert!(Instant::now() < deadline, "{what}");
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// The worst delays of the changes in each window, the least of them first.
+fn worst(ledger: &Ledger, windows: &[(Instant, Instant)]) -> Vec<Duration> {
+    let delay = |(change, at): (usize, &Instant)| {
+        let decided = ledger.decided[&change][0].0;
+        decided.saturating_duration_since(*at)
+    };
+    let mut worst: Vec<Duration> = windows
+        .iter()
+        .map(|(from, to)| {
+            let begin = ledger.changed.partition_point(|at| at < from);
+            let end = ledger.changed.partition_point(|at| at < to);
+            let changes = (begin..).zip(&ledger.changed[begin..end]);
+            changes.map(delay).max().unwrap_or_default()
+        })
+        .collect();
+    worst.sort_unstable();
+    worst
+}
+
+fn check(ledger: &Ledger, sim: &Sim, pods: usize) {
+    assert_eq!(ledger.failed, Vec::<String>::new());
+    for change in 0..ledger.changed.len() {
+        let decided = ledger.decided.get(&change).map_or(0, Vec::len);
+        let written = ledger.written.get(&change).copied().unwrap_or_default();
+        assert_eq!((decided, written), (1, 1), "the change {change}");
+    }
+    assert!(
+        ledger.order.is_sorted(),
+        "a revision decided after its successor"
+    );
+    for pod in 0..pods.min(ledger.changed.len()) {
+        let stored = sim.get("v1", "Pod", "default", &name(pod)).unwrap();
+        let last = (ledger.changed.len() - 1 - pod) / pods * pods + pod;
+        let seen = stored["metadata"]["annotations"]["seen"].as_str().unwrap();
+        assert_eq!(read(seen).0, last);
+    }
+}
+
+#[test]
+fn swaps_under_load_lose_nothing_and_hold_up_nothing() {
+    on_real_time(async {
+        let scale = scale();
+        let bench = Bench::in_memory();
+        let sim = bench.sim().clone();
+        create(&sim, scale.pods);
+        let directory = tempfile::tempdir().unwrap();
+        let modules = modules(&directory);
+        let config = |revision: usize| {
+            let module = modules[revision % 2].display();
+            format!(
+                "controllers:\n\
+                 - name: marks\n  module: {{file: {module}}}\n  mode: Enforce\n  \
+                   config: {{mark: \"{revision}\"}}\n  limits: {{instances: 2}}\n"
+            )
+        };
+        let setup = Setup {
+            rates: ClientConfig {
+                qps: 20_000.0,
+                burst: 20_000,
+            },
+            ..Setup::default()
+        };
+        let mut host = Running::start_with(bench.client(), setup);
+        let (_, nothing) = mpsc::unbounded_channel();
+        let ledger = Shared::default();
+        tokio::spawn(keep(
+            Arc::clone(&ledger),
+            std::mem::replace(&mut host.reports, nothing),
+        ));
+        host.apply(&config(0)).await;
+        until(&ledger, "it did not begin", |ledger| ledger.begun == 1).await;
+
+        let stop = Arc::new(AtomicBool::new(false));
+        let load = {
+            let (sim, ledger, stop) = (sim.clone(), Arc::clone(&ledger), Arc::clone(&stop));
+            std::thread::spawn(move || change(&sim, &self::scale(), &ledger, &stop))
+        };
+        sleep(Duration::from_secs(2)).await;
+        let (mut swapped, mut ordinary) = (Vec::new(), Vec::new());
+        for revision in 1..=SWAPS {
+            let from = Instant::now();
+            host.apply(&config(revision)).await;
+            until(&ledger, "no swap", |ledger| ledger.begun == revision + 1).await;
+            sleep(WINDOW).await;
+            swapped.push((from, Instant::now()));
+            sleep(WINDOW).await;
+            let from = Instant::now();
+            sleep(WINDOW + Duration::from_millis(10)).await;
+            ordinary.push((from, Instant::now()));
+        }
+        stop.store(true, Ordering::Relaxed);
+        load.join().unwrap();
+        until(&ledger, "some change was not answered", |ledger| {
+            ledger.written.len() == ledger.changed.len()
+        })
+        .await;
+
+        let ledger = ledger.lock().unwrap();
+        check(&ledger, &sim, scale.pods);
+        let (swapped, ordinary) = (worst(&ledger, &swapped), worst(&ledger, &ordinary));
+        let at = |percent: usize| (SWAPS * percent / 100).min(SWAPS - 1);
+        println!(
+            "{} changes of {} pods, {SWAPS} swaps; the longest delay of a decision in a window",
+            ledger.changed.len(),
+            scale.pods
+        );
+        for percent in [50, 75, 90, 95, 99, 100] {
+            let (swapped, ordinary) = (swapped[at(percent)], ordinary[at(percent)]);
+            println!("  {percent:>3} %: {swapped:?} at a swap, {ordinary:?} without");
+        }
+        // The last tenth belongs to whatever else the machine does.
+        for percent in [50, 75, 90] {
+            let (swapped, ordinary) = (swapped[at(percent)], ordinary[at(percent)]);
+            assert!(
+                swapped <= ordinary + MOST_DELAY,
+                "{percent} %: {swapped:?}, {ordinary:?}"
+            );
+        }
+    });
+}
