@@ -37,6 +37,9 @@ pub enum Command {
     Demo(DemoArguments),
     /// Shows what a guest is and what it asks for.
     Inspect(InspectArguments),
+    /// Prints the definition of the custom resource.
+    #[command(hide = true)]
+    Crds,
 }
 
 /// Where the guests lie that are shipped with Davit.

@@ -9,6 +9,8 @@ pub mod http;
 pub mod inspect;
 pub mod metrics;
 pub mod modules;
+pub mod resource;
+pub mod rollout;
 pub mod run;
 pub mod sim;
 pub mod spec;

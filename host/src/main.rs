@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
-use davit::{demo, inspect, run, sim, telemetry};
+use davit::{demo, inspect, resource, run, sim, telemetry};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -35,5 +35,9 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Sim(arguments) => sim::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,
+        Command::Crds => {
+            print!("{}", resource::definition::yaml()?);
+            Ok(())
+        }
     }
 }
