@@ -2,6 +2,7 @@
 //! the core, the engine and the cluster.
 
 pub mod cli;
+pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod host;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
-use davit::{demo, inspect, resource, run, sim, telemetry};
+use davit::{commands, demo, inspect, resource, run, sim, telemetry};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -35,6 +35,14 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Sim(arguments) => sim::run(arguments).await,
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,
+        Command::Promote(arguments) => commands::promote(arguments).await,
+        Command::Pause(arguments) => commands::pause(arguments).await,
+        Command::Resume(arguments) => commands::resume(arguments).await,
+        Command::Abort(arguments) => commands::abort(arguments).await,
+        Command::Release(arguments) => commands::release(arguments).await,
+        Command::Rollback(arguments) => commands::rollback(arguments).await,
+        Command::History(arguments) => commands::history(arguments).await,
+        Command::Diff(arguments) => commands::diff(arguments).await,
         Command::Crds => {
             print!("{}", resource::definition::yaml()?);
             Ok(())

@@ -15,7 +15,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::cli::{GuestArguments, RunArguments};
 use crate::config::{self, ClientConfig};
 use crate::host::{Host, HostOptions};
-use crate::http::{self, Health};
+use crate::http::{self, Health, Served};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 
@@ -50,10 +50,15 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         .await
         .with_context(|| file.path.display().to_string())?;
     if let Some(address) = arguments.http {
-        let (address, _) = http::serve(address, metrics, health)
+        let served = Served {
+            metrics,
+            health,
+            host: host.handle().clone(),
+        };
+        let (address, _) = http::serve(address, served)
             .await
             .with_context(|| format!("--http {address}"))?;
-        tracing::info!(%address, "serving /metrics, /livez and /readyz");
+        tracing::info!(%address, "serving /metrics, the probes and disagreements");
     }
     until_stopped(&host, &mut file, config.client).await?;
     host.stop().await;

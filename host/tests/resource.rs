@@ -11,6 +11,8 @@
 
 #[path = "resource/cluster.rs"]
 mod cluster;
+#[path = "resource/commands.rs"]
+mod commands;
 #[path = "resource/definition.rs"]
 mod definition;
 #[path = "resource/records.rs"]

@@ -191,7 +191,7 @@ struct ModuleFields {
     /// A file in Davit's own file system. It is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
-    /// A key under `binaryData` of a ConfigMap. It is watched.
+    /// A key under `binaryData` of a `ConfigMap`. It is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_map: Option<KeyReference>,
     /// An artefact in an OCI registry. A tag is looked at every five minutes.

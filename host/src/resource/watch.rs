@@ -64,7 +64,9 @@ pub async fn follow(client: kube::Client, declared: watch::Sender<Option<Vec<Dec
 }
 
 fn trouble(error: &watcher::Error) -> String {
-    use watcher::Error::{InitialListFailed, WatchError, WatchFailed, WatchStartFailed};
+    use watcher::Error::{
+        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
+    };
     let (code, reason) = match error {
         InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
             let code = match error {
@@ -74,7 +76,7 @@ fn trouble(error: &watcher::Error) -> String {
             (code, describe(error))
         }
         WatchError(status) => (status.code, status.message.clone()),
-        error => (0, error.to_string()),
+        NoResourceVersion => (0, error.to_string()),
     };
     let advice = match code {
         404 => ": apply deploy/crds/controllers.davit.dev.yaml",

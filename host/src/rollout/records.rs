@@ -38,7 +38,7 @@ pub enum Records {
     /// In a directory.
     Directory(Directory),
     /// In a cluster.
-    Cluster(ClusterRecords),
+    Cluster(Box<ClusterRecords>),
 }
 
 /// What is remembered of a controller.
@@ -113,7 +113,7 @@ impl Records {
     /// In a cluster, with the specs in Davit's own namespace.
     #[must_use]
     pub fn cluster(client: kube::Client, namespace: &str) -> Self {
-        Self::Cluster(ClusterRecords::new(client, namespace))
+        Self::Cluster(Box::new(ClusterRecords::new(client, namespace)))
     }
 
     /// What is remembered of a controller; nothing of one that is not known.

@@ -42,7 +42,7 @@ pub struct ControllerSpec {
     /// Where the guest's module is.
     pub module: ModuleConfig,
     /// What the controller may do to the cluster: carry out its plans
-    /// (Enforce), show them (DryRun), or not run (Off).
+    /// (`Enforce`), show them (`DryRun`), or not run (`Off`).
     #[serde(default)]
     pub mode: ModeConfig,
     /// What the guest is configured with, as its schema says.

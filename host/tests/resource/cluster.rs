@@ -79,7 +79,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// The ControllerRevisions in Davit's namespace.
+    /// The `ControllerRevisions` in Davit's namespace.
     pub(crate) fn revisions(&self) -> Vec<Value> {
         self.sim
             .list("apps/v1", "ControllerRevision", NAMESPACE)

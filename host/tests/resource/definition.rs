@@ -20,7 +20,7 @@ fn the_file_is_what_the_types_say() {
 }
 
 /// What an API server asks of a schema before it accepts a definition, by the
-/// page "Extend the Kubernetes API with CustomResourceDefinitions" and
+/// page "Extend the Kubernetes API with `CustomResourceDefinitions`" and
 /// apiextensions' own validation.
 #[test]
 fn the_schema_is_structural() {

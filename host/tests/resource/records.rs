@@ -3,6 +3,7 @@
 use davit::rollout::records::{Records, Remembered};
 use davit::spec::ControllerSpec;
 use davit::status::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
+use kube::api::DeleteParams;
 use serde_json::json;
 
 use crate::cluster::{Cluster, NAMESPACE, spec};
@@ -166,7 +167,10 @@ async fn a_controller_that_is_gone_is_no_error() {
     records.keep("podgc", "b", &read(2)).await.unwrap();
     records.save("podgc", &stable("a")).await.unwrap();
     let delete = cluster.controllers();
-    delete.delete("podgc", &Default::default()).await.unwrap();
+    delete
+        .delete("podgc", &DeleteParams::default())
+        .await
+        .unwrap();
     records.save("podgc", &stable("b")).await.unwrap();
     records.keep("podgc", "c", &read(3)).await.unwrap();
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use davit::resource::watch::follow;
 use davit::rollout::declared::Declared;
+use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -59,7 +60,10 @@ async fn all_of_them_are_delivered_after_each_change() {
     assert_eq!((asked.retry, asked.release), (None, None));
 
     let controllers = cluster.controllers();
-    controllers.delete("a", &Default::default()).await.unwrap();
+    controllers
+        .delete("a", &DeleteParams::default())
+        .await
+        .unwrap();
     assert_eq!(names(&next(&mut receiver).await), ["b"]);
 }
 

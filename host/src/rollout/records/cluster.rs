@@ -111,22 +111,19 @@ impl ClusterRecords {
             return Ok(());
         }
         let number = latest.map_or(0, |latest| latest.revision) + 1;
-        match kept.iter().position(|kept| revision_of(kept) == revision) {
-            Some(position) => {
-                let again = kept.remove(position);
-                kept.push(self.renumber(&again, number, &at).await?);
-            }
-            None => {
-                let owner = Owner { name, uid };
-                kept.push(self.create(&owner, revision, spec, number, at).await?);
-            }
-        }
+        let before = kept.iter().position(|kept| revision_of(kept) == revision);
+        let now = if let Some(position) = before {
+            let again = kept.remove(position);
+            self.renumber(&again, number, &at).await?
+        } else {
+            let owner = Owner { name, uid };
+            self.create(&owner, revision, spec, number, at).await?
+        };
+        kept.push(now);
         let status = read_status(name, &controller)?;
         let surplus = surplus(kept.iter().map(revision_of), &in_use(&status));
-        for old in kept
-            .iter()
-            .filter(|kept| surplus.iter().any(|old| old == revision_of(kept)))
-        {
+        kept.retain(|kept| surplus.iter().any(|old| old == revision_of(kept)));
+        for old in &kept {
             self.delete(old).await?;
         }
         Ok(())
