@@ -15,6 +15,8 @@ mod cluster;
 mod commands;
 #[path = "resource/definition.rs"]
 mod definition;
+#[path = "resource/deploy.rs"]
+mod deploy;
 #[path = "resource/records.rs"]
 mod records;
 #[path = "resource/watch.rs"]
