@@ -23,12 +23,14 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn start(arguments: Arguments) -> Result<()> {
-    // The demo has the terminal for itself unless it is told otherwise.
-    let quiet = matches!(arguments.command, Command::Demo(_));
-    let filter = arguments.log.unwrap_or_else(|| {
-        let filter = if quiet { "error" } else { "info" };
-        filter.to_owned()
-    });
+    // The demo has the terminal for itself unless it is told otherwise; what goes
+    // wrong with a command about a Controller is said once, in the end.
+    let filter = match arguments.command {
+        Command::Run(_) | Command::Sim(_) | Command::Inspect(_) => "info",
+        Command::Demo(_) => "error",
+        _ => "off",
+    };
+    let filter = arguments.log.unwrap_or_else(|| filter.to_owned());
     telemetry::start(arguments.log_format, &filter)?;
     match arguments.command {
         Command::Run(arguments) => run::run(arguments).await,

@@ -93,7 +93,10 @@ async fn take_on(host: &Host, file: &ConfigFile, client: ClientConfig) {
     match config::parse(&file.path, &file.text) {
         Err(error) => tracing::error!("the changed configuration is not used: {error}"),
         Ok(config) => {
-            if let Err(error) = host.apply(config.controllers.as_deref().unwrap_or_default()).await {
+            if let Err(error) = host
+                .apply(config.controllers.as_deref().unwrap_or_default())
+                .await
+            {
                 let error = anyhow::Error::new(error);
                 tracing::error!("the changed configuration is not used: {path}: {error:#}");
                 return;

@@ -17,6 +17,8 @@ mod commands;
 mod definition;
 #[path = "resource/deploy.rs"]
 mod deploy;
+#[path = "resource/http.rs"]
+mod http;
 #[path = "resource/records.rs"]
 mod records;
 #[path = "resource/watch.rs"]

@@ -4,6 +4,8 @@
 pub mod definition;
 pub mod watch;
 
+use std::error::Error;
+
 use kube::core::{ApiResource, DynamicObject};
 use kube::{Api, Client};
 
@@ -18,7 +20,7 @@ pub fn controllers(client: Client) -> Api<DynamicObject> {
 }
 
 /// What a request failed with, in a sentence: what the API server says, if it
-/// said anything.
+/// said anything, or else the failure with all of its causes.
 #[must_use]
 pub fn describe(error: &kube::Error) -> String {
     match error {
@@ -26,6 +28,20 @@ pub fn describe(error: &kube::Error) -> String {
             format!("the API server answered {}", status.code)
         }
         kube::Error::Api(status) => status.message.clone(),
-        error => error.to_string(),
+        error => with_causes(error),
     }
+}
+
+/// Some of the errors on the way show their cause themselves.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
 }
