@@ -83,7 +83,8 @@ pub struct RunArguments {
     /// Which context of the kubeconfig; its current one if absent.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Serves /metrics, /livez and /readyz there.
+    /// Serves /metrics, /livez, /readyz and /controllers/NAME/disagreements
+    /// there.
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
     #[command(flatten)]

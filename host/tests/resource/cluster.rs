@@ -1,5 +1,8 @@
 //! An API server in memory, and what the tests put there.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use davit::resource::definition::definition;
 use davit::spec::Controller;
 use davit_sim::Sim;
@@ -18,6 +21,8 @@ pub(crate) const DIGEST: &str =
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
     pub(crate) client: Client,
+    /// How many requests came by the client.
+    pub(crate) requests: Arc<AtomicUsize>,
 }
 
 impl Cluster {
@@ -25,9 +30,11 @@ impl Cluster {
     pub(crate) fn empty() -> Self {
         let now = "2026-11-20T10:00:00Z".parse().unwrap();
         let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
+        let requests = Arc::new(AtomicUsize::new(0));
         let service = {
-            let sim = sim.clone();
+            let (sim, requests) = (sim.clone(), Arc::clone(&requests));
             service_fn(move |request: Request<Body>| {
+                requests.fetch_add(1, Ordering::Relaxed);
                 let sim = sim.clone();
                 async move { sim.call(request).await }
             })
@@ -37,7 +44,11 @@ impl Cluster {
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
         });
         sim.create(namespace).unwrap();
-        Self { sim, client }
+        Self {
+            sim,
+            client,
+            requests,
+        }
     }
 
     /// One with the definition of Controllers.
