@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use davit_core::object::ObjectRef;
 use futures::StreamExt as _;
+use kube::Resource as _;
 use kube::core::DynamicObject;
 use kube::runtime::watcher::{self, Event, watcher};
 use serde_json::Value;
@@ -15,7 +16,7 @@ use tokio::time::sleep;
 use super::{controllers, describe};
 use crate::config::is_dns_label;
 use crate::rollout::declared::{Declared, Requests};
-use crate::spec::{ControllerSpec, SpecError};
+use crate::spec::{Controller, ControllerSpec, SpecError};
 use crate::status::ControllerStatus;
 
 /// How long after a failure the next try is made.
@@ -167,14 +168,13 @@ fn is_same((one, other): (&Declared, &Declared)) -> bool {
 fn declare(mut object: DynamicObject) -> Declared {
     let mut part = |name: &str| object.data.get_mut(name).map(Value::take);
     let (spec, status) = (part("spec").unwrap_or_default(), part("status"));
-    let types = object.types.unwrap_or_default();
     let metadata = object.metadata;
     let name = metadata.name.unwrap_or_default();
     Declared {
         generation: metadata.generation,
         object: Some(ObjectRef {
-            api_version: types.api_version,
-            kind: types.kind,
+            api_version: Controller::api_version(&()).into_owned(),
+            kind: Controller::kind(&()).into_owned(),
             namespace: String::new(),
             name: name.clone(),
             uid: metadata.uid.unwrap_or_default(),

@@ -13,7 +13,9 @@ use serde::{Deserialize, Serialize};
 pub(super) const PATTERN: &str = "^([0-9]+(h|m|s|ms))+$";
 
 /// A duration such as `90s`, `10m` or `1h30m`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
 #[serde(try_from = "String", into = "String")]
 #[schemars(with = "String", extend("pattern" = PATTERN))]
 pub struct HumanDuration(pub Duration);
