@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
+use hyper::Uri;
 use jiff::SignedDuration;
 
 use crate::telemetry::LogFormat;
@@ -39,6 +40,25 @@ pub enum Command {
     Inspect(InspectArguments),
     /// Writes a guest to begin with: a crate that builds and passes its test.
     New(NewArguments),
+    /// Lets a controller's candidate leave its step.
+    Promote(PromoteArguments),
+    /// Lets a controller's candidate stay in its step.
+    Pause(ControllerArguments),
+    /// Lets a paused rollout go on; tries a rejected candidate once more.
+    Resume(ControllerArguments),
+    /// Takes a controller's candidate back.
+    Abort(ControllerArguments),
+    /// Lets a controller go on whose guardrail has tripped.
+    Release(ControllerArguments),
+    /// Brings module, configuration and limits of a former spec back.
+    Rollback(RollbackArguments),
+    /// Shows the specs of a controller that were active.
+    History(HistoryArguments),
+    /// Shows on what a candidate and the stable revision do not agree.
+    Diff(DiffArguments),
+    /// Prints the definition of the custom resource.
+    #[command(hide = true)]
+    Crds,
 }
 
 /// Where the guests lie that are shipped with Davit.
@@ -57,16 +77,18 @@ pub struct GuestArguments {
 #[derive(Debug, Args)]
 pub struct RunArguments {
     /// The controllers to run (YAML). A changed file is taken on without a
-    /// restart.
+    /// restart. If it names none, or is absent, those of the cluster's
+    /// Controllers are run.
     #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    pub config: Option<PathBuf>,
     /// Which cluster; otherwise as kubectl finds it, or the cluster it runs in.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Which context of the kubeconfig; its current one if absent.
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
-    /// Serves /metrics, /livez and /readyz there.
+    /// Serves /metrics, /livez, /readyz and /controllers/NAME/disagreements
+    /// there.
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<SocketAddr>,
     #[command(flatten)]
@@ -156,6 +178,107 @@ pub struct NewArguments {
     /// the guest if absent.
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
+}
+
+/// Which cluster.
+#[derive(Debug, Args)]
+pub struct ClusterArguments {
+    /// Which cluster; otherwise as kubectl finds it, or the cluster it runs in.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig: Option<PathBuf>,
+    /// Which context of the kubeconfig; its current one if absent.
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+}
+
+/// Where Davit runs.
+#[derive(Debug, Args)]
+pub struct NamespaceArgument {
+    /// The namespace that Davit runs in.
+    #[arg(
+        long,
+        short,
+        env = "DAVIT_NAMESPACE",
+        value_name = "NAME",
+        default_value = "davit-system"
+    )]
+    pub namespace: String,
+}
+
+/// `davit pause`, `resume`, `abort` and `release`
+#[derive(Debug, Args)]
+pub struct ControllerArguments {
+    /// The Controller.
+    pub name: String,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub cluster: ClusterArguments,
+}
+
+/// `davit promote`
+#[derive(Debug, Args)]
+pub struct PromoteArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub controller: ControllerArguments,
+    /// Skips the steps that are left: the candidate takes over at once.
+    #[arg(long)]
+    pub full: bool,
+}
+
+/// `davit history`
+#[derive(Debug, Args)]
+pub struct HistoryArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub controller: ControllerArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
+}
+
+/// `davit rollback`
+#[derive(Debug, Args)]
+pub struct RollbackArguments {
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub history: HistoryArguments,
+    /// The number that `davit history` shows. If absent, the stable revision
+    /// if the spec asks for another, or else the one that was active before.
+    #[arg(long, value_name = "NUMBER")]
+    pub to: Option<i64>,
+}
+
+/// `davit diff`
+#[derive(Debug, Args)]
+pub struct DiffArguments {
+    /// The controller.
+    pub name: String,
+    /// The running Davit, such as `http://127.0.0.1:8080`; through the API
+    /// server and the Service davit if absent.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
+    pub server: Option<Uri>,
+    /// How it is printed.
+    #[arg(long, short, value_enum, default_value = "text")]
+    pub output: Output,
+    /// So many disagreements are shown as text; as JSON, all are.
+    #[arg(long, value_name = "NUMBER", default_value_t = 10)]
+    pub last: usize,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub cluster: ClusterArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
+}
+
+/// How something is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// Reads `200ms`, `5m` or `1h30m`.

@@ -182,7 +182,7 @@ fn check(config: &Config) -> Result<(), (String, String)> {
     Ok(())
 }
 
-fn is_dns_label(name: &str) -> bool {
+pub(crate) fn is_dns_label(name: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     (1..=63).contains(&name.len())
         && name.bytes().all(inner)

@@ -1,4 +1,6 @@
-//! `/metrics`, `/livez` and `/readyz`.
+//! `/metrics`, `/livez` and `/readyz`, and what a rollout is judged by.
+
+pub mod disagreements;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -8,7 +10,7 @@ use std::time::Duration;
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
-use hyper::header::CONTENT_TYPE;
+use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
@@ -16,7 +18,9 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
+use crate::host::Handle;
 use crate::metrics::HostMetrics;
+use disagreements::Page;
 
 /// How long the host's task may be silent before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
@@ -67,11 +71,21 @@ impl Health {
     }
 }
 
+/// What is served.
+#[derive(Clone)]
+pub struct Served {
+    /// For `/metrics`.
+    pub metrics: Arc<HostMetrics>,
+    /// For the probes.
+    pub health: Arc<Health>,
+    /// For what a rollout is judged by.
+    pub host: Handle,
+}
+
 /// Listens and answers until the task is aborted.
 pub async fn serve(
     address: SocketAddr,
-    metrics: Arc<HostMetrics>,
-    health: Arc<Health>,
+    served: Served,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
@@ -86,10 +100,10 @@ pub async fn serve(
                     continue;
                 }
             };
-            let (metrics, health) = (Arc::clone(&metrics), Arc::clone(&health));
+            let served = served.clone();
             let service = service_fn(move |request| {
-                let response = answer(&request, &metrics, &health);
-                async move { Ok::<_, Infallible>(response) }
+                let served = served.clone();
+                async move { Ok::<_, Infallible>(answer(&request, &served).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service);
@@ -103,11 +117,12 @@ pub async fn serve(
     Ok((address, task))
 }
 
-fn answer(
-    request: &Request<Incoming>,
-    metrics: &HostMetrics,
-    health: &Health,
-) -> Response<Full<Bytes>> {
+async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<Bytes>> {
+    let Served {
+        metrics,
+        health,
+        host,
+    } = served;
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
     }
@@ -123,17 +138,41 @@ fn answer(
             "not ready: a controller waits for its watches\n".to_owned(),
         ),
         "/metrics" => text(StatusCode::OK, metrics.render()),
-        _ => text(
-            StatusCode::NOT_FOUND,
-            "there is /metrics, /livez and /readyz\n".to_owned(),
-        ),
+        path => match controller_of(path) {
+            Some(controller) => disagreements(host, controller).await,
+            None => text(
+                StatusCode::NOT_FOUND,
+                "there is /metrics, /livez, /readyz and /controllers/NAME/disagreements\n"
+                    .to_owned(),
+            ),
+        },
+    }
+}
+
+fn controller_of(path: &str) -> Option<&str> {
+    let name = path.strip_prefix("/controllers/")?;
+    name.strip_suffix("/disagreements")
+}
+
+async fn disagreements(host: &Handle, controller: &str) -> Response<Full<Bytes>> {
+    let Some(found) = host.disagreements(controller).await else {
+        let sentence = format!("no candidate of a controller \"{controller}\" is being tried\n");
+        return text(StatusCode::NOT_FOUND, sentence);
+    };
+    match serde_json::to_string(&Page::from(&found)) {
+        Ok(page) => with_type("application/json", StatusCode::OK, page),
+        Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }
 }
 
 fn text(status: StatusCode, body: String) -> Response<Full<Bytes>> {
+    with_type("text/plain; version=0.0.4; charset=utf-8", status, body)
+}
+
+fn with_type(kind: &'static str, status: StatusCode, body: String) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::new(Bytes::from(body)));
     *response.status_mut() = status;
-    let plain = hyper::header::HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-    response.headers_mut().insert(CONTENT_TYPE, plain);
+    let kind = HeaderValue::from_static(kind);
+    response.headers_mut().insert(CONTENT_TYPE, kind);
     response
 }

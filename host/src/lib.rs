@@ -2,6 +2,7 @@
 //! the core, the engine and the cluster.
 
 pub mod cli;
+pub mod commands;
 pub mod config;
 pub mod demo;
 pub mod host;
@@ -10,6 +11,7 @@ pub mod inspect;
 pub mod metrics;
 pub mod modules;
 pub mod new;
+pub mod resource;
 pub mod rollout;
 pub mod run;
 pub mod sim;

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
-use davit::{demo, inspect, new, run, sim, telemetry};
+use davit::{commands, demo, inspect, new, resource, run, sim, telemetry};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -23,12 +23,14 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn start(arguments: Arguments) -> Result<()> {
-    // The demo has the terminal for itself unless it is told otherwise.
-    let quiet = matches!(arguments.command, Command::Demo(_));
-    let filter = arguments.log.unwrap_or_else(|| {
-        let filter = if quiet { "error" } else { "info" };
-        filter.to_owned()
-    });
+    // The demo has the terminal for itself unless it is told otherwise; what goes
+    // wrong with a command about a Controller is said once, in the end.
+    let filter = match arguments.command {
+        Command::Run(_) | Command::Sim(_) | Command::Inspect(_) => "info",
+        Command::Demo(_) => "error",
+        _ => "off",
+    };
+    let filter = arguments.log.unwrap_or_else(|| filter.to_owned());
     telemetry::start(arguments.log_format, &filter)?;
     match arguments.command {
         Command::Run(arguments) => run::run(arguments).await,
@@ -36,5 +38,17 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Demo(arguments) => demo::run(arguments).await,
         Command::Inspect(arguments) => inspect::run(arguments).await,
         Command::New(arguments) => new::run(&arguments),
+        Command::Promote(arguments) => commands::promote(arguments).await,
+        Command::Pause(arguments) => commands::pause(arguments).await,
+        Command::Resume(arguments) => commands::resume(arguments).await,
+        Command::Abort(arguments) => commands::abort(arguments).await,
+        Command::Release(arguments) => commands::release(arguments).await,
+        Command::Rollback(arguments) => commands::rollback(arguments).await,
+        Command::History(arguments) => commands::history(arguments).await,
+        Command::Diff(arguments) => commands::diff(arguments).await,
+        Command::Crds => {
+            print!("{}", resource::definition::yaml()?);
+            Ok(())
+        }
     }
 }

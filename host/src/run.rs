@@ -7,18 +7,19 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use davit_cluster::connect::{self, ConnectOptions};
-use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cli::{GuestArguments, RunArguments};
-use crate::config::{self, ClientConfig};
+use crate::config::{self, Config};
 use crate::host::{Host, HostOptions};
-use crate::http::{self, Health};
+use crate::http::{self, Health, Served};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
-use crate::rollout::Records;
+use crate::resource;
+use crate::rollout::{Declared, Records};
 
 /// How often the configuration file is looked at. A mounted `ConfigMap` changes
 /// by a link, which a watch of the file would miss.
@@ -26,8 +27,11 @@ const CONFIG_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs until SIGINT or SIGTERM.
 pub async fn run(arguments: RunArguments) -> Result<()> {
-    let mut file = ConfigFile::open(arguments.config)?;
-    let config = config::parse(&file.path, &file.text)?;
+    let mut file = arguments.config.map(ConfigFile::open).transpose()?;
+    let config = match &file {
+        Some(file) => config::parse(&file.path, &file.text)?,
+        None => Config::default(),
+    };
     let client = connect::connect(&ConnectOptions {
         kubeconfig: arguments.kubeconfig,
         context: arguments.context,
@@ -36,34 +40,66 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
+    let records = records(&config, &arguments.guests, &client)?;
     let host = Host::start(HostOptions {
-        client,
+        client: client.clone(),
         rates: config.client,
-        watch: watch::Settings::default(),
+        watch: davit_core::watch::Settings::default(),
         engine: engine(&arguments.guests)?,
         modules,
         metrics: Arc::clone(&metrics),
-        records: Records::default(),
+        records: Arc::new(records),
         health: Arc::clone(&health),
         listener: None,
         seed: u64::from(std::process::id()),
     });
-    host.apply(config.controllers.as_deref().unwrap_or_default())
-        .await
-        .with_context(|| file.path.display().to_string())?;
+    if let (Some(controllers), Some(file)) = (&config.controllers, &file) {
+        let applied = host.apply(controllers).await;
+        applied.with_context(|| file.path.display().to_string())?;
+    }
     if let Some(address) = arguments.http {
-        let (address, _) = http::serve(address, metrics, health)
+        let served = Served {
+            metrics,
+            health,
+            host: host.handle().clone(),
+        };
+        let (address, _) = http::serve(address, served)
             .await
             .with_context(|| format!("--http {address}"))?;
-        tracing::info!(%address, "serving /metrics, /livez and /readyz");
+        tracing::info!(%address, "serving /metrics, the probes and disagreements");
     }
-    until_stopped(&host, &mut file, config.client).await?;
+    let (sender, declared) = watch::channel(None);
+    if config.controllers.is_none() {
+        tracing::info!("running the Controllers of the cluster");
+        tokio::spawn(resource::watch::follow(client, sender));
+    }
+    until_stopped(&host, file.as_mut(), config, declared).await?;
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
 }
 
-async fn until_stopped(host: &Host, file: &mut ConfigFile, client: ClientConfig) -> Result<()> {
+/// Where rollouts are remembered: with the resources, or else beside the
+/// modules that are kept.
+fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -> Result<Records> {
+    if config.controllers.is_none() {
+        return Ok(Records::cluster(client.clone(), client.default_namespace()));
+    }
+    let Some(cache) = &arguments.cache else {
+        tracing::warn!("without --cache, a restart forgets how far a rollout is");
+        return Ok(Records::memory());
+    };
+    Ok(Records::directory(cache.join("rollouts"))?)
+}
+
+type Declarations = watch::Receiver<Option<Vec<Declared>>>;
+
+async fn until_stopped(
+    host: &Host,
+    mut file: Option<&mut ConfigFile>,
+    started_with: Config,
+    mut declared: Declarations,
+) -> Result<()> {
     let mut stop = StopSignals::new()?;
     let mut look = interval(CONFIG_PERIOD);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -73,35 +109,51 @@ async fn until_stopped(host: &Host, file: &mut ConfigFile, client: ClientConfig)
                 tracing::info!("{name}: no new work; the writes in flight come to their end");
                 return Ok(());
             }
+            Ok(()) = declared.changed() => {
+                let controllers = declared.borrow_and_update().clone();
+                host.declare(controllers.unwrap_or_default()).await;
+            }
             _ = look.tick() => {}
         }
         if host.is_finished() {
             bail!("the host's task ended: see the log above");
         }
-        if file.has_changed() {
-            take_on(host, file, client).await;
+        if let Some(file) = &mut file
+            && file.has_changed()
+        {
+            take_on(host, file, &started_with).await;
         }
     }
 }
 
 /// Takes on a changed file; with an error in it, everything stays as it is.
-async fn take_on(host: &Host, file: &ConfigFile, client: ClientConfig) {
+async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
     let path = file.path.display();
-    match config::parse(&file.path, &file.text) {
-        Err(error) => tracing::error!("the changed configuration is not used: {error}"),
-        Ok(config) => {
-            if let Err(error) = host
-                .apply(config.controllers.as_deref().unwrap_or_default())
-                .await
-            {
-                let error = anyhow::Error::new(error);
-                tracing::error!("the changed configuration is not used: {path}: {error:#}");
-                return;
-            }
-            tracing::info!("{path}: the changed configuration is taken on");
-            if config.client != client {
-                tracing::warn!("{path}: client: takes effect with the next start");
-            }
+    let config = match config::parse(&file.path, &file.text) {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::error!("the changed configuration is not used: {error}");
+            return;
+        }
+    };
+    if config.client != started_with.client {
+        tracing::warn!("{path}: client: takes effect with the next start");
+    }
+    if config.controllers.is_some() != started_with.controllers.is_some() {
+        tracing::error!(
+            "{path}: controllers: whether they come from the file or from the cluster is settled \
+             at the start: what runs goes on until the next one"
+        );
+        return;
+    }
+    let Some(controllers) = &config.controllers else {
+        return;
+    };
+    match host.apply(controllers).await {
+        Ok(()) => tracing::info!("{path}: the changed configuration is taken on"),
+        Err(error) => {
+            let error = anyhow::Error::new(error);
+            tracing::error!("the changed configuration is not used: {path}: {error:#}");
         }
     }
 }

@@ -34,6 +34,10 @@ pub struct ControllerStatus {
     /// Resolved, Verified, Compiled, Configured, Synced, Leading, Progressing
     /// and Degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["type"],
+    ))]
     pub conditions: Vec<ConditionStatus>,
 }
 
@@ -136,6 +140,7 @@ pub struct ConditionStatus {
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
+    #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
     pub status: String,
     /// One word in camel case.
     pub reason: String,

@@ -55,7 +55,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         watch: watch::Settings::default(),
         engine: run::engine(&arguments.guests)?,
         metrics: Arc::new(HostMetrics::new()?),
-        records: Records::default(),
+        records: Arc::new(Records::memory()),
         health: Arc::new(Health::default()),
         listener: Some(listener),
         seed: 0,

@@ -55,7 +55,7 @@ pub struct HostOptions {
     /// Where numbers go.
     pub metrics: Arc<HostMetrics>,
     /// Where rollouts are remembered.
-    pub records: Records,
+    pub records: Arc<Records>,
     /// Where it says how it is.
     pub health: Arc<Health>,
     /// Who is told what happens.
@@ -99,7 +99,7 @@ impl Host {
         let rollouts = Rollouts::start(RolloutOptions {
             host: handle.clone(),
             preparer: Arc::new(preparer),
-            records: options.records.clone(),
+            records: Arc::clone(&options.records),
             recorder: recorder.clone(),
             namespace: options.client.default_namespace().to_owned(),
         });

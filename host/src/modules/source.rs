@@ -179,6 +179,11 @@ impl From<OciReference> for String {
 /// structural schema can say.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
+#[schemars(extend("x-kubernetes-validations" = [{
+    "rule": "[has(self.builtin), has(self.file), has(self.configMap), has(self.oci)]\
+        .exists_one(given, given)",
+    "message": "give exactly one source: builtin, file, configMap or oci",
+}]))]
 struct ModuleFields {
     /// The name of a guest that is shipped with Davit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,7 +191,7 @@ struct ModuleFields {
     /// A file in Davit's own file system. It is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
-    /// A key under `binaryData` of a ConfigMap. It is watched.
+    /// A key under `binaryData` of a `ConfigMap`. It is watched.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_map: Option<KeyReference>,
     /// An artefact in an OCI registry. A tag is looked at every five minutes.
@@ -194,6 +199,7 @@ struct ModuleFields {
     oci: Option<OciSource>,
     /// The SHA-256 that the module must have, `sha256:…`; any if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = "^sha256:[0-9a-f]{64}$"))]
     digest: Option<String>,
 }
 

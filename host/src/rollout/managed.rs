@@ -8,13 +8,11 @@ use std::time::Duration;
 
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::compare::Counts;
-use davit_core::rollout::progress::{
-    Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
-};
+use davit_core::rollout::progress::{Analysis, Fault, Hold, Next, Observed, Progress, next};
 use jiff::Timestamp;
 
 use super::conditions;
-use super::declared::Requests;
+use super::declared::{self, Requests};
 use crate::host::{Observation, Prepared, Reason, Trial, Wanted};
 use crate::modules::ModuleConfig;
 use crate::spec::rollout::StepConfig;
@@ -178,13 +176,14 @@ impl Managed {
         let Some(desired) = &self.desired else {
             return;
         };
-        let asked_for = || self.promoted_fully(&desired.name());
+        let promoted = declared::promote_fully(&desired.name());
+        let is_promoted = self.requests.promote.as_ref() == Some(&promoted);
         match &self.status.stable {
             Some(former) if former.revision == desired.name() => {
                 self.stable = Some(desired.clone());
             }
             // The former one is fetched, unless an operator gives it up.
-            Some(_) if !asked_for() => {}
+            Some(_) if !is_promoted => {}
             _ => self.establish(now),
         }
     }
@@ -212,8 +211,7 @@ impl Managed {
         };
         let name = desired.name();
         if let Some(rejected) = &self.status.rejected {
-            let retry = format!("{}@{}", rejected.revision, rejected.at);
-            if rejected.revision != name || self.requests.retry.as_ref() == Some(&retry) {
+            if rejected.revision != name || self.requests.retries(rejected) {
                 self.status.rejected = None;
             }
         }
@@ -277,7 +275,7 @@ impl Managed {
             &progress,
             &observed,
             rollout.paused,
-            self.request(candidate),
+            self.requests.of(candidate),
         );
         let steps = rollout.steps.clone();
         let counts = match next {
@@ -303,22 +301,6 @@ impl Managed {
         let mut observed = running.observed.clone();
         observed.counts = sum(&self.base, &observed.counts);
         Some(observed)
-    }
-
-    fn request(&self, candidate: &CandidateStatus) -> Option<Request> {
-        let CandidateStatus { revision, step, .. } = candidate;
-        if self.requests.abort.as_ref() == Some(revision) {
-            return Some(Request::Abort);
-        }
-        if self.promoted_fully(revision) {
-            return Some(Request::PromoteFully);
-        }
-        let this_step = format!("{revision}@{step}");
-        (self.requests.promote.as_ref() == Some(&this_step)).then_some(Request::Promote)
-    }
-
-    fn promoted_fully(&self, revision: &str) -> bool {
-        self.requests.promote.as_deref() == Some(&format!("{revision}@all"))
     }
 
     fn take(&mut self, next: Next, steps: &[StepConfig], now: Timestamp, told: &mut Vec<Told>) {

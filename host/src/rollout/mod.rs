@@ -7,11 +7,11 @@
 //! whoever comes next goes on from there; only a rollback does not wait.
 
 mod conditions;
-mod declared;
+pub mod declared;
 mod managed;
-mod records;
+pub mod records;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(crate) struct RolloutOptions {
     /// Prepares their revisions.
     pub(crate) preparer: Arc<Preparer>,
     /// Where rollouts are remembered.
-    pub(crate) records: Records,
+    pub(crate) records: Arc<Records>,
     /// Takes events about controllers.
     pub(crate) recorder: Recorder,
     /// Where the ServiceAccounts of controllers are.
@@ -176,8 +176,8 @@ struct Controller {
     /// What was last written down.
     saved: ControllerStatus,
     saved_at: Option<Instant>,
-    /// The revisions whose specs are kept.
-    kept: Vec<String>,
+    /// The revisions that are active, as far as their specs are kept.
+    kept: BTreeSet<String>,
     /// What its module's source held when it was last looked at.
     version: Option<Version>,
     /// When the module's source is looked at again.
@@ -218,9 +218,14 @@ impl Task {
         self.controllers
             .retain(|name, _| names.contains(&name.as_str()));
         for (one, prepared) in declared {
+            // Another resource of the same name has nothing of the former one.
+            let former = self.controllers.get(&one.name);
+            if former.is_some_and(|former| former.object != one.object) {
+                self.controllers.remove(&one.name);
+            }
             if !self.controllers.contains_key(&one.name) {
                 let remembered = self.remember(&one).await;
-                let controller = Controller::new(&one.name, remembered);
+                let controller = Controller::new(&one.name, one.object.clone(), remembered);
                 self.controllers.insert(one.name.clone(), controller);
             }
             if let Some(controller) = self.controllers.get_mut(&one.name) {
@@ -351,7 +356,7 @@ impl Task {
                 });
             }
             if let Some((what, revision)) = controller.due_to_restore(now) {
-                let (preparer, records) = (Arc::clone(preparer), self.options.records.clone());
+                let (preparer, records) = (Arc::clone(preparer), Arc::clone(&self.options.records));
                 let name = name.clone();
                 tokio::spawn(async move {
                     let result = restore(&preparer, &records, &name, &revision).await;
@@ -424,17 +429,18 @@ async fn restore(
 }
 
 impl Controller {
-    fn new(name: &str, remembered: Remembered) -> Self {
+    fn new(name: &str, object: Option<ObjectRef>, remembered: Remembered) -> Self {
+        let kept = active(&remembered.status);
         let mut managed = Managed::new(name, remembered.status.clone());
         // Until a better one is declared.
         managed.spec = remembered.stable;
         Self {
             managed,
-            object: None,
+            object,
             wanted: None,
             saved: remembered.status,
             saved_at: None,
-            kept: Vec::new(),
+            kept,
             version: None,
             look_at: None,
             is_preparing: false,
@@ -446,7 +452,6 @@ impl Controller {
 
     fn declare(&mut self, declared: Declared, prepared: Option<Prepared>) {
         let managed = &mut self.managed;
-        self.object = declared.object;
         managed.generation = declared.generation;
         managed.requests = declared.requests;
         match declared.spec {
@@ -597,19 +602,18 @@ impl Controller {
     /// that are active.
     async fn save(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
         let status = &self.managed.status;
+        let active = active(status);
         for revision in [&self.managed.stable, &self.managed.desired]
             .into_iter()
             .flatten()
         {
             let revision_name = revision.name();
-            let candidate = status.candidate.as_ref().map(|one| &one.revision);
-            let stable = status.stable.as_ref().map(|one| &one.revision);
-            let active = stable == Some(&revision_name) || candidate == Some(&revision_name);
-            if active && !self.kept.contains(&revision_name) {
+            if active.contains(&revision_name) && !self.kept.contains(&revision_name) {
                 records.keep(name, &revision_name, &revision.spec).await?;
-                self.kept.push(revision_name);
+                self.kept.insert(revision_name);
             }
         }
+        self.kept.retain(|revision| active.contains(revision));
         let material_change = material(&self.saved) != material(status);
         let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
         if material_change || (is_due && self.saved != *status) {
@@ -619,6 +623,13 @@ impl Controller {
         }
         Ok(())
     }
+}
+
+/// The revisions that a status says are active.
+fn active(status: &ControllerStatus) -> BTreeSet<String> {
+    let stable = status.stable.iter().map(|one| one.revision.clone());
+    let candidate = status.candidate.iter().map(|one| one.revision.clone());
+    stable.chain(candidate).collect()
 }
 
 /// A status without what only counts up.

@@ -1,17 +1,44 @@
 //! Where rollouts are remembered: what a controller's status says, and the
 //! specs that were active.
+//!
+//! In a cluster, that is the Controller's own status, and a `ControllerRevision`
+//! for every spec. A host that was started with a file of its own keeps both in
+//! a directory, or only for as long as it runs.
+
+mod book;
+mod cluster;
+mod directory;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+
+use jiff::{Timestamp, Unit};
+use serde::{Deserialize, Serialize};
 
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
+use book::Book;
 
-/// Where rollouts are remembered. Clones are the same place.
-#[derive(Clone)]
+pub use cluster::ClusterRecords;
+pub use directory::Directory;
+
+/// So many specs are kept of each controller, and those of its stable revision
+/// and candidate however old they are.
+pub const MOST_KEPT: usize = 10;
+
+/// The label of a `ControllerRevision` that names its controller.
+pub const CONTROLLER_LABEL: &str = "davit.dev/controller";
+
+/// Where rollouts are remembered. Of each controller, one host alone writes.
 pub enum Records {
     /// Nowhere beyond this process.
-    Memory(MemoryRecords),
+    Memory(Mutex<BTreeMap<String, Book>>),
+    /// In a directory.
+    Directory(Directory),
+    /// In a cluster.
+    Cluster(Box<ClusterRecords>),
 }
 
 /// What is remembered of a controller.
@@ -19,78 +46,166 @@ pub enum Records {
 pub struct Remembered {
     /// What was said of it last.
     pub status: ControllerStatus,
-    /// What its stable revision was made of.
+    /// What its stable revision was made of, if that was kept. Only its module,
+    /// configuration and limits are the revision's: the rest is what the spec
+    /// said when it became active.
     pub stable: Option<ControllerSpec>,
 }
 
-/// Why something is not remembered.
-#[derive(Debug, thiserror::Error)]
-pub enum RecordError {}
-
-/// Everything, by the name of the controller.
-#[derive(Clone, Default)]
-pub struct MemoryRecords(Arc<Mutex<BTreeMap<String, Memory>>>);
-
-#[derive(Clone, Default)]
-struct Memory {
-    status: ControllerStatus,
-    specs: BTreeMap<String, ControllerSpec>,
+/// A spec that was active.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Kept {
+    /// Counts the activations of the controller: the highest is the latest.
+    pub number: i64,
+    /// The revision's name.
+    pub revision: String,
+    /// When it last became active, RFC 3339.
+    pub at: String,
+    /// The spec, its module with the digest that it had.
+    pub spec: ControllerSpec,
 }
 
-impl Default for Records {
-    fn default() -> Self {
-        Self::Memory(MemoryRecords::default())
-    }
+/// Why something cannot be remembered, or recalled.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The API server does not do it.
+    #[error("cannot {verb} {object}: {reason}")]
+    Cluster {
+        /// What was attempted.
+        verb: &'static str,
+        /// On which object.
+        object: String,
+        /// What the API server said.
+        reason: String,
+    },
+    /// The file cannot be used.
+    #[error("cannot {verb} {path}", path = path.display())]
+    File {
+        /// What was attempted.
+        verb: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// Why it failed.
+        source: io::Error,
+    },
+    /// What lies there is nothing that Davit wrote.
+    #[error("{place} cannot be understood, as if not Davit had written it: {reason}")]
+    Unreadable {
+        /// Where it lies.
+        place: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 impl Records {
-    /// What is remembered of a controller.
+    /// Nowhere beyond this process.
+    #[must_use]
+    pub fn memory() -> Self {
+        Self::Memory(Mutex::default())
+    }
+
+    /// In a directory, which is made if it is not there.
+    pub fn directory(path: PathBuf) -> Result<Self, RecordError> {
+        Directory::open(path).map(Self::Directory)
+    }
+
+    /// In a cluster, with the specs in Davit's own namespace.
+    #[must_use]
+    pub fn cluster(client: kube::Client, namespace: &str) -> Self {
+        Self::Cluster(Box::new(ClusterRecords::new(client, namespace)))
+    }
+
+    /// What is remembered of a controller; nothing of one that is not known.
+    /// To be asked for when a controller is seen for the first time, or again.
     pub async fn load(&self, name: &str) -> Result<Remembered, RecordError> {
-        let Self::Memory(memory) = self;
-        let memory = memory.of(name, |memory| memory.clone());
-        let stable = memory.status.stable.as_ref();
-        let stable = stable.and_then(|stable| memory.specs.get(&stable.revision).cloned());
-        Ok(Remembered {
-            status: memory.status,
-            stable,
-        })
+        let status = match self {
+            Self::Memory(books) => read(books, name, |book| book.status.clone()),
+            Self::Directory(directory) => directory.read(name)?.status,
+            Self::Cluster(cluster) => cluster.status(name).await?,
+        };
+        let stable = match &status.stable {
+            Some(stable) => self.spec(name, &stable.revision).await?,
+            None => None,
+        };
+        Ok(Remembered { status, stable })
     }
 
-    /// Writes down how a controller is.
+    /// Remembers what is said of a controller now, if that is another than what
+    /// was loaded or saved last. One that is gone needs no status.
     pub async fn save(&self, name: &str, status: &ControllerStatus) -> Result<(), RecordError> {
-        let Self::Memory(memory) = self;
-        memory.of(name, |memory| memory.status = status.clone());
-        Ok(())
+        match self {
+            Self::Memory(books) => {
+                write(books, name, |book| book.status = status.clone());
+                Ok(())
+            }
+            Self::Directory(directory) => {
+                directory.change(name, |book| book.status = status.clone())
+            }
+            Self::Cluster(cluster) => cluster.save(name, status).await,
+        }
     }
 
-    /// Keeps the spec of a revision that is active from now on.
+    /// Keeps a spec that becomes active, its module pinned, under the name of
+    /// its revision. One that was kept before counts as the latest again.
     pub async fn keep(
         &self,
         name: &str,
         revision: &str,
         spec: &ControllerSpec,
     ) -> Result<(), RecordError> {
-        let Self::Memory(memory) = self;
-        memory.of(name, |memory| {
-            memory.specs.insert(revision.to_owned(), spec.clone());
-        });
-        Ok(())
+        let at = now();
+        match self {
+            Self::Memory(books) => {
+                write(books, name, |book| book.keep(revision, spec, at));
+                Ok(())
+            }
+            Self::Directory(directory) => {
+                directory.change(name, |book| book.keep(revision, spec, at))
+            }
+            Self::Cluster(cluster) => cluster.keep(name, revision, spec, at).await,
+        }
     }
 
-    /// The spec of a revision that is kept.
+    /// What a revision was made of, if that was kept.
     pub async fn spec(
         &self,
         name: &str,
         revision: &str,
     ) -> Result<Option<ControllerSpec>, RecordError> {
-        let Self::Memory(memory) = self;
-        Ok(memory.of(name, |memory| memory.specs.get(revision).cloned()))
+        match self {
+            Self::Memory(books) => Ok(read(books, name, |book| book.spec(revision))),
+            Self::Directory(directory) => Ok(directory.read(name)?.spec(revision)),
+            Self::Cluster(cluster) => cluster.spec(name, revision).await,
+        }
+    }
+
+    /// Every spec that is kept, the latest first.
+    pub async fn history(&self, name: &str) -> Result<Vec<Kept>, RecordError> {
+        match self {
+            Self::Memory(books) => Ok(read(books, name, Book::history)),
+            Self::Directory(directory) => Ok(directory.read(name)?.history()),
+            Self::Cluster(cluster) => cluster.history(name).await,
+        }
     }
 }
 
-impl MemoryRecords {
-    fn of<T>(&self, name: &str, f: impl FnOnce(&mut Memory) -> T) -> T {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        f(all.entry(name.to_owned()).or_default())
-    }
+fn read<T: Default>(
+    books: &Mutex<BTreeMap<String, Book>>,
+    name: &str,
+    look: impl FnOnce(&Book) -> T,
+) -> T {
+    let books = books.lock().unwrap_or_else(PoisonError::into_inner);
+    books.get(name).map(look).unwrap_or_default()
+}
+
+fn write(books: &Mutex<BTreeMap<String, Book>>, name: &str, change: impl FnOnce(&mut Book)) {
+    let mut books = books.lock().unwrap_or_else(PoisonError::into_inner);
+    change(books.entry(name.to_owned()).or_default());
+}
+
+/// As Kubernetes writes times: to the second.
+fn now() -> String {
+    let now = Timestamp::now();
+    now.round(Unit::Second).unwrap_or(now).to_string()
 }

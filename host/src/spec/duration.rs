@@ -8,12 +8,16 @@ use jiff::SignedDuration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+/// How a duration is written in the custom resource. The host also takes what
+/// [`jiff`] reads besides: `1h 30m`.
+pub(super) const PATTERN: &str = "^([0-9]+(h|m|s|ms))+$";
+
 /// A duration such as `90s`, `10m` or `1h30m`.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = PATTERN))]
 pub struct HumanDuration(pub Duration);
 
 impl FromStr for HumanDuration {

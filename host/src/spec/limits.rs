@@ -22,6 +22,7 @@ pub struct GuardrailConfig {
     /// the objects of the target's kind that the controller watches; one is
     /// always allowed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 100))]
     pub deletes_percent_per_minute: Option<u8>,
     /// How long a guardrail that was used up holds plans back, such as `5m`
     /// (the default), or `until released` by `davit release`.
@@ -32,7 +33,7 @@ pub struct GuardrailConfig {
 /// How long a guardrail that was used up holds plans back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = "^(until released|([0-9]+(h|m|s|ms))+)$"))]
 pub struct CooldownConfig(pub Cooldown);
 
 const UNTIL_RELEASED: &str = "until released";
@@ -88,10 +89,13 @@ impl From<&GuardrailConfig> for Guardrails {
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct LimitConfig {
     /// Memory of one instance, in MiB (1 to 1024).
+    #[schemars(range(min = 1, max = 1024))]
     pub memory_mib: u32,
     /// Time that a call may compute, in milliseconds (10 to 60,000).
+    #[schemars(range(min = 10, max = 60_000))]
     pub call_millis: u64,
     /// How many calls run at once (1 to 64).
+    #[schemars(range(min = 1, max = 64))]
     pub instances: u32,
 }
 

@@ -42,7 +42,7 @@ pub struct ControllerSpec {
     /// Where the guest's module is.
     pub module: ModuleConfig,
     /// What the controller may do to the cluster: carry out its plans
-    /// (Enforce), show them (DryRun), or not run (Off).
+    /// (`Enforce`), show them (`DryRun`), or not run (`Off`).
     #[serde(default)]
     pub mode: ModeConfig,
     /// What the guest is configured with, as its schema says.
@@ -51,6 +51,7 @@ pub struct ControllerSpec {
     pub config: Value,
     /// The part of what the guest declares that it is granted; all if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub permissions: Option<Vec<PermissionConfig>>,
     /// Limits that hold whatever the guest decides.
     #[serde(default, skip_serializing_if = "is_default")]
@@ -185,7 +186,6 @@ fn is_default<T: Default + PartialEq>(value: &T) -> bool {
 fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
-        "nullable": true,
         "x-kubernetes-preserve-unknown-fields": true,
     })
 }

@@ -20,6 +20,7 @@ pub struct RolloutConfig {
     /// What the candidate goes through, such as `shadow 10m`, `weight 10 for
     /// 10m`, `weight 50 until promoted`. Without steps it takes over at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub steps: Vec<StepConfig>,
     /// Whether the present step goes on until an operator resumes.
     #[serde(skip_serializing_if = "is_default")]
@@ -32,10 +33,14 @@ pub struct RolloutConfig {
     pub analysis: AnalysisConfig,
 }
 
+/// How a step is written in the custom resource.
+const PATTERN: &str =
+    "^(shadow|weight (100|[1-9]?[0-9])) (until promoted|(for )?([0-9]+(h|m|s|ms))+)$";
+
 /// One step: `shadow 10m`, `weight 10 for 10m`, `weight 50 until promoted`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
-#[schemars(with = "String")]
+#[schemars(with = "String", extend("pattern" = PATTERN))]
 pub struct StepConfig(pub Step);
 
 /// How targets are told apart.
@@ -46,6 +51,7 @@ pub struct CohortConfig {
     pub by: UnitConfig,
     /// The only namespaces of which the candidate gets anything; all if empty.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub namespaces: BTreeSet<String>,
     /// The labels that a target needs for the candidate to get it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -78,6 +84,7 @@ pub struct AnalysisConfig {
     /// Of the targets compared, so many percent (0 to 100) may be disagreed
     /// on; any number if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(max = 100))]
     pub max_disagreement_percent: Option<u8>,
     /// Plans that may be refused: by the gate, or by the API server as
     /// forbidden or invalid.

@@ -346,13 +346,22 @@ impl Bench {
 }
 
 /// How a host is set up.
-#[derive(Default)]
 pub(crate) struct Setup {
     /// Where rollouts are remembered.
-    pub(crate) records: Records,
+    pub(crate) records: Arc<Records>,
     /// Where modules are kept.
     pub(crate) cache: Option<PathBuf>,
     pub(crate) rates: ClientConfig,
+}
+
+impl Default for Setup {
+    fn default() -> Self {
+        Self {
+            records: Arc::new(Records::memory()),
+            cache: None,
+            rates: ClientConfig::default(),
+        }
+    }
 }
 
 /// The host at work.
@@ -360,7 +369,7 @@ pub(crate) struct Running {
     pub(crate) host: Host,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
-    pub(crate) records: Records,
+    pub(crate) records: Arc<Records>,
 }
 
 impl Running {
@@ -390,7 +399,7 @@ impl Running {
             engine: engine(),
             modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
-            records: records.clone(),
+            records: Arc::clone(&records),
             health: Arc::new(Health::default()),
             listener: Some(listener),
             seed: 7,

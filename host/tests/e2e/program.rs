@@ -283,14 +283,18 @@ fn inspect_shows_what_a_guest_asks_for() {
 /// more.
 #[test]
 fn the_deployment_fits_the_guest() {
-    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-    let path = base.join("davit.yaml");
-    let config = config::parse(&path, &config::read(&path).unwrap()).unwrap();
-    let controllers = config.controllers.unwrap();
-    assert_eq!(controllers.len(), 1);
-    assert_eq!(controllers[0].spec.mode, ModeConfig::DryRun);
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let parse = |path: &str| {
+        let path = deploy.join(path);
+        config::parse(&path, &config::read(&path).unwrap()).unwrap()
+    };
+    let by_resources = parse("base/davit.yaml");
+    assert_eq!(by_resources.controllers, None);
+    let by_file = parse("overlays/file/davit.yaml").controllers.unwrap();
+    assert_eq!(by_file.len(), 1);
+    assert_eq!(by_file[0].spec.mode, ModeConfig::DryRun);
 
-    let role = std::fs::read_to_string(base.join("rbac-podgc.yaml")).unwrap();
+    let role = std::fs::read_to_string(deploy.join("controllers/podgc/rbac.yaml")).unwrap();
     let role = role.split("---").next().unwrap();
     let role: Value = serde_saphyr::from_str(role).unwrap();
     let mut granted: Vec<String> = role["rules"]
@@ -321,26 +325,42 @@ fn the_deployment_fits_the_guest() {
     assert_eq!(granted, expected);
 }
 
-/// With kubectl installed: it renders the base, and it is a client of the sim.
+/// With kubectl installed: it renders what is deployed, and it is a client of the
+/// sim.
 #[test]
-fn kubectl_renders_the_base_and_reads_the_sim() {
+fn kubectl_renders_the_deployment_and_reads_the_sim() {
     let kubectl = |arguments: &[&str]| Command::new("kubectl").args(arguments).output();
     if kubectl(&["version", "--client"]).is_err() {
         eprintln!("kubectl is not installed: skipped");
         return;
     }
-    let base = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/base");
-    let rendered = kubectl(&["kustomize", base.to_str().unwrap()]).unwrap();
-    assert!(rendered.status.success(), "{rendered:?}");
-    let rendered = String::from_utf8(rendered.stdout).unwrap();
-    for part in [
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let davit = [
         "kind: Deployment",
         "kind: ClusterRole\n",
-        "mode: DryRun",
         "image: davit:",
-    ] {
-        assert!(rendered.contains(part), "{part} is missing");
+        "kind: CustomResourceDefinition",
+    ];
+    // Roles for other namespaces than Davit's stay there.
+    let all = [
+        "kind: Controller\n",
+        "mode: DryRun",
+        "namespace: kube-system",
+        "namespace: kube-node-lease",
+    ];
+    for (directory, parts) in [("base", &davit), ("overlays/all-controllers", &all)] {
+        let directory = deploy.join(directory);
+        let rendered = kubectl(&["kustomize", directory.to_str().unwrap()]).unwrap();
+        assert!(rendered.status.success(), "{rendered:?}");
+        let rendered = String::from_utf8(rendered.stdout).unwrap();
+        for part in parts {
+            assert!(rendered.contains(part), "{part} is missing");
+        }
     }
+    let by_file = deploy.join("overlays/file");
+    let rendered = kubectl(&["kustomize", by_file.to_str().unwrap()]).unwrap();
+    let rendered = String::from_utf8(rendered.stdout).unwrap();
+    assert!(rendered.contains("mode: DryRun") && !rendered.contains("davit.dev/v1alpha1"));
     let nodes = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/nodelist.json");
     let (sim, kubeconfig) = sim(&[&nodes]);
     let kubeconfig = kubeconfig.to_str().unwrap();

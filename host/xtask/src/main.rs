@@ -2,8 +2,9 @@
 
 use std::env;
 use std::ffi::OsStr;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, Subcommand};
@@ -35,6 +36,8 @@ enum Task {
     Test,
     /// Checks format and lints only.
     Lint,
+    /// Writes the definition of the custom resource to deploy/crds.
+    Crds,
     /// Measures an optimised build and prints the figures.
     Bench,
 }
@@ -50,6 +53,7 @@ fn main() -> Result<()> {
             cargo(&workspace, ["test", "--workspace", "--locked"])
         }
         Task::Lint => lint(&workspace),
+        Task::Crds => crds(&workspace),
         Task::Bench => bench(&workspace),
     }
 }
@@ -86,6 +90,23 @@ fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
     let run = ["run", "--quiet", "--locked", "-p", "davit", "--", "demo"];
     let arguments = arguments.iter().map(String::as_str);
     cargo(workspace, run.into_iter().chain(arguments))
+}
+
+/// The types are the host's, so it is the host that prints their definition.
+fn crds(workspace: &Path) -> Result<()> {
+    let output = Command::new(env!("CARGO"))
+        .args(["run", "--quiet", "--locked", "-p", "davit", "--", "crds"])
+        .current_dir(workspace)
+        .stderr(Stdio::inherit())
+        .output()
+        .context("running davit crds")?;
+    ensure!(
+        output.status.success(),
+        "davit crds failed: {}",
+        output.status
+    );
+    let path = workspace.join("deploy/crds/controllers.davit.dev.yaml");
+    fs::write(&path, output.stdout).with_context(|| format!("writing {}", path.display()))
 }
 
 /// Every figure comes from an example that can also be run on its own.

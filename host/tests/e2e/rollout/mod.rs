@@ -6,6 +6,7 @@ mod steps;
 mod swap;
 mod trial;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit::rollout::{Declared, Records, Requests};
@@ -24,9 +25,9 @@ fn podgc(config: &str, rollout: &str) -> String {
 }
 
 /// A host that remembers rollouts there.
-fn remembering(records: Records) -> Setup {
+fn remembering(records: &Arc<Records>) -> Setup {
     Setup {
-        records,
+        records: Arc::clone(records),
         ..Setup::default()
     }
 }

@@ -1,5 +1,6 @@
 //! Modules and configurations that cannot be had or used: what runs goes on.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit::rollout::{Records, Requests};
@@ -117,11 +118,11 @@ fn a_restart_while_the_source_is_away() {
         );
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();
         let config = with(&format!("{{file: {}}}", file.display()), EAGER);
-        let records = Records::default();
+        let records = Arc::new(Records::memory());
         let start = || {
             let setup = Setup {
                 cache: Some(cache.clone()),
-                ..remembering(records.clone())
+                ..remembering(&records)
             };
             Running::start_with(bench.client(), setup)
         };

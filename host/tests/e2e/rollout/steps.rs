@@ -1,5 +1,6 @@
 //! The steps of a rollout, and a host that goes on where another stopped.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit::rollout::{Records, Requests};
@@ -59,8 +60,8 @@ const THREE: &str = "{steps: [shadow 2m, weight 10 for 2m, weight 50 for 2m], \
                      analysis: {minDecisions: 0}}";
 
 /// A host that goes on with what was remembered.
-async fn resumed(bench: &Bench, records: &Records) -> Running {
-    let mut host = Running::start_with(bench.client(), remembering(records.clone()));
+async fn resumed(bench: &Bench, records: &Arc<Records>) -> Running {
+    let mut host = Running::start_with(bench.client(), remembering(&records));
     host.declare(&podgc(OTHER, THREE), 2, Requests::default())
         .await;
     host.started().await;
@@ -70,8 +71,8 @@ async fn resumed(bench: &Bench, records: &Records) -> Running {
 #[test]
 fn a_restart_in_the_middle_of_a_step() {
     on_the_sim(|bench| async move {
-        let records = Records::default();
-        let mut host = Running::start_with(bench.client(), remembering(records.clone()));
+        let records = Arc::new(Records::memory());
+        let mut host = Running::start_with(bench.client(), remembering(&records));
         host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
             .await;
         host.started().await;

@@ -1,0 +1,110 @@
+//! `davit diff`: on what a candidate and the stable revision do not agree.
+
+use std::fmt::Write as _;
+
+use anyhow::{Context as _, Result, anyhow};
+use davit_cluster::connect;
+use hyper::{Request, Uri};
+use kube::Client;
+
+use super::check_name;
+use crate::http::disagreements::{Disagreement, Page, Side};
+use crate::resource::describe;
+
+/// Where the running host is asked.
+pub enum Server<'a> {
+    /// There, without the cluster: `http://127.0.0.1:8080`.
+    At(&'a Uri),
+    /// Through the API server, by the Service `davit` of this namespace.
+    Service(&'a Client, &'a str),
+}
+
+/// Asks the running host for the disagreements of a controller.
+pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
+    check_name(name)?;
+    let path = format!("/controllers/{name}/disagreements");
+    match server {
+        Server::At(uri) => {
+            let client = connect::client(kube::Config::new(uri.clone()))?;
+            let page = get(&client, &path).await;
+            page.with_context(|| format!("the Davit at {uri}"))
+        }
+        Server::Service(client, namespace) => {
+            let service = format!("/api/v1/namespaces/{namespace}/services/davit:http/proxy");
+            let page = get(client, &format!("{service}{path}")).await;
+            page.with_context(|| {
+                format!(
+                    "the Service davit of the namespace {namespace}, as the API server passes it \
+                     on (--namespace names another namespace, --server a Davit)"
+                )
+            })
+        }
+    }
+}
+
+async fn get(client: &Client, path: &str) -> Result<Page> {
+    let request = Request::get(path).body(Vec::new())?;
+    let answer = client.request(request).await;
+    answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()))
+}
+
+/// The counts, and the last disagreements of that many.
+#[must_use]
+pub fn in_words(name: &str, page: &Page, most: usize) -> String {
+    let counts = &page.counts;
+    let mut text = format!(
+        "{name}: stable {}, candidate {}\n{} agree, {} disagree ({} only-stable, {} \
+         only-candidate, {} different), {} unknown\n",
+        page.stable,
+        page.candidate,
+        counts.agree,
+        counts.disagree,
+        counts.only_stable,
+        counts.only_candidate,
+        counts.different,
+        counts.unknown
+    );
+    for disagreement in page.disagreements.iter().take(most) {
+        write_disagreement(&mut text, disagreement);
+    }
+    if page.disagreements.len() > most {
+        let more = page.disagreements.len() - most;
+        // Writing to a text does not fail, here and below.
+        let _ = writeln!(text, "\nand {more} more: --last shows them");
+    }
+    text
+}
+
+fn write_disagreement(text: &mut String, disagreement: &Disagreement) {
+    let Disagreement {
+        at,
+        verdict,
+        target,
+        stable,
+        candidate,
+    } = disagreement;
+    let _ = writeln!(text, "\n{at}  {verdict}  {target}");
+    write_side(text, "stable", stable.as_ref());
+    write_side(text, "candidate", candidate.as_ref());
+}
+
+fn write_side(text: &mut String, role: &str, side: Option<&Side>) {
+    let Some(side) = side else {
+        let _ = writeln!(text, "  {role}: nothing");
+        return;
+    };
+    let Side {
+        reason,
+        message,
+        queue,
+        key,
+        ..
+    } = side;
+    let _ = writeln!(
+        text,
+        "  {role}: {reason}: {message} (queue {queue}, key {key})"
+    );
+    for (number, step) in side.steps.iter().enumerate() {
+        let _ = writeln!(text, "    {}. {step}", number + 1);
+    }
+}

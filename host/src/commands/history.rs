@@ -1,0 +1,194 @@
+//! The specs that were active, and the way back to one of them.
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use kube::Client;
+use kube::api::PostParams;
+use serde_json::{Map, Value};
+
+use super::{Found, refused};
+use crate::modules::ModuleConfig;
+use crate::rollout::records::{Kept, Records};
+use crate::spec::ControllerSpec;
+use crate::status::ControllerStatus;
+
+/// What makes a revision: the part of a spec that a rollback brings back.
+const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];
+/// How often a rollback is tried anew because the status was written meanwhile.
+const MOST_TRIES: usize = 5;
+
+/// A table of the specs that are kept in this namespace, the latest first.
+pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    let kept = kept(client, namespace, name).await?;
+    let mut rows = vec![["NUMBER", "REVISION", "MODULE", "ACTIVE SINCE", ""].map(str::to_owned)];
+    rows.extend(kept.iter().map(|kept| {
+        [
+            kept.number.to_string(),
+            kept.revision.clone(),
+            short_digest(&kept.spec.module),
+            kept.at.clone(),
+            mark(&found.status, &kept.revision).to_owned(),
+        ]
+    }));
+    Ok(table(&rows))
+}
+
+/// Brings module, configuration and limits of a former spec back: of that
+/// number; or else of the stable revision, if the spec asks for another; or else
+/// of the one that was active before it.
+pub async fn rollback(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    to: Option<i64>,
+) -> Result<String> {
+    let mut found = Found::read(client, name).await?;
+    let generation = found.object.metadata.generation;
+    let kept = kept(client, namespace, name).await?;
+    let target = target(&found, name, &kept, to)?;
+    let wanted = serde_json::to_value(&target.spec).context("the kept spec cannot be written")?;
+    for _ in 0..MOST_TRIES {
+        let spec = found
+            .object
+            .data
+            .get_mut("spec")
+            .and_then(Value::as_object_mut);
+        let spec = spec.ok_or_else(|| anyhow!("the Controller {name} has no spec"))?;
+        if !bring_back(spec, &wanted) {
+            let Kept {
+                number, revision, ..
+            } = target;
+            return Ok(format!(
+                "{name}: the spec asks for number {number} ({revision}) already"
+            ));
+        }
+        let params = PostParams::default();
+        match found.api.replace(name, &params, &found.object).await {
+            Ok(_) => return Ok(told(&found.status, name, target)),
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            Err(error) => return Err(refused(name, &error)),
+        }
+        // Most likely its status was written. But nobody else's spec is undone.
+        found = Found::read(client, name).await?;
+        if found.object.metadata.generation != generation {
+            bail!("{name}: its spec was changed meanwhile: look at it, and roll back again");
+        }
+    }
+    bail!("{name}: it was changed by others {MOST_TRIES} times in between: try again")
+}
+
+async fn kept(client: &Client, namespace: &str, name: &str) -> Result<Vec<Kept>> {
+    let kept = Records::cluster(client.clone(), namespace)
+        .history(name)
+        .await?;
+    if kept.is_empty() {
+        bail!(
+            "no spec of {name} is kept in the namespace {namespace}: if Davit runs in another \
+             one, name it with --namespace"
+        );
+    }
+    Ok(kept)
+}
+
+fn target<'a>(found: &Found, name: &str, kept: &'a [Kept], to: Option<i64>) -> Result<&'a Kept> {
+    if let Some(number) = to {
+        let there = kept.iter().find(|kept| kept.number == number);
+        return there.ok_or_else(|| {
+            let numbers: Vec<String> = kept.iter().map(|kept| kept.number.to_string()).collect();
+            let numbers = numbers.join(", ");
+            anyhow!("no spec of {name} with the number {number} is kept, only {numbers}")
+        });
+    }
+    let Some(stable) = &found.status.stable else {
+        bail!("nothing of {name} runs yet that could be rolled back: name a number with --to");
+    };
+    let stable = kept.iter().find(|kept| kept.revision == stable.revision);
+    let stable = stable.ok_or_else(|| {
+        anyhow!("the spec of the stable revision of {name} is not kept: name a number with --to")
+    })?;
+    if found.status.candidate.is_some() || !asks_for(found.spec(""), &stable.spec) {
+        return Ok(stable);
+    }
+    let mut before = kept.iter().filter(|kept| kept.number < stable.number);
+    before
+        .next()
+        .ok_or_else(|| anyhow!("no spec of {name} is kept that was active before the stable one"))
+}
+
+/// Whether a spec asks for a revision: for any module of its source, if it pins
+/// none.
+fn asks_for(spec: &Value, kept: &ControllerSpec) -> bool {
+    ControllerSpec::read(spec.clone()).is_ok_and(|spec| {
+        spec.module.source == kept.module.source
+            && (spec.module.digest.is_none() || spec.module.digest == kept.module.digest)
+            && spec.config == kept.config
+            && spec.limits == kept.limits
+    })
+}
+
+/// Puts the parts of a revision into a spec. Whether that changes it.
+fn bring_back(spec: &mut Map<String, Value>, wanted: &Value) -> bool {
+    let before = spec.clone();
+    for part in OF_A_REVISION {
+        match wanted.get(part) {
+            Some(value) => spec.insert(part.to_owned(), value.clone()),
+            None => spec.remove(part),
+        };
+    }
+    *spec != before
+}
+
+fn told(status: &ControllerStatus, name: &str, target: &Kept) -> String {
+    let Kept {
+        number, revision, ..
+    } = target;
+    let digest = short_digest(&target.spec.module);
+    let stable = status.stable.as_ref();
+    let what = if stable.is_some_and(|stable| stable.revision == *revision) {
+        "which is the stable revision"
+    } else {
+        "which becomes the candidate, as with any change"
+    };
+    format!("{name}: the spec asks for number {number} again ({revision}, {digest}), {what}")
+}
+
+fn mark(status: &ControllerStatus, revision: &str) -> &'static str {
+    let stable = status.stable.as_ref().map(|stable| &stable.revision);
+    let candidate = status.candidate.as_ref();
+    let candidate = candidate.map(|candidate| &candidate.revision);
+    let rejected = status.rejected.as_ref().map(|rejected| &rejected.revision);
+    let marks = [
+        (stable, "stable"),
+        (candidate, "candidate"),
+        (rejected, "rejected"),
+    ];
+    let mark = marks
+        .into_iter()
+        .find(|(of, _)| of.is_some_and(|of| of == revision));
+    mark.map_or("", |(_, mark)| mark)
+}
+
+/// `sha256:9f86d081884c`
+fn short_digest(module: &ModuleConfig) -> String {
+    match module.digest {
+        Some(digest) => format!("sha256:{:.12}", digest.to_string()),
+        None => "not pinned".to_owned(),
+    }
+}
+
+fn table<const N: usize>(rows: &[[String; N]]) -> String {
+    let widths: Vec<usize> = (0..N)
+        .map(|column| {
+            let cells = rows.iter().filter_map(|row| row.get(column));
+            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+        })
+        .collect();
+    let lines = rows.iter().map(|row| {
+        let cells = row.iter().zip(&widths);
+        let cells: Vec<String> = cells
+            .map(|(cell, width)| format!("{cell:width$}"))
+            .collect();
+        cells.join("  ").trim_end().to_owned()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}

@@ -1,0 +1,138 @@
+//! Requests about a rollout: they are annotations of the Controller, or its
+//! `spec.rollout.paused`.
+//!
+//! A request names what it is about, and does nothing once things are
+//! otherwise. So it is written without looking whether somebody else has
+//! written as well: the host writes the status every few seconds.
+
+use anyhow::{Result, bail};
+use kube::Client;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Map, Value, json};
+
+use super::{Found, refused};
+use crate::rollout::declared::{
+    ABORT, PROMOTE, RELEASE, RETRY, promote_fully, promote_step, retry,
+};
+use crate::status::CandidateStatus;
+
+/// Lets the candidate leave its step, or (`full`) take over at once.
+pub async fn promote(client: &Client, name: &str, full: bool) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    let candidate = found.candidate(name)?;
+    let CandidateStatus { revision, step, .. } = candidate;
+    let (value, done) = if full {
+        let done = format!("{name}: the candidate {revision} takes over");
+        (promote_fully(revision), done)
+    } else {
+        let done = format!(
+            "{name}: the candidate {revision} may leave {}",
+            in_words(candidate)
+        );
+        (promote_step(revision, *step), done)
+    };
+    found.annotate(name, PROMOTE, &value).await?;
+    Ok(done)
+}
+
+/// Lets the candidate, or the next one, stay in its step.
+pub async fn pause(client: &Client, name: &str) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    if *found.spec("/rollout/paused") == true {
+        return Ok(format!("{name}: is paused already"));
+    }
+    let change = json!({"spec": {"rollout": {"paused": true}}});
+    found.change(name, change).await?;
+    Ok(match &found.status.candidate {
+        Some(candidate) => {
+            let revision = &candidate.revision;
+            format!(
+                "{name}: paused; the candidate {revision} stays in {}",
+                in_words(candidate)
+            )
+        }
+        None => format!("{name}: paused; the next candidate stays in its first step"),
+    })
+}
+
+/// Lets the rollout go on. A candidate that was rejected is tried once more.
+pub async fn resume(client: &Client, name: &str) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    let (mut change, mut done) = (Map::new(), Vec::new());
+    if *found.spec("/rollout/paused") == true {
+        change.insert("spec".to_owned(), json!({"rollout": {"paused": null}}));
+        done.push("no longer paused".to_owned());
+    }
+    if let (None, Some(rejected)) = (&found.status.candidate, &found.status.rejected) {
+        let annotations = json!({RETRY: retry(rejected)});
+        change.insert("metadata".to_owned(), json!({"annotations": annotations}));
+        done.push(format!(
+            "the revision {} is tried once more, which was rejected at {}: {}",
+            rejected.revision, rejected.at, rejected.reason
+        ));
+    }
+    if done.is_empty() {
+        bail!("{name} is not paused, and none of its revisions was rejected: nothing to resume");
+    }
+    found.change(name, Value::Object(change)).await?;
+    Ok(format!("{name}: {}", done.join("; ")))
+}
+
+/// Takes the candidate back.
+pub async fn abort(client: &Client, name: &str) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    let revision = &found.candidate(name)?.revision;
+    found.annotate(name, ABORT, revision).await?;
+    Ok(format!("{name}: the candidate {revision} is taken back"))
+}
+
+/// Lets a controller go on whose guardrail has tripped.
+pub async fn release(client: &Client, name: &str) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    let Some(tripped) = &found.status.tripped else {
+        bail!("no guardrail of {name} has tripped: there is nothing to release");
+    };
+    found.annotate(name, RELEASE, &tripped.since).await?;
+    let guardrail = &tripped.guardrail;
+    Ok(format!(
+        "{name}: {guardrail} is released, which tripped at {}",
+        tripped.since
+    ))
+}
+
+impl Found {
+    fn candidate(&self, name: &str) -> Result<&CandidateStatus> {
+        match (&self.status.candidate, &self.status.rejected) {
+            (Some(candidate), _) => Ok(candidate),
+            (None, Some(rejected)) => bail!(
+                "no candidate of {name} is being tried: the last one, {}, was rejected at {}: {}",
+                rejected.revision,
+                rejected.at,
+                rejected.reason
+            ),
+            (None, None) => bail!("no candidate of {name} is being tried"),
+        }
+    }
+
+    async fn annotate(&self, name: &str, annotation: &str, value: &str) -> Result<()> {
+        let change = json!({"metadata": {"annotations": {annotation: value}}});
+        self.change(name, change).await
+    }
+
+    async fn change(&self, name: &str, change: Value) -> Result<()> {
+        let (params, change) = (PatchParams::default(), Patch::Merge(change));
+        let changed = self.api.patch(name, &params, &change).await;
+        changed.map_err(|error| refused(name, &error))?;
+        Ok(())
+    }
+}
+
+fn in_words(candidate: &CandidateStatus) -> String {
+    let CandidateStatus {
+        step,
+        steps,
+        step_text,
+        ..
+    } = candidate;
+    format!("step {step} of {steps} ({step_text})")
+}

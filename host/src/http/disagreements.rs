@@ -1,0 +1,294 @@
+//! `GET /controllers/NAME/disagreements`: on what a candidate and the stable
+//! revision do not agree, as JSON; and the same in words for `davit diff`.
+
+use std::fmt;
+
+use davit_core::object::ObjectRef;
+use davit_core::plan::{self, PatchKind};
+use davit_core::rollout::compare;
+use davit_core::time::{Instant, Now};
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::host::Disagreements;
+use crate::status::ComparisonStatus;
+
+/// How a candidate's decisions compare with the stable revision's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Page {
+    /// The stable revision's name.
+    pub stable: String,
+    /// The candidate's name.
+    pub candidate: String,
+    /// How many targets were decided on alike, in this step.
+    pub counts: ComparisonStatus,
+    /// The last disagreements, also of former steps; the newest first.
+    pub disagreements: Vec<Disagreement>,
+}
+
+/// A target on which the revisions do not agree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Disagreement {
+    /// Since when, RFC 3339.
+    pub at: String,
+    /// `only-stable`, `only-candidate` or `different`.
+    pub verdict: String,
+    /// The object.
+    pub target: Target,
+    /// What the stable revision decided, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable: Option<Side>,
+    /// What the candidate decided, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate: Option<Side>,
+}
+
+/// An object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Target {
+    /// `v1`, `apps/v1`, …
+    pub api_version: String,
+    /// `Pod`
+    pub kind: String,
+    /// Empty for a cluster-scoped object.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub namespace: String,
+    /// The object's name.
+    pub name: String,
+    /// Empty where it is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub uid: String,
+}
+
+/// What one revision decided about a target.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Side {
+    /// When, RFC 3339.
+    pub at: String,
+    /// The queue of the item that it was decided for.
+    pub queue: String,
+    /// That item's key.
+    pub key: String,
+    /// The plan's reason, a short word.
+    pub reason: String,
+    /// The plan's message, a sentence.
+    pub message: String,
+    /// What it does, in order.
+    pub steps: Vec<Step>,
+}
+
+/// A step of a plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(
+    tag = "step",
+    rename_all = "camelCase",
+    rename_all_fields = "camelCase"
+)]
+pub enum Step {
+    /// Changes fields of the target.
+    Patch {
+        /// `strategic-merge`, `merge` or `json`.
+        kind: String,
+        /// `status`, or empty.
+        subresource: String,
+        /// The patch.
+        body: Value,
+    },
+    /// Deletes the target.
+    Delete(Deletion),
+    /// Deletes the target, a pod, as far as its disruption budgets allow.
+    Evict(Deletion),
+    /// Creates another object.
+    Create {
+        /// The object.
+        body: Value,
+    },
+    /// Tells people about the target.
+    Event {
+        /// `Normal` or `Warning`.
+        event_type: String,
+        /// One word in camel case.
+        reason: String,
+        /// A sentence.
+        message: String,
+    },
+}
+
+/// How a target is deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Deletion {
+    /// A precondition besides the uid.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub resource_version: String,
+    /// What becomes of dependents; the resource's default if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub propagation_policy: Option<String>,
+    /// Seconds until it is killed; the object's own if none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_period_seconds: Option<i64>,
+}
+
+impl From<&Disagreements> for Page {
+    fn from(found: &Disagreements) -> Self {
+        let [stable, candidate] = found.revisions.clone();
+        let last = found.last.iter();
+        Self {
+            stable,
+            candidate,
+            counts: (&found.counts).into(),
+            disagreements: last
+                .filter_map(|one| disagreement(found.now, one))
+                .collect(),
+        }
+    }
+}
+
+/// None if neither revision decided anything, which is no disagreement.
+fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement> {
+    let any = found.stable.as_ref().or(found.candidate.as_ref())?;
+    let side = |side: &compare::Side| Side {
+        at: time(now, side.at),
+        queue: side.item.queue.clone(),
+        key: side.item.key.clone(),
+        reason: side.plan.reason.clone(),
+        message: side.plan.message.clone(),
+        steps: side.plan.steps.iter().map(step).collect(),
+    };
+    Some(Disagreement {
+        at: time(now, found.at),
+        verdict: found.verdict.as_str().to_owned(),
+        target: (&any.plan.target).into(),
+        stable: found.stable.as_ref().map(side),
+        candidate: found.candidate.as_ref().map(side),
+    })
+}
+
+fn step(step: &plan::Step) -> Step {
+    match step {
+        plan::Step::Patch(patch) => Step::Patch {
+            kind: match patch.kind {
+                PatchKind::StrategicMerge => "strategic-merge",
+                PatchKind::Merge => "merge",
+                PatchKind::Json => "json",
+            }
+            .to_owned(),
+            subresource: patch.subresource.clone(),
+            body: decode(&patch.body),
+        },
+        plan::Step::Delete(options) => Step::Delete(options.into()),
+        plan::Step::Evict(options) => Step::Evict(options.into()),
+        plan::Step::Create(create) => Step::Create {
+            body: decode(&create.body),
+        },
+        plan::Step::Event(event) => Step::Event {
+            event_type: event.event_type.clone(),
+            reason: event.reason.clone(),
+            message: event.message.clone(),
+        },
+    }
+}
+
+/// A guest's MessagePack as JSON. What is none was refused before it came here,
+/// or is shown as what is wrong with it.
+fn decode(body: &[u8]) -> Value {
+    rmp_serde::from_slice(body)
+        .unwrap_or_else(|error| Value::String(format!("no MessagePack: {error}")))
+}
+
+fn time(now: Now, at: Instant) -> String {
+    let wall = Timestamp::from_millisecond(now.wall_at(at).0);
+    wall.unwrap_or(Timestamp::MAX).to_string()
+}
+
+impl From<&ObjectRef> for Target {
+    fn from(target: &ObjectRef) -> Self {
+        let ObjectRef {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        } = target.clone();
+        Self {
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+        }
+    }
+}
+
+impl From<&plan::DeleteOptions> for Deletion {
+    fn from(options: &plan::DeleteOptions) -> Self {
+        let policy = options.propagation_policy;
+        Self {
+            resource_version: options.resource_version.clone(),
+            propagation_policy: policy.map(|policy| policy.as_str().to_owned()),
+            grace_period_seconds: options.grace_period_seconds,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    /// `v1 Pod ns/name`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.api_version, self.kind)?;
+        if !self.namespace.is_empty() {
+            write!(f, "{}/", self.namespace)?;
+        }
+        f.write_str(&self.name)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Patch {
+                kind,
+                subresource,
+                body,
+            } => {
+                let of = if subresource.is_empty() {
+                    "it"
+                } else {
+                    subresource
+                };
+                write!(f, "patch {of} ({kind}): {body}")
+            }
+            Self::Delete(options) => write!(f, "delete{options}"),
+            Self::Evict(options) => write!(f, "evict{options}"),
+            Self::Create { body } => write!(f, "create {body}"),
+            Self::Event {
+                event_type,
+                reason,
+                message,
+            } => write!(f, "event {event_type} {reason}: {message}"),
+        }
+    }
+}
+
+impl fmt::Display for Deletion {
+    /// The options that were given: ` (grace period 0 s, Background)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let grace = self.grace_period_seconds;
+        let grace = grace.map(|seconds| format!("grace period {seconds} s"));
+        let version = Some(&self.resource_version).filter(|version| !version.is_empty());
+        let version = version.map(|version| format!("only at resourceVersion {version}"));
+        let given = [grace, self.propagation_policy.clone(), version];
+        let given: Vec<String> = given.into_iter().flatten().collect();
+        if given.is_empty() {
+            return Ok(());
+        }
+        write!(f, " ({})", given.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests;

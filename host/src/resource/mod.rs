@@ -1,0 +1,47 @@
+//! The custom resource `controllers.davit.dev` as the API server has it: its
+//! definition, and the watch that follows all of them.
+
+pub mod definition;
+pub mod watch;
+
+use std::error::Error;
+
+use kube::core::{ApiResource, DynamicObject};
+use kube::{Api, Client};
+
+use crate::spec::Controller;
+
+/// Where Controllers are read and written. What lies there may have been
+/// written by another version of Davit, or by hand: whether it makes sense is
+/// for the reader to say, object by object.
+#[must_use]
+pub fn controllers(client: Client) -> Api<DynamicObject> {
+    Api::all_with(client, &ApiResource::erase::<Controller>(&()))
+}
+
+/// What a request failed with, in a sentence: what the API server says, if it
+/// said anything, or else the failure with all of its causes.
+#[must_use]
+pub fn describe(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.message.is_empty() => {
+            format!("the API server answered {}", status.code)
+        }
+        kube::Error::Api(status) => status.message.clone(),
+        error => with_causes(error),
+    }
+}
+
+/// Some of the errors on the way show their cause themselves.
+fn with_causes(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        next = cause.source();
+    }
+    text
+}

@@ -1,0 +1,208 @@
+//! Follows the Controllers of a cluster.
+
+use std::collections::BTreeMap;
+use std::pin::pin;
+use std::time::Duration;
+
+use davit_core::object::ObjectRef;
+use futures::StreamExt as _;
+use kube::Resource as _;
+use kube::core::DynamicObject;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde_json::Value;
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use super::{controllers, describe};
+use crate::config::is_dns_label;
+use crate::rollout::declared::{Declared, Requests};
+use crate::spec::{Controller, ControllerSpec, SpecError};
+use crate::status::ControllerStatus;
+
+/// How long after a failure the next try is made.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Keeps the channel at what the cluster declares: all of its Controllers by
+/// name, none until they were listed for the first time. Receivers are woken by
+/// changes, but not by those of a status alone. Ends with the last receiver.
+///
+/// Failures are told in the log and tried again; until then, what was declared
+/// last still holds. That goes for a missing definition as well.
+pub async fn follow(client: kube::Client, declared: watch::Sender<Option<Vec<Declared>>>) {
+    let mut events = pin!(watcher(controllers(client), watcher::Config::default()));
+    let mut known = Known::default();
+    let mut told = None;
+    loop {
+        let event = tokio::select! {
+            () = declared.closed() => return,
+            event = events.next() => event,
+        };
+        match event {
+            None => return,
+            Some(Ok(event)) => {
+                told = None;
+                let changed = known.take(event);
+                if known.is_complete {
+                    declared.send_if_modified(|all| {
+                        *all = Some(known.controllers.values().cloned().collect());
+                        changed
+                    });
+                }
+            }
+            Some(Err(error)) => {
+                let trouble = trouble(&error);
+                if told.as_ref() != Some(&trouble) {
+                    tracing::warn!("{trouble}");
+                    told = Some(trouble);
+                }
+                tokio::select! {
+                    () = declared.closed() => return,
+                    () = sleep(RETRY_AFTER) => {}
+                }
+            }
+        }
+    }
+}
+
+fn trouble(error: &watcher::Error) -> String {
+    use watcher::Error::{
+        InitialListFailed, NoResourceVersion, WatchError, WatchFailed, WatchStartFailed,
+    };
+    let (code, reason) = match error {
+        InitialListFailed(error) | WatchStartFailed(error) | WatchFailed(error) => {
+            let code = match error {
+                kube::Error::Api(status) => status.code,
+                _ => 0,
+            };
+            (code, describe(error))
+        }
+        WatchError(status) => (status.code, status.message.clone()),
+        NoResourceVersion => (0, error.to_string()),
+    };
+    let advice = match code {
+        404 => ": apply deploy/crds/controllers.davit.dev.yaml",
+        401 | 403 => {
+            ": grant Davit's service account the verbs get, list and watch on \
+             controllers.davit.dev"
+        }
+        _ => "",
+    };
+    let seconds = RETRY_AFTER.as_secs();
+    format!("the Controllers cannot be watched: {reason}{advice}; tried again every {seconds} s")
+}
+
+/// What is known of the cluster's Controllers.
+#[derive(Default)]
+struct Known {
+    controllers: BTreeMap<String, Declared>,
+    /// The list that is being read.
+    listing: BTreeMap<String, Declared>,
+    /// Whether they were ever listed to the end.
+    is_complete: bool,
+}
+
+impl Known {
+    /// Takes an event. Whether anything but a status is another now.
+    fn take(&mut self, event: Event<DynamicObject>) -> bool {
+        match event {
+            Event::Init => {
+                self.listing.clear();
+                false
+            }
+            Event::InitApply(object) => {
+                if !is_going(&object) {
+                    let declared = declare(object);
+                    self.listing.insert(declared.name.clone(), declared);
+                }
+                false
+            }
+            Event::InitDone => {
+                let listed = std::mem::take(&mut self.listing);
+                let same = self.controllers.len() == listed.len()
+                    && self.controllers.values().zip(listed.values()).all(is_same);
+                self.controllers = listed;
+                let first = !std::mem::replace(&mut self.is_complete, true);
+                first || !same
+            }
+            Event::Apply(object) if !is_going(&object) => {
+                let declared = declare(object);
+                let name = declared.name.clone();
+                match self.controllers.insert(name.clone(), declared) {
+                    None => true,
+                    Some(before) => {
+                        let now = self.controllers.get(&name);
+                        !now.is_some_and(|now| is_same((&before, now)))
+                    }
+                }
+            }
+            Event::Apply(object) | Event::Delete(object) => {
+                let name = object.metadata.name.unwrap_or_default();
+                self.controllers.remove(&name).is_some()
+            }
+        }
+    }
+}
+
+/// One that is being deleted is not wanted any more, whatever its end waits for.
+fn is_going(object: &DynamicObject) -> bool {
+    object.metadata.deletion_timestamp.is_some()
+}
+
+/// Whether two differ in their status at most.
+fn is_same((one, other): (&Declared, &Declared)) -> bool {
+    let Declared {
+        name,
+        generation,
+        object,
+        status: _,
+        spec,
+        requests,
+    } = one;
+    *name == other.name
+        && *generation == other.generation
+        && *object == other.object
+        && *spec == other.spec
+        && *requests == other.requests
+}
+
+fn declare(mut object: DynamicObject) -> Declared {
+    let mut part = |name: &str| object.data.get_mut(name).map(Value::take);
+    let (spec, status) = (part("spec").unwrap_or_default(), part("status"));
+    let metadata = object.metadata;
+    let name = metadata.name.unwrap_or_default();
+    Declared {
+        generation: metadata.generation,
+        object: Some(ObjectRef {
+            api_version: Controller::api_version(&()).into_owned(),
+            kind: Controller::kind(&()).into_owned(),
+            namespace: String::new(),
+            name: name.clone(),
+            uid: metadata.uid.unwrap_or_default(),
+        }),
+        status: status.and_then(|status| read_status(&name, status)),
+        spec: read_spec(&name, spec),
+        requests: Requests::read(&metadata.annotations.unwrap_or_default()),
+        name,
+    }
+}
+
+fn read_spec(name: &str, spec: Value) -> Result<ControllerSpec, SpecError> {
+    if !is_dns_label(name) {
+        return Err(SpecError {
+            field: "metadata.name".to_owned(),
+            reason: "it is no DNS label: 63 characters at most, no dots".to_owned(),
+        });
+    }
+    ControllerSpec::read(spec).map_err(|SpecError { field, reason }| SpecError {
+        field: format!("spec.{field}"),
+        reason,
+    })
+}
+
+fn read_status(name: &str, status: Value) -> Option<ControllerStatus> {
+    serde_json::from_value(status)
+        .inspect_err(|error| {
+            tracing::warn!(controller = name, %error, "its status is none that Davit writes");
+        })
+        .ok()
+}

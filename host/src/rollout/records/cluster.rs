@@ -1,0 +1,338 @@
+//! The status of Controllers, and `ControllerRevisions` for the specs that were
+//! active: in Davit's own namespace, owned by their Controller, so that they go
+//! with it.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::apimachinery::pkg::runtime::RawExtension;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::core::{DynamicObject, ObjectMeta};
+use kube::{Api, Resource as _, ResourceExt as _};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::book::{in_use, surplus};
+use super::{CONTROLLER_LABEL, Kept, RecordError};
+use crate::resource::{controllers, describe};
+use crate::spec::{Controller, ControllerSpec};
+use crate::status::ControllerStatus;
+
+/// When the spec last became active.
+const ACTIVE_SINCE: &str = "davit.dev/active-since";
+/// The revision's name.
+const REVISION_LABEL: &str = "davit.dev/revision";
+
+/// How long the API server may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The Controllers of a cluster, and the specs that were active.
+pub struct ClusterRecords {
+    controllers: Api<DynamicObject>,
+    revisions: Api<ControllerRevision>,
+    /// What each Controller's status says, as it was read or written last.
+    said: Mutex<BTreeMap<String, ControllerStatus>>,
+}
+
+impl ClusterRecords {
+    pub(super) fn new(client: kube::Client, namespace: &str) -> Self {
+        Self {
+            controllers: controllers(client.clone()),
+            revisions: Api::namespaced(client, namespace),
+            said: Mutex::default(),
+        }
+    }
+
+    /// What a Controller's status says; nothing if it is gone.
+    pub(super) async fn status(&self, name: &str) -> Result<ControllerStatus, RecordError> {
+        self.remember(name, None);
+        let Some(controller) = self.controller(name).await? else {
+            return Ok(ControllerStatus::default());
+        };
+        let status = read_status(name, &controller)?;
+        self.remember(name, Some(&status));
+        Ok(status)
+    }
+
+    /// Writes a Controller's status as a whole, so that nothing of the former
+    /// one is left.
+    pub(super) async fn save(
+        &self,
+        name: &str,
+        status: &ControllerStatus,
+    ) -> Result<(), RecordError> {
+        if self.said().get(name) == Some(status) {
+            return Ok(());
+        }
+        let operations = json!([{"op": "add", "path": "/status", "value": status}]);
+        let patch = serde_json::from_value(operations).map_err(|error| {
+            failed(
+                "write the status of",
+                controller_name(name),
+                error.to_string(),
+            )
+        })?;
+        let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
+        let written = self.controllers.patch_status(name, &params, &patch);
+        let object = || controller_name(name);
+        let written = found("write the status of", object, written).await?;
+        self.remember(name, written.is_some().then_some(status));
+        Ok(())
+    }
+
+    /// Keeps a spec as the latest, and drops those that are too many.
+    pub(super) async fn keep(
+        &self,
+        name: &str,
+        revision: &str,
+        spec: &ControllerSpec,
+        at: String,
+    ) -> Result<(), RecordError> {
+        let Some(controller) = self.controller(name).await? else {
+            return Ok(());
+        };
+        let uid = controller.uid().unwrap_or_default();
+        let (mut kept, strange): (Vec<_>, Vec<_>) = self
+            .list(name)
+            .await?
+            .into_iter()
+            .partition(|kept| is_owned_by(kept, &uid));
+        // Those of a former Controller of this name go with it, sooner or
+        // later; until then their names are taken.
+        let taken = kept_name(name, revision);
+        for former in strange.iter().filter(|one| one.name_any() == taken) {
+            self.delete(former).await?;
+        }
+        let latest = kept.last();
+        if latest.is_some_and(|latest| revision_of(latest) == revision) {
+            return Ok(());
+        }
+        let number = latest.map_or(0, |latest| latest.revision) + 1;
+        let before = kept.iter().position(|kept| revision_of(kept) == revision);
+        let now = if let Some(position) = before {
+            let again = kept.remove(position);
+            self.renumber(&again, number, &at).await?
+        } else {
+            let owner = Owner { name, uid };
+            self.create(&owner, revision, spec, number, at).await?
+        };
+        kept.push(now);
+        let status = read_status(name, &controller)?;
+        let surplus = surplus(kept.iter().map(revision_of), &in_use(&status));
+        kept.retain(|kept| surplus.iter().any(|old| old == revision_of(kept)));
+        for old in &kept {
+            self.delete(old).await?;
+        }
+        Ok(())
+    }
+
+    /// What a revision was made of.
+    pub(super) async fn spec(
+        &self,
+        name: &str,
+        revision: &str,
+    ) -> Result<Option<ControllerSpec>, RecordError> {
+        let object = || revision_name(&kept_name(name, revision));
+        let kept_name = kept_name(name, revision);
+        let kept = found("read", object, self.revisions.get(&kept_name)).await?;
+        kept.map(|kept| read_kept(&kept).map(|kept| kept.spec))
+            .transpose()
+    }
+
+    /// Every spec that is kept, the latest first.
+    pub(super) async fn history(&self, name: &str) -> Result<Vec<Kept>, RecordError> {
+        let kept = self.list(name).await?;
+        kept.iter().rev().map(read_kept).collect()
+    }
+
+    async fn controller(&self, name: &str) -> Result<Option<DynamicObject>, RecordError> {
+        found("read", || controller_name(name), self.controllers.get(name)).await
+    }
+
+    /// The specs that are kept, the latest last.
+    async fn list(&self, name: &str) -> Result<Vec<ControllerRevision>, RecordError> {
+        let params = ListParams::default().labels(&format!("{CONTROLLER_LABEL}={name}"));
+        let object = || format!("the ControllerRevisions of {}", controller_name(name));
+        let listed = asked("list", object, self.revisions.list(&params)).await?;
+        let mut kept = listed.items;
+        kept.sort_by_key(|kept| kept.revision);
+        Ok(kept)
+    }
+
+    async fn create(
+        &self,
+        owner: &Owner<'_>,
+        revision: &str,
+        spec: &ControllerSpec,
+        number: i64,
+        at: String,
+    ) -> Result<ControllerRevision, RecordError> {
+        let name = kept_name(owner.name, revision);
+        let labels = [(CONTROLLER_LABEL, owner.name), (REVISION_LABEL, revision)];
+        let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned()));
+        let kept = ControllerRevision {
+            metadata: ObjectMeta {
+                name: Some(name.clone()),
+                labels: Some(labels.into()),
+                annotations: Some([(ACTIVE_SINCE.to_owned(), at)].into()),
+                owner_references: Some(vec![owner.reference()]),
+                ..ObjectMeta::default()
+            },
+            data: Some(RawExtension(json!({"spec": spec}))),
+            revision: number,
+        };
+        let params = PostParams::default();
+        let created = self.revisions.create(&params, &kept);
+        asked("create", || revision_name(&name), created).await
+    }
+
+    /// A revision is active again. What it holds cannot change, its number can.
+    async fn renumber(
+        &self,
+        kept: &ControllerRevision,
+        number: i64,
+        at: &str,
+    ) -> Result<ControllerRevision, RecordError> {
+        let name = kept.name_any();
+        let patch = Patch::Merge(json!({
+            "metadata": {"uid": kept.uid(), "annotations": {ACTIVE_SINCE: at}},
+            "revision": number,
+        }));
+        let params = PatchParams::default();
+        let patched = self.revisions.patch(&name, &params, &patch);
+        asked("renumber", || revision_name(&name), patched).await
+    }
+
+    async fn delete(&self, kept: &ControllerRevision) -> Result<(), RecordError> {
+        let name = kept.name_any();
+        let params = DeleteParams::default().preconditions(Preconditions {
+            uid: kept.uid(),
+            resource_version: None,
+        });
+        let deleted = self.revisions.delete(&name, &params);
+        found("delete", || revision_name(&name), deleted).await?;
+        Ok(())
+    }
+
+    fn said(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ControllerStatus>> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, name: &str, status: Option<&ControllerStatus>) {
+        match status {
+            Some(status) => self.said().insert(name.to_owned(), status.clone()),
+            None => self.said().remove(name),
+        };
+    }
+}
+
+/// The Controller that a kept spec belongs to.
+struct Owner<'a> {
+    name: &'a str,
+    uid: String,
+}
+
+impl Owner<'_> {
+    fn reference(&self) -> OwnerReference {
+        OwnerReference {
+            api_version: Controller::api_version(&()).into_owned(),
+            kind: Controller::kind(&()).into_owned(),
+            name: self.name.to_owned(),
+            uid: self.uid.clone(),
+            controller: Some(true),
+            block_owner_deletion: None,
+        }
+    }
+}
+
+fn is_owned_by(kept: &ControllerRevision, uid: &str) -> bool {
+    kept.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+fn kept_name(controller: &str, revision: &str) -> String {
+    format!("{controller}-{revision}")
+}
+
+fn revision_of(kept: &ControllerRevision) -> &str {
+    let revision = kept.labels().get(REVISION_LABEL);
+    revision.map(String::as_str).unwrap_or_default()
+}
+
+fn read_kept(kept: &ControllerRevision) -> Result<Kept, RecordError> {
+    let spec = kept.data.as_ref().and_then(|data| data.0.get("spec"));
+    let spec = ControllerSpec::read(spec.cloned().unwrap_or_default());
+    let created = kept.metadata.creation_timestamp.as_ref();
+    let at = kept.annotations().get(ACTIVE_SINCE).cloned();
+    Ok(Kept {
+        number: kept.revision,
+        revision: revision_of(kept).to_owned(),
+        at: at
+            .or_else(|| created.map(|at| at.0.to_string()))
+            .unwrap_or_default(),
+        spec: spec.map_err(|error| unreadable(revision_name(&kept.name_any()), &error))?,
+    })
+}
+
+fn read_status(name: &str, controller: &DynamicObject) -> Result<ControllerStatus, RecordError> {
+    match controller.data.get("status") {
+        None | Some(Value::Null) => Ok(ControllerStatus::default()),
+        Some(status) => serde_json::from_value(status.clone()).map_err(|error| {
+            unreadable(format!("the status of {}", controller_name(name)), &error)
+        }),
+    }
+}
+
+fn controller_name(name: &str) -> String {
+    format!("the Controller {name}")
+}
+
+fn revision_name(name: &str) -> String {
+    format!("the ControllerRevision {name}")
+}
+
+/// Waits for an answer, but not for ever. An object that is not there is none.
+async fn found<T>(
+    verb: &'static str,
+    object: impl Fn() -> String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<Option<T>, RecordError> {
+    match timeout(PATIENCE, request).await {
+        Ok(Ok(answer)) => Ok(Some(answer)),
+        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Ok(None),
+        Ok(Err(error)) => Err(failed(verb, object(), describe(&error))),
+        Err(_) => {
+            let reason = format!(
+                "the API server did not answer within {} s",
+                PATIENCE.as_secs()
+            );
+            Err(failed(verb, object(), reason))
+        }
+    }
+}
+
+async fn asked<T>(
+    verb: &'static str,
+    object: impl Fn() -> String,
+    request: impl Future<Output = kube::Result<T>>,
+) -> Result<T, RecordError> {
+    let answer = found(verb, &object, request).await?;
+    answer.ok_or_else(|| failed(verb, object(), "it is not there".to_owned()))
+}
+
+fn failed(verb: &'static str, object: String, reason: String) -> RecordError {
+    RecordError::Cluster {
+        verb,
+        object,
+        reason,
+    }
+}
+
+fn unreadable(place: String, error: &dyn std::error::Error) -> RecordError {
+    RecordError::Unreadable {
+        place,
+        reason: error.to_string(),
+    }
+}

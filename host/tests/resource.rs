@@ -1,0 +1,25 @@
+//! The custom resource `controllers.davit.dev` on the API server in memory: its
+//! definition, what is remembered there, the watch, and the commands.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "resource/cluster.rs"]
+mod cluster;
+#[path = "resource/commands.rs"]
+mod commands;
+#[path = "resource/definition.rs"]
+mod definition;
+#[path = "resource/deploy.rs"]
+mod deploy;
+#[path = "resource/http.rs"]
+mod http;
+#[path = "resource/records.rs"]
+mod records;
+#[path = "resource/watch.rs"]
+mod watch;

@@ -1,0 +1,381 @@
+//! The commands, and what they leave behind.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use anyhow::Result;
+use davit::commands::diff::{self, Server};
+use davit::commands::{history, requests};
+use davit::http::disagreements::Page;
+use davit::rollout::declared::Requests;
+use davit::rollout::records::Records;
+use davit::spec::ControllerSpec;
+use davit::status::ControllerStatus;
+use http::{Request, Response};
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use crate::cluster::{Cluster, DIGEST, NAMESPACE, spec};
+
+const AT: &str = "2026-11-20T10:00:00Z";
+
+fn error(result: Result<String>) -> String {
+    format!("{:#}", result.unwrap_err())
+}
+
+fn candidate(revision: &str, step: u32) -> Value {
+    json!({
+        "revision": revision, "digest": DIGEST, "configHash": "2", "since": AT,
+        "step": step, "steps": 3, "stepText": "weight 10 for 10m", "weight": 10,
+        "elapsedSeconds": 180, "waitsFor": "", "comparison": {},
+    })
+}
+
+fn stable(revision: &str) -> Value {
+    json!({"revision": revision, "digest": DIGEST, "configHash": "1", "since": AT})
+}
+
+fn rejected(revision: &str) -> Value {
+    json!({"revision": revision, "at": AT, "step": 1, "reason": "3 calls failed"})
+}
+
+/// A Controller with this status.
+async fn controller(status: Value) -> Cluster {
+    let cluster = Cluster::new();
+    cluster.create("podgc", spec(1)).await.unwrap();
+    cluster.change("podgc", json!({"status": status}));
+    cluster
+}
+
+fn asked(cluster: &Cluster) -> Requests {
+    let annotations = &cluster.get("podgc")["metadata"]["annotations"];
+    Requests::read(&serde_json::from_value(annotations.clone()).unwrap_or_default())
+}
+
+#[tokio::test]
+async fn a_promotion_is_for_the_step_that_was_seen() {
+    let cluster = controller(json!({"candidate": candidate("bbbb", 2)})).await;
+    let said = requests::promote(&cluster.client, "podgc", false)
+        .await
+        .unwrap();
+    assert_eq!(
+        said,
+        "podgc: the candidate bbbb may leave step 2 of 3 (weight 10 for 10m)"
+    );
+    assert_eq!(asked(&cluster).promote.as_deref(), Some("bbbb@2"));
+    let said = requests::promote(&cluster.client, "podgc", true)
+        .await
+        .unwrap();
+    assert_eq!(said, "podgc: the candidate bbbb takes over");
+    assert_eq!(asked(&cluster).promote.as_deref(), Some("bbbb@all"));
+    let said = requests::abort(&cluster.client, "podgc").await.unwrap();
+    assert_eq!(said, "podgc: the candidate bbbb is taken back");
+    assert_eq!(asked(&cluster).abort.as_deref(), Some("bbbb"));
+}
+
+#[tokio::test]
+async fn without_a_candidate_there_is_nothing_to_promote() {
+    let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
+    let client = &cluster.client;
+    for result in [
+        requests::promote(client, "podgc", false).await,
+        requests::abort(client, "podgc").await,
+    ] {
+        assert_eq!(
+            error(result),
+            format!(
+                "no candidate of podgc is being tried: the last one, bbbb, was rejected at {AT}: \
+                 3 calls failed"
+            )
+        );
+    }
+    assert_eq!(asked(&cluster), Requests::default());
+    let error = error(requests::abort(client, "podgcs").await);
+    assert!(
+        error.contains(
+            "the Controller podgcs cannot be read: controllers.davit.dev \"podgcs\" not found"
+        ),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn pausing_and_resuming_leave_the_spec_as_it_was() {
+    let cluster = controller(json!({"candidate": candidate("bbbb", 1)})).await;
+    let client = &cluster.client;
+    let before = cluster.get("podgc")["spec"].clone();
+    let said = requests::pause(client, "podgc").await.unwrap();
+    assert!(
+        said.starts_with("podgc: paused; the candidate bbbb stays in step 1"),
+        "{said}"
+    );
+    let paused = cluster.get("podgc")["spec"].clone();
+    assert_eq!(paused["rollout"]["paused"], true);
+    let said = requests::pause(client, "podgc").await.unwrap();
+    assert_eq!(said, "podgc: is paused already");
+    let said = requests::resume(client, "podgc").await.unwrap();
+    assert_eq!(said, "podgc: no longer paused");
+    let read = |spec: &Value| ControllerSpec::read(spec.clone()).unwrap();
+    assert_eq!(read(&cluster.get("podgc")["spec"]), read(&before));
+    let error = error(requests::resume(client, "podgc").await);
+    assert!(error.ends_with("nothing to resume"), "{error}");
+}
+
+#[tokio::test]
+async fn resuming_tries_what_was_rejected_once_more() {
+    let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
+    requests::pause(&cluster.client, "podgc").await.unwrap();
+    let said = requests::resume(&cluster.client, "podgc").await.unwrap();
+    assert_eq!(
+        said,
+        format!(
+            "podgc: no longer paused; the revision bbbb is tried once more, which was rejected \
+             at {AT}: 3 calls failed"
+        )
+    );
+    let status: ControllerStatus =
+        serde_json::from_value(cluster.get("podgc")["status"].clone()).unwrap();
+    assert!(asked(&cluster).retries(&status.rejected.unwrap()));
+    assert!(
+        cluster.get("podgc")["spec"]["rollout"]
+            .get("paused")
+            .is_none()
+    );
+}
+
+#[tokio::test]
+async fn releasing_names_what_tripped() {
+    let tripped = json!({"guardrail": "deletesPerMinute", "limit": 10, "since": AT});
+    let cluster = controller(json!({"tripped": tripped})).await;
+    requests::release(&cluster.client, "podgc").await.unwrap();
+    assert_eq!(asked(&cluster).release.as_deref(), Some(AT));
+    cluster.change("podgc", json!({"status": {"tripped": null}}));
+    let error = error(requests::release(&cluster.client, "podgc").await);
+    assert_eq!(
+        error,
+        "no guardrail of podgc has tripped: there is nothing to release"
+    );
+}
+
+/// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were
+/// active, and that asks for the threshold given.
+async fn with_history(status: Value, asks_for: u32) -> Cluster {
+    let cluster = Cluster::new();
+    let mut asked = spec(asks_for);
+    asked["mode"] = json!("Enforce");
+    asked["config"]["period"] = json!("1m");
+    asked["guardrails"] = json!({"deletesPerMinute": 7});
+    cluster.create("podgc", asked).await.unwrap();
+    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    for (threshold, revision) in [(1, "a"), (2, "b"), (3, "c")] {
+        let mut kept = spec(threshold);
+        if threshold == asks_for {
+            kept["config"]["period"] = json!("1m");
+        }
+        let kept = ControllerSpec::read(kept).unwrap();
+        records.keep("podgc", revision, &kept).await.unwrap();
+    }
+    cluster.change("podgc", json!({"status": status}));
+    cluster
+}
+
+#[tokio::test]
+async fn history_shows_what_was_active() {
+    let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
+    let cluster = with_history(status, 3).await;
+    let table = history::history(&cluster.client, NAMESPACE, "podgc")
+        .await
+        .unwrap();
+    let lines: Vec<Vec<&str>> = table
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(
+        lines[0],
+        ["NUMBER", "REVISION", "MODULE", "ACTIVE", "SINCE"]
+    );
+    let facts = |line: usize| {
+        (
+            lines[line][0],
+            lines[line][1],
+            lines[line][2],
+            lines[line].get(4).copied(),
+        )
+    };
+    let digest = "sha256:9f86d081884c";
+    assert_eq!(facts(1), ("3", "c", digest, Some("candidate")));
+    assert_eq!(facts(2), ("2", "b", digest, Some("stable")));
+    assert_eq!(facts(3), ("1", "a", digest, None));
+    let error = error(history::history(&cluster.client, "default", "podgc").await);
+    assert!(
+        error.contains("in the namespace default") && error.contains("--namespace"),
+        "{error}"
+    );
+}
+
+/// What the spec asks for after a rollback.
+async fn rolled_back(cluster: &Cluster, to: Option<i64>) -> Value {
+    let said = history::rollback(&cluster.client, NAMESPACE, "podgc", to).await;
+    println!("{}", said.unwrap());
+    let spec = cluster.get("podgc")["spec"].clone();
+    assert_eq!(
+        spec["mode"], "Enforce",
+        "only what makes a revision comes back"
+    );
+    assert_eq!(spec["guardrails"]["deletesPerMinute"], 7);
+    assert_eq!(spec["module"]["digest"], DIGEST);
+    spec["config"].clone()
+}
+
+#[tokio::test]
+async fn a_rollback_takes_a_candidate_back() {
+    let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
+    let cluster = with_history(status, 3).await;
+    assert_eq!(
+        rolled_back(&cluster, None).await,
+        json!({"terminatedPodThreshold": 2})
+    );
+}
+
+#[tokio::test]
+async fn a_rollback_gives_up_what_was_rejected() {
+    let status = json!({"stable": stable("b"), "rejected": rejected("c")});
+    let cluster = with_history(status, 3).await;
+    assert_eq!(
+        rolled_back(&cluster, None).await,
+        json!({"terminatedPodThreshold": 2})
+    );
+}
+
+#[tokio::test]
+async fn a_rollback_goes_to_what_was_active_before() {
+    let cluster = with_history(json!({"stable": stable("b")}), 2).await;
+    assert_eq!(
+        rolled_back(&cluster, None).await,
+        json!({"terminatedPodThreshold": 1})
+    );
+    assert_eq!(
+        rolled_back(&cluster, Some(3)).await,
+        json!({"terminatedPodThreshold": 3})
+    );
+    let generation = || cluster.get("podgc")["metadata"]["generation"].clone();
+    let before = generation();
+    let said = history::rollback(&cluster.client, NAMESPACE, "podgc", Some(3))
+        .await
+        .unwrap();
+    assert_eq!(said, "podgc: the spec asks for number 3 (c) already");
+    assert_eq!(generation(), before);
+    let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", Some(9)).await);
+    assert_eq!(
+        error,
+        "no spec of podgc with the number 9 is kept, only 3, 2, 1"
+    );
+}
+
+/// A client whose every PUT comes after such a change by somebody else.
+fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 'static) -> Client {
+    let (sim, change) = (cluster.sim.clone(), Arc::new(change));
+    let count = Arc::new(Mutex::new(0));
+    let service = service_fn(move |request: Request<Body>| {
+        let (sim, change, count) = (sim.clone(), Arc::clone(&change), Arc::clone(&count));
+        async move {
+            if request.method() == http::Method::PUT {
+                let mut count = count.lock().unwrap();
+                *count += 1;
+                let mut changed = change(*count);
+                if changed.is_object() {
+                    changed["apiVersion"] = json!("davit.dev/v1alpha1");
+                    changed["kind"] = json!("Controller");
+                    changed["metadata"]["name"] = json!("podgc");
+                    sim.apply(changed).unwrap();
+                }
+            }
+            sim.call(request).await
+        }
+    });
+    Client::new(service, NAMESPACE)
+}
+
+#[tokio::test]
+async fn a_rollback_undoes_nobody_elses_change() {
+    let cluster = with_history(json!({"stable": stable("b")}), 2).await;
+    let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Off"}}));
+    let error = error(history::rollback(&client, NAMESPACE, "podgc", None).await);
+    assert!(error.contains("its spec was changed meanwhile"), "{error}");
+    let spec = cluster.get("podgc")["spec"].clone();
+    assert_eq!(spec["mode"], "Off");
+    assert_eq!(spec["config"]["terminatedPodThreshold"], 2);
+
+    // The host writes the status all the time.
+    let cluster = with_history(json!({"stable": stable("b")}), 2).await;
+    let client = disturbed(&cluster, |count| match count {
+        1 | 2 => json!({"status": {"summary": format!("{count}")}}),
+        _ => Value::Null,
+    });
+    history::rollback(&client, NAMESPACE, "podgc", None)
+        .await
+        .unwrap();
+    assert_eq!(
+        cluster.get("podgc")["spec"]["config"]["terminatedPodThreshold"],
+        1
+    );
+}
+
+#[tokio::test]
+async fn diff_asks_through_the_api_server() {
+    let service = service_fn(|request: Request<Body>| async move {
+        let path = "/api/v1/namespaces/davit-system/services/davit:http/proxy/controllers/";
+        let response = match request.uri().path().strip_prefix(path) {
+            Some("podgc/disagreements") => {
+                let page = json!({
+                    "stable": "aaaa",
+                    "candidate": "bbbb",
+                    "counts": {"agree": 97, "disagree": 2, "onlyStable": 2},
+                    "disagreements": [
+                        {
+                            "at": AT, "verdict": "only-stable",
+                            "target": {
+                                "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "p1",
+                            },
+                            "stable": {
+                                "at": AT, "queue": "orphaned", "key": "n1", "reason": "orphaned",
+                                "message": "its node is gone", "steps": [{"step": "delete"}],
+                            },
+                        },
+                        {
+                            "at": AT, "verdict": "only-stable",
+                            "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
+                        },
+                    ],
+                });
+                Response::new(Body::from(page.to_string().into_bytes()))
+            }
+            _ => Response::builder()
+                .status(404)
+                .body(Body::from(b"no candidate is being tried\n".to_vec()))
+                .unwrap(),
+        };
+        Ok::<_, Infallible>(response)
+    });
+    let client = Client::new(service, "default");
+    let server = || Server::Service(&client, NAMESPACE);
+    let page: Page = diff::fetch(server(), "podgc").await.unwrap();
+    assert_eq!(
+        diff::in_words("podgc", &page, 1),
+        format!(
+            "podgc: stable aaaa, candidate bbbb\n97 agree, 2 disagree (2 only-stable, 0 \
+             only-candidate, 0 different), 0 unknown\n\n{AT}  only-stable  v1 Pod shop/p1\n  \
+             stable: orphaned: its node is gone (queue orphaned, key n1)\n    1. delete\n  \
+             candidate: nothing\n\nand 1 more: --last shows them\n"
+        )
+    );
+    let error = format!("{:#}", diff::fetch(server(), "other").await.unwrap_err());
+    assert!(error.contains("no candidate is being tried"), "{error}");
+    assert!(
+        error.contains("the Service davit of the namespace davit-system"),
+        "{error}"
+    );
+    assert!(diff::fetch(server(), "../x").await.is_err());
+}

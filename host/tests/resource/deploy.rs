@@ -1,0 +1,81 @@
+//! What is deployed, as an API server takes it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use davit::spec::{ControllerSpec, ModeConfig};
+use serde_json::Value;
+
+use crate::cluster::Cluster;
+
+fn deploy() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy")
+}
+
+fn documents(path: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(path).unwrap();
+    let documents = text.split("\n---\n");
+    documents
+        .map(|text| serde_saphyr::from_str(text).unwrap())
+        .collect()
+}
+
+#[tokio::test]
+async fn every_controller_is_accepted_and_writes_nothing() {
+    let cluster = Cluster::new();
+    let mut names = BTreeSet::new();
+    for directory in std::fs::read_dir(deploy().join("controllers")).unwrap() {
+        let directory = directory.unwrap();
+        let controller = &documents(&directory.path().join("controller.yaml"))[0];
+        let name = controller["metadata"]["name"].as_str().unwrap();
+        assert_eq!(directory.file_name().to_str(), Some(name));
+        let spec = controller["spec"].clone();
+        let read = ControllerSpec::read(spec.clone()).unwrap();
+        assert_ne!(read.mode, ModeConfig::Enforce);
+        cluster.create(name, spec).await.unwrap();
+        names.insert(name.to_owned());
+    }
+    assert_eq!(names.len(), 5, "{names:?}");
+}
+
+/// Davit itself may do what it does to its own resources, and no more.
+#[test]
+fn davit_itself_is_granted_what_it_does() {
+    let mut granted = BTreeSet::new();
+    let documents = documents(&deploy().join("base/rbac.yaml"));
+    let texts = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten();
+        items
+            .map(|item| item.as_str().unwrap().to_owned())
+            .collect()
+    };
+    for role in documents {
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for verb in texts(&rule["verbs"]) {
+                let resource = texts(&rule["resources"]).join(",");
+                granted.insert(format!(
+                    "{} {verb} {resource}",
+                    role["kind"].as_str().unwrap()
+                ));
+            }
+        }
+    }
+    let expected = [
+        "ClusterRole create events",
+        "ClusterRole get controllers",
+        "ClusterRole list controllers",
+        "ClusterRole patch controllers/status",
+        "ClusterRole patch events",
+        "ClusterRole watch controllers",
+        "Role create controllerrevisions",
+        "Role delete controllerrevisions",
+        "Role get configmaps",
+        "Role get controllerrevisions",
+        "Role list controllerrevisions",
+        "Role patch controllerrevisions",
+    ];
+    assert_eq!(
+        granted.iter().map(String::as_str).collect::<Vec<_>>(),
+        expected
+    );
+}

@@ -1,0 +1,157 @@
+//! What a running host answers about a candidate, and `davit diff` of it.
+
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit::commands::diff::{Server, fetch, in_words};
+use davit::config::ClientConfig;
+use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
+use davit::http::disagreements::{Disagreement, Page, Step};
+use davit::http::{self, Health, Served};
+use davit::metrics::HostMetrics;
+use davit::modules::{Modules, ModulesOptions};
+use davit::rollout::Records;
+use davit::spec::ControllerSpec;
+use davit_core::rollout::cohort::Cohort;
+use davit_core::watch;
+use davit_engine::{Engine, EngineConfig};
+use hyper::Uri;
+use kube::Client;
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::cluster::Cluster;
+
+fn engine() -> Engine {
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
+    Engine::new(EngineConfig {
+        cache_dir: Some(cache),
+        ..EngineConfig::default()
+    })
+    .unwrap()
+}
+
+fn modules() -> Modules {
+    Modules::new(ModulesOptions::default()).unwrap()
+}
+
+/// A host, and where it listens.
+async fn host(client: Client) -> (Host, Uri) {
+    let metrics = Arc::new(HostMetrics::new().unwrap());
+    let health = Arc::new(Health::default());
+    let host = Host::start(HostOptions {
+        client,
+        rates: ClientConfig::default(),
+        watch: watch::Settings::default(),
+        engine: engine(),
+        modules: modules(),
+        metrics: Arc::clone(&metrics),
+        records: Arc::new(Records::memory()),
+        health: Arc::clone(&health),
+        listener: None,
+        seed: 7,
+    });
+    let served = Served {
+        metrics,
+        health,
+        host: host.handle().clone(),
+    };
+    let (address, _) = http::serve((Ipv4Addr::LOCALHOST, 0).into(), served)
+        .await
+        .unwrap();
+    (host, format!("http://{address}").parse().unwrap())
+}
+
+/// `PodGC` that keeps so many terminated pods.
+fn podgc(keeps: u32) -> ControllerSpec {
+    let config = json!({"terminatedPodThreshold": keeps, "period": "200ms"});
+    ControllerSpec::read(json!({"module": {"builtin": "podgc"}, "config": config})).unwrap()
+}
+
+fn terminated_pods(cluster: &Cluster, count: u32) {
+    for number in 0..count {
+        let pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("p{number}"), "namespace": "default"},
+            "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
+            "status": {"phase": "Succeeded"},
+        });
+        cluster.sim.create(pod).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_candidate_that_disagrees_is_shown_with_both_plans() {
+    let cluster = Cluster::new();
+    terminated_pods(&cluster, 5);
+    let (host, uri) = host(cluster.client.clone()).await;
+    let error = fetch(Server::At(&uri), "podgc").await.unwrap_err();
+    let error = format!("{error:#}");
+    assert!(
+        error.contains("no candidate of a controller \"podgc\" is being tried"),
+        "{error}"
+    );
+
+    // Both show their plans only, and never agree on two of the pods.
+    let preparer = Preparer::new(engine(), modules());
+    let stable = preparer.prepare(&podgc(1)).await.unwrap();
+    let candidate = preparer.prepare(&podgc(3)).await.unwrap();
+    let names = [&stable, &candidate].map(|part| part.recipe.to_string());
+    let trial = Trial {
+        cohort: Cohort::default(),
+        weight: 0,
+        step: 1,
+        window: Some(Duration::from_millis(500)),
+    };
+    host.handle().run(vec![Wanted {
+        name: "podgc".into(),
+        settings: podgc(1).settings(),
+        user: None,
+        stable,
+        cohort: Cohort::default(),
+        candidate: Some((candidate, trial)),
+    }]);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    let page = loop {
+        match fetch(Server::At(&uri), "podgc").await {
+            Ok(page) if page.counts.agree == 2 && page.counts.disagree == 2 => break page,
+            other => assert!(Instant::now() < deadline, "{other:?}"),
+        }
+        sleep(Duration::from_millis(50)).await;
+    };
+    assert_eq!([&page.stable, &page.candidate], [&names[0], &names[1]]);
+    check(&page);
+    host.stop().await;
+}
+
+fn check(page: &Page) {
+    assert_eq!(page.disagreements.len(), 2);
+    for disagreement in &page.disagreements {
+        let Disagreement {
+            verdict,
+            target,
+            stable,
+            candidate,
+            ..
+        } = disagreement;
+        assert_eq!(verdict, "only-stable");
+        assert_eq!(
+            (target.kind.as_str(), target.namespace.as_str()),
+            ("Pod", "default")
+        );
+        let stable = stable.as_ref().unwrap();
+        assert!(matches!(stable.steps[..], [Step::Delete(_)]), "{stable:?}");
+        assert!(!stable.reason.is_empty() && !stable.message.is_empty());
+        assert!(stable.at.parse::<jiff::Timestamp>().is_ok());
+        assert_eq!(*candidate, None);
+    }
+    let words = in_words("podgc", page, 1);
+    assert!(
+        words.contains("2 agree, 2 disagree (2 only-stable")
+            && words.contains("candidate: nothing")
+            && words.contains("and 1 more"),
+        "{words}"
+    );
+}

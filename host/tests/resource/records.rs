@@ -1,0 +1,193 @@
+//! What is remembered, wherever that is.
+
+use std::sync::atomic::Ordering;
+
+use davit::rollout::records::{Records, Remembered};
+use davit::spec::ControllerSpec;
+use davit::status::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
+use kube::api::DeleteParams;
+use serde_json::json;
+
+use crate::cluster::{Cluster, NAMESPACE, spec};
+
+fn read(threshold: u32) -> ControllerSpec {
+    ControllerSpec::read(spec(threshold)).unwrap()
+}
+
+fn stable(revision: &str) -> ControllerStatus {
+    ControllerStatus {
+        stable: Some(RevisionStatus {
+            revision: revision.into(),
+            ..RevisionStatus::default()
+        }),
+        ..ControllerStatus::default()
+    }
+}
+
+/// The same story in every place.
+async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
+    assert_eq!(records.load("podgc").await.unwrap(), Remembered::default());
+    let mut status = stable("a");
+    status.observed_generation = Some(3);
+    status.candidate = Some(CandidateStatus {
+        revision: "b".into(),
+        step: 2,
+        ..CandidateStatus::default()
+    });
+    status.conditions = vec![ConditionStatus {
+        type_: "Progressing".into(),
+        status: "True".into(),
+        last_transition_time: "2026-11-20T10:00:00Z".into(),
+        ..ConditionStatus::default()
+    }];
+    records.keep("podgc", "a", &read(1)).await.unwrap();
+    records.save("podgc", &status).await.unwrap();
+    records.keep("podgc", "b", &read(2)).await.unwrap();
+    let expected = Remembered {
+        status,
+        stable: Some(read(1)),
+    };
+    assert_eq!(records.load("podgc").await.unwrap(), expected);
+    if let Some(again) = again() {
+        assert_eq!(again.load("podgc").await.unwrap(), expected);
+    }
+
+    // What vanishes from a status is gone from the record as well.
+    records.save("podgc", &stable("b")).await.unwrap();
+    let remembered = records.load("podgc").await.unwrap();
+    assert_eq!(remembered.status, stable("b"));
+    assert_eq!(remembered.stable, Some(read(2)));
+
+    // An old one is active again.
+    records.keep("podgc", "a", &read(1)).await.unwrap();
+    let history = records.history("podgc").await.unwrap();
+    let numbers: Vec<_> = history
+        .iter()
+        .map(|kept| (kept.number, kept.revision.as_str()))
+        .collect();
+    assert_eq!(numbers, [(3, "a"), (2, "b")]);
+    assert_eq!(history[1].spec, read(2));
+    assert!(
+        history[0].at.parse::<jiff::Timestamp>().is_ok(),
+        "{}",
+        history[0].at
+    );
+    assert_eq!(records.spec("podgc", "a").await.unwrap(), Some(read(1)));
+    assert_eq!(records.spec("podgc", "z").await.unwrap(), None);
+
+    // The stable one is "b", however many came after it.
+    for number in 10..30 {
+        let revision = format!("r{number}");
+        records
+            .keep("podgc", &revision, &read(number))
+            .await
+            .unwrap();
+    }
+    let history = records.history("podgc").await.unwrap();
+    assert_eq!(history.len(), 10);
+    assert_eq!(history[0].revision, "r29");
+    assert_eq!(history[9].revision, "b");
+}
+
+#[tokio::test]
+async fn a_process_remembers() {
+    remembers(&Records::memory(), || None).await;
+}
+
+#[tokio::test]
+async fn a_directory_remembers() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("records");
+    let open = || Records::directory(path.clone()).unwrap();
+    remembers(&open(), || Some(open())).await;
+    let files = std::fs::read_dir(&path).unwrap();
+    let names: Vec<_> = files.map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["podgc.json"], "nothing else is left behind");
+
+    std::fs::write(path.join("podgc.json"), "{").unwrap();
+    let error = open().load("podgc").await.unwrap_err().to_string();
+    assert!(error.contains("podgc.json cannot be understood"), "{error}");
+}
+
+#[tokio::test]
+async fn a_cluster_remembers() {
+    let cluster = Cluster::new();
+    cluster.create("podgc", spec(1)).await.unwrap();
+    cluster.create("other", spec(1)).await.unwrap();
+    let open = || Records::cluster(cluster.client.clone(), NAMESPACE);
+    let records = open();
+    records.keep("other", "a", &read(7)).await.unwrap();
+    remembers(&records, || Some(open())).await;
+    assert_eq!(records.history("other").await.unwrap().len(), 1);
+
+    let uid = cluster.get("podgc")["metadata"]["uid"].clone();
+    let revisions = cluster.revisions();
+    let latest = revisions
+        .iter()
+        .find(|one| one["metadata"]["name"] == "podgc-r29")
+        .unwrap();
+    assert_eq!(
+        latest["metadata"]["labels"]["davit.dev/controller"],
+        "podgc"
+    );
+    let owner = &latest["metadata"]["ownerReferences"][0];
+    assert_eq!(
+        *owner,
+        json!({
+            "apiVersion": "davit.dev/v1alpha1", "kind": "Controller", "name": "podgc",
+            "uid": uid, "controller": true,
+        })
+    );
+    assert_eq!(
+        latest["data"]["spec"],
+        serde_json::to_value(read(29)).unwrap()
+    );
+}
+
+#[tokio::test]
+async fn a_status_is_written_only_when_it_is_another() {
+    let cluster = Cluster::new();
+    cluster.create("podgc", spec(1)).await.unwrap();
+    let requests = || cluster.requests.load(Ordering::Relaxed);
+    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    records.load("podgc").await.unwrap();
+    records.save("podgc", &stable("a")).await.unwrap();
+    let before = requests();
+    records.save("podgc", &stable("a")).await.unwrap();
+    assert_eq!(requests(), before);
+    records.save("podgc", &stable("b")).await.unwrap();
+    assert_eq!(requests(), before + 1);
+    assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "b");
+    assert_eq!(cluster.get("podgc")["metadata"]["generation"], 1);
+}
+
+#[tokio::test]
+async fn a_controller_that_is_gone_is_no_error() {
+    let cluster = Cluster::new();
+    cluster.create("podgc", spec(1)).await.unwrap();
+    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    records.keep("podgc", "a", &read(1)).await.unwrap();
+    records.keep("podgc", "b", &read(2)).await.unwrap();
+    records.save("podgc", &stable("a")).await.unwrap();
+    let delete = cluster.controllers();
+    delete
+        .delete("podgc", &DeleteParams::default())
+        .await
+        .unwrap();
+    records.save("podgc", &stable("b")).await.unwrap();
+    records.keep("podgc", "c", &read(3)).await.unwrap();
+
+    // Another of the same name has a history of its own, also before the
+    // garbage collector has come by.
+    cluster.create("podgc", spec(1)).await.unwrap();
+    assert_eq!(records.load("podgc").await.unwrap(), Remembered::default());
+    records.keep("podgc", "a", &read(1)).await.unwrap();
+    let uid = cluster.get("podgc")["metadata"]["uid"].clone();
+    let revisions = cluster.revisions();
+    let kept = revisions
+        .iter()
+        .find(|one| one["metadata"]["name"] == "podgc-a")
+        .unwrap();
+    assert_eq!(kept["metadata"]["ownerReferences"][0]["uid"], uid);
+    assert_eq!(kept["revision"], 1);
+}

@@ -1,0 +1,135 @@
+//! The watch of Controllers.
+
+use std::time::Duration;
+
+use davit::resource::watch::follow;
+use davit::rollout::declared::Declared;
+use kube::api::DeleteParams;
+use serde_json::json;
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+use crate::cluster::{Cluster, spec};
+
+type Receiver = watch::Receiver<Option<Vec<Declared>>>;
+
+fn watched(cluster: &Cluster) -> Receiver {
+    let (sender, receiver) = watch::channel(None);
+    tokio::spawn(follow(cluster.client.clone(), sender));
+    receiver
+}
+
+/// What is declared after the next change.
+async fn next(receiver: &mut Receiver) -> Vec<Declared> {
+    let changed = timeout(Duration::from_secs(60), receiver.changed()).await;
+    changed.expect("nothing is delivered").unwrap();
+    receiver.borrow_and_update().clone().unwrap()
+}
+
+fn names(declared: &[Declared]) -> Vec<&str> {
+    declared.iter().map(|one| one.name.as_str()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_of_them_are_delivered_after_each_change() {
+    let cluster = Cluster::new();
+    cluster.create("b", spec(1)).await.unwrap();
+    let mut receiver = watched(&cluster);
+    let first = next(&mut receiver).await;
+    assert_eq!(names(&first), ["b"]);
+    assert_eq!(first[0].generation, Some(1));
+    let object = first[0].object.as_ref().unwrap();
+    assert_eq!(object.api_version, "davit.dev/v1alpha1");
+    assert_eq!(object.kind, "Controller");
+    assert_eq!(json!(object.uid), cluster.get("b")["metadata"]["uid"]);
+
+    cluster.create("a", spec(1)).await.unwrap();
+    assert_eq!(names(&next(&mut receiver).await), ["a", "b"]);
+
+    cluster.change("a", json!({"spec": spec(2)}));
+    let changed = next(&mut receiver).await;
+    assert_eq!(changed[0].generation, Some(2));
+    let config = &changed[0].spec.as_ref().unwrap().config;
+    assert_eq!(config["terminatedPodThreshold"], 2);
+
+    let annotations = json!({"davit.dev/promote": "abc@2", "davit.dev/abort": "def"});
+    cluster.change("b", json!({"metadata": {"annotations": annotations}}));
+    let asked = next(&mut receiver).await[1].requests.clone();
+    assert_eq!(asked.promote.as_deref(), Some("abc@2"));
+    assert_eq!(asked.abort.as_deref(), Some("def"));
+    assert_eq!((asked.retry, asked.release), (None, None));
+
+    let controllers = cluster.controllers();
+    controllers
+        .delete("a", &DeleteParams::default())
+        .await
+        .unwrap();
+    assert_eq!(names(&next(&mut receiver).await), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_alone_wakes_nobody() {
+    let cluster = Cluster::new();
+    cluster.create("a", spec(1)).await.unwrap();
+    let mut receiver = watched(&cluster);
+    next(&mut receiver).await;
+    cluster.change("a", json!({"status": {"summary": "fine"}}));
+    let woken = timeout(Duration::from_secs(30), receiver.changed()).await;
+    assert!(woken.is_err(), "it wakes");
+    let status = |receiver: &Receiver| {
+        let declared = receiver.borrow().clone().unwrap();
+        declared[0].status.clone().map(|status| status.summary)
+    };
+    assert_eq!(
+        status(&receiver).as_deref(),
+        Some("fine"),
+        "but is there to be read"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_makes_no_sense_is_delivered_as_that() {
+    let cluster = Cluster::new();
+    let two = json!({"module": {"builtin": "podgc", "file": "/a.wasm"}});
+    cluster.create("a", two).await.unwrap();
+    cluster.create("b.example.com", spec(1)).await.unwrap();
+    let declared = next(&mut watched(&cluster)).await;
+    let error = |index: usize| declared[index].spec.as_ref().unwrap_err().to_string();
+    assert!(
+        error(0).starts_with("spec.module: it names two sources"),
+        "{}",
+        error(0)
+    );
+    assert!(
+        error(1).starts_with("metadata.name: it is no DNS label"),
+        "{}",
+        error(1)
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_definition_is_waited_for() {
+    let cluster = Cluster::empty();
+    let mut receiver = watched(&cluster);
+    let early = timeout(Duration::from_secs(60), receiver.changed()).await;
+    assert!(early.is_err(), "nothing is known yet");
+    assert!(receiver.borrow().is_none());
+    cluster.define();
+    assert!(next(&mut receiver).await.is_empty());
+    cluster.create("a", spec(1)).await.unwrap();
+    assert_eq!(names(&next(&mut receiver).await), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_task_ends_with_its_receiver() {
+    for cluster in [Cluster::new(), Cluster::empty()] {
+        let (sender, receiver) = watch::channel(None);
+        let task = tokio::spawn(follow(cluster.client.clone(), sender));
+        tokio::time::sleep(Duration::from_secs(7)).await;
+        drop(receiver);
+        timeout(Duration::from_secs(1), task)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+}
