@@ -137,6 +137,19 @@ fn bench(workspace: &Path) -> Result<()> {
         let run = ["run", "--quiet", "--release", "--locked", "-p", package];
         cargo(workspace, run.into_iter().chain(["--example", example]))?;
     }
+    swaps(workspace)
+}
+
+/// Swaps under the load that the project promises to bear.
+fn swaps(workspace: &Path) -> Result<()> {
+    println!("\n== davit: swaps under load");
+    let status = Command::new("cargo")
+        .current_dir(workspace)
+        .env("DAVIT_TEST_SWAP", "full")
+        .args(["test", "--quiet", "--release", "--locked", "-p", "davit"])
+        .args(["--test", "e2e", "rollout::swap", "--", "--nocapture"])
+        .status()?;
+    ensure!(status.success(), "the swaps failed");
     Ok(())
 }
 
