@@ -252,14 +252,12 @@ async fn events_have_two_forms() {
     let core = sim.get("v1", "Event", "default", "e").unwrap();
     assert_eq!(core["message"], "n");
     assert_eq!(core["involvedObject"]["name"], "p");
-    let (_, patched) = call(
-        &sim,
-        "PATCH",
-        &format!("{path}/e"),
-        Some(json!({"note": "m"})),
-    )
-    .await;
-    assert_eq!(patched["note"], "m");
+    let one = format!("{path}/e");
+    let (_, refused) = call(&sim, "PATCH", &one, Some(json!({"note": "m"}))).await;
+    assert_eq!(refused["details"]["causes"][0]["field"], "message");
+    let series = json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"});
+    let (_, patched) = call(&sim, "PATCH", &one, Some(json!({"series": series}))).await;
+    assert_eq!(patched["series"]["count"], 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -359,7 +357,9 @@ async fn scale_binding_and_budgets() {
     let sim = sim();
     sim.create(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {
+            "metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }},
     }))
     .unwrap();
     let scale = "/apis/apps/v1/namespaces/default/deployments/d/scale";

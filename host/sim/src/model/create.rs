@@ -5,7 +5,7 @@ use crate::object::{Object, Stored};
 use crate::resource::{Generation, Resource};
 use crate::status::{Result, Status};
 use crate::time::Time;
-use crate::{defaults, kinds, validate};
+use crate::{defaults, validation};
 
 /// How often a generated name may collide before the create fails.
 const GENERATED_NAME_TRIES: usize = 8;
@@ -39,6 +39,7 @@ impl Model {
         match_namespace(target, &mut object)?;
         self.admit_to_namespace(&resource, &object)?;
         self.prepare_new(now, &resource, &mut object);
+        self.allocate(&resource, &mut object)?;
         let target = Target::new(&resource, &target.namespace, &object.metadata.name);
         check_new(&resource, &object)?;
         if !object.metadata.resource_version.is_empty() {
@@ -92,8 +93,8 @@ impl Model {
         if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
             object.metadata.name = self.generate_name(resource, object);
         }
-        (resource.rules.default)(object);
         (resource.rules.prepare)(object);
+        decode::settle(resource, object);
         if let (Some(seconds), true) = (
             self.config.default_toleration_seconds,
             resource.rules.graceful,
@@ -142,9 +143,7 @@ pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()
 }
 
 fn check_new(resource: &Resource, object: &Object) -> Result<()> {
-    let mut errors = validate::metadata(resource, &object.metadata);
-    errors.extend(kinds::validate(resource, object));
-    errors.extend(kinds::validate_new(resource, object));
+    let errors = validation::create(resource, object);
     if errors.is_empty() {
         return Ok(());
     }

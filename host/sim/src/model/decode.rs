@@ -9,8 +9,8 @@ use super::Target;
 use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
-use crate::typed::{self, Undecodable};
-use crate::{defaults, events, patch, protobuf, schema, syntax};
+use crate::typed::{self, WrongType};
+use crate::{canonical, events, patch, protobuf, schema, syntax};
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -105,20 +105,17 @@ pub(super) fn object(target: &Target, body: Body, strict: bool) -> Result<Object
     let resource = &target.resource;
     let value = body.parse(&resource.kind)?;
     check_type(resource, &value)?;
-    complete(resource, value, strict).map_err(|why| unhandled(resource, why))
+    complete(resource, value, strict).map_err(|why| unhandled(resource, &why))
 }
 
 /// What a body is answered with that holds no object of its kind.
-pub(super) fn unhandled(resource: &Resource, why: Undecodable) -> Box<Status> {
-    match why {
-        Undecodable::Invalid(status) => status,
-        Undecodable::Type(wrong) => Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: {}",
-            resource.version,
-            wrong.json,
-            kind = resource.kind
-        )),
-    }
+pub(super) fn unhandled(resource: &Resource, why: &WrongType) -> Box<Status> {
+    Status::bad_request(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {}",
+        resource.version,
+        why.json,
+        kind = resource.kind
+    ))
 }
 
 fn check_type(resource: &Resource, value: &Value) -> Result<()> {
@@ -154,29 +151,40 @@ pub(super) fn complete(
     resource: &Resource,
     mut value: Value,
     strict: bool,
-) -> std::result::Result<Object, Undecodable> {
+) -> std::result::Result<Object, WrongType> {
     if resource.custom.is_none() {
         let findings = typed::decode(&resource.api_version(), &resource.kind, &mut value);
         if let Some(wrong) = findings.error {
-            return Err(Undecodable::Type(wrong));
+            return Err(wrong);
         }
         if strict && !findings.unknown.is_empty() {
-            return Err(Undecodable::text(typed::strict_error(&findings.unknown)));
+            return Err(WrongType::text(typed::strict_error(&findings.unknown)));
         }
     }
-    let mut object = Object::from_value(value).map_err(Undecodable::text)?;
+    let mut object = Object::from_value(value).map_err(WrongType::text)?;
     if let Some(custom) = &resource.custom {
         if let Some(schema) = &custom.schema {
-            schema::shape(schema, resource, &mut object, strict)?;
+            let unknown = schema::shape(schema, &mut object.body);
+            if strict && !unknown.is_empty() {
+                return Err(WrongType::text(typed::strict_error(&unknown)));
+            }
         }
-    } else if !resource.rules.raw {
-        defaults::tidy(&mut object.body);
+    } else {
+        canonical::drop_unset(resource, &mut object.body);
     }
     if events::is_new_api(resource) {
         events::to_core(&mut object);
     }
-    (resource.rules.default)(&mut object);
+    settle(resource, &mut object);
     Ok(object)
+}
+
+/// Fills in what the server does on every write.
+pub(super) fn settle(resource: &Resource, object: &mut Object) {
+    (resource.rules.default)(object);
+    if resource.custom.is_none() {
+        canonical::fill_written(resource, &mut object.body);
+    }
 }
 
 /// The JSON of a whole object in the form of `resource`: what patches work on.

@@ -137,7 +137,7 @@ fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource 
             collection: resource::Collection::Delete,
             graceful: false,
             keeps_status: false,
-            raw: true,
+
             default: defaults::nothing,
             prepare: defaults::nothing,
             name: NameRule::Subdomain,

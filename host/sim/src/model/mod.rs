@@ -2,6 +2,7 @@
 //! functions. No clock, no sockets: `now` is an argument, uids and generated
 //! names come from a seeded generator.
 
+mod addresses;
 mod binding;
 mod create;
 mod decode;

@@ -8,9 +8,9 @@ use crate::object::{Object, Stored};
 use crate::patch::{self, PatchError, PatchType};
 use crate::resource::{Generation, Resource};
 use crate::status::{FieldError, Result, Status};
+use crate::syntax;
 use crate::time::Time;
-use crate::typed::Undecodable;
-use crate::{kinds, syntax, validate};
+use crate::validation::{self, go};
 
 impl Model {
     /// Replaces an object or one of its subresources. Answers what is stored
@@ -127,6 +127,10 @@ impl Model {
         let old = existing.object()?;
         check_version(target, existing, &mut new)?;
         restrict(target, &mut new, &old);
+        if target.subresource.is_empty() {
+            keep_addresses(&resource, &mut new, &old);
+            self.allocate(&resource, &mut new)?;
+        }
         keep_system_fields(&mut new, &old);
         if generation_rises(&resource, &new, &old) {
             new.metadata.generation = old.metadata.generation + 1;
@@ -182,7 +186,7 @@ fn patched(
     let outcome = match how {
         PatchType::Json => patch::apply_json(&mut value, &patch),
         PatchType::Strategic => {
-            shown = go_print(&patch);
+            shown = go::print(&patch);
             // One list, two names: the paths are those of the core form.
             patch::apply_strategic(&resource.kind, &mut value, patch)
         }
@@ -206,39 +210,11 @@ fn patched(
     if !strategic {
         shown = value.to_string();
     }
-    decode::complete(resource, value, strict).map_err(|why| match why {
-        Undecodable::Invalid(status) => status,
-        Undecodable::Type(wrong) => {
-            let problem = if strategic {
-                wrong.conversion
-            } else {
-                wrong.json
-            };
-            let error = FieldError::invalid("patch", &json!(shown), problem);
-            Status::invalid("", "", "", &[error])
-        }
+    decode::complete(resource, value, strict).map_err(|why| {
+        let problem = if strategic { why.conversion } else { why.json };
+        let error = FieldError::invalid("patch", &json!(shown), problem);
+        Status::invalid("", "", "", &[error])
     })
-}
-
-/// A JSON value as Go prints it: `map[spec:map[replicas:3]]`.
-fn go_print(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_print).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", go_print(value)))
-                .collect();
-            format!("map[{}]", fields.join(" "))
-        }
-    }
 }
 
 fn patch_document(how: PatchType, body: Body) -> Result<Value> {
@@ -350,6 +326,19 @@ fn restrict(target: &Target, new: &mut Object, old: &Object) {
     }
 }
 
+/// What a service was given it keeps, if it does not say otherwise.
+fn keep_addresses(resource: &Resource, new: &mut Object, old: &Object) {
+    let external = |service: &Object| service.text(&["spec", "type"]) == "ExternalName";
+    if resource.kind != "Service" || resource.custom.is_some() || external(new) || external(old) {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let Some(value) = old.at(&["spec", field]).cloned() {
+            new.section("spec").entry(field).or_insert(value);
+        }
+    }
+}
+
 fn restore(new: &mut Map<String, Value>, old: &Map<String, Value>, field: &str) {
     set_or_remove(new, field, old.get(field).cloned());
 }
@@ -401,26 +390,16 @@ fn generation_rises(resource: &Resource, new: &Object, old: &Object) -> bool {
     }
 }
 
-/// The generic layer validates the metadata and its change, then the kind's
-/// own validation does again: a finding appears among the causes as often as
-/// the server finds it.
 fn check_update(target: &Target, new: &Object, old: &Object) -> Result<()> {
     let resource = &target.resource;
-    let whole = validate::metadata(resource, &new.metadata);
-    let change = validate::metadata_update(&new.metadata, &old.metadata);
-    let mut errors = [whole.clone(), change.clone(), change].concat();
-    if target.subresource.is_empty() {
-        errors.extend(whole);
-        errors.extend(kinds::validate(resource, new));
-        errors.extend(kinds::validate_update(resource, new, old));
-    }
+    let errors = validation::update(resource, &target.subresource, new, old);
     if errors.is_empty() {
         return Ok(());
     }
     Err(Status::invalid(
         &resource.kind,
         &resource.group,
-        &target.name,
+        &new.metadata.name,
         &errors,
     ))
 }

@@ -110,9 +110,6 @@ pub struct Rules {
     pub graceful: bool,
     /// A create keeps the `status` it carries.
     pub keeps_status: bool,
-    /// Its objects carry JSON of somebody else's, in which `null` and empty
-    /// lists mean something.
-    pub raw: bool,
     /// Fills in what a decoded object leaves out.
     pub default: fn(&mut Object),
     /// Fills in what only a new object gets.
@@ -158,6 +155,8 @@ pub enum NameRule {
     Label1035,
     /// Anything that can be a path segment.
     PathSegment,
+    /// `<group>.<resource>`.
+    StorageVersion,
 }
 
 impl Resource {

@@ -294,7 +294,7 @@ impl Status {
     pub fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Box<Self> {
         let mut texts: Vec<String> = Vec::new();
         for error in errors {
-            let text = format!("{}: {}", error.field, error.body);
+            let text = error.to_string();
             if !texts.contains(&text) {
                 texts.push(text);
             }
