@@ -279,7 +279,7 @@ async fn schemas_prune_default_and_refuse() {
     }))
     .unwrap();
     let path = "/apis/example.com/v1/namespaces/default/gears";
-    let gear = |spec: Value| json!({"metadata": {"name": "g"}, "spec": spec});
+    let gear = |spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": "g"}, "spec": spec});
     for (spec, field) in [
         (json!({"teeth": "x"}), "spec.teeth"),
         (json!({}), "spec.teeth"),
@@ -331,7 +331,7 @@ async fn a_definition_comes_and_goes_with_its_objects() {
     assert_eq!((status, refused["reason"].as_str()), (422, Some("Invalid")));
     let (status, _) = call(&sim, "POST", path, Some(definition("Gear"))).await;
     assert_eq!(status, 201);
-    let gear = json!({"metadata": {"name": "g"}});
+    let gear = json!({"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": "g"}});
     let (status, _) = call(&sim, "POST", "/apis/example.com/v1/gears", Some(gear)).await;
     assert_eq!(status, 201);
     // Both versions show the same object.
@@ -375,7 +375,7 @@ async fn scale_binding_and_budgets() {
         json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     sim.create(unbound).unwrap();
     let pod_path = "/api/v1/namespaces/default/pods/p";
-    let binding = json!({"target": {"kind": "Node", "name": "n1"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}});
     assert_eq!(
         call(
             &sim,

@@ -37,12 +37,15 @@ impl Model {
     ) -> Result<Stored> {
         let resource = target.resource.clone();
         match_namespace(target, &mut object)?;
+        object.metadata.drop_repeated_owners();
         self.admit_to_namespace(&resource, &object)?;
         self.prepare_new(now, &resource, &mut object);
         self.allocate(&resource, &mut object)?;
         let target = Target::new(&resource, &target.namespace, &object.metadata.name);
         check_new(&resource, &object)?;
-        if !object.metadata.resource_version.is_empty() {
+        // What is no number is stored over.
+        let version = object.metadata.resource_version.parse::<u64>();
+        if version.is_ok_and(|version| version != 0) {
             return Err(Status::unclassified(
                 "resourceVersion should not be set on objects to be created",
             ));

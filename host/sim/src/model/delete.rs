@@ -163,7 +163,7 @@ fn answer(resource: &Resource, object: Stored, gone: bool) -> Deleted {
     }
 }
 
-fn check_preconditions(
+pub(super) fn check_preconditions(
     resource: &Resource,
     metadata: &Metadata,
     options: &DeleteOptions,
@@ -242,7 +242,14 @@ fn grant_grace(
         let Some(seconds) = asked.filter(|seconds| *seconds < granted) else {
             return Grace::Pending;
         };
-        metadata.deletion_timestamp = Some(deadline.after(seconds.saturating_sub(granted)));
+        let sooner = deadline.after(seconds.saturating_sub(granted));
+        // An end that is past already is now, but never without any grace.
+        let seconds = if sooner < now {
+            seconds.min(1)
+        } else {
+            seconds
+        };
+        metadata.deletion_timestamp = Some(sooner.max(now));
         metadata.deletion_grace_period_seconds = Some(seconds);
         return Grace::Granted(seconds);
     }

@@ -26,6 +26,7 @@ use serde_json::json;
 
 pub use decode::Body;
 pub use delete::Deleted;
+pub(crate) use options::APPLY;
 pub use options::{DeleteOptions, ListOptions, Match, WriteOptions};
 pub use read::Page;
 pub use store::Event;

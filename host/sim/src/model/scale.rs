@@ -6,7 +6,7 @@ use super::{Body, Model, Target, WriteOptions};
 use crate::object::Object;
 use crate::patch::{self, PatchType};
 use crate::resource::ScalePaths;
-use crate::status::{Result, Status};
+use crate::status::{FieldError, Result, Status};
 use crate::time::Time;
 
 impl Model {
@@ -48,6 +48,16 @@ impl Model {
             .pointer("/spec/replicas")
             .cloned()
             .unwrap_or_else(|| json!(0));
+        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+            let why = "must be greater than or equal to 0";
+            let error = FieldError::invalid("spec.replicas", &replicas, why);
+            return Err(Status::invalid(
+                "Scale",
+                "autoscaling",
+                &target.name,
+                &[error],
+            ));
+        }
         set(&mut object.body, &paths.spec_replicas, replicas);
         let whole = Target::new(&target.resource, &target.namespace, &target.name);
         let stored = self.write(now, &whole, &stored, object, options)?;
@@ -78,6 +88,10 @@ fn scale_of(object: &Object, paths: &ScalePaths) -> Value {
         Some(path) => at(path).unwrap_or_else(|| json!("")),
         None => label_text(object).into(),
     };
+    let replicas = match at(&paths.spec_replicas) {
+        Some(Value::Number(number)) if number.as_i64() != Some(0) => json!({"replicas": number}),
+        _ => json!({}),
+    };
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": {
@@ -85,7 +99,7 @@ fn scale_of(object: &Object, paths: &ScalePaths) -> Value {
             "resourceVersion": metadata.resource_version,
             "creationTimestamp": metadata.creation_timestamp,
         },
-        "spec": {"replicas": at(&paths.spec_replicas)},
+        "spec": replicas,
         "status": {
             "replicas": at(&paths.status_replicas).unwrap_or_else(|| json!(0)),
             "selector": selector,

@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::create::match_namespace;
 use super::{Body, Model, Target, WriteOptions, decode};
-use crate::object::{Object, Stored};
+use crate::object::{Metadata, Object, Stored};
 use crate::patch::{self, PatchError, PatchType};
 use crate::resource::{Generation, Resource};
 use crate::status::{FieldError, Result, Status};
@@ -24,28 +24,17 @@ impl Model {
     ) -> Result<(Stored, bool)> {
         let resource = &target.resource;
         let mut new = decode::object(target, body, options.strict)?;
-        match_name(target, &new)?;
         match_namespace(target, &mut new)?;
+        match_name(target, &new)?;
         let Some(existing) = self.collection(resource)?.get(&target.key()).cloned() else {
+            check_uid(target, &new.metadata.uid, "")?;
             if resource.rules.create_on_update && target.subresource.is_empty() {
                 let created = self.create_object(now, target, new, options)?;
                 return Ok((created, true));
             }
             return Err(Status::not_found(resource, &target.name));
         };
-        let uid = existing.metadata()?.uid;
-        if !new.metadata.uid.is_empty() && new.metadata.uid != uid {
-            return Err(Status::conflict(
-                resource,
-                &target.name,
-                format!(
-                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-                    resource.etcd_prefix,
-                    target.key(),
-                    new.metadata.uid
-                ),
-            ));
-        }
+        check_uid(target, &new.metadata.uid, &existing.metadata()?.uid)?;
         let stored = self.write(now, target, &existing, new, options)?;
         Ok((stored, false))
     }
@@ -66,8 +55,8 @@ impl Model {
         let existing = self.stored(target)?.clone();
         let value = decode::view(&resource, &existing.object()?);
         let mut new = patched(&resource, value, patch_type, body, options.strict)?;
-        match_name(target, &new)?;
         match_namespace(target, &mut new)?;
+        match_name(target, &new)?;
         let stored = self.write(now, target, &existing, new, options)?;
         Ok((stored, false))
     }
@@ -82,10 +71,6 @@ impl Model {
         options: &WriteOptions,
     ) -> Result<(Stored, bool)> {
         let resource = target.resource.clone();
-        if options.field_manager.is_empty() {
-            let error = FieldError::required("fieldManager", "is required for apply patch");
-            return Err(Status::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
-        }
         let value = body.parse(&resource.kind)?;
         if value
             .pointer("/metadata/managedFields")
@@ -106,8 +91,8 @@ impl Model {
             PatchType::Strategic
         };
         let mut new = patched(&resource, merged, how, Body::Json(value), options.strict)?;
-        match_name(target, &new)?;
         match_namespace(target, &mut new)?;
+        match_name(target, &new)?;
         let stored = self.write(now, target, &existing, new, options)?;
         Ok((stored, false))
     }
@@ -125,13 +110,14 @@ impl Model {
     ) -> Result<Stored> {
         let resource = target.resource.clone();
         let old = existing.object()?;
+        new.metadata.drop_repeated_owners();
         check_version(target, existing, &mut new)?;
         restrict(target, &mut new, &old);
+        keep_system_fields(&mut new, &old);
         if target.subresource.is_empty() {
             keep_addresses(&resource, &mut new, &old);
             self.allocate(&resource, &mut new)?;
         }
-        keep_system_fields(&mut new, &old);
         if generation_rises(&resource, &new, &old) {
             new.metadata.generation = old.metadata.generation + 1;
         }
@@ -154,6 +140,24 @@ impl Model {
         }
         Ok(stored)
     }
+}
+
+/// An object that is written by its uid is that object, as the storage words
+/// it.
+pub(super) fn check_uid(target: &Target, wanted: &str, found: &str) -> Result<()> {
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let resource = &target.resource;
+    Err(Status::conflict(
+        resource,
+        &target.name,
+        format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            resource.etcd_prefix,
+            target.key(),
+        ),
+    ))
 }
 
 fn match_name(target: &Target, object: &Object) -> Result<()> {
@@ -305,22 +309,33 @@ fn restrict(target: &Target, new: &mut Object, old: &Object) {
             let status = new.body.remove("status");
             new.body.clone_from(&old.body);
             set_or_remove(&mut new.body, "status", status);
-            new.metadata
-                .owner_references
-                .clone_from(&old.metadata.owner_references);
-            if resource.custom.is_some() || resource.kind == "CustomResourceDefinition" {
-                let managed = std::mem::take(&mut new.metadata.managed_fields);
-                let (uid, name) = (new.metadata.uid.clone(), new.metadata.name.clone());
-                new.metadata = old.metadata.clone();
-                new.metadata.managed_fields = managed;
-                // What identifies the object is still checked.
-                (new.metadata.uid, new.metadata.name) = (uid, name);
-            }
+            keep_metadata(resource, &mut new.metadata, &old.metadata);
         }
         "finalize" => {
             let finalizers = new.at(&["spec", "finalizers"]).cloned();
             new.body.clone_from(&old.body);
             set_or_remove(new.section("spec"), "finalizers", finalizers);
+        }
+        _ => {}
+    }
+}
+
+/// What a status endpoint leaves of metadata as it is.
+fn keep_metadata(resource: &Resource, new: &mut Metadata, old: &Metadata) {
+    if resource.custom.is_some() {
+        let managed = std::mem::take(&mut new.managed_fields);
+        new.clone_from(old);
+        new.managed_fields = managed;
+        return;
+    }
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => new.owner_references.clone_from(&old.owner_references),
+        ("apps", "Deployment") => new.labels.clone_from(&old.labels),
+        ("internal.apiserver.k8s.io", _) => {
+            new.labels.clone_from(&old.labels);
+            new.annotations.clone_from(&old.annotations);
+            new.finalizers.clone_from(&old.finalizers);
+            new.owner_references.clone_from(&old.owner_references);
         }
         _ => {}
     }

@@ -104,6 +104,13 @@ pub(crate) fn is_message(name: &str) -> bool {
     MESSAGES.get(name).is_some_and(|fields| !fields.is_empty())
 }
 
+/// Whether objects are of that kind.
+pub(crate) fn is_kind(api_version: &str, kind: &str) -> bool {
+    let message = message_name(api_version, kind);
+    let bodies = ["core.v1.Binding", "policy.v1.Eviction"];
+    json_field(&message, "metadata").is_some() || bodies.contains(&message.as_str())
+}
+
 /// The field that JSON calls `name`, of a message or of one that JSON writes
 /// into it.
 pub(crate) fn json_field(message: &str, name: &str) -> Option<&'static Slot> {

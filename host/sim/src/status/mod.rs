@@ -166,6 +166,21 @@ impl Status {
         .about(resource, name)
     }
 
+    /// 409: a pod that cannot be bound. The server names the subresource.
+    #[must_use]
+    pub fn binding_conflict(pod: &str, why: &str) -> Box<Self> {
+        Status::new(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on pods/binding {pod:?}: {why}"),
+        )
+        .with_details(Details {
+            name: pod.to_owned(),
+            kind: "pods/binding".to_owned(),
+            ..Details::default()
+        })
+    }
+
     /// 409: the version sent is not the stored one.
     #[must_use]
     pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
@@ -211,6 +226,25 @@ impl Status {
         .about(resource, name)
     }
 
+    /// 403: a disruption budget that makes no sense.
+    #[must_use]
+    pub fn negative_budget(name: &str) -> Box<Self> {
+        // The server has the resource in the singular here.
+        const RESOURCE: &str = "poddisruptionbudget";
+        let why = "pdb disruptions allowed is negative";
+        Status::new(
+            403,
+            "Forbidden",
+            format!("{RESOURCE}.policy {name:?} is forbidden: {why}"),
+        )
+        .with_details(Details {
+            name: name.to_owned(),
+            group: "policy".to_owned(),
+            kind: RESOURCE.to_owned(),
+            ..Details::default()
+        })
+    }
+
     /// 403: nothing new may be created in a namespace that terminates.
     #[must_use]
     pub fn terminating_namespace(resource: &Resource, name: &str, namespace: &str) -> Box<Self> {
@@ -247,13 +281,14 @@ impl Status {
         )
     }
 
-    /// 406: no representation that the client accepts.
+    /// 406: no form of objects that the client accepts, though the media type
+    /// would do.
     #[must_use]
     pub fn not_acceptable() -> Box<Self> {
         Status::new(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json",
+            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )
     }
 
