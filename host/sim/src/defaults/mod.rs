@@ -153,21 +153,33 @@ pub(crate) fn definition(object: &mut Object) {
     }
 }
 
-/// A new definition stores the version that says so.
+/// A new definition has no status but the version that it stores.
 pub(crate) fn new_definition(object: &mut Object) {
     object.body.remove("status");
-    let stored: Vec<Value> = object
-        .at(&["spec", "versions"])
+    note_stored_version(object);
+}
+
+/// A definition remembers every version that it ever stored.
+pub(crate) fn note_stored_version(definition: &mut Object) {
+    let versions = definition.at(&["spec", "versions"]);
+    let storage = versions
         .and_then(Value::as_array)
         .into_iter()
         .flatten()
-        .filter(|version| version.get("storage") == Some(&Value::Bool(true)))
-        .filter_map(|version| version.get("name").cloned())
-        .take(1)
-        .collect();
-    object
+        .find(|version| version.get("storage") == Some(&Value::Bool(true)))
+        .and_then(|version| version.get("name").cloned());
+    let stored = definition
         .section("status")
-        .insert("storedVersions".to_owned(), stored.into());
+        .entry("storedVersions")
+        .or_insert(Value::Null);
+    if !stored.is_array() {
+        *stored = Value::Array(Vec::new());
+    }
+    if let (Some(storage), Value::Array(stored)) = (storage, stored)
+        && !stored.contains(&storage)
+    {
+        stored.push(storage);
+    }
 }
 
 /// Adds the fields of `defaults` that are missing.

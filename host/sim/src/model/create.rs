@@ -38,6 +38,7 @@ impl Model {
         let resource = target.resource.clone();
         match_namespace(target, &mut object)?;
         object.metadata.drop_repeated_owners();
+        admit_to_definition(&resource, &object)?;
         self.admit_to_namespace(&resource, &object)?;
         self.prepare_new(now, &resource, &mut object);
         self.allocate(&resource, &mut object)?;
@@ -143,6 +144,22 @@ pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()
     }
     wanted.clone_into(namespace);
     Ok(())
+}
+
+/// No custom object is created while its definition terminates.
+fn admit_to_definition(resource: &Resource, object: &Object) -> Result<()> {
+    if resource
+        .custom
+        .as_ref()
+        .is_none_or(|custom| !custom.terminating)
+    {
+        return Ok(());
+    }
+    Err(Status::forbidden(
+        resource,
+        &object.metadata.name,
+        "create not allowed while custom resource definition is terminating",
+    ))
 }
 
 fn check_new(resource: &Resource, object: &Object) -> Result<()> {

@@ -10,6 +10,7 @@ mod definitions;
 mod delete;
 mod eviction;
 mod import;
+mod lifecycle;
 mod namespaces;
 mod options;
 mod read;

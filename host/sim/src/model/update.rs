@@ -10,7 +10,10 @@ use crate::resource::{Generation, Resource};
 use crate::status::{FieldError, Result, Status};
 use crate::syntax;
 use crate::time::Time;
-use crate::validation::{self, go};
+use crate::{
+    defaults,
+    validation::{self, go},
+};
 
 impl Model {
     /// Replaces an object or one of its subresources. Answers what is stored
@@ -303,6 +306,9 @@ fn restrict(target: &Target, new: &mut Object, old: &Object) {
             if resource.kind == "Namespace" && resource.group.is_empty() {
                 let finalizers = old.at(&["spec", "finalizers"]).cloned();
                 set_or_remove(new.section("spec"), "finalizers", finalizers);
+            }
+            if resource.custom.is_none() && resource.kind == "CustomResourceDefinition" {
+                defaults::note_stored_version(new);
             }
         }
         "status" => {
