@@ -1,6 +1,12 @@
 //! What becomes of a `CustomResourceDefinition`: named, established, changed,
 //! and deleted together with its objects.
 
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test may fail by panicking"
+)]
+
 mod support;
 
 use davit_sim::Sim;
