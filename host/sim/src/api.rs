@@ -112,7 +112,7 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
                 return Err(Status::not_simulated(&resource.plural));
             }
             let form = form(request)?;
-            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            let options = write_options(request, "CreateOptions")?;
             let created = model.create(now, target, request.object()?, &options)?;
             stored(201, now, form, target, &created)
         }
@@ -139,7 +139,7 @@ fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> R
             stored(200, now, form, target, &found)
         }
         Method::PUT => {
-            let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+            let options = write_options(request, "UpdateOptions")?;
             let (written, created) = model.update(now, target, request.object()?, &options)?;
             let code = if created { 201 } else { 200 };
             stored(code, now, form, target, &written)
@@ -178,7 +178,7 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
         }
         ("scale", &Method::GET) => Ok(json(200, &model.scale(&parent)?)),
         ("scale", &Method::PUT) => {
-            let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+            let options = write_options(request, "UpdateOptions")?;
             let scale = model.set_scale(now, &parent, None, request.object()?, &options)?;
             Ok(json(200, &scale))
         }
@@ -192,14 +192,14 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
             ))
         }
         ("eviction", &Method::POST) => {
-            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            let options = write_options(request, "CreateOptions")?;
             match model.evict(now, &parent, request.object()?, &options)? {
                 None => done(201),
                 Some(failure) => Ok(json(201, &failure.to_json())),
             }
         }
         ("binding", &Method::POST) => {
-            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            let options = write_options(request, "CreateOptions")?;
             model.bind(now, &parent, request.object()?, &options)?;
             done(201)
         }
@@ -270,13 +270,24 @@ fn delete_body(request: &Request) -> Result<Option<Value>> {
     request.object()?.parse("DeleteOptions").map(Some)
 }
 
+/// The options of a write; who names no field manager goes by what it calls
+/// itself.
+fn write_options(request: &Request, kind: &str) -> Result<WriteOptions> {
+    let mut options = WriteOptions::parse(&request.query, kind)?;
+    if options.field_manager.is_empty() {
+        let agent = request.user_agent.split('/').next().unwrap_or_default();
+        agent.clone_into(&mut options.field_manager);
+    }
+    Ok(options)
+}
+
 fn patch_options(request: &Request, how: PatchType) -> Result<WriteOptions> {
     let kind = if how == PatchType::Apply {
         APPLY
     } else {
         "PatchOptions"
     };
-    WriteOptions::parse(&request.query, kind)
+    write_options(request, kind)
 }
 
 fn patch_body(request: &Request, how: PatchType) -> Body {

@@ -12,6 +12,7 @@
 
 pub mod accept;
 pub mod api;
+mod apply;
 mod base64;
 mod canonical;
 mod defaults;

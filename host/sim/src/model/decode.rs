@@ -34,6 +34,31 @@ impl Body {
         }
     }
 
+    /// Parses the configuration of an apply.
+    pub(super) fn configuration(self) -> Result<Value> {
+        let bytes = match self {
+            Body::Json(value) => return Ok(value),
+            Body::JsonText(bytes) | Body::YamlText(bytes) | Body::Protobuf(bytes) => bytes,
+        };
+        let bad = |problem: String| Status::bad_request(format!("error decoding YAML: {problem}"));
+        let value: Value =
+            serde_saphyr::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+        if !patch::is_shallow(&value) {
+            return Err(Status::bad_request("the body is nested too deeply"));
+        }
+        let found = match value {
+            Value::Object(_) => return Ok(value),
+            Value::Null => return Ok(Value::Object(serde_json::Map::new())),
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+        };
+        Err(bad(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )))
+    }
+
     /// Parses the text, if it is text. `kind` is what should be in it.
     pub fn parse(self, kind: &str) -> Result<Value> {
         let (parsed, bytes) = match self {

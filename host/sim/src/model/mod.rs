@@ -3,6 +3,7 @@
 //! names come from a seeded generator.
 
 mod addresses;
+mod apply;
 mod binding;
 mod create;
 mod decode;

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::create::match_namespace;
-use super::{Body, Model, Target, WriteOptions, decode};
+use super::{Body, Model, Target, WriteOptions, apply, decode};
 use crate::object::{Metadata, Object, Stored};
 use crate::patch::{self, PatchError, PatchType};
 use crate::resource::{Generation, Resource};
@@ -64,42 +64,6 @@ impl Model {
         Ok((stored, false))
     }
 
-    /// Server-side apply of the common case: what the body says is created or
-    /// overwrites what is there; fields that it no longer names stay.
-    fn apply(
-        &mut self,
-        now: Time,
-        target: &Target,
-        body: Body,
-        options: &WriteOptions,
-    ) -> Result<(Stored, bool)> {
-        let resource = target.resource.clone();
-        let value = body.parse(&resource.kind)?;
-        if value
-            .pointer("/metadata/managedFields")
-            .is_some_and(|fields| !fields.is_null())
-        {
-            return Err(Status::bad_request("metadata.managedFields must be nil"));
-        }
-        let Some(existing) = self.collection(&resource)?.get(&target.key()).cloned() else {
-            let mut object = decode::object(target, Body::Json(value), options.strict)?;
-            target.name.clone_into(&mut object.metadata.name);
-            let created = self.create_object(now, target, object, options)?;
-            return Ok((created, true));
-        };
-        let merged = decode::view(&resource, &existing.object()?);
-        let how = if resource.custom.is_some() {
-            PatchType::Merge
-        } else {
-            PatchType::Strategic
-        };
-        let mut new = patched(&resource, merged, how, Body::Json(value), options.strict)?;
-        match_namespace(target, &mut new)?;
-        match_name(target, &new)?;
-        let stored = self.write(now, target, &existing, new, options)?;
-        Ok((stored, false))
-    }
-
     /// Stores `new` in the place of `existing`, by the rules of updates: the
     /// version sent must be the stored one, system fields stay, and an object
     /// that terminates goes when its last finalizer does.
@@ -111,21 +75,35 @@ impl Model {
         mut new: Object,
         options: &WriteOptions,
     ) -> Result<Stored> {
-        let resource = target.resource.clone();
         let old = existing.object()?;
+        restrict(target, &mut new, &old);
+        apply::track(now, target, &mut new, &old, options);
+        self.replace(now, target, (existing, &old), new, options)
+    }
+
+    /// The same, with `managedFields` as they are to be. `existing` comes in
+    /// both its forms.
+    pub(super) fn replace(
+        &mut self,
+        now: Time,
+        target: &Target,
+        (existing, old): (&Stored, &Object),
+        mut new: Object,
+        options: &WriteOptions,
+    ) -> Result<Stored> {
+        let resource = target.resource.clone();
         new.metadata.drop_repeated_owners();
         check_version(target, existing, &mut new)?;
-        restrict(target, &mut new, &old);
-        keep_system_fields(&mut new, &old);
+        keep_system_fields(&mut new, old);
         if target.subresource.is_empty() {
-            keep_addresses(&resource, &mut new, &old);
+            keep_addresses(&resource, &mut new, old);
             self.allocate(&resource, &mut new)?;
         }
-        if generation_rises(&resource, &new, &old) {
+        if generation_rises(&resource, &new, old) {
             new.metadata.generation = old.metadata.generation + 1;
         }
-        check_update(target, &new, &old)?;
-        if may_go(&resource, &new, &old) {
+        check_update(target, &new, old)?;
+        if may_go(&resource, &new, old) {
             // The answer is the object as it was sent, at its last version.
             let answer = Stored::new(&resource, &new)?;
             self.remove(now, target, existing, options.dry_run)?;
@@ -134,7 +112,7 @@ impl Model {
             }
             return Ok(answer);
         }
-        if new == old {
+        if new == *old {
             return Ok(existing.clone());
         }
         let stored = self.commit(now, target, new, options.dry_run)?;
@@ -163,7 +141,7 @@ pub(super) fn check_uid(target: &Target, wanted: &str, found: &str) -> Result<()
     ))
 }
 
-fn match_name(target: &Target, object: &Object) -> Result<()> {
+pub(super) fn match_name(target: &Target, object: &Object) -> Result<()> {
     let (sent, wanted) = (&object.metadata.name, &target.name);
     if sent == wanted {
         return Ok(());
@@ -296,7 +274,7 @@ fn check_version(target: &Target, existing: &Stored, new: &mut Object) -> Result
 }
 
 /// Takes over from `old` what the endpoint does not write.
-fn restrict(target: &Target, new: &mut Object, old: &Object) {
+pub(super) fn restrict(target: &Target, new: &mut Object, old: &Object) {
     let resource = &target.resource;
     match target.subresource.as_str() {
         "" => {

@@ -45,6 +45,7 @@ pub struct Schema {
     embedded: bool,
     list_type: String,
     list_keys: Vec<String>,
+    atomic: bool,
     has_rules: bool,
 }
 
@@ -166,6 +167,7 @@ impl Schema {
             embedded: read.flag("x-kubernetes-embedded-resource"),
             list_type: read.text("x-kubernetes-list-type"),
             list_keys: read.texts("x-kubernetes-list-map-keys"),
+            atomic: read.text("x-kubernetes-map-type") == "atomic",
             has_rules: !read.list("x-kubernetes-validations").is_empty(),
         }
     }
@@ -183,6 +185,44 @@ impl Schema {
             .iter()
             .find(|(field, _)| field == name)
             .map(|(_, schema)| schema)
+    }
+
+    /// The type, or empty.
+    pub(crate) fn json_type(&self) -> &str {
+        &self.kind
+    }
+
+    /// The schema of a field that is named.
+    pub(crate) fn own_field(&self, name: &str) -> Option<&Schema> {
+        self.named(name)
+    }
+
+    /// The schema of fields that are not named, if there is one.
+    pub(crate) fn other_fields(&self) -> Option<&Schema> {
+        match &self.additional {
+            Additional::Like(schema) => Some(schema),
+            _ => None,
+        }
+    }
+
+    /// The schema of a list's elements.
+    pub(crate) fn element(&self) -> Option<&Schema> {
+        self.items.as_deref()
+    }
+
+    /// Whether fields that it does not know are kept.
+    pub(crate) fn keeps_unknown(&self) -> bool {
+        self.preserves_unknown
+    }
+
+    /// Whether it holds a whole object with a type and metadata.
+    pub(crate) fn is_embedded(&self) -> bool {
+        self.embedded
+    }
+
+    /// Whether an object is replaced whole (`x-kubernetes-map-type: atomic`).
+    pub(crate) fn is_one_value(&self) -> bool {
+        self.atomic
     }
 
     /// How elements of a list are told apart.

@@ -191,6 +191,40 @@ impl Status {
         )
     }
 
+    /// 409: an apply that would change fields of others. Every manager comes
+    /// with the paths of its fields.
+    #[must_use]
+    pub fn apply_conflict(conflicts: &[(String, Vec<String>)]) -> Box<Self> {
+        let all: Vec<(&String, &String)> = conflicts
+            .iter()
+            .flat_map(|(manager, paths)| paths.iter().map(move |path| (manager, path)))
+            .collect();
+        let message = if let [(manager, path)] = all.as_slice() {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {path}")
+        } else {
+            let lines: Vec<String> = conflicts
+                .iter()
+                .map(|(manager, paths)| {
+                    format!("conflicts with {manager}:\n- {}", paths.join("\n- "))
+                })
+                .collect();
+            let count = all.len();
+            format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
+        };
+        let causes = all
+            .into_iter()
+            .map(|(manager, path)| Cause {
+                reason: "FieldManagerConflict",
+                message: format!("conflict with {manager}"),
+                field: path.clone(),
+            })
+            .collect();
+        Status::new(409, "Conflict", message).with_details(Details {
+            causes,
+            ..Details::default()
+        })
+    }
+
     /// 409 of a DELETE precondition, which names the kind, not the resource.
     #[must_use]
     pub fn precondition(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
