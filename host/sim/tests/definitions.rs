@@ -221,3 +221,41 @@ async fn versions_that_were_stored_are_remembered() {
         "{message}"
     );
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_scale_without_replicas_is_an_error() {
+    let sim = sim();
+    let mut scaled = definition("widgets", "Widget", &[]);
+    scaled["spec"]["versions"][0]["subresources"] = json!({"scale": {
+        "specReplicasPath": ".spec.replicas", "statusReplicasPath": ".status.replicas",
+    }});
+    create(&sim, DEFINITIONS, scaled).await;
+    create(&sim, WIDGETS, widget("w", &[])).await;
+    let path = format!("{WIDGETS}/w/scale");
+    let (code, missing) = call(&sim, "GET", &path, None).await;
+    assert_eq!(code, 500);
+    assert_eq!(
+        missing["message"],
+        "Internal error occurred: the spec replicas field \".spec.replicas\" does not exist"
+    );
+    let patch = json!({"metadata": {"labels": {"a": "b"}}});
+    let (code, silent) = call(&sim, "PATCH", &path, Some(patch)).await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        silent["message"],
+        "the spec replicas field \".spec.replicas\" cannot be empty"
+    );
+    let patch = json!({"spec": {"replicas": 2}});
+    let (code, scale) = call(&sim, "PATCH", &path, Some(patch)).await;
+    assert_eq!(code, 200);
+    assert_eq!(scale["spec"], json!({"replicas": 2}));
+    assert_eq!(scale["status"], json!({"replicas": 0}));
+    let mut other = scale;
+    other["metadata"]["name"] = json!("x");
+    let (code, refused) = call(&sim, "PUT", &path, Some(other)).await;
+    assert_eq!(code, 400);
+    assert_eq!(
+        refused["message"],
+        "the name of the object (x) does not match the name on the URL (w)"
+    );
+}

@@ -205,8 +205,7 @@ fn patched(
 fn patch_document(how: PatchType, body: Body) -> Result<Value> {
     let prefix = match how {
         PatchType::Merge => "error decoding patch: ",
-        PatchType::Apply => "error decoding YAML: ",
-        PatchType::Json | PatchType::Strategic => "",
+        PatchType::Json | PatchType::Strategic | PatchType::Apply => "",
     };
     let bad = |problem: String| Status::bad_request(format!("{prefix}{problem}"));
     let value: Value = match body {
