@@ -514,3 +514,25 @@ async fn server_side_apply_creates_and_overwrites() {
     .await;
     assert_eq!(response.unwrap().status(), 422);
 }
+
+/// Whoever sets up a state in process may leave out what validation asks for;
+/// a request may not.
+#[tokio::test(start_paused = true)]
+async fn a_status_set_in_process_is_taken_as_it_is() {
+    let sim = sim();
+    let entry = json!({"apiServerID": "a", "encodingVersion": "v1", "decodableVersions": ["v1"]});
+    let version = json!({
+        "apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
+        "metadata": {"name": "example.com.widgets"}, "spec": {},
+        "status": {"storageVersions": [entry]},
+    });
+    let stored = sim.create(version.clone()).unwrap();
+    assert_eq!(stored["status"], version["status"]);
+    let path = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/example.com.widgets";
+    let (code, refused) = call(&sim, "PUT", &format!("{path}/status"), Some(stored)).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        refused["details"]["causes"][0]["field"],
+        "status.commonEncodingVersion"
+    );
+}

@@ -18,6 +18,9 @@ pub struct WriteOptions {
     pub force: bool,
     /// Who writes, for server-side apply.
     pub field_manager: String,
+    /// Store what validation would refuse. No request can ask for it: it is
+    /// for setting up a state that others would have written in steps.
+    pub unchecked: bool,
 }
 
 impl WriteOptions {
@@ -53,6 +56,7 @@ impl WriteOptions {
             strict: validation == "Strict",
             force: query.flag("force"),
             field_manager: field_manager.to_owned(),
+            unchecked: false,
         })
     }
 }
