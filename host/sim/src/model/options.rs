@@ -9,6 +9,10 @@ use crate::typed;
 
 /// Options of creates, updates and patches.
 #[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent options of a request"
+)]
 pub struct WriteOptions {
     /// Answer as if, and change nothing.
     pub dry_run: bool,
