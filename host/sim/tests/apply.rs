@@ -256,17 +256,18 @@ async fn what_is_no_configuration_is_refused() {
         (
             json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}),
             400,
-            "invalid object type: v1, Kind=Pod",
+            "invalid object type: /v1, Kind=Pod",
         ),
         (
             json!({"apiVersion": "v1", "kind": "ConfigMap", "what": 1}),
             500,
-            "failed to create typed patch object (/; v1, Kind=ConfigMap): .what: field not declared in schema",
+            "failed to create typed patch object (/; /v1, Kind=ConfigMap): .what: field not declared in schema",
         ),
+        (json!({}), 400, "invalid object type: /, Kind="),
         (
             map(&json!({"a": true})),
             500,
-            "failed to create typed patch object (/a; v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:true}",
+            "failed to create typed patch object (/a; /v1, Kind=ConfigMap): .data.a: expected string, got &value.valueUnstructured{Value:true}",
         ),
         (
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"managedFields": []}}),

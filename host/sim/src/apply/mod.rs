@@ -166,9 +166,19 @@ fn check(resource: &Resource, config: &Value, shape: &Shape<'_>) -> Result<()> {
         "failed to create typed patch object ({}/{}; {}, Kind={}): {told}",
         text("/metadata/namespace"),
         text("/metadata/name"),
-        resource.api_version(),
+        group_version(&resource.api_version()),
         resource.kind,
     )))
+}
+
+/// Group and version as Go prints a kind's: the core group has no name, but its
+/// slash.
+pub(crate) fn group_version(api_version: &str) -> String {
+    if api_version.contains('/') {
+        api_version.to_owned()
+    } else {
+        format!("/{api_version}")
+    }
 }
 
 /// Takes from `object` what the manager applied before, does not apply any

@@ -112,14 +112,10 @@ fn clock(now: Time) -> String {
 fn check_type(resource: &Resource, config: &Value) -> Result<()> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
-    if kind.is_empty() {
-        return Err(Status::unclassified(format!(
-            "Object 'Kind' is missing in '{config}'"
-        )));
-    }
     if api_version != resource.api_version() || kind != resource.kind {
         return Err(Status::bad_request(format!(
-            "invalid object type: {api_version}, Kind={kind}"
+            "invalid object type: {}, Kind={kind}",
+            apply::group_version(api_version)
         )));
     }
     Ok(())

@@ -26,8 +26,11 @@ impl Model {
     /// its objects.
     pub(super) fn after_write(&mut self, now: Time, target: &Target) -> Result<()> {
         let resource = &target.resource;
-        let emptied =
-            resource.custom.is_some() && self.collection(resource)?.scan("").next().is_none();
+        let terminating = resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.terminating);
+        let emptied = terminating && self.collection(resource)?.scan("").next().is_none();
         if &*resource.store == STORE || emptied {
             self.settle_definitions(now)?;
         }
