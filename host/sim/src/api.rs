@@ -8,7 +8,7 @@ use crate::accept::{self, DiscoveryForm};
 use crate::discovery;
 use crate::encode::{Encoder, Form};
 use crate::model::{
-    Body, DeleteOptions, Deleted, ListOptions, Model, Page, Target, WatchStart, WriteOptions,
+    APPLY, Body, DeleteOptions, Deleted, ListOptions, Model, Page, Target, WatchStart, WriteOptions,
 };
 use crate::object::Stored;
 use crate::openapi;
@@ -111,9 +111,10 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
             if resource.storage_version.is_empty() {
                 return Err(Status::not_simulated(&resource.plural));
             }
-            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            let form = form(request)?;
+            let options = write_options(request, "CreateOptions")?;
             let created = model.create(now, target, request.object()?, &options)?;
-            stored(201, now, request, target, &created)
+            stored(201, now, form, target, &created)
         }
         Method::DELETE => {
             allowed("deletecollection")?;
@@ -130,38 +131,26 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
 }
 
 fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+    let form = form(request)?;
     match request.method {
         Method::GET => {
-            let options = ListOptions::parse(&request.query)?;
-            if options.watch {
-                return watch(model, target, &options, form(request)?, now);
-            }
-            let found = model.get(target, &options.resource_version)?;
-            stored(200, now, request, target, &found)
+            let version = request.query.get("resourceVersion").unwrap_or_default();
+            let found = model.get(target, version)?;
+            stored(200, now, form, target, &found)
         }
         Method::PUT => {
-            let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+            let options = write_options(request, "UpdateOptions")?;
             let (written, created) = model.update(now, target, request.object()?, &options)?;
-            stored(
-                if created { 201 } else { 200 },
-                now,
-                request,
-                target,
-                &written,
-            )
+            let code = if created { 201 } else { 200 };
+            stored(code, now, form, target, &written)
         }
         Method::PATCH => {
             let how = patch_type(request, target)?;
-            let options = WriteOptions::parse(&request.query, "PatchOptions")?;
+            let options = patch_options(request, how)?;
             let body = patch_body(request, how);
             let (written, created) = model.patch(now, target, how, body, &options)?;
-            stored(
-                if created { 201 } else { 200 },
-                now,
-                request,
-                target,
-                &written,
-            )
+            let code = if created { 201 } else { 200 };
+            stored(code, now, form, target, &written)
         }
         Method::DELETE => {
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
@@ -172,7 +161,7 @@ fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> R
                     // that the owner has not gone yet.
                     let waits = options.orphan_dependents == Some(false)
                         && !target.resource.rules.returns_deleted;
-                    stored(if waits { 202 } else { 200 }, now, request, target, &last)
+                    stored(if waits { 202 } else { 200 }, now, form, target, &last)
                 }
             }
         }
@@ -189,13 +178,13 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
         }
         ("scale", &Method::GET) => Ok(json(200, &model.scale(&parent)?)),
         ("scale", &Method::PUT) => {
-            let options = WriteOptions::parse(&request.query, "UpdateOptions")?;
+            let options = write_options(request, "UpdateOptions")?;
             let scale = model.set_scale(now, &parent, None, request.object()?, &options)?;
             Ok(json(200, &scale))
         }
         ("scale", &Method::PATCH) => {
             let how = patch_type(request, target)?;
-            let options = WriteOptions::parse(&request.query, "PatchOptions")?;
+            let options = patch_options(request, how)?;
             let body = patch_body(request, how);
             Ok(json(
                 200,
@@ -203,12 +192,14 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
             ))
         }
         ("eviction", &Method::POST) => {
-            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
-            model.evict(now, &parent, request.object()?, &options)?;
-            done(201)
+            let options = write_options(request, "CreateOptions")?;
+            match model.evict(now, &parent, request.object()?, &options)? {
+                None => done(201),
+                Some(failure) => Ok(json(201, &failure.to_json())),
+            }
         }
         ("binding", &Method::POST) => {
-            let options = WriteOptions::parse(&request.query, "CreateOptions")?;
+            let options = write_options(request, "CreateOptions")?;
             model.bind(now, &parent, request.object()?, &options)?;
             done(201)
         }
@@ -250,14 +241,7 @@ fn watch(
     Ok(Answer::Watch(Box::new(start)))
 }
 
-fn stored(
-    code: u16,
-    now: Time,
-    request: &Request,
-    target: &Target,
-    object: &Stored,
-) -> Result<Answer> {
-    let form = form(request)?;
+fn stored(code: u16, now: Time, form: Form, target: &Target, object: &Stored) -> Result<Answer> {
     let mut bytes = Vec::with_capacity(object.json().len() + 64);
     Encoder::new(target.resource.clone(), form, now).object(object, &mut bytes)?;
     Ok(Answer::Json(code, bytes.into()))
@@ -284,6 +268,26 @@ fn delete_body(request: &Request) -> Result<Option<Value>> {
         return Ok(None);
     }
     request.object()?.parse("DeleteOptions").map(Some)
+}
+
+/// The options of a write; who names no field manager goes by what it calls
+/// itself.
+fn write_options(request: &Request, kind: &str) -> Result<WriteOptions> {
+    let mut options = WriteOptions::parse(&request.query, kind)?;
+    if options.field_manager.is_empty() {
+        let agent = request.user_agent.split('/').next().unwrap_or_default();
+        agent.clone_into(&mut options.field_manager);
+    }
+    Ok(options)
+}
+
+fn patch_options(request: &Request, how: PatchType) -> Result<WriteOptions> {
+    let kind = if how == PatchType::Apply {
+        APPLY
+    } else {
+        "PatchOptions"
+    };
+    write_options(request, kind)
 }
 
 fn patch_body(request: &Request, how: PatchType) -> Body {

@@ -93,7 +93,7 @@ pub(crate) fn resources(model: &Model, group: &str, version: &str) -> Option<Val
 fn describe(resource: &Resource) -> Value {
     let mut entry = json!({
         "name": resource.plural, "singularName": resource.singular, "kind": resource.kind,
-        "namespaced": resource.namespaced, "verbs": resource.verbs,
+        "namespaced": resource.namespaced, "verbs": resource.listed_verbs(),
     });
     if let Some(fields) = entry.as_object_mut() {
         insert_list(fields, "shortNames", &resource.short_names);
@@ -184,7 +184,7 @@ fn aggregated_resource(resource: &Resource) -> Value {
         "responseKind": {
             "group": resource.group, "version": resource.version, "kind": resource.kind,
         },
-        "verbs": resource.verbs,
+        "verbs": resource.listed_verbs(),
     });
     if let Some(fields) = entry.as_object_mut() {
         insert_list(fields, "shortNames", &resource.short_names);

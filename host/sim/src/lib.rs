@@ -12,7 +12,9 @@
 
 pub mod accept;
 pub mod api;
+mod apply;
 mod base64;
+mod canonical;
 mod defaults;
 mod discovery;
 pub mod encode;
@@ -20,7 +22,6 @@ mod events;
 pub mod fault;
 mod front;
 pub mod helpers;
-mod kinds;
 pub mod load;
 pub mod model;
 pub mod object;
@@ -37,7 +38,7 @@ mod syntax;
 pub mod table;
 pub mod time;
 mod typed;
-mod validate;
+mod validation;
 
 pub use front::{Connection, ConnectionClosed, Served, Server, Sim, SimBody, Work, kubeconfig};
 pub use model::{Config, Model};

@@ -68,6 +68,19 @@ pub struct Metadata {
     pub managed_fields: Vec<Value>,
 }
 
+impl Metadata {
+    /// Drops owner references that are the same in every field.
+    pub fn drop_repeated_owners(&mut self) {
+        let mut kept: Vec<OwnerReference> = Vec::new();
+        for reference in std::mem::take(&mut self.owner_references) {
+            if !kept.contains(&reference) {
+                kept.push(reference);
+            }
+        }
+        self.owner_references = kept;
+    }
+}
+
 /// `metav1.OwnerReference`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

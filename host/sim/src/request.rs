@@ -20,6 +20,8 @@ pub struct Request {
     pub content_type: String,
     /// `Accept`, or empty.
     pub accept: String,
+    /// `User-Agent`, or empty.
+    pub user_agent: String,
     /// The body, or empty.
     pub body: Bytes,
 }

@@ -4,27 +4,7 @@
 use serde_json::Value;
 
 use crate::protobuf::{self, Shape, Slot};
-use crate::status::Status;
 use crate::time::Time;
-
-/// Why JSON is no object of its kind.
-#[derive(Debug)]
-pub(crate) enum Undecodable {
-    /// It cannot be decoded; what is said of it depends on where it came from.
-    Type(WrongType),
-    /// It can be, and validation refuses it.
-    Invalid(Box<Status>),
-}
-
-impl Undecodable {
-    /// What any decoder says alike.
-    pub(crate) fn text(problem: String) -> Self {
-        Undecodable::Type(WrongType {
-            conversion: problem.clone(),
-            json: problem,
-        })
-    }
-}
 
 /// What decoding found.
 #[derive(Debug, Default, PartialEq)]
@@ -42,6 +22,16 @@ pub(crate) struct WrongType {
     pub(crate) json: String,
     /// As the converter of strategic merge patches has it.
     pub(crate) conversion: String,
+}
+
+impl WrongType {
+    /// What any decoder says alike.
+    pub(crate) fn text(problem: String) -> Self {
+        WrongType {
+            conversion: problem.clone(),
+            json: problem,
+        }
+    }
 }
 
 /// Decodes `value` as an object of that type. Kinds that are not known are

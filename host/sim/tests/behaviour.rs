@@ -252,14 +252,12 @@ async fn events_have_two_forms() {
     let core = sim.get("v1", "Event", "default", "e").unwrap();
     assert_eq!(core["message"], "n");
     assert_eq!(core["involvedObject"]["name"], "p");
-    let (_, patched) = call(
-        &sim,
-        "PATCH",
-        &format!("{path}/e"),
-        Some(json!({"note": "m"})),
-    )
-    .await;
-    assert_eq!(patched["note"], "m");
+    let one = format!("{path}/e");
+    let (_, refused) = call(&sim, "PATCH", &one, Some(json!({"note": "m"}))).await;
+    assert_eq!(refused["details"]["causes"][0]["field"], "message");
+    let series = json!({"count": 2, "lastObservedTime": "2026-01-01T00:00:01.000000Z"});
+    let (_, patched) = call(&sim, "PATCH", &one, Some(json!({"series": series}))).await;
+    assert_eq!(patched["series"]["count"], 2);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,7 +279,7 @@ async fn schemas_prune_default_and_refuse() {
     }))
     .unwrap();
     let path = "/apis/example.com/v1/namespaces/default/gears";
-    let gear = |spec: Value| json!({"metadata": {"name": "g"}, "spec": spec});
+    let gear = |spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": "g"}, "spec": spec});
     for (spec, field) in [
         (json!({"teeth": "x"}), "spec.teeth"),
         (json!({}), "spec.teeth"),
@@ -333,7 +331,7 @@ async fn a_definition_comes_and_goes_with_its_objects() {
     assert_eq!((status, refused["reason"].as_str()), (422, Some("Invalid")));
     let (status, _) = call(&sim, "POST", path, Some(definition("Gear"))).await;
     assert_eq!(status, 201);
-    let gear = json!({"metadata": {"name": "g"}});
+    let gear = json!({"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": "g"}});
     let (status, _) = call(&sim, "POST", "/apis/example.com/v1/gears", Some(gear)).await;
     assert_eq!(status, 201);
     // Both versions show the same object.
@@ -359,7 +357,9 @@ async fn scale_binding_and_budgets() {
     let sim = sim();
     sim.create(json!({
         "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d", "namespace": "default"},
-        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {"spec": {"containers": [{"name": "c"}]}}},
+        "spec": {"selector": {"matchLabels": {"app": "d"}}, "template": {
+            "metadata": {"labels": {"app": "d"}}, "spec": {"containers": [{"name": "c", "image": "i"}]},
+        }},
     }))
     .unwrap();
     let scale = "/apis/apps/v1/namespaces/default/deployments/d/scale";
@@ -375,7 +375,7 @@ async fn scale_binding_and_budgets() {
         json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]});
     sim.create(unbound).unwrap();
     let pod_path = "/api/v1/namespaces/default/pods/p";
-    let binding = json!({"target": {"kind": "Node", "name": "n1"}});
+    let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n1"}});
     assert_eq!(
         call(
             &sim,
@@ -513,4 +513,26 @@ async fn server_side_apply_creates_and_overwrites() {
     )
     .await;
     assert_eq!(response.unwrap().status(), 422);
+}
+
+/// Whoever sets up a state in process may leave out what validation asks for;
+/// a request may not.
+#[tokio::test(start_paused = true)]
+async fn a_status_set_in_process_is_taken_as_it_is() {
+    let sim = sim();
+    let entry = json!({"apiServerID": "a", "encodingVersion": "v1", "decodableVersions": ["v1"]});
+    let version = json!({
+        "apiVersion": "internal.apiserver.k8s.io/v1alpha1", "kind": "StorageVersion",
+        "metadata": {"name": "example.com.widgets"}, "spec": {},
+        "status": {"storageVersions": [entry]},
+    });
+    let stored = sim.create(version.clone()).unwrap();
+    assert_eq!(stored["status"], version["status"]);
+    let path = "/apis/internal.apiserver.k8s.io/v1alpha1/storageversions/example.com.widgets";
+    let (code, refused) = call(&sim, "PUT", &format!("{path}/status"), Some(stored)).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        refused["details"]["causes"][0]["field"],
+        "status.commonEncodingVersion"
+    );
 }

@@ -196,6 +196,7 @@ fn request() -> impl Strategy<Value = Request> {
             query: Query::parse(&query),
             content_type: content_type.to_owned(),
             accept: accept.to_owned(),
+            user_agent: String::new(),
             body: body.into(),
         },
     )

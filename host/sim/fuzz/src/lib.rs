@@ -149,6 +149,7 @@ fn request(text: &[u8]) -> Option<Request> {
         query: Query::parse(query),
         content_type: words.next().unwrap_or_default().to_owned(),
         accept: words.next().unwrap_or_default().to_owned(),
+        user_agent: String::new(),
         body: Bytes::copy_from_slice(body),
     })
 }

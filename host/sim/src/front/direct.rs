@@ -12,7 +12,8 @@ use crate::time::Time;
 
 impl Sim {
     /// Creates an object that says its `apiVersion` and `kind`, with its
-    /// status if it carries one, and its namespace if that is missing.
+    /// status if it carries one, and its namespace if that is missing. The
+    /// status is taken as it is: whoever tests a controller may want it wrong.
     pub fn create(&self, object: Value) -> Result<Value> {
         self.with_model(|model, now| create(model, now, object))
     }
@@ -52,8 +53,8 @@ impl Sim {
         })
     }
 
-    /// Merges what `object` says into the stored object, status included;
-    /// creates it if it is missing.
+    /// Merges what `object` says into the stored object, status included (as
+    /// it is, too); creates it if it is missing.
     pub fn apply(&self, object: Value) -> Result<Value> {
         self.with_model(|model, now| {
             let mut target = target_of(model, &object)?;
@@ -61,20 +62,14 @@ impl Sim {
                 Err(status) if status.code == 404 => return create(model, now, object),
                 other => other?,
             };
-            let merge = |model: &mut Model, target: &Target| {
+            let merge = |model: &mut Model, target: &Target, options: &WriteOptions| {
                 let body = Body::Json(object.clone());
-                model.patch(
-                    now,
-                    target,
-                    PatchType::Merge,
-                    body,
-                    &WriteOptions::default(),
-                )
+                model.patch(now, target, PatchType::Merge, body, options)
             };
-            let (mut stored, _) = merge(model, &target)?;
+            let (mut stored, _) = merge(model, &target, &WriteOptions::default())?;
             if object.get("status").is_some() && target.resource.has_status() {
                 "status".clone_into(&mut target.subresource);
-                (stored, _) = merge(model, &target)?;
+                (stored, _) = merge(model, &target, &as_it_is())?;
             }
             value(&stored)
         })
@@ -121,15 +116,16 @@ fn create(model: &mut Model, now: Time, object: Value) -> Result<Value> {
         target.name = stored.metadata()?.name;
         "status".clone_into(&mut target.subresource);
         let body = Body::Json(json!({"status": status}));
-        (stored, _) = model.patch(
-            now,
-            &target,
-            PatchType::Merge,
-            body,
-            &WriteOptions::default(),
-        )?;
+        (stored, _) = model.patch(now, &target, PatchType::Merge, body, &as_it_is())?;
     }
     value(&stored)
+}
+
+fn as_it_is() -> WriteOptions {
+    WriteOptions {
+        unchecked: true,
+        ..WriteOptions::default()
+    }
 }
 
 fn target_of(model: &Model, object: &Value) -> Result<Target> {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, Limited};
 use tokio::sync::watch;
@@ -203,6 +203,7 @@ impl Sim {
             query: Query::parse(parts.uri.query().unwrap_or_default()),
             content_type: header(&parts.headers, &CONTENT_TYPE),
             accept: header(&parts.headers, &ACCEPT),
+            user_agent: header(&parts.headers, &USER_AGENT),
             body: Bytes::new(),
         };
         let url = parts

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::update::check_uid;
 use super::{Body, Model, Target, WriteOptions};
 use crate::object::section;
 use crate::status::{FieldError, Result, Status};
@@ -23,34 +24,42 @@ impl Model {
                 .and_then(Value::as_str)
                 .unwrap_or_default()
         };
-        let node = text("/target/name");
-        if node.is_empty() {
-            let error = FieldError::required("target.name", "");
-            return Err(Status::invalid("Binding", "", &target.name, &[error]));
+        if text("/metadata/name") != target.name {
+            return Err(Status::bad_request(
+                "name in URL does not match name in Binding object",
+            ));
         }
+        let node = text("/target/name");
+        check_target(text("/target/kind"), node)?;
         let target = Target::new(&target.resource, &target.namespace, &target.name);
         let stored = self.stored(&target)?.clone();
         let mut pod = stored.object()?;
-        let conflict = |why: String| Err(Status::conflict(&target.resource, &target.name, why));
-        let uid = text("/metadata/uid");
-        if !uid.is_empty() && uid != pod.metadata.uid {
-            return conflict(format!(
-                "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
-                pod.metadata.uid
-            ));
-        }
-        if pod.metadata.deletion_timestamp.is_some() {
-            return conflict(format!(
-                "pod {} is being deleted, cannot be assigned to a host",
-                target.name
-            ));
-        }
+        check_uid(&target, text("/metadata/uid"), &pod.metadata.uid)?;
+        let name = &target.name;
+        let gated = pod
+            .at(&["spec", "schedulingGates"])
+            .and_then(Value::as_array)
+            .is_some_and(|gates| !gates.is_empty());
         let bound = pod.text(&["spec", "nodeName"]);
-        if !bound.is_empty() {
-            return conflict(format!(
-                "pod {} is already assigned to node {bound:?}",
-                target.name
-            ));
+        let problem = if pod.metadata.deletion_timestamp.is_some() {
+            Some(format!(
+                "pod {name} is being deleted, cannot be assigned to a host"
+            ))
+        } else if !bound.is_empty() {
+            Some(format!("pod {name} is already assigned to node {bound:?}"))
+        } else if gated {
+            Some(format!("pod {name} has non-empty .spec.schedulingGates"))
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return Err(Status::binding_conflict(name, &problem));
+        }
+        let annotations = binding.pointer("/metadata/annotations");
+        let annotations = annotations.and_then(Value::as_object).into_iter().flatten();
+        for (key, value) in annotations {
+            let value = value.as_str().unwrap_or_default().to_owned();
+            pod.metadata.annotations.insert(key.clone(), value);
         }
         pod.section("spec")
             .insert("nodeName".to_owned(), node.into());
@@ -65,5 +74,29 @@ impl Model {
             }));
         }
         self.commit(now, &target, pod, options.dry_run).map(drop)
+    }
+}
+
+/// What is wrong with a binding's target is told without any class.
+fn check_target(kind: &str, node: &str) -> Result<()> {
+    let mut errors = Vec::new();
+    if !["", "Node"].contains(&kind) {
+        let known = ["Node", "<empty>"];
+        errors.push(FieldError::not_supported(
+            "target.kind",
+            &json!(kind),
+            &known,
+        ));
+    }
+    if node.is_empty() {
+        errors.push(FieldError::required("target.name", ""));
+    }
+    match errors.as_slice() {
+        [] => Ok(()),
+        [one] => Err(Status::unclassified(one.to_string())),
+        many => {
+            let many: Vec<String> = many.iter().map(ToString::to_string).collect();
+            Err(Status::unclassified(format!("[{}]", many.join(", "))))
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::object::{Object, Stored};
 use crate::resource::{Generation, Resource};
 use crate::status::{Result, Status};
 use crate::time::Time;
-use crate::{defaults, kinds, validate};
+use crate::{defaults, validation};
 
 /// How often a generated name may collide before the create fails.
 const GENERATED_NAME_TRIES: usize = 8;
@@ -37,11 +37,16 @@ impl Model {
     ) -> Result<Stored> {
         let resource = target.resource.clone();
         match_namespace(target, &mut object)?;
+        object.metadata.drop_repeated_owners();
+        admit_to_definition(&resource, &object)?;
         self.admit_to_namespace(&resource, &object)?;
         self.prepare_new(now, &resource, &mut object);
+        self.allocate(&resource, &mut object)?;
         let target = Target::new(&resource, &target.namespace, &object.metadata.name);
         check_new(&resource, &object)?;
-        if !object.metadata.resource_version.is_empty() {
+        // What is no number is stored over.
+        let version = object.metadata.resource_version.parse::<u64>();
+        if version.is_ok_and(|version| version != 0) {
             return Err(Status::unclassified(
                 "resourceVersion should not be set on objects to be created",
             ));
@@ -92,8 +97,8 @@ impl Model {
         if metadata.name.is_empty() && !metadata.generate_name.is_empty() {
             object.metadata.name = self.generate_name(resource, object);
         }
-        (resource.rules.default)(object);
         (resource.rules.prepare)(object);
+        decode::settle(resource, object);
         if let (Some(seconds), true) = (
             self.config.default_toleration_seconds,
             resource.rules.graceful,
@@ -141,10 +146,24 @@ pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()
     Ok(())
 }
 
+/// No custom object is created while its definition terminates.
+fn admit_to_definition(resource: &Resource, object: &Object) -> Result<()> {
+    if resource
+        .custom
+        .as_ref()
+        .is_none_or(|custom| !custom.terminating)
+    {
+        return Ok(());
+    }
+    Err(Status::forbidden(
+        resource,
+        &object.metadata.name,
+        "create not allowed while custom resource definition is terminating",
+    ))
+}
+
 fn check_new(resource: &Resource, object: &Object) -> Result<()> {
-    let mut errors = validate::metadata(resource, &object.metadata);
-    errors.extend(kinds::validate(resource, object));
-    errors.extend(kinds::validate_new(resource, object));
+    let errors = validation::create(resource, object);
     if errors.is_empty() {
         return Ok(());
     }

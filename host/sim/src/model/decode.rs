@@ -9,8 +9,8 @@ use super::Target;
 use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
-use crate::typed::{self, Undecodable};
-use crate::{defaults, events, patch, protobuf, schema, syntax};
+use crate::typed::{self, WrongType};
+use crate::{canonical, events, patch, protobuf, schema, syntax};
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -26,6 +26,39 @@ pub enum Body {
 }
 
 impl Body {
+    /// The text, if it is some.
+    fn text(&self) -> Option<Bytes> {
+        match self {
+            Body::JsonText(bytes) | Body::YamlText(bytes) => Some(bytes.clone()),
+            Body::Json(_) | Body::Protobuf(_) => None,
+        }
+    }
+
+    /// Parses the configuration of an apply.
+    pub(super) fn configuration(self) -> Result<Value> {
+        let bytes = match self {
+            Body::Json(value) => return Ok(value),
+            Body::JsonText(bytes) | Body::YamlText(bytes) | Body::Protobuf(bytes) => bytes,
+        };
+        let bad = |problem: String| Status::bad_request(format!("error decoding YAML: {problem}"));
+        let value: Value =
+            serde_saphyr::from_slice(&bytes).map_err(|error| bad(error.to_string()))?;
+        if !patch::is_shallow(&value) {
+            return Err(Status::bad_request("the body is nested too deeply"));
+        }
+        let found = match value {
+            Value::Object(_) => return Ok(value),
+            Value::Null => return Ok(Value::Object(serde_json::Map::new())),
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+        };
+        Err(bad(format!(
+            "error unmarshaling JSON: while decoding JSON: json: cannot unmarshal {found} into Go value of type map[string]interface {{}}"
+        )))
+    }
+
     /// Parses the text, if it is text. `kind` is what should be in it.
     pub fn parse(self, kind: &str) -> Result<Value> {
         let (parsed, bytes) = match self {
@@ -103,49 +136,115 @@ fn excerpt(body: &[u8]) -> String {
 /// Decodes a body that must hold an object of the target's kind.
 pub(super) fn object(target: &Target, body: Body, strict: bool) -> Result<Object> {
     let resource = &target.resource;
+    let bytes = body.text();
     let value = body.parse(&resource.kind)?;
-    check_type(resource, &value)?;
-    complete(resource, value, strict).map_err(|why| unhandled(resource, why))
+    if resource.custom.is_some() {
+        check_custom_type(resource, &value, bytes.as_deref())?;
+    } else {
+        check_type(&value, resource)?;
+    }
+    complete(resource, value, strict).map_err(|why| unhandled(resource, &why))
 }
 
 /// What a body is answered with that holds no object of its kind.
-pub(super) fn unhandled(resource: &Resource, why: Undecodable) -> Box<Status> {
-    match why {
-        Undecodable::Invalid(status) => status,
-        Undecodable::Type(wrong) => Status::bad_request(format!(
-            "{kind} in version {:?} cannot be handled as a {kind}: {}",
-            resource.version,
-            wrong.json,
-            kind = resource.kind
-        )),
-    }
+pub(super) fn unhandled(resource: &Resource, why: &WrongType) -> Box<Status> {
+    Status::bad_request(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {}",
+        resource.version,
+        why.json,
+        kind = resource.kind
+    ))
 }
 
-fn check_type(resource: &Resource, value: &Value) -> Result<()> {
-    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
-    let (api_version, kind) = (text("apiVersion"), text("kind"));
-    if !api_version.is_empty() && api_version != resource.api_version() {
-        return Err(Status::bad_request(format!(
-            "the API version in the data ({api_version}) does not match the expected API version ({})",
-            resource.api_version()
-        )));
+/// Custom objects say what they are, and in which version.
+fn check_custom_type(resource: &Resource, value: &Value, bytes: Option<&[u8]>) -> Result<()> {
+    let text = |path: &str| {
+        value
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    if let (true, Some(bytes)) = (kind.is_empty(), bytes) {
+        let shown = String::from_utf8_lossy(bytes);
+        let problem = format!("Object 'Kind' is missing in '{shown}'");
+        return Err(unrecognized(&resource.kind, bytes, &problem));
+    }
+    if bytes.is_some() && api_version != resource.api_version() {
+        return Err(other_version(resource, api_version));
     }
     if kind.is_empty() || kind == resource.kind {
         return Ok(());
     }
-    let (expected, group, version) = (&resource.kind, &resource.group, &resource.version);
-    if resource.custom.is_some() {
-        let error = FieldError::invalid("kind", &kind.into(), format!("must be {expected}"));
-        return Err(Status::invalid(expected, group, text("name"), &[error]));
-    }
-    // The internal package of a group is named after its first label.
-    let package = match group.split('.').next() {
-        None | Some("") => "core",
-        Some(package) => package,
+    let why = format!("must be {}", resource.kind);
+    let error = FieldError::invalid("kind", &kind.into(), why);
+    // The server takes the object's word for what it is.
+    Err(Status::invalid(
+        kind,
+        &resource.group,
+        text("/metadata/name"),
+        &[error],
+    ))
+}
+
+fn other_version(resource: &Resource, api_version: &str) -> Box<Status> {
+    Status::bad_request(format!(
+        "the API version in the data ({api_version}) does not match the expected API version ({})",
+        resource.api_version()
+    ))
+}
+
+/// Built-in objects may leave out what they are; what they say must be so.
+pub(super) fn check_type(value: &Value, resource: &Resource) -> Result<()> {
+    let own = (resource.api_version(), resource.kind.as_str());
+    let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
+    let api_version = Some(text("apiVersion")).filter(|text| !text.is_empty());
+    let kind = Some(text("kind")).filter(|text| !text.is_empty());
+    let (api_version, kind) = (api_version.unwrap_or(&own.0), kind.unwrap_or(own.1));
+    let refuse = |why: String| {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        Err(Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a {}: {why}",
+            own.1
+        )))
     };
-    Err(Status::bad_request(format!(
-        "{kind} in version {version:?} cannot be handled as a {expected}: converting ({version}.{kind}) to ({package}.{expected}): unknown conversion"
-    )))
+    if !protobuf::is_kind(api_version, kind) {
+        return refuse(format!(
+            "no kind {kind:?} is registered for version {api_version:?} in scheme {:?}",
+            scheme(resource)
+        ));
+    }
+    if kind != own.1 {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        return refuse(format!(
+            "converting ({version}.{kind}) to ({}.{}): unknown conversion",
+            package(resource),
+            own.1
+        ));
+    }
+    if api_version == own.0 {
+        Ok(())
+    } else {
+        Err(other_version(resource, api_version))
+    }
+}
+
+/// Where the server's source makes the scheme that a kind is registered in.
+fn scheme(resource: &Resource) -> &'static str {
+    if resource.group == "apiextensions.k8s.io" {
+        "pkg/apiserver/apiserver.go:55"
+    } else {
+        "pkg/api/legacyscheme/scheme.go:30"
+    }
+}
+
+/// The package of a kind's internal type: named after the group's first label.
+fn package(resource: &Resource) -> &str {
+    match resource.group.as_str() {
+        "" | "events.k8s.io" => "core",
+        "internal.apiserver.k8s.io" => "apiserverinternal",
+        group => group.split('.').next().unwrap_or_default(),
+    }
 }
 
 /// From the JSON of a whole object, decoded or patched, to the object as it
@@ -154,29 +253,40 @@ pub(super) fn complete(
     resource: &Resource,
     mut value: Value,
     strict: bool,
-) -> std::result::Result<Object, Undecodable> {
+) -> std::result::Result<Object, WrongType> {
     if resource.custom.is_none() {
         let findings = typed::decode(&resource.api_version(), &resource.kind, &mut value);
         if let Some(wrong) = findings.error {
-            return Err(Undecodable::Type(wrong));
+            return Err(wrong);
         }
         if strict && !findings.unknown.is_empty() {
-            return Err(Undecodable::text(typed::strict_error(&findings.unknown)));
+            return Err(WrongType::text(typed::strict_error(&findings.unknown)));
         }
     }
-    let mut object = Object::from_value(value).map_err(Undecodable::text)?;
+    let mut object = Object::from_value(value).map_err(WrongType::text)?;
     if let Some(custom) = &resource.custom {
         if let Some(schema) = &custom.schema {
-            schema::shape(schema, resource, &mut object, strict)?;
+            let unknown = schema::shape(schema, &mut object.body);
+            if strict && !unknown.is_empty() {
+                return Err(WrongType::text(typed::strict_error(&unknown)));
+            }
         }
-    } else if !resource.rules.raw {
-        defaults::tidy(&mut object.body);
+    } else {
+        canonical::drop_unset(resource, &mut object.body);
     }
     if events::is_new_api(resource) {
         events::to_core(&mut object);
     }
-    (resource.rules.default)(&mut object);
+    settle(resource, &mut object);
     Ok(object)
+}
+
+/// Fills in what the server does on every write.
+pub(super) fn settle(resource: &Resource, object: &mut Object) {
+    (resource.rules.default)(object);
+    if resource.custom.is_none() {
+        canonical::fill_written(resource, &mut object.body);
+    }
 }
 
 /// The JSON of a whole object in the form of `resource`: what patches work on.

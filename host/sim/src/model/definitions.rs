@@ -3,55 +3,127 @@
 
 use std::sync::Arc;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::{Collection, Model, Target};
+use super::lifecycle::{self, Instances, Step};
+use super::{Collection, DeleteOptions, Model, Target};
 use crate::defaults;
 use crate::object::Object;
 use crate::resource::{
     self, Custom, Generation, NameRule, Resource, Rules, ScalePaths, Subresource,
 };
 use crate::schema::Schema;
-use crate::status::Result;
+use crate::status::{Result, Status};
 use crate::time::Time;
+
+const GROUP: &str = "apiextensions.k8s.io";
 
 const STORE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 impl Model {
-    /// What follows a write by itself: a definition that changed is served in
-    /// its new form and says so in its status.
+    /// What follows a write by itself: a definition that changed is named,
+    /// established and served, and one that terminates goes with the last of
+    /// its objects.
     pub(super) fn after_write(&mut self, now: Time, target: &Target) -> Result<()> {
-        if &*target.resource.store != STORE {
-            return Ok(());
+        let resource = &target.resource;
+        let terminating = resource
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.terminating);
+        let emptied = terminating && self.collection(resource)?.scan("").next().is_none();
+        if &*resource.store == STORE || emptied {
+            self.settle_definitions(now)?;
         }
+        Ok(())
+    }
+
+    /// Lets the controllers of definitions work until they rest.
+    fn settle_definitions(&mut self, now: Time) -> Result<()> {
         self.serve_definitions()?;
-        let Some(stored) = self.collection(&target.resource)?.get(&target.name) else {
+        while let Some((name, step)) = self.next_step(now)? {
+            match step {
+                Step::Write(definition) => {
+                    self.write_definition(now, &name, *definition)?;
+                    self.serve_definitions()?;
+                }
+                Step::DeleteInstances => self.delete_instances(now, &name)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn next_step(&self, now: Time) -> Result<Option<(String, Step)>> {
+        let definitions = self.definitions()?;
+        for definition in &definitions {
+            let name = &definition.metadata.name;
+            let instances = self.instances(name)?;
+            if let Some(step) = lifecycle::next_step(now, definition, &definitions, instances) {
+                return Ok(Some((name.clone(), step)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stores a definition, or lets it go if nothing holds it any more.
+    fn write_definition(&mut self, now: Time, name: &str, definition: Object) -> Result<()> {
+        let Some(resource) = self.resource(GROUP, "v1", "customresourcedefinitions") else {
+            return Err(Status::internal("no customresourcedefinitions resource"));
+        };
+        let target = Target::new(&resource.clone(), "", name);
+        let metadata = &definition.metadata;
+        if metadata.deletion_timestamp.is_some() && metadata.finalizers.is_empty() {
+            let last = self.stored(&target)?.clone();
+            return self.remove(now, &target, &last, false).map(drop);
+        }
+        self.commit(now, &target, definition, false).map(drop)
+    }
+
+    fn instances(&self, store: &str) -> Result<Instances> {
+        let mut found = Instances::Gone;
+        let objects = self.collections.get(store).into_iter();
+        for (_, stored) in objects.flat_map(|collection| collection.scan("")) {
+            if stored.metadata()?.deletion_timestamp.is_none() {
+                return Ok(Instances::Present);
+            }
+            found = Instances::Waiting;
+        }
+        Ok(found)
+    }
+
+    fn delete_instances(&mut self, now: Time, store: &str) -> Result<()> {
+        let served = |resource: &&Arc<Resource>| &*resource.store == store;
+        let Some(resource) = self.resources.iter().find(served).cloned() else {
             return Ok(());
         };
-        let mut object = stored.object()?;
-        let accepted = object.at(&["spec", "names"]).cloned();
-        if object.at(&["status", "acceptedNames"]) == accepted.as_ref() {
-            return Ok(());
+        let mut targets = Vec::new();
+        for (_, stored) in self.collection(&resource)?.scan("") {
+            let metadata = stored.metadata()?;
+            if metadata.deletion_timestamp.is_none() {
+                targets.push(Target::new(&resource, &metadata.namespace, &metadata.name));
+            }
         }
-        let status = object.section("status");
-        status.insert("acceptedNames".to_owned(), accepted.unwrap_or_default());
-        status.insert("conditions".to_owned(), conditions(now));
-        self.commit(now, target, object, false).map(drop)
+        for target in targets {
+            self.delete(now, &target, &DeleteOptions::default())?;
+        }
+        Ok(())
+    }
+
+    fn definitions(&self) -> Result<Vec<Object>> {
+        let stored = self.collections.get(STORE).into_iter();
+        stored
+            .flat_map(|collection| collection.scan(""))
+            .map(|(_, stored)| stored.object())
+            .collect()
     }
 
     /// Rebuilds the list of custom resources from the stored definitions.
     pub(super) fn serve_definitions(&mut self) -> Result<()> {
         let mut resources: Vec<Arc<Resource>> =
             resource::builtin().into_iter().map(Arc::new).collect();
-        let definitions: Vec<Object> = match self.collections.get(STORE) {
-            Some(collection) => collection
-                .scan("")
-                .map(|(_, stored)| stored.object())
-                .collect::<Result<_>>()?,
-            None => Vec::new(),
-        };
-        for definition in &definitions {
-            resources.extend(served(definition).into_iter().map(Arc::new));
+        for definition in &self.definitions()? {
+            if lifecycle::is_served(definition) {
+                resources.extend(served(definition).into_iter().map(Arc::new));
+            }
         }
         for resource in &resources {
             let version = self.version;
@@ -71,15 +143,6 @@ impl Model {
         self.resources = resources;
         Ok(())
     }
-}
-
-fn conditions(now: Time) -> Value {
-    json!([
-        {"type": "NamesAccepted", "status": "True", "lastTransitionTime": now,
-         "reason": "NoConflicts", "message": "no conflicts found"},
-        {"type": "Established", "status": "True", "lastTransitionTime": now,
-         "reason": "InitialNamesAccepted", "message": "the initial names have been accepted"},
-    ])
 }
 
 /// The resources that a definition declares: one for every served version.
@@ -107,6 +170,7 @@ fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource 
     let subresources = version.get("subresources");
     let scale = subresources.and_then(|all| all.get("scale"));
     let status = subresources.and_then(|all| all.get("status")).is_some();
+    let terminating = lifecycle::is_terminating(definition);
     Resource {
         store: crate::status::qualify(&plural, group).into(),
         etcd_prefix: format!("{group}/{plural}"),
@@ -137,7 +201,6 @@ fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource 
             collection: resource::Collection::Delete,
             graceful: false,
             keeps_status: false,
-            raw: true,
             default: defaults::nothing,
             prepare: defaults::nothing,
             name: NameRule::Subdomain,
@@ -153,6 +216,7 @@ fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource 
                 .cloned()
                 .unwrap_or_default(),
             scale: scale.map(scale_paths),
+            terminating,
         }),
         plural,
         kind,

@@ -1,5 +1,6 @@
 //! Deleting objects: preconditions, grace, finalizers, propagation policies.
 
+use super::lifecycle;
 use super::{DeleteOptions, DeletionKind, ListOptions, Model, Page, Target};
 use crate::object::{Metadata, Object, Stored};
 use crate::resource::{Collection, Resource};
@@ -39,6 +40,9 @@ impl Model {
         let resource = target.resource.clone();
         if resource.group.is_empty() && resource.kind == "Namespace" {
             return self.delete_namespace(now, target, options);
+        }
+        if resource.custom.is_none() && resource.kind == "CustomResourceDefinition" {
+            return self.delete_definition(now, target, options);
         }
         self.delete_object(now, target, options)
     }
@@ -104,7 +108,7 @@ impl Model {
         }
         let existing = self.stored(target)?.clone();
         let old = existing.object()?;
-        check_namespace_preconditions(&resource, &old.metadata, options)?;
+        check_own_preconditions(&resource, &old.metadata, options)?;
         if old.metadata.deletion_timestamp.is_some() {
             let held = old
                 .at(&["spec", "finalizers"])
@@ -126,6 +130,29 @@ impl Model {
             .insert("phase".to_owned(), "Terminating".into());
         let stored = self.commit(now, target, new, options.is_dry_run())?;
         Ok(Deleted::Object(stored))
+    }
+
+    /// A definition is marked as terminating; it goes when its objects have.
+    fn delete_definition(
+        &mut self,
+        now: Time,
+        target: &Target,
+        options: &DeleteOptions,
+    ) -> Result<Deleted> {
+        let mut definition = self.stored(target)?.object()?;
+        check_own_preconditions(&target.resource, &definition.metadata, options)?;
+        if definition.metadata.deletion_timestamp.is_some() {
+            return self.delete_object(now, target, options);
+        }
+        lifecycle::mark_for_deletion(now, &mut definition);
+        let uid = definition.metadata.uid.clone();
+        let marked = self.commit(now, target, definition, options.is_dry_run())?;
+        if !options.is_dry_run() {
+            self.note_deletion(now, &uid, DeletionKind::Requested);
+            self.note_deletion(now, &uid, DeletionKind::Marked);
+            self.after_write(now, target)?;
+        }
+        Ok(Deleted::Object(marked))
     }
 
     /// Deletes every object of a list, one by one, and answers that list.
@@ -163,7 +190,7 @@ fn answer(resource: &Resource, object: Stored, gone: bool) -> Deleted {
     }
 }
 
-fn check_preconditions(
+pub(super) fn check_preconditions(
     resource: &Resource,
     metadata: &Metadata,
     options: &DeleteOptions,
@@ -191,7 +218,8 @@ fn check_preconditions(
     Ok(())
 }
 
-fn check_namespace_preconditions(
+/// Namespaces and definitions compare for themselves, and word it otherwise.
+fn check_own_preconditions(
     resource: &Resource,
     metadata: &Metadata,
     options: &DeleteOptions,
@@ -242,7 +270,14 @@ fn grant_grace(
         let Some(seconds) = asked.filter(|seconds| *seconds < granted) else {
             return Grace::Pending;
         };
-        metadata.deletion_timestamp = Some(deadline.after(seconds.saturating_sub(granted)));
+        let sooner = deadline.after(seconds.saturating_sub(granted));
+        // An end that is past already is now, but never without any grace.
+        let seconds = if sooner < now {
+            seconds.min(1)
+        } else {
+            seconds
+        };
+        metadata.deletion_timestamp = Some(sooner.max(now));
         metadata.deletion_grace_period_seconds = Some(seconds);
         return Grace::Granted(seconds);
     }

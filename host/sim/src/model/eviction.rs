@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::delete::check_preconditions;
 use super::{Body, DeleteOptions, Model, Target, WriteOptions};
 use crate::object::{Object, Stored};
 use crate::selector::LabelSelector;
@@ -9,15 +10,17 @@ use crate::status::{Cause, Result, Status};
 use crate::time::Time;
 
 impl Model {
-    /// Evicts a pod: deletes it unless a disruption budget refuses.
+    /// Evicts a pod: deletes it unless a disruption budget refuses. Several
+    /// budgets are a failure that the server answers as if it were none.
     pub fn evict(
         &mut self,
         now: Time,
         target: &Target,
         body: Body,
         write: &WriteOptions,
-    ) -> Result<()> {
+    ) -> Result<Option<Box<Status>>> {
         let eviction = body.parse("Eviction")?;
+        check_body(target, &eviction)?;
         let name = eviction
             .pointer("/metadata/name")
             .and_then(Value::as_str)
@@ -40,13 +43,22 @@ impl Model {
         let pod_target = Target::new(&target.resource, &target.namespace, &target.name);
         let pod = self.stored(&pod_target)?.object()?;
         if disrupts(&pod) {
-            self.take_from_budget(now, &pod, options.is_dry_run())?;
+            let budgets = self.budgets_of(&pod)?;
+            if budgets.len() > 1 {
+                return Ok(Some(Status::unclassified(
+                    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+                )));
+            }
+            if let Some((target, budget)) = budgets.first() {
+                self.take_from_budget(now, &pod, target, budget, options.is_dry_run())?;
+            }
             if !options.is_dry_run() {
+                check_preconditions(&pod_target.resource, &pod.metadata, &options)?;
                 self.add_disruption_target(now, &pod_target)?;
             }
         }
         let options = self.follow_version(&pod_target, options, &pod)?;
-        self.delete(now, &pod_target, &options).map(drop)
+        self.delete(now, &pod_target, &options).map(|_| None)
     }
 
     /// The condition written a moment ago is no reason for the caller's
@@ -66,16 +78,14 @@ impl Model {
         Ok(options)
     }
 
-    fn take_from_budget(&mut self, now: Time, pod: &Object, dry_run: bool) -> Result<()> {
-        let budgets = self.budgets_of(pod)?;
-        let [(target, stored)] = budgets.as_slice() else {
-            if budgets.is_empty() {
-                return Ok(());
-            }
-            return Err(Status::unclassified(
-                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
-            ));
-        };
+    fn take_from_budget(
+        &mut self,
+        now: Time,
+        pod: &Object,
+        target: &Target,
+        stored: &Stored,
+        dry_run: bool,
+    ) -> Result<()> {
         let mut budget = stored.object()?;
         if !is_ready(pod) && spares_unready(&budget) {
             return Ok(());
@@ -133,6 +143,29 @@ impl Model {
     }
 }
 
+fn check_body(target: &Target, eviction: &Value) -> Result<()> {
+    let text = |path: &str| {
+        eviction
+            .pointer(path)
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+    };
+    let (api_version, kind) = (text("/apiVersion"), text("/kind"));
+    if !["", "Eviction"].contains(&kind) {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        return Err(Status::bad_request(format!(
+            "{kind} in version {version:?} cannot be handled as a Eviction: converting ({version}.{kind}) to (policy.Eviction): unknown conversion"
+        )));
+    }
+    let namespace = text("/metadata/namespace");
+    if !namespace.is_empty() && namespace != target.namespace {
+        return Err(Status::bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request",
+        ));
+    }
+    Ok(())
+}
+
 /// Whether evicting the pod disrupts anything that a budget counts.
 fn disrupts(pod: &Object) -> bool {
     let phase = pod.text(&["status", "phase"]);
@@ -187,7 +220,11 @@ fn check_budget(budget: &Object) -> Result<()> {
             format!("The disruption budget {name} is still being processed by the server."),
         );
     }
-    if number(budget, "disruptionsAllowed") <= 0 {
+    let allowed = number(budget, "disruptionsAllowed");
+    if allowed < 0 {
+        return Err(Status::negative_budget(name));
+    }
+    if allowed == 0 {
         return refuse(
             0,
             format!(

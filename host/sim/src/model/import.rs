@@ -20,7 +20,7 @@ impl Model {
             ))
         })?;
         let mut object = decode::complete(&resource, object, false)
-            .map_err(|why| decode::unhandled(&resource, why))?;
+            .map_err(|why| decode::unhandled(&resource, &why))?;
         let metadata = &mut object.metadata;
         if metadata.name.is_empty() {
             return Err(Status::bad_request(format!(

@@ -2,6 +2,8 @@
 //! functions. No clock, no sockets: `now` is an argument, uids and generated
 //! names come from a seeded generator.
 
+mod addresses;
+mod apply;
 mod binding;
 mod create;
 mod decode;
@@ -9,6 +11,7 @@ mod definitions;
 mod delete;
 mod eviction;
 mod import;
+mod lifecycle;
 mod namespaces;
 mod options;
 mod read;
@@ -25,6 +28,7 @@ use serde_json::json;
 
 pub use decode::Body;
 pub use delete::Deleted;
+pub(crate) use options::APPLY;
 pub use options::{DeleteOptions, ListOptions, Match, WriteOptions};
 pub use read::Page;
 pub use store::Event;

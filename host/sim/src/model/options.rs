@@ -5,9 +5,14 @@ use serde_json::{Value, json};
 
 use crate::request::Query;
 use crate::status::{FieldError, Result, Status};
+use crate::typed;
 
 /// Options of creates, updates and patches.
 #[derive(Clone, Debug, Default)]
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "independent options of a request"
+)]
 pub struct WriteOptions {
     /// Answer as if, and change nothing.
     pub dry_run: bool,
@@ -17,28 +22,64 @@ pub struct WriteOptions {
     pub force: bool,
     /// Who writes, for server-side apply.
     pub field_manager: String,
+    /// Store what validation would refuse. No request can ask for it: it is
+    /// for setting up a state that others would have written in steps.
+    pub unchecked: bool,
 }
 
 impl WriteOptions {
     /// Reads a query string; `kind` names the options in error messages.
     pub fn parse(query: &Query, kind: &str) -> Result<Self> {
         let dry_run = query.all("dryRun");
-        reject(kind, &dry_run_errors(&dry_run))?;
+        let field_manager = query.get("fieldManager").unwrap_or_default();
         let validation = query.get("fieldValidation").unwrap_or_default();
+        let mut errors = Vec::new();
+        match kind {
+            APPLY if field_manager.is_empty() => errors.push(FieldError::required(
+                "fieldManager",
+                "is required for apply patch",
+            )),
+            "PatchOptions" if query.get("force").is_some() => errors.push(FieldError::forbidden(
+                "force",
+                "may not be specified for non-apply patch",
+            )),
+            _ => {}
+        }
+        manager_errors(field_manager, &mut errors);
+        errors.extend(dry_run_errors(&dry_run));
         if !["", "Ignore", "Warn", "Strict"].contains(&validation) {
-            let error = FieldError::not_supported(
+            errors.push(FieldError::not_supported(
                 "fieldValidation",
                 &json!(validation),
                 &["", "Ignore", "Strict", "Warn"],
-            );
-            reject(kind, &[error])?;
+            ));
         }
+        reject(if kind == APPLY { "PatchOptions" } else { kind }, &errors)?;
         Ok(WriteOptions {
             dry_run: !dry_run.is_empty(),
             strict: validation == "Strict",
             force: query.flag("force"),
-            field_manager: query.get("fieldManager").unwrap_or_default().to_owned(),
+            field_manager: field_manager.to_owned(),
+            unchecked: false,
         })
+    }
+}
+
+/// What the options of a server-side apply are parsed as.
+pub(crate) const APPLY: &str = "apply";
+
+fn manager_errors(manager: &str, errors: &mut Vec<FieldError>) {
+    const FIELD: &str = "fieldManager";
+    const LIMIT: usize = 128;
+    if manager.len() > LIMIT {
+        errors.push(FieldError::too_long(FIELD, LIMIT));
+    }
+    for (at, c) in manager.char_indices().filter(|(_, c)| c.is_control()) {
+        let why = format!(
+            "invalid character U+{:04X} (at position {at})",
+            u32::from(c)
+        );
+        errors.push(FieldError::invalid(FIELD, &json!(manager), why));
     }
 }
 
@@ -72,17 +113,7 @@ impl DeleteOptions {
     /// Reads the body if there is one, else the query string.
     pub fn parse(query: &Query, body: Option<Value>) -> Result<Self> {
         let options = match body {
-            Some(body) => {
-                let kind = body.get("kind").and_then(Value::as_str).unwrap_or_default();
-                if !["", "DeleteOptions"].contains(&kind) {
-                    return Err(Status::bad_request(
-                        "decoded object cannot be converted to DeleteOptions",
-                    ));
-                }
-                serde_json::from_value(body).map_err(|error| {
-                    Status::bad_request(format!("unable to decode DeleteOptions: {error}"))
-                })?
-            }
+            Some(body) => DeleteOptions::decode(body)?,
             None => DeleteOptions {
                 grace_period_seconds: query.number("gracePeriodSeconds")?,
                 orphan_dependents: query
@@ -95,6 +126,26 @@ impl DeleteOptions {
         };
         options.validate()?;
         Ok(options)
+    }
+
+    fn decode(mut body: Value) -> Result<Self> {
+        let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
+        let (api_version, kind) = (text("apiVersion"), text("kind"));
+        if !["", "DeleteOptions"].contains(&kind) {
+            // These are decoded by a scheme of their own.
+            return Err(Status::bad_request(format!(
+                "no kind {kind:?} is registered for version {:?} in scheme \"pkg/apis/meta/internalversion/scheme/register.go:27\"",
+                if api_version.is_empty() {
+                    "meta.k8s.io/v1"
+                } else {
+                    api_version
+                }
+            )));
+        }
+        if let Some(wrong) = typed::decode("v1", "DeleteOptions", &mut body).error {
+            return Err(Status::bad_request(wrong.json));
+        }
+        serde_json::from_value(body).map_err(|error| Status::bad_request(error.to_string()))
     }
 
     /// Whether nothing is to be changed.
@@ -223,32 +274,26 @@ impl ListOptions {
 
     fn watch_errors(&self, version_match: &str) -> Vec<FieldError> {
         const FIELD: &str = "resourceVersionMatch";
-        if self.send_initial_events.is_some() && self.version_match != Match::NotOlderThan {
-            return vec![FieldError::forbidden(
+        let mut errors = Vec::new();
+        let fits = self.version_match == Match::NotOlderThan;
+        if self.send_initial_events.is_some() && !fits {
+            errors.push(FieldError::forbidden(
                 FIELD,
                 "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            )];
-        }
-        if self.send_initial_events.is_none() && !version_match.is_empty() {
-            return vec![FieldError::forbidden(
-                FIELD,
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            )];
-        }
-        Vec::new()
-    }
-
-    fn list_errors(&self, version_match: &str) -> Vec<FieldError> {
-        const FIELD: &str = "resourceVersionMatch";
-        let mut errors = Vec::new();
-        if self.send_initial_events.is_some() {
-            errors.push(FieldError::forbidden(
-                "sendInitialEvents",
-                "sendInitialEvents is forbidden for list",
             ));
         }
         if version_match.is_empty() {
             return errors;
+        }
+        if self.send_initial_events.is_none() {
+            errors.push(FieldError::forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
+        }
+        if !fits {
+            let value = json!(version_match);
+            errors.push(FieldError::not_supported(FIELD, &value, &["NotOlderThan"]));
         }
         if !self.continue_token.is_empty() {
             errors.push(FieldError::forbidden(
@@ -256,10 +301,35 @@ impl ListOptions {
                 "resourceVersionMatch is forbidden when continue is provided",
             ));
         }
+        errors
+    }
+
+    fn list_errors(&self, version_match: &str) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        if !version_match.is_empty() {
+            self.list_match_errors(version_match, &mut errors);
+        }
+        if self.send_initial_events.is_some() {
+            errors.push(FieldError::forbidden(
+                "sendInitialEvents",
+                "sendInitialEvents is forbidden for list",
+            ));
+        }
+        errors
+    }
+
+    fn list_match_errors(&self, version_match: &str, errors: &mut Vec<FieldError>) {
+        const FIELD: &str = "resourceVersionMatch";
         if self.resource_version.is_empty() {
             errors.push(FieldError::forbidden(
                 FIELD,
                 "resourceVersionMatch is forbidden unless resourceVersion is provided",
+            ));
+        }
+        if !self.continue_token.is_empty() {
+            errors.push(FieldError::forbidden(
+                FIELD,
+                "resourceVersionMatch is forbidden when continue is provided",
             ));
         }
         if self.version_match == Match::Unset {
@@ -275,6 +345,5 @@ impl ListOptions {
                 "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
             ));
         }
-        errors
     }
 }

@@ -40,6 +40,9 @@ const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 impl Model {
     /// The object, if the server has reached the version asked for.
     pub fn get(&self, target: &Target, resource_version: &str) -> Result<Stored> {
+        if !resource_version.is_empty() {
+            parse_version(resource_version).map_err(Status::unclassified)?;
+        }
         self.reached(resource_version)?;
         self.stored(target).cloned()
     }

@@ -2,18 +2,28 @@
 
 use serde_json::{Map, Value, json};
 
+use super::create::match_namespace;
+use super::update::match_name;
 use super::{Body, Model, Target, WriteOptions};
-use crate::object::Object;
+use crate::object::{Metadata, Object};
 use crate::patch::{self, PatchType};
 use crate::resource::ScalePaths;
-use crate::status::{Result, Status};
+use crate::status::{FieldError, Result, Status};
 use crate::time::Time;
 
 impl Model {
     /// The `autoscaling/v1` Scale of an object.
     pub fn scale(&self, target: &Target) -> Result<Value> {
         let object = self.stored(target)?.object()?;
-        Ok(scale_of(&object, &paths(target)))
+        let paths = paths(target);
+        let custom = target.resource.custom.is_some();
+        if custom && at(&object, &paths.spec_replicas).is_none() {
+            return Err(Status::internal(format!(
+                "the spec replicas field \".{}\" does not exist",
+                paths.spec_replicas
+            )));
+        }
+        Ok(scale_of(&object, &paths, custom))
     }
 
     /// Sets the replicas by a whole Scale, or by a patch of one.
@@ -26,16 +36,26 @@ impl Model {
         options: &WriteOptions,
     ) -> Result<Value> {
         let paths = paths(target);
+        let custom = target.resource.custom.is_some();
         let stored = self.stored(target)?.clone();
         let mut object = stored.object()?;
         let change = body.parse("Scale")?;
-        let mut scale = scale_of(&object, &paths);
+        let mut scale = scale_of(&object, &paths, custom);
         match how {
             None => scale = change,
             Some(PatchType::Json) => {
                 patch::apply_json(&mut scale, &change).map_err(|_| Status::rejected())?;
             }
             Some(_) => patch::apply_merge(&mut scale, change),
+        }
+        match_target(target, &scale)?;
+        let unset = at(&object, &paths.spec_replicas).is_none();
+        let silent = how.is_some() && scale.pointer("/spec/replicas").is_none();
+        if custom && unset && silent {
+            return Err(Status::bad_request(format!(
+                "the spec replicas field \".{}\" cannot be empty",
+                paths.spec_replicas
+            )));
         }
         let version = scale
             .pointer("/metadata/resourceVersion")
@@ -48,10 +68,20 @@ impl Model {
             .pointer("/spec/replicas")
             .cloned()
             .unwrap_or_else(|| json!(0));
+        if replicas.as_i64().is_some_and(|replicas| replicas < 0) {
+            let why = "must be greater than or equal to 0";
+            let error = FieldError::invalid("spec.replicas", &replicas, why);
+            return Err(Status::invalid(
+                "Scale",
+                "autoscaling",
+                &target.name,
+                &[error],
+            ));
+        }
         set(&mut object.body, &paths.spec_replicas, replicas);
         let whole = Target::new(&target.resource, &target.namespace, &target.name);
         let stored = self.write(now, &whole, &stored, object, options)?;
-        Ok(scale_of(&stored.object()?, &paths))
+        Ok(scale_of(&stored.object()?, &paths, custom))
     }
 }
 
@@ -68,16 +98,25 @@ fn paths(target: &Target) -> ScalePaths {
         })
 }
 
-fn scale_of(object: &Object, paths: &ScalePaths) -> Value {
-    let at = |path: &str| {
-        let path: Vec<&str> = path.split('.').collect();
-        object.at(&path).cloned()
-    };
+fn scale_of(object: &Object, paths: &ScalePaths, custom: bool) -> Value {
     let metadata = &object.metadata;
-    let selector = match &paths.selector {
-        Some(path) => at(path).unwrap_or_else(|| json!("")),
-        None => label_text(object).into(),
+    let selector = match (&paths.selector, custom) {
+        (Some(path), _) => at(object, path).unwrap_or_default(),
+        (None, true) => Value::Null,
+        (None, false) => label_text(object).into(),
     };
+    let replicas = match at(object, &paths.spec_replicas) {
+        Some(Value::Number(number)) if number.as_i64() != Some(0) => json!({"replicas": number}),
+        _ => json!({}),
+    };
+    let mut status = json!({
+        "replicas": at(object, &paths.status_replicas).unwrap_or_else(|| json!(0)),
+    });
+    if selector.as_str().is_some_and(|text| !text.is_empty())
+        && let Value::Object(status) = &mut status
+    {
+        status.insert("selector".to_owned(), selector);
+    }
     json!({
         "kind": "Scale", "apiVersion": "autoscaling/v1",
         "metadata": {
@@ -85,26 +124,78 @@ fn scale_of(object: &Object, paths: &ScalePaths) -> Value {
             "resourceVersion": metadata.resource_version,
             "creationTimestamp": metadata.creation_timestamp,
         },
-        "spec": {"replicas": at(&paths.spec_replicas)},
-        "status": {
-            "replicas": at(&paths.status_replicas).unwrap_or_else(|| json!(0)),
-            "selector": selector,
-        },
+        "spec": replicas,
+        "status": status,
     })
 }
 
-/// The `matchLabels` of a built-in kind as a selector's text.
+fn at(object: &Object, path: &str) -> Option<Value> {
+    let path: Vec<&str> = path.split('.').collect();
+    object.at(&path).cloned()
+}
+
+/// A Scale is of the object that the URL names.
+fn match_target(target: &Target, scale: &Value) -> Result<()> {
+    let text = |path: &str| {
+        let text = scale.pointer(path).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let metadata = Metadata {
+        name: text("/metadata/name"),
+        namespace: text("/metadata/namespace"),
+        ..Metadata::default()
+    };
+    let mut named = Object {
+        metadata,
+        body: Map::new(),
+    };
+    match_namespace(target, &mut named)?;
+    match_name(target, &named)
+}
+
+/// The selector of a built-in kind as text, by keys.
 fn label_text(object: &Object) -> String {
-    let labels = object
-        .at(&["spec", "selector", "matchLabels"])
-        .or_else(|| object.at(&["spec", "selector"]))
-        .and_then(Value::as_object);
-    let terms: Vec<String> = labels
+    let Some(selector) = object.at(&["spec", "selector"]) else {
+        return String::new();
+    };
+    let structured = ["matchLabels", "matchExpressions"]
+        .iter()
+        .any(|part| selector.get(part).is_some());
+    let labels = if structured {
+        selector.get("matchLabels")
+    } else {
+        Some(selector)
+    };
+    let mut terms: Vec<(&str, String)> = labels
+        .and_then(Value::as_object)
         .into_iter()
         .flatten()
-        .filter_map(|(key, value)| Some(format!("{key}={}", value.as_str()?)))
+        .filter_map(|(key, value)| Some((key.as_str(), format!("{key}={}", value.as_str()?))))
         .collect();
+    let expressions = selector.get("matchExpressions").and_then(Value::as_array);
+    terms.extend(expressions.into_iter().flatten().filter_map(expression));
+    terms.sort_by_key(|(key, _)| *key);
+    let terms: Vec<String> = terms.into_iter().map(|(_, term)| term).collect();
     terms.join(",")
+}
+
+fn expression(expression: &Value) -> Option<(&str, String)> {
+    let key = expression.get("key")?.as_str()?;
+    let values = expression.get("values").and_then(Value::as_array);
+    let mut values: Vec<&str> = values
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    values.sort_unstable();
+    let values = values.join(",");
+    let term = match expression.get("operator")?.as_str()? {
+        "In" => format!("{key} in ({values})"),
+        "NotIn" => format!("{key} notin ({values})"),
+        "Exists" => key.to_owned(),
+        _ => format!("!{key}"),
+    };
+    Some((key, term))
 }
 
 fn set(body: &mut Map<String, Value>, path: &str, value: Value) {

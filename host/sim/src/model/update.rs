@@ -3,14 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::create::match_namespace;
-use super::{Body, Model, Target, WriteOptions, decode};
-use crate::object::{Object, Stored};
+use super::{Body, Model, Target, WriteOptions, apply, decode};
+use crate::object::{Metadata, Object, Stored};
 use crate::patch::{self, PatchError, PatchType};
 use crate::resource::{Generation, Resource};
 use crate::status::{FieldError, Result, Status};
+use crate::syntax;
 use crate::time::Time;
-use crate::typed::Undecodable;
-use crate::{kinds, syntax, validate};
+use crate::{
+    defaults,
+    validation::{self, go},
+};
 
 impl Model {
     /// Replaces an object or one of its subresources. Answers what is stored
@@ -24,28 +27,17 @@ impl Model {
     ) -> Result<(Stored, bool)> {
         let resource = &target.resource;
         let mut new = decode::object(target, body, options.strict)?;
-        match_name(target, &new)?;
         match_namespace(target, &mut new)?;
+        match_name(target, &new)?;
         let Some(existing) = self.collection(resource)?.get(&target.key()).cloned() else {
+            check_uid(target, &new.metadata.uid, "")?;
             if resource.rules.create_on_update && target.subresource.is_empty() {
                 let created = self.create_object(now, target, new, options)?;
                 return Ok((created, true));
             }
             return Err(Status::not_found(resource, &target.name));
         };
-        let uid = existing.metadata()?.uid;
-        if !new.metadata.uid.is_empty() && new.metadata.uid != uid {
-            return Err(Status::conflict(
-                resource,
-                &target.name,
-                format!(
-                    "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-                    resource.etcd_prefix,
-                    target.key(),
-                    new.metadata.uid
-                ),
-            ));
-        }
+        check_uid(target, &new.metadata.uid, &existing.metadata()?.uid)?;
         let stored = self.write(now, target, &existing, new, options)?;
         Ok((stored, false))
     }
@@ -66,48 +58,8 @@ impl Model {
         let existing = self.stored(target)?.clone();
         let value = decode::view(&resource, &existing.object()?);
         let mut new = patched(&resource, value, patch_type, body, options.strict)?;
-        match_name(target, &new)?;
         match_namespace(target, &mut new)?;
-        let stored = self.write(now, target, &existing, new, options)?;
-        Ok((stored, false))
-    }
-
-    /// Server-side apply of the common case: what the body says is created or
-    /// overwrites what is there; fields that it no longer names stay.
-    fn apply(
-        &mut self,
-        now: Time,
-        target: &Target,
-        body: Body,
-        options: &WriteOptions,
-    ) -> Result<(Stored, bool)> {
-        let resource = target.resource.clone();
-        if options.field_manager.is_empty() {
-            let error = FieldError::required("fieldManager", "is required for apply patch");
-            return Err(Status::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
-        }
-        let value = body.parse(&resource.kind)?;
-        if value
-            .pointer("/metadata/managedFields")
-            .is_some_and(|fields| !fields.is_null())
-        {
-            return Err(Status::bad_request("metadata.managedFields must be nil"));
-        }
-        let Some(existing) = self.collection(&resource)?.get(&target.key()).cloned() else {
-            let mut object = decode::object(target, Body::Json(value), options.strict)?;
-            target.name.clone_into(&mut object.metadata.name);
-            let created = self.create_object(now, target, object, options)?;
-            return Ok((created, true));
-        };
-        let merged = decode::view(&resource, &existing.object()?);
-        let how = if resource.custom.is_some() {
-            PatchType::Merge
-        } else {
-            PatchType::Strategic
-        };
-        let mut new = patched(&resource, merged, how, Body::Json(value), options.strict)?;
         match_name(target, &new)?;
-        match_namespace(target, &mut new)?;
         let stored = self.write(now, target, &existing, new, options)?;
         Ok((stored, false))
     }
@@ -123,16 +75,37 @@ impl Model {
         mut new: Object,
         options: &WriteOptions,
     ) -> Result<Stored> {
-        let resource = target.resource.clone();
         let old = existing.object()?;
-        check_version(target, existing, &mut new)?;
         restrict(target, &mut new, &old);
-        keep_system_fields(&mut new, &old);
-        if generation_rises(&resource, &new, &old) {
+        apply::track(now, target, &mut new, &old, options);
+        self.replace(now, target, (existing, &old), new, options)
+    }
+
+    /// The same, with `managedFields` as they are to be. `existing` comes in
+    /// both its forms.
+    pub(super) fn replace(
+        &mut self,
+        now: Time,
+        target: &Target,
+        (existing, old): (&Stored, &Object),
+        mut new: Object,
+        options: &WriteOptions,
+    ) -> Result<Stored> {
+        let resource = target.resource.clone();
+        new.metadata.drop_repeated_owners();
+        check_version(target, existing, &mut new)?;
+        keep_system_fields(&mut new, old);
+        if target.subresource.is_empty() {
+            keep_addresses(&resource, &mut new, old);
+            self.allocate(&resource, &mut new)?;
+        }
+        if generation_rises(&resource, &new, old) {
             new.metadata.generation = old.metadata.generation + 1;
         }
-        check_update(target, &new, &old)?;
-        if may_go(&resource, &new, &old) {
+        if !options.unchecked {
+            check_update(target, &new, old)?;
+        }
+        if may_go(&resource, &new, old) {
             // The answer is the object as it was sent, at its last version.
             let answer = Stored::new(&resource, &new)?;
             self.remove(now, target, existing, options.dry_run)?;
@@ -141,7 +114,7 @@ impl Model {
             }
             return Ok(answer);
         }
-        if new == old {
+        if new == *old {
             return Ok(existing.clone());
         }
         let stored = self.commit(now, target, new, options.dry_run)?;
@@ -152,7 +125,25 @@ impl Model {
     }
 }
 
-fn match_name(target: &Target, object: &Object) -> Result<()> {
+/// An object that is written by its uid is that object, as the storage words
+/// it.
+pub(super) fn check_uid(target: &Target, wanted: &str, found: &str) -> Result<()> {
+    if wanted.is_empty() || wanted == found {
+        return Ok(());
+    }
+    let resource = &target.resource;
+    Err(Status::conflict(
+        resource,
+        &target.name,
+        format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/{}/{}, ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted}, UID in object meta: {found}",
+            resource.etcd_prefix,
+            target.key(),
+        ),
+    ))
+}
+
+pub(super) fn match_name(target: &Target, object: &Object) -> Result<()> {
     let (sent, wanted) = (&object.metadata.name, &target.name);
     if sent == wanted {
         return Ok(());
@@ -182,7 +173,7 @@ fn patched(
     let outcome = match how {
         PatchType::Json => patch::apply_json(&mut value, &patch),
         PatchType::Strategic => {
-            shown = go_print(&patch);
+            shown = go::print(&patch);
             // One list, two names: the paths are those of the core form.
             patch::apply_strategic(&resource.kind, &mut value, patch)
         }
@@ -206,46 +197,17 @@ fn patched(
     if !strategic {
         shown = value.to_string();
     }
-    decode::complete(resource, value, strict).map_err(|why| match why {
-        Undecodable::Invalid(status) => status,
-        Undecodable::Type(wrong) => {
-            let problem = if strategic {
-                wrong.conversion
-            } else {
-                wrong.json
-            };
-            let error = FieldError::invalid("patch", &json!(shown), problem);
-            Status::invalid("", "", "", &[error])
-        }
+    decode::complete(resource, value, strict).map_err(|why| {
+        let problem = if strategic { why.conversion } else { why.json };
+        let error = FieldError::invalid("patch", &json!(shown), problem);
+        Status::invalid("", "", "", &[error])
     })
-}
-
-/// A JSON value as Go prints it: `map[spec:map[replicas:3]]`.
-fn go_print(value: &Value) -> String {
-    match value {
-        Value::Null => "<nil>".to_owned(),
-        Value::Bool(flag) => flag.to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::String(text) => text.clone(),
-        Value::Array(items) => {
-            let items: Vec<String> = items.iter().map(go_print).collect();
-            format!("[{}]", items.join(" "))
-        }
-        Value::Object(fields) => {
-            let fields: Vec<String> = fields
-                .iter()
-                .map(|(name, value)| format!("{name}:{}", go_print(value)))
-                .collect();
-            format!("map[{}]", fields.join(" "))
-        }
-    }
 }
 
 fn patch_document(how: PatchType, body: Body) -> Result<Value> {
     let prefix = match how {
         PatchType::Merge => "error decoding patch: ",
-        PatchType::Apply => "error decoding YAML: ",
-        PatchType::Json | PatchType::Strategic => "",
+        PatchType::Json | PatchType::Strategic | PatchType::Apply => "",
     };
     let bad = |problem: String| Status::bad_request(format!("{prefix}{problem}"));
     let value: Value = match body {
@@ -313,7 +275,7 @@ fn check_version(target: &Target, existing: &Stored, new: &mut Object) -> Result
 }
 
 /// Takes over from `old` what the endpoint does not write.
-fn restrict(target: &Target, new: &mut Object, old: &Object) {
+pub(super) fn restrict(target: &Target, new: &mut Object, old: &Object) {
     let resource = &target.resource;
     match target.subresource.as_str() {
         "" => {
@@ -324,22 +286,15 @@ fn restrict(target: &Target, new: &mut Object, old: &Object) {
                 let finalizers = old.at(&["spec", "finalizers"]).cloned();
                 set_or_remove(new.section("spec"), "finalizers", finalizers);
             }
+            if resource.custom.is_none() && resource.kind == "CustomResourceDefinition" {
+                defaults::note_stored_version(new);
+            }
         }
         "status" => {
             let status = new.body.remove("status");
             new.body.clone_from(&old.body);
             set_or_remove(&mut new.body, "status", status);
-            new.metadata
-                .owner_references
-                .clone_from(&old.metadata.owner_references);
-            if resource.custom.is_some() || resource.kind == "CustomResourceDefinition" {
-                let managed = std::mem::take(&mut new.metadata.managed_fields);
-                let (uid, name) = (new.metadata.uid.clone(), new.metadata.name.clone());
-                new.metadata = old.metadata.clone();
-                new.metadata.managed_fields = managed;
-                // What identifies the object is still checked.
-                (new.metadata.uid, new.metadata.name) = (uid, name);
-            }
+            keep_metadata(resource, &mut new.metadata, &old.metadata);
         }
         "finalize" => {
             let finalizers = new.at(&["spec", "finalizers"]).cloned();
@@ -347,6 +302,40 @@ fn restrict(target: &Target, new: &mut Object, old: &Object) {
             set_or_remove(new.section("spec"), "finalizers", finalizers);
         }
         _ => {}
+    }
+}
+
+/// What a status endpoint leaves of metadata as it is.
+fn keep_metadata(resource: &Resource, new: &mut Metadata, old: &Metadata) {
+    if resource.custom.is_some() {
+        let managed = std::mem::take(&mut new.managed_fields);
+        new.clone_from(old);
+        new.managed_fields = managed;
+        return;
+    }
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => new.owner_references.clone_from(&old.owner_references),
+        ("apps", "Deployment") => new.labels.clone_from(&old.labels),
+        ("internal.apiserver.k8s.io", _) => {
+            new.labels.clone_from(&old.labels);
+            new.annotations.clone_from(&old.annotations);
+            new.finalizers.clone_from(&old.finalizers);
+            new.owner_references.clone_from(&old.owner_references);
+        }
+        _ => {}
+    }
+}
+
+/// What a service was given it keeps, if it does not say otherwise.
+fn keep_addresses(resource: &Resource, new: &mut Object, old: &Object) {
+    let external = |service: &Object| service.text(&["spec", "type"]) == "ExternalName";
+    if resource.kind != "Service" || resource.custom.is_some() || external(new) || external(old) {
+        return;
+    }
+    for field in ["clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+        if let Some(value) = old.at(&["spec", field]).cloned() {
+            new.section("spec").entry(field).or_insert(value);
+        }
     }
 }
 
@@ -401,26 +390,16 @@ fn generation_rises(resource: &Resource, new: &Object, old: &Object) -> bool {
     }
 }
 
-/// The generic layer validates the metadata and its change, then the kind's
-/// own validation does again: a finding appears among the causes as often as
-/// the server finds it.
 fn check_update(target: &Target, new: &Object, old: &Object) -> Result<()> {
     let resource = &target.resource;
-    let whole = validate::metadata(resource, &new.metadata);
-    let change = validate::metadata_update(&new.metadata, &old.metadata);
-    let mut errors = [whole.clone(), change.clone(), change].concat();
-    if target.subresource.is_empty() {
-        errors.extend(whole);
-        errors.extend(kinds::validate(resource, new));
-        errors.extend(kinds::validate_update(resource, new, old));
-    }
+    let errors = validation::update(resource, &target.subresource, new, old);
     if errors.is_empty() {
         return Ok(());
     }
     Err(Status::invalid(
         &resource.kind,
         &resource.group,
-        &target.name,
+        &new.metadata.name,
         &errors,
     ))
 }

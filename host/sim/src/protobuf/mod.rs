@@ -30,32 +30,6 @@ const INLINED: [&str; 5] = [
     "localObjectReference",
 ];
 
-/// Fields that Go always writes and that JSON leaves out when they are zero:
-/// those that are no pointers. Of others, zero means something.
-const LEFT_OUT_WHEN_ZERO: [&str; 21] = [
-    "count",
-    "failureThreshold",
-    "generation",
-    "healthCheckNodePort",
-    "hostIPC",
-    "hostNetwork",
-    "hostPID",
-    "hostPort",
-    "initialDelaySeconds",
-    "minReadySeconds",
-    "nodePort",
-    "paused",
-    "periodSeconds",
-    "publishNotReadyAddresses",
-    "readOnly",
-    "stdin",
-    "stdinOnce",
-    "successThreshold",
-    "timeoutSeconds",
-    "tty",
-    "unschedulable",
-];
-
 /// A field of a message.
 #[derive(Debug)]
 pub(crate) struct Slot {
@@ -63,6 +37,18 @@ pub(crate) struct Slot {
     /// A plain type (`string`, `time`) or the name of a message.
     pub(crate) kind: &'static str,
     pub(crate) shape: Shape,
+    pub(crate) zero: Zero,
+}
+
+/// What JSON does with a field that is zero or was never set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Zero {
+    /// It leaves it out if it was never set; a zero means something.
+    Meant,
+    /// It leaves it out.
+    LeftOut,
+    /// It writes it.
+    Written,
 }
 
 /// How often a field holds its type.
@@ -94,12 +80,23 @@ fn slot(text: &'static str) -> Option<(u64, Slot)> {
     let mut parts = text.split(':');
     let number = parts.next()?.parse().ok()?;
     let (name, kind) = (parts.next()?, parts.next()?);
+    let zero = match parts.next() {
+        None => Zero::Meant,
+        Some("o") => Zero::LeftOut,
+        Some(_) => Zero::Written,
+    };
     let (shape, kind) = match kind.split_at_checked(1)? {
         ("*", kind) => (Shape::Repeated, kind),
         ("%", kind) => (Shape::Map, kind),
         _ => (Shape::Single, kind),
     };
-    Some((number, Slot { name, kind, shape }))
+    let slot = Slot {
+        name,
+        kind,
+        shape,
+        zero,
+    };
+    Some((number, slot))
 }
 
 /// Whether the fields of that message are known.
@@ -107,17 +104,42 @@ pub(crate) fn is_message(name: &str) -> bool {
     MESSAGES.get(name).is_some_and(|fields| !fields.is_empty())
 }
 
+/// Whether objects are of that kind.
+pub(crate) fn is_kind(api_version: &str, kind: &str) -> bool {
+    let message = message_name(api_version, kind);
+    let bodies = ["core.v1.Binding", "policy.v1.Eviction"];
+    json_field(&message, "metadata").is_some() || bodies.contains(&message.as_str())
+}
+
 /// The field that JSON calls `name`, of a message or of one that JSON writes
 /// into it.
 pub(crate) fn json_field(message: &str, name: &str) -> Option<&'static Slot> {
     let fields = MESSAGES.get(message)?;
     fields.values().find_map(|slot| {
-        if slot.shape == Shape::Single && INLINED.contains(&slot.name) && is_message(slot.kind) {
+        if slot.is_inlined() {
             // Some are also written under their own name elsewhere.
             return json_field(slot.kind, name);
         }
         (slot.name == name).then_some(slot)
     })
+}
+
+/// The fields of a message, in no order; those that JSON writes into the object
+/// around them come as one.
+pub(crate) fn slots(message: &str) -> impl Iterator<Item = &'static Slot> {
+    MESSAGES.get(message).into_iter().flat_map(HashMap::values)
+}
+
+impl Slot {
+    /// The field's name.
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Whether JSON writes its content into the object around it.
+    pub(crate) fn is_inlined(&self) -> bool {
+        self.shape == Shape::Single && INLINED.contains(&self.name) && is_message(self.kind)
+    }
 }
 
 /// The JSON of the object that `bytes` hold.
@@ -180,7 +202,7 @@ fn fields(name: &str, bytes: &[u8], depth: usize) -> Result<Map<String, Value>, 
         let Some(slot) = message.get(&number) else {
             continue;
         };
-        if field == Field::Number(0) && LEFT_OUT_WHEN_ZERO.contains(&slot.name) {
+        if field == Field::Number(0) && slot.zero == Zero::LeftOut {
             continue;
         }
         match slot.shape {

@@ -76,6 +76,8 @@ pub struct Custom {
     pub columns: Vec<Value>,
     /// The paths of `spec.replicas`, `status.replicas` and the label selector.
     pub scale: Option<ScalePaths>,
+    /// The definition is being deleted: no object is created any more.
+    pub terminating: bool,
 }
 
 /// Where a custom resource keeps what its `scale` subresource shows.
@@ -110,9 +112,6 @@ pub struct Rules {
     pub graceful: bool,
     /// A create keeps the `status` it carries.
     pub keeps_status: bool,
-    /// Its objects carry JSON of somebody else's, in which `null` and empty
-    /// lists mean something.
-    pub raw: bool,
     /// Fills in what a decoded object leaves out.
     pub default: fn(&mut Object),
     /// Fills in what only a new object gets.
@@ -158,6 +157,8 @@ pub enum NameRule {
     Label1035,
     /// Anything that can be a path segment.
     PathSegment,
+    /// `<group>.<resource>`.
+    StorageVersion,
 }
 
 impl Resource {
@@ -181,6 +182,21 @@ impl Resource {
     #[must_use]
     pub fn subresource(&self, name: &str) -> Option<&Subresource> {
         self.subresources.iter().find(|sub| sub.name == name)
+    }
+
+    /// The verbs that discovery lists: once its definition terminates, a
+    /// custom resource is only to be seen and deleted.
+    #[must_use]
+    pub fn listed_verbs(&self) -> Vec<&'static str> {
+        let terminating = self
+            .custom
+            .as_ref()
+            .is_some_and(|custom| custom.terminating);
+        self.verbs
+            .iter()
+            .copied()
+            .filter(|verb| !(terminating && ["create", "patch", "update"].contains(verb)))
+            .collect()
     }
 
     /// Whether `status` is written through an endpoint of its own.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use crate::status::{Result, Status};
-use crate::validate::{label_value_error, qualified_name_error};
+use crate::validation::name;
 
 /// A conjunction of requirements on labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -229,8 +229,10 @@ impl<'a> Parser<'a> {
             return Err(format!("found '{}', expected: identifier", self.peek().1));
         };
         self.next();
-        if let Some(problem) = qualified_name_error(key) {
-            return Err(format!("<nil>: Invalid value: {key:?}: {problem}"));
+        let problems = name::qualified(key);
+        if !problems.is_empty() {
+            let problems = problems.join("; ");
+            return Err(format!("<nil>: Invalid value: {key:?}: {problems}"));
         }
         let test = if negated {
             Test::Missing
@@ -327,12 +329,14 @@ impl<'a> Parser<'a> {
 }
 
 fn checked(key: &str, value: &str) -> Parsed<String> {
-    match label_value_error(value) {
-        None => Ok(value.to_owned()),
-        Some(problem) => Err(format!(
-            "values[0][{key}]: Invalid value: {value:?}: {problem}"
-        )),
+    let problems = name::label_value(value);
+    if problems.is_empty() {
+        return Ok(value.to_owned());
     }
+    Err(format!(
+        "values[0][{key}]: Invalid value: {value:?}: {}",
+        problems.join("; ")
+    ))
 }
 
 fn scan(text: &str) -> Vec<(Token<'_>, &str)> {

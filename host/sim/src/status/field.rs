@@ -19,7 +19,7 @@ impl FieldError {
         FieldError {
             reason: "FieldValueInvalid",
             field: field.into(),
-            body: format!("Invalid value: {value}: {}", why.as_ref()),
+            body: invalid_body(&value.to_string(), why.as_ref()),
         }
     }
 
@@ -29,7 +29,7 @@ impl FieldError {
         FieldError {
             reason: "FieldValueInvalid",
             field: field.into(),
-            body: format!("Invalid value: {value}: {}", why.as_ref()),
+            body: invalid_body(value, why.as_ref()),
         }
     }
 
@@ -61,6 +61,12 @@ impl FieldError {
     /// The value is none of those known.
     #[must_use]
     pub fn not_supported(field: impl Into<String>, value: &Value, known: &[&str]) -> Self {
+        FieldError::not_supported_printed(field, &value.to_string(), known)
+    }
+
+    /// The same, for a value that the server prints in a form of its own.
+    #[must_use]
+    pub fn not_supported_printed(field: impl Into<String>, value: &str, known: &[&str]) -> Self {
         let known: Vec<String> = known.iter().map(|text| format!("{text:?}")).collect();
         FieldError {
             reason: "FieldValueNotSupported",
@@ -70,6 +76,72 @@ impl FieldError {
                 known.join(", ")
             ),
         }
+    }
+
+    /// The value was there before. `value` is what is there twice.
+    #[must_use]
+    pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
+        FieldError::duplicate_printed(field, &value.to_string(), "")
+    }
+
+    /// The same, for a value that the server prints in a form of its own.
+    #[must_use]
+    pub fn duplicate_printed(field: impl Into<String>, value: &str, why: &str) -> Self {
+        let mut body = format!("Duplicate value: {value}");
+        if !why.is_empty() {
+            body = format!("{body}: {why}");
+        }
+        FieldError {
+            reason: "FieldValueDuplicate",
+            field: field.into(),
+            body,
+        }
+    }
+
+    /// The value names something that is not there.
+    #[must_use]
+    pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
+        FieldError {
+            reason: "FieldValueNotFound",
+            field: field.into(),
+            body: format!("Not found: {value}"),
+        }
+    }
+
+    /// The text has more than `limit` bytes.
+    #[must_use]
+    pub fn too_long(field: impl Into<String>, limit: usize) -> Self {
+        let unit = if limit == 1 { "byte" } else { "bytes" };
+        FieldError {
+            reason: "FieldValueTooLong",
+            field: field.into(),
+            body: format!("Too long: may not be more than {limit} {unit}"),
+        }
+    }
+
+    /// There are more than `limit`.
+    #[must_use]
+    pub fn too_many(field: impl Into<String>, found: usize, limit: usize) -> Self {
+        let unit = if limit == 1 { "item" } else { "items" };
+        FieldError {
+            reason: "FieldValueTooMany",
+            field: field.into(),
+            body: format!("Too many: {found}: must have at most {limit} {unit}"),
+        }
+    }
+
+    /// Whether the server stops at findings like this before it looks at the
+    /// rules of a schema.
+    #[must_use]
+    pub fn is_blocking(&self) -> bool {
+        [
+            "FieldValueNotSupported",
+            "FieldValueRequired",
+            "FieldValueTooLong",
+            "FieldValueTooMany",
+            "FieldValueTypeInvalid",
+        ]
+        .contains(&self.reason)
     }
 
     /// The value has another type than the schema says.
@@ -88,5 +160,19 @@ impl FieldError {
             message: self.body.clone(),
             field: self.field.clone(),
         }
+    }
+}
+
+fn invalid_body(value: &str, why: &str) -> String {
+    if why.is_empty() {
+        format!("Invalid value: {value}")
+    } else {
+        format!("Invalid value: {value}: {why}")
+    }
+}
+
+impl std::fmt::Display for FieldError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}", self.field, self.body)
     }
 }

@@ -166,6 +166,21 @@ impl Status {
         .about(resource, name)
     }
 
+    /// 409: a pod that cannot be bound. The server names the subresource.
+    #[must_use]
+    pub fn binding_conflict(pod: &str, why: &str) -> Box<Self> {
+        Status::new(
+            409,
+            "Conflict",
+            format!("Operation cannot be fulfilled on pods/binding {pod:?}: {why}"),
+        )
+        .with_details(Details {
+            name: pod.to_owned(),
+            kind: "pods/binding".to_owned(),
+            ..Details::default()
+        })
+    }
+
     /// 409: the version sent is not the stored one.
     #[must_use]
     pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
@@ -174,6 +189,40 @@ impl Status {
             name,
             "the object has been modified; please apply your changes to the latest version and try again",
         )
+    }
+
+    /// 409: an apply that would change fields of others. Every manager comes
+    /// with the paths of its fields.
+    #[must_use]
+    pub fn apply_conflict(conflicts: &[(String, Vec<String>)]) -> Box<Self> {
+        let all: Vec<(&String, &String)> = conflicts
+            .iter()
+            .flat_map(|(manager, paths)| paths.iter().map(move |path| (manager, path)))
+            .collect();
+        let message = if let [(manager, path)] = all.as_slice() {
+            format!("Apply failed with 1 conflict: conflict with {manager}: {path}")
+        } else {
+            let lines: Vec<String> = conflicts
+                .iter()
+                .map(|(manager, paths)| {
+                    format!("conflicts with {manager}:\n- {}", paths.join("\n- "))
+                })
+                .collect();
+            let count = all.len();
+            format!("Apply failed with {count} conflicts: {}", lines.join("\n"))
+        };
+        let causes = all
+            .into_iter()
+            .map(|(manager, path)| Cause {
+                reason: "FieldManagerConflict",
+                message: format!("conflict with {manager}"),
+                field: path.clone(),
+            })
+            .collect();
+        Status::new(409, "Conflict", message).with_details(Details {
+            causes,
+            ..Details::default()
+        })
     }
 
     /// 409 of a DELETE precondition, which names the kind, not the resource.
@@ -209,6 +258,25 @@ impl Status {
             ),
         )
         .about(resource, name)
+    }
+
+    /// 403: a disruption budget that makes no sense.
+    #[must_use]
+    pub fn negative_budget(name: &str) -> Box<Self> {
+        // The server has the resource in the singular here.
+        const RESOURCE: &str = "poddisruptionbudget";
+        let why = "pdb disruptions allowed is negative";
+        Status::new(
+            403,
+            "Forbidden",
+            format!("{RESOURCE}.policy {name:?} is forbidden: {why}"),
+        )
+        .with_details(Details {
+            name: name.to_owned(),
+            group: "policy".to_owned(),
+            kind: RESOURCE.to_owned(),
+            ..Details::default()
+        })
     }
 
     /// 403: nothing new may be created in a namespace that terminates.
@@ -247,13 +315,14 @@ impl Status {
         )
     }
 
-    /// 406: no representation that the client accepts.
+    /// 406: no form of objects that the client accepts, though the media type
+    /// would do.
     #[must_use]
     pub fn not_acceptable() -> Box<Self> {
         Status::new(
             406,
             "NotAcceptable",
-            "only the following media types are accepted: application/json",
+            "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf",
         )
     }
 
@@ -294,7 +363,7 @@ impl Status {
     pub fn invalid(kind: &str, group: &str, name: &str, errors: &[FieldError]) -> Box<Self> {
         let mut texts: Vec<String> = Vec::new();
         for error in errors {
-            let text = format!("{}: {}", error.field, error.body);
+            let text = error.to_string();
             if !texts.contains(&text) {
                 texts.push(text);
             }
