@@ -208,16 +208,15 @@ fn note_tripped(managed: &mut Managed, seen: Option<&Observation>, told: &mut Ve
     }
     managed.tripped = tripped;
     managed.status.tripped = tripped.map(|spent| tripped_status(&spent, &seen.now));
-    told.push(match &managed.status.tripped {
-        Some(new) => Told {
+    told.push(if let Some(new) = &managed.status.tripped {
+        Told {
             warning: true,
             reason: "GuardrailTripped",
             message: say_tripped(new),
-        },
-        None => {
-            let message = "plans are let through again".to_owned();
-            Told::normal("GuardrailReleased", message)
         }
+    } else {
+        let message = "plans are let through again".to_owned();
+        Told::normal("GuardrailReleased", message)
     });
 }
 

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use davit::config;
-use davit::spec::ModeConfig;
+use davit::spec::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 
 use crate::bench::guests;
@@ -348,6 +348,34 @@ fn kubectl_renders_the_base_and_reads_the_sim() {
     let names = String::from_utf8(output.stdout).unwrap();
     assert_eq!(names.lines().count(), 12, "{names}");
     assert_eq!(sim.terminate(), 0);
+}
+
+/// What operators may copy from the page on rollouts is what they may write.
+#[test]
+fn the_examples_of_rollouts_are_read() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rollouts.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+    let examples = blocks
+        .iter()
+        .filter_map(|block| block.strip_prefix("yaml\n"));
+    let mut read = 0;
+    for example in examples {
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let mut value: Value = serde_saphyr::from_str_with_options(example, options).unwrap();
+        if value.get("controllers").is_some() {
+            config::parse(Path::new("the example"), example).unwrap();
+        } else if let Some(spec) = value.get("spec") {
+            assert_eq!(value["kind"], "Controller");
+            ControllerSpec::read(spec.clone()).unwrap();
+        } else {
+            // Some fields of a spec.
+            value["module"] = serde_json::json!({"builtin": "podgc"});
+            ControllerSpec::read(value).unwrap_or_else(|error| panic!("{error}: {example}"));
+        }
+        read += 1;
+    }
+    assert!(read >= 5, "{read}");
 }
 
 /// The demo's own exit status says whether the API server is right in the end.
