@@ -125,7 +125,8 @@ pub struct TrippedStatus {
     pub guardrail: String,
     /// Plans that it lets through in 60 seconds.
     pub limit: u32,
-    /// Since when, RFC 3339.
+    /// Since when, RFC 3339 with milliseconds: it names what `davit release`
+    /// releases.
     pub since: String,
     /// Until when, RFC 3339; until an operator releases it if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]

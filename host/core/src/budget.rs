@@ -27,7 +27,8 @@ pub struct Guardrails {
     /// Plans that delete or evict, in any 60 seconds.
     pub deletes_per_minute: Option<u32>,
     /// Plans that delete or evict, in any 60 seconds, in percent of the objects
-    /// of the target's kind that the controller watches; one is always allowed.
+    /// of the target's kind that the controller watches: of the most that there
+    /// were in that time. One is always allowed.
     pub deletes_percent_per_minute: Option<u8>,
     /// When a guardrail that has tripped lets plans through again.
     pub cooldown: Cooldown,
@@ -131,6 +132,8 @@ struct Used {
     at: Instant,
     role: Role,
     kind: Box<str>,
+    /// How many objects of the kind were watched.
+    watched: usize,
 }
 
 impl Budget {
@@ -206,11 +209,12 @@ impl Budget {
     }
 
     /// Counts an admitted plan.
-    pub fn spend(&mut self, plan: &Plan, role: Role, now: Instant) {
+    pub fn spend(&mut self, plan: &Plan, asker: Asker, now: Instant) {
         let used = || Used {
             at: now,
-            role,
+            role: asker.role,
             kind: kind(plan).into(),
+            watched: asker.watched,
         };
         let limits = &self.guardrails;
         if limits.writes_per_minute.is_some() && concerns(What::Writes, plan) {
@@ -242,8 +246,7 @@ impl Budget {
             What::Deletes => (self.guardrails.deletes_per_minute?, &self.deletes),
             What::DeletesPercent => {
                 let percent = self.guardrails.deletes_percent_per_minute?;
-                let deleted = count(&self.deletes, |used| *used.kind == *kind(plan));
-                let limit = part(asker.watched.saturating_add(deleted), percent).max(1);
+                let limit = part(self.most_watched(plan, asker), percent).max(1);
                 (u32::try_from(limit).unwrap_or(u32::MAX), &self.deletes)
             }
         };
@@ -260,6 +263,15 @@ impl Budget {
             What::DeletesPercent => count(used, counts),
         };
         (all >= limit as usize).then_some((Role::Stable, limit))
+    }
+
+    /// How many objects of a plan's kind there were at most since the oldest
+    /// deletion that still counts. What was deleted may or may not be gone from
+    /// the cache by now, so it cannot be added to what is there.
+    fn most_watched(&self, plan: &Plan, asker: Asker) -> usize {
+        let alike = self.deletes.iter().filter(|used| *used.kind == *kind(plan));
+        let before = alike.map(|used| used.watched).max();
+        before.unwrap_or_default().max(asker.watched)
     }
 }
 

@@ -75,11 +75,12 @@ impl Story {
     }
 
     pub(super) async fn change_the_threshold(&mut self) -> Result<()> {
-        self.screen
-            .chapter("The operator lowers the threshold from 12 to 5; nothing restarts");
+        self.screen.chapter(
+            "The operator lowers the threshold from 8 to 5 without steps; nothing restarts",
+        );
         self.controllers.clear();
         self.run(podgc(5)).await?;
-        let pods = (5..=11).map(|number| format!("batch-{number:02}"));
+        let pods = (9..=11).map(|number| format!("batch-{number:02}"));
         self.until_gone("terminated", pods.collect()).await
     }
 
@@ -112,7 +113,7 @@ impl Story {
     /// A node is tainted, and one of its pods may stay for a while.
     pub(super) async fn taint_a_node(&mut self) -> Result<()> {
         self.screen
-            .chapter("Taint eviction joins; node-4 is tainted, which web-44 tolerates for 3 s");
+            .chapter("Taint eviction joins; node-4 is tainted, which web-44 tolerates for 2 s");
         self.run(controller("taint-eviction", "{}")).await?;
         let pods = self.cluster.pods_of("node-4")?;
         self.cluster.taint("node-4")?;
@@ -155,7 +156,7 @@ impl Story {
 }
 
 /// PodGC in a hurry, with this threshold.
-fn podgc(threshold: u32) -> String {
+pub(super) fn podgc(threshold: u32) -> String {
     let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 2s}}");
     controller("podgc", &config)
 }

@@ -375,12 +375,12 @@ impl Cluster {
     }
 }
 
-/// One pod puts up with maintenance for three seconds.
+/// One pod puts up with maintenance for two seconds.
 fn tolerations(pod: &str) -> Value {
     match pod {
         "web-44" => json!([{
             "key": "example.com/maintenance", "operator": "Exists", "effect": "NoExecute",
-            "tolerationSeconds": 3,
+            "tolerationSeconds": 2,
         }]),
         _ => json!([]),
     }

@@ -6,6 +6,7 @@
 
 mod chapters;
 mod cluster;
+mod rollouts;
 mod screen;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +49,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         .parse()
         .context("the address of the API server")?;
     let client = connect::client(kube::Config::new(url))?;
+    let records = Arc::new(Records::memory());
     let host = Host::start(HostOptions {
         modules: run::modules(&arguments.guests, &client)?,
         client,
@@ -55,7 +57,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         watch: watch::Settings::default(),
         engine: run::engine(&arguments.guests)?,
         metrics: Arc::new(HostMetrics::new()?),
-        records: Arc::new(Records::memory()),
+        records: Arc::clone(&records),
         health: Arc::new(Health::default()),
         listener: Some(listener),
         seed: 0,
@@ -63,6 +65,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
     let mut story = Story {
         cluster,
         host,
+        records,
         reports,
         screen: Screen::new(),
         controllers: Vec::new(),
@@ -78,6 +81,8 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
 struct Story {
     cluster: Cluster,
     host: Host,
+    /// Where the host writes down how rollouts are.
+    records: Arc<Records>,
     reports: mpsc::UnboundedReceiver<Report>,
     screen: Screen,
     /// The controllers that run, as they stand in the configuration.
@@ -97,6 +102,8 @@ impl Story {
         self.finish_pods().await?;
         self.lose_a_node().await?;
         self.delete_an_unscheduled_pod().await?;
+        self.promote_a_canary().await?;
+        self.roll_a_canary_back().await?;
         self.change_the_threshold().await?;
         self.delete_owners().await?;
         self.taint_a_node().await?;
@@ -108,10 +115,7 @@ impl Story {
     /// Adds a controller to those that run, and waits until it has begun.
     async fn run(&mut self, controller: String) -> Result<()> {
         self.controllers.push(controller);
-        let text = format!("controllers:\n{}", self.controllers.concat());
-        let config: Config = config::parse(Path::new("the demo's configuration"), &text)?;
-        let controllers = config.controllers.unwrap_or_default();
-        self.host.apply(&controllers).await?;
+        self.apply().await?;
         let deadline = Instant::now() + PATIENCE;
         loop {
             tokio::select! {
@@ -125,6 +129,15 @@ impl Story {
                 }
             }
         }
+    }
+
+    /// Applies the configuration of those that run.
+    async fn apply(&self) -> Result<()> {
+        let text = format!("controllers:\n{}", self.controllers.concat());
+        let config: Config = config::parse(Path::new("the demo's configuration"), &text)?;
+        let controllers = config.controllers.unwrap_or_default();
+        self.host.apply(&controllers).await?;
+        Ok(())
     }
 
     /// Waits until something holds, telling what happens meanwhile.

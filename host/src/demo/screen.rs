@@ -65,6 +65,24 @@ impl Screen {
         );
     }
 
+    /// What only one of two revisions would do to one object, or both
+    /// differently.
+    pub(super) fn disagreement(&self, verdict: &str, plan: &Plan) {
+        let target = format!("{} {}", plan.target.kind, plan.target.name);
+        println!(
+            "{}    {} {:<15} {target:<24} {}",
+            self.time(),
+            self.paint(YELLOW, &format!("{verdict:<12}")),
+            plan.reason,
+            self.paint(DIM, &plan.message)
+        );
+    }
+
+    /// Something that did not come to its end, and why.
+    pub(super) fn failure(&self, text: &str) {
+        println!("{}  {}", self.time(), self.paint(RED, text));
+    }
+
     pub(super) fn row(&self, reason: &str, deleted: usize, expected: usize) {
         let colour = if deleted == expected { GREEN } else { RED };
         let count = self.paint(colour, &format!("{deleted:>3}"));

@@ -46,7 +46,7 @@ pub(super) fn describe(
     now: Timestamp,
     told: &mut Vec<Told>,
 ) {
-    note_tripped(&mut managed.status, seen, told);
+    note_tripped(managed, seen, told);
     managed.status.observed_generation = managed.generation;
     let mut conditions = preparation(managed);
     conditions.push(synced(managed, seen));
@@ -197,52 +197,44 @@ fn summary(managed: &Managed, seen: Option<&Observation>) -> String {
     }
 }
 
-fn note_tripped(status: &mut ControllerStatus, seen: Option<&Observation>, told: &mut Vec<Told>) {
+fn note_tripped(managed: &mut Managed, seen: Option<&Observation>, told: &mut Vec<Told>) {
     let Some(seen) = seen else { return };
     let mut tripped = seen.tripped.iter();
-    let tripped = tripped.find(|spent| spent.role == Role::Stable);
-    let tripped = tripped.map(|spent| tripped_status(spent, &seen.now));
-    match (&status.tripped, tripped) {
-        // The wall clock may have moved: the time that was told stays.
-        (Some(former), Some(same)) if is_same(former, &same) => {}
-        (_, Some(new)) => {
-            told.push(Told {
-                warning: true,
-                reason: "GuardrailTripped",
-                message: say_tripped(&new),
-            });
-            status.tripped = Some(new);
-        }
-        (Some(_), None) => {
-            let message = "plans are let through again".to_owned();
-            told.push(Told::normal("GuardrailReleased", message));
-            status.tripped = None;
-        }
-        (None, None) => {}
+    let tripped = tripped.find(|spent| spent.role == Role::Stable).copied();
+    // Told apart by the monotonic clock: the wall clock may be set meanwhile,
+    // and what was said of a trip stays what releases it.
+    if tripped == managed.tripped && tripped.is_some() == managed.status.tripped.is_some() {
+        return;
     }
+    managed.tripped = tripped;
+    managed.status.tripped = tripped.map(|spent| tripped_status(&spent, &seen.now));
+    told.push(if let Some(new) = &managed.status.tripped {
+        Told {
+            warning: true,
+            reason: "GuardrailTripped",
+            message: say_tripped(new),
+        }
+    } else {
+        let message = "plans are let through again".to_owned();
+        Told::normal("GuardrailReleased", message)
+    });
 }
 
 fn tripped_status(spent: &Spent, now: &Now) -> TrippedStatus {
     let at = |instant| {
         let millis = now.wall_at(instant).0;
-        time(Timestamp::from_millisecond(millis).unwrap_or_default())
+        Timestamp::from_millisecond(millis).unwrap_or_default()
     };
     TrippedStatus {
         guardrail: spent.what.field().to_owned(),
         limit: spent.limit,
-        since: at(spent.since),
-        until: spent.until.map(at),
+        // To the millisecond: it names this trip, which may soon be followed by
+        // another.
+        since: at(spent.since)
+            .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
+            .to_string(),
+        until: spent.until.map(|until| time(at(until))),
     }
-}
-
-/// Whether both are about the same event: within two seconds of each other.
-fn is_same(a: &TrippedStatus, b: &TrippedStatus) -> bool {
-    let since = |one: &TrippedStatus| one.since.parse::<Timestamp>().ok();
-    let (Some(first), Some(second)) = (since(a), since(b)) else {
-        return false;
-    };
-    let apart = first.as_second().abs_diff(second.as_second());
-    apart <= 2 && a.guardrail == b.guardrail && a.limit == b.limit
 }
 
 fn say_tripped(tripped: &TrippedStatus) -> String {
@@ -257,4 +249,89 @@ fn say_tripped(tripped: &TrippedStatus) -> String {
         "the guardrail {guardrail} of {limit} plans in 60 seconds is used up: further plans wait \
          {until} (davit release)"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use davit_core::budget::What;
+    use davit_core::time::{Instant, Wall};
+
+    use super::*;
+
+    const NOON: i64 = 1_795_176_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn tripped_since(since: Instant) -> Spent {
+        Spent {
+            what: What::Deletes,
+            limit: 3,
+            role: Role::Stable,
+            since,
+            until: None,
+        }
+    }
+
+    /// Looks at a controller so many seconds after its start, with a wall clock
+    /// that is so many ahead of noon; returns the reasons of what is told.
+    fn look(
+        managed: &mut Managed,
+        tripped: &[Spent],
+        seconds: u64,
+        ahead: i64,
+    ) -> Vec<&'static str> {
+        let seen = Observation {
+            stable: None,
+            complete: true,
+            quarantined: None,
+            candidate: None,
+            tripped: tripped.to_vec(),
+            now: Now {
+                instant: at(seconds),
+                wall: Wall(NOON + 1000 * ahead),
+            },
+        };
+        let mut told = Vec::new();
+        describe(managed, Some(&seen), Timestamp::now(), &mut told);
+        told.iter().map(|told| told.reason).collect()
+    }
+
+    fn since(managed: &Managed) -> &str {
+        let tripped = managed.status.tripped.as_ref();
+        tripped.map_or("", |tripped| &tripped.since)
+    }
+
+    /// The time that was told is what releases it: it may not move.
+    #[test]
+    fn a_trip_is_told_once_whatever_the_wall_clock_does() {
+        let mut managed = Managed::new("podgc", ControllerStatus::default());
+        let first = [tripped_since(at(10))];
+        assert_eq!(look(&mut managed, &first, 11, 0), ["GuardrailTripped"]);
+        assert_eq!(since(&managed), "2026-11-20T11:59:59.000Z");
+        assert!(look(&mut managed, &first, 12, 3600).is_empty());
+        assert_eq!(since(&managed), "2026-11-20T11:59:59.000Z");
+        // Released, it trips again at once: that is another one.
+        let second = [tripped_since(at(12))];
+        assert_eq!(look(&mut managed, &second, 12, 1), ["GuardrailTripped"]);
+        assert_eq!(since(&managed), "2026-11-20T12:00:01.000Z");
+        assert_eq!(look(&mut managed, &[], 13, 2), ["GuardrailReleased"]);
+        assert!(look(&mut managed, &[], 14, 3).is_empty());
+    }
+
+    /// The budget does not outlive the host.
+    #[test]
+    fn a_trip_that_is_only_remembered_is_over() {
+        let tripped = TrippedStatus::default();
+        let status = ControllerStatus {
+            tripped: Some(tripped),
+            ..ControllerStatus::default()
+        };
+        let mut managed = Managed::new("podgc", status);
+        assert_eq!(look(&mut managed, &[], 1, 0), ["GuardrailReleased"]);
+        assert_eq!(managed.status.tripped, None);
+    }
 }

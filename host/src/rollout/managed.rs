@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::compare::Counts;
 use davit_core::rollout::progress::{Analysis, Fault, Hold, Next, Observed, Progress, next};
@@ -39,6 +40,8 @@ pub(super) struct Managed {
     pub(super) problem: Option<Problem>,
     /// Why the stable revision cannot be had again after a start.
     pub(super) lost: Option<String>,
+    /// The guardrail that holds plans back, as this host has seen it.
+    pub(super) tripped: Option<Spent>,
     /// What was compared in this step before this host began to count.
     base: Counts,
     elapsed: Duration,
@@ -110,6 +113,7 @@ impl Managed {
             desired: None,
             problem: None,
             lost: None,
+            tripped: None,
             base: candidate.map_or_else(Counts::default, |one| (&one.comparison).into()),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
             status,

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use davit::config;
-use davit::spec::ModeConfig;
+use davit::spec::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 
 use crate::bench::guests;
@@ -370,6 +370,34 @@ fn kubectl_renders_the_deployment_and_reads_the_sim() {
     assert_eq!(sim.terminate(), 0);
 }
 
+/// What operators may copy from the page on rollouts is what they may write.
+#[test]
+fn the_examples_of_rollouts_are_read() {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rollouts.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
+    let examples = blocks
+        .iter()
+        .filter_map(|block| block.strip_prefix("yaml\n"));
+    let mut read = 0;
+    for example in examples {
+        let options = serde_saphyr::options! { strict_booleans: true };
+        let mut value: Value = serde_saphyr::from_str_with_options(example, options).unwrap();
+        if value.get("controllers").is_some() {
+            config::parse(Path::new("the example"), example).unwrap();
+        } else if let Some(spec) = value.get("spec") {
+            assert_eq!(value["kind"], "Controller");
+            ControllerSpec::read(spec.clone()).unwrap();
+        } else {
+            // Some fields of a spec.
+            value["module"] = serde_json::json!({"builtin": "podgc"});
+            ControllerSpec::read(value).unwrap_or_else(|error| panic!("{error}: {example}"));
+        }
+        read += 1;
+    }
+    assert!(read >= 5, "{read}");
+}
+
 /// The demo's own exit status says whether the API server is right in the end.
 #[test]
 fn the_demo_comes_out_right() {
@@ -378,5 +406,17 @@ fn the_demo_comes_out_right() {
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(30));
-    assert!(text.contains("exactly the 16 pods"), "{text}");
+    // The rollouts end as they have to, and shadows are seen at work.
+    for part in [
+        "step 1 of 2, shadow for 2s",
+        "only-candidate terminated      Pod batch-05",
+        "step 2 of 2, weight 50 for 1s",
+        "has taken the place of",
+        "was taken back in step 1: it disagrees with the stable revision on 7 of 7 targets, and \
+         25 % may be",
+        "runs as before, and no pod was deleted",
+        "exactly the 16 pods",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
 }

@@ -51,7 +51,7 @@ fn let_through(budget: &mut Budget, asker: Asker, seconds: u64, plans: usize) ->
     let admitted = wanted.filter(|plan| {
         let admitted = budget.spent(plan, asker, at(seconds)).is_none();
         if admitted {
-            budget.spend(plan, asker.role, at(seconds));
+            budget.spend(plan, asker, at(seconds));
         }
         admitted
     });
@@ -122,7 +122,7 @@ fn each_limit_counts_what_it_is_about() {
     let mut what = |plan: &Plan| budget.spent(plan, STABLE, at(0)).map(|spent| spent.what);
     assert_eq!(what(&delete()), Some(What::Deletes));
     assert_eq!(what(&patch()), None);
-    budget.spend(&patch(), Role::Stable, at(0));
+    budget.spend(&patch(), STABLE, at(0));
     let mut what = |plan: &Plan| budget.spent(plan, STABLE, at(0)).map(|spent| spent.what);
     assert_eq!(what(&patch()), Some(What::Writes));
     assert_eq!(what(&event), None);
@@ -143,6 +143,16 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
         deleted += let_through(&mut budget, asker, seconds, 1);
     }
     assert_eq!(deleted, 5, "10 % of 45, rounded up");
+    // The cache shows none of a burst's deletions yet, and then all of them.
+    let mut budget = Budget::new(Guardrails {
+        deletes_percent_per_minute: Some(50),
+        ..Guardrails::default()
+    });
+    for (seconds, watched, deleted) in [(0, 20, 10), (1, 20, 0), (2, 10, 0)] {
+        let asker = Asker { watched, ..STABLE };
+        assert_eq!(let_through(&mut budget, asker, seconds, 20), deleted);
+        budget.tripped.clear();
+    }
     let mut budget = Budget::new(Guardrails {
         deletes_percent_per_minute: Some(1),
         ..Guardrails::default()

@@ -13,13 +13,14 @@ use super::shared::{Carried, Shared};
 use super::tally::Tally;
 use super::trigger::{Sweep, changed_keys};
 use super::waiters::Waiters;
+use crate::budget::Asker;
 use crate::expectation::{Held, LAPSE};
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
 use crate::health::{CallFailure, Health, Permit, after_failed_call};
 use crate::manifest::{Manifest, Trigger};
 use crate::object::Uid;
-use crate::plan::{Command, Decision, MeasureWhen, Plan, QueueKey, Verdict, WorkItem};
+use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::rollout::Role;
 use crate::rollout::compare::Look;
@@ -350,7 +351,7 @@ impl Revision {
         shared: &mut Shared,
     ) {
         let Carried { item, plan, .. } = carried;
-        measure(&plan, &outcome, shared);
+        shared.measure(&plan, &outcome);
         let success = outcome.is_success();
         if let Some(running) = self.running.get_mut(&item) {
             running.in_flight -= 1;
@@ -516,7 +517,8 @@ impl Revision {
             Ruling::Admit => {
                 running.carry();
                 shared.expectations.begin(uid);
-                shared.budget.spend(&plan, self.role, world.now);
+                let asker = self.asker(&plan, world, shared);
+                shared.budget.spend(&plan, asker, world.now);
                 let id = PlanId(shared.fresh_id());
                 let carried = Carried {
                     items_of: self.items_of,
@@ -576,10 +578,14 @@ impl Revision {
         if ruling != Ruling::Admit || !asks {
             return ruling;
         }
-        let views = self.watches.keys().copied();
-        let asker = shared.asker(self.role, plan, views, world.snapshot);
+        let asker = self.asker(plan, world, shared);
         circumstances.spent = shared.budget.spent(plan, asker, world.now);
         gate::judge(plan, &circumstances)
+    }
+
+    fn asker(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Asker {
+        let views = self.watches.keys().copied();
+        shared.asker(self.role, plan, views, world.snapshot)
     }
 
     fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {
@@ -591,20 +597,6 @@ impl Revision {
                 queue: item.queue.clone(),
                 duration: finished.worked,
             });
-        }
-    }
-}
-
-fn measure(plan: &Plan, outcome: &Outcome, shared: &mut Shared) {
-    let result = match &outcome.failed {
-        None => MeasureWhen::Succeeded,
-        Some((_, failure)) if failure.class.means_gone() => MeasureWhen::Gone,
-        Some(_) => MeasureWhen::Failed,
-    };
-    for measure in &plan.measures {
-        if measure.when == MeasureWhen::Attempted || measure.when == result {
-            let measure = measure.measure.clone();
-            shared.effects.push_back(Effect::Measure(measure));
         }
     }
 }

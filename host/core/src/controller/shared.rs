@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{Effect, PlanId, RevisionId, Settings, World};
+use super::exchange::{Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::budget::{Asker, Budget};
 use crate::expectation::{Expectations, Held, Seen};
 use crate::object::{ObjectRef, Uid};
-use crate::plan::{Plan, QueueKey};
+use crate::plan::{MeasureWhen, Plan, QueueKey};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
 use crate::rollout::cohort::Share;
@@ -105,6 +105,21 @@ impl Shared {
     /// Whether the cache has yet to show what was written of an object.
     pub(super) fn is_open(&self, uid: &Uid, snapshot: &Snapshot, now: Instant) -> bool {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
+    }
+
+    /// Has counted what a plan that was carried out counts.
+    pub(super) fn measure(&mut self, plan: &Plan, outcome: &Outcome) {
+        let result = match &outcome.failed {
+            None => MeasureWhen::Succeeded,
+            Some((_, failure)) if failure.class.means_gone() => MeasureWhen::Gone,
+            Some(_) => MeasureWhen::Failed,
+        };
+        for measure in &plan.measures {
+            if measure.when == MeasureWhen::Attempted || measure.when == result {
+                let measure = measure.measure.clone();
+                self.effects.push_back(Effect::Measure(measure));
+            }
+        }
     }
 
     /// Who asks the budget for a plan.
