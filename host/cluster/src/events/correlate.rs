@@ -204,6 +204,7 @@ mod tests {
                 message: message.into(),
                 component: "taint-eviction-controller".into(),
             },
+            decision: None,
         }
     }
 

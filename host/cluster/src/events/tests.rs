@@ -22,8 +22,12 @@ async fn settle() {
 async fn the_first_is_created_and_its_repetition_patched() {
     let server = Server::always(200, json!({}));
     let recorder = Recorder::start(server.api());
-    recorder.record(&pod(), &event("m"));
-    recorder.record(&pod(), &event("m"));
+    let decision = |id: &str| Decision {
+        revision: "0123456789".into(),
+        id: id.into(),
+    };
+    recorder.record(&pod(), &event("m"), Some(&decision("1-2")));
+    recorder.record(&pod(), &event("m"), Some(&decision("1-3")));
     settle().await;
     let seen = server.seen();
     let created = seen[0].json();
@@ -35,7 +39,9 @@ async fn the_first_is_created_and_its_repetition_patched() {
         created,
         json!({
             "apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": name, "namespace": "ns"},
+            "metadata": {"name": name, "namespace": "ns", "annotations": {
+                "davit.dev/revision": "0123456789", "davit.dev/decision": "1-2",
+            }},
             "involvedObject": {
                 "apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u-1",
             },
@@ -55,6 +61,8 @@ async fn the_first_is_created_and_its_repetition_patched() {
         "application/strategic-merge-patch+json"
     );
     assert_eq!(seen[1].json()["count"], 2);
+    let annotations = &seen[1].json()["metadata"]["annotations"];
+    assert_eq!(annotations["davit.dev/decision"], "1-3");
     assert_eq!(seen.len(), 2);
 }
 
@@ -69,8 +77,8 @@ async fn one_that_has_expired_is_created_again() {
         }
     });
     let recorder = Recorder::start(server.api());
-    recorder.record(&pod(), &event("m"));
-    recorder.record(&pod(), &event("m"));
+    recorder.record(&pod(), &event("m"), None);
+    recorder.record(&pod(), &event("m"), None);
     settle().await;
     let methods: Vec<_> = server.seen().into_iter().map(|seen| seen.method).collect();
     assert_eq!(methods, [Method::POST, Method::PATCH, Method::POST]);
@@ -86,7 +94,7 @@ async fn events_about_cluster_scoped_objects_live_in_default() {
         namespace: String::new(),
         ..pod()
     };
-    recorder.record(&node, &event("m"));
+    recorder.record(&node, &event("m"), None);
     settle().await;
     let seen = server.only();
     assert_eq!(seen.uri, "/api/v1/namespaces/default/events");
@@ -102,8 +110,8 @@ async fn an_unreachable_server_is_tried_again_and_a_refusal_is_not() {
         _ => Reply::Json(201, json!({})),
     });
     let recorder = Recorder::start(server.api());
-    recorder.record(&pod(), &event("first"));
-    recorder.record(&pod(), &event("second"));
+    recorder.record(&pod(), &event("first"), None);
+    recorder.record(&pod(), &event("second"), None);
     tokio::time::sleep(Duration::from_secs(11)).await;
     let messages: Vec<_> = server
         .seen()
@@ -118,7 +126,7 @@ async fn nobody_waits_for_a_full_queue() {
     let server = Server::new(|_, _| Reply::Silence);
     let recorder = Recorder::start(server.api());
     for number in 0..2 * MOST_WAITING {
-        recorder.record(&pod(), &event(&number.to_string()));
+        recorder.record(&pod(), &event(&number.to_string()), None);
     }
     settle().await;
     server.only();
@@ -136,9 +144,9 @@ async fn events_of_different_objects_do_not_wait_for_each_other() {
         }
     });
     let recorder = Recorder::start(server.api());
-    recorder.record(&pod(), &event("m"));
+    recorder.record(&pod(), &event("m"), None);
     settle().await;
-    recorder.record(&pod(), &event("m"));
+    recorder.record(&pod(), &event("m"), None);
     let others = (0..50).map(|number| ObjectRef {
         name: format!("other-{number}"),
         uid: format!("other-{number}"),
@@ -147,7 +155,7 @@ async fn events_of_different_objects_do_not_wait_for_each_other() {
     let in_other_lanes: Vec<_> = others.filter(|other| lane(other) != lane(&pod())).collect();
     assert!(in_other_lanes.len() > 30);
     for other in &in_other_lanes {
-        recorder.record(other, &event("m"));
+        recorder.record(other, &event("m"), None);
     }
     settle().await;
     assert_eq!(server.seen().len(), 1 + in_other_lanes.len());

@@ -8,11 +8,20 @@ use crate::testing::{Reply, Seen, Server, mapping, pod, status};
 
 fn writer(server: &Server) -> Writer {
     let api = server.api();
-    Writer::new(api.clone(), Recorder::start(api), "podgc")
+    Writer::new(api.clone(), Recorder::start(api), "podgc", None)
+}
+
+fn decision() -> Decision {
+    Decision {
+        revision: "0123456789".into(),
+        id: "1-2".into(),
+    }
 }
 
 async fn carry_out(server: &Server, step: Step) -> Result<Outcome, Failure> {
-    writer(server).carry_out(&mapping(), &pod(), &step).await
+    writer(server)
+        .carry_out(&mapping(), &pod(), &step, &decision())
+        .await
 }
 
 fn messagepack(value: &Value) -> Vec<u8> {
@@ -140,7 +149,7 @@ async fn what_must_not_be_sent_is_not_sent() {
         (pod(), trailing, "1 bytes follow"),
     ] {
         let failure = writer(&server)
-            .carry_out(&mapping(), &target, &step)
+            .carry_out(&mapping(), &target, &step, &decision())
             .await
             .unwrap_err();
         assert_eq!(failure.class, FailureClass::Invalid, "{failure}");
@@ -151,7 +160,7 @@ async fn what_must_not_be_sent_is_not_sent() {
         ..pod()
     };
     let failure = writer(&server)
-        .carry_out(&mapping(), &unknown, &delete())
+        .carry_out(&mapping(), &unknown, &delete(), &decision())
         .await
         .unwrap_err();
     assert_eq!(failure.class, FailureClass::Unmappable);
@@ -405,7 +414,10 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
     let writer = writer(&server);
     let step = Step::Delete(DeleteOptions::default());
     let (mapping, pod) = (mapping(), pod());
-    writer.carry_out(&mapping, &pod, &step).await.unwrap();
+    writer
+        .carry_out(&mapping, &pod, &step, &decision())
+        .await
+        .unwrap();
     assert_eq!(start.elapsed().as_secs(), 8);
     assert_eq!(server.seen().len(), 3);
 }
@@ -465,7 +477,7 @@ async fn an_event_never_fails_a_plan() {
         component: "c".into(),
     });
     let (mapping, pod) = (mapping(), pod());
-    let outcome = writer.carry_out(&mapping, &pod, &step).await;
+    let outcome = writer.carry_out(&mapping, &pod, &step, &decision()).await;
     assert_eq!(outcome, Ok(Outcome::default()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(line(&server.only()), "POST /api/v1/namespaces/ns/events");
