@@ -415,6 +415,3 @@ fn sum(a: &Counts, b: &Counts) -> Counts {
         unknown: a.unknown + b.unknown,
     }
 }
-
-#[cfg(test)]
-mod tests;

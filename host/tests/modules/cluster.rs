@@ -91,23 +91,33 @@ async fn a_module_comes_from_a_config_map_and_its_change_is_seen() {
 #[tokio::test]
 async fn what_is_wrong_with_a_config_map_is_named() {
     let directory = tempdir().unwrap();
-    let large = base64(&vec![0; (1 << 20) + 1]);
-    let binary = json!({"a.wasm": base64(WASM), "large.wasm": large});
+    let binary = json!({"a.wasm": base64(WASM), "c.wasm": base64(WASM)});
     let object = config_map(&binary, &json!({"text.wasm": "AGFzbQ=="}));
     let (_sim, client) = api_server(&[object]);
     let modules = modules(directory.path(), Some(client));
     let start = "the ConfigMap davit/guests: ";
     assert_eq!(
         refusal(&modules, source("b.wasm")).await,
-        format!(
-            "{start}it has no key \"b.wasm\" under binaryData; its keys there: a.wasm, large.wasm"
-        )
+        format!("{start}it has no key \"b.wasm\" under binaryData; its keys there: a.wasm, c.wasm")
     );
     let text = refusal(&modules, source("text.wasm")).await;
     assert!(
         text.contains("is under data, which holds text; a module belongs under binaryData"),
         "{text}"
     );
+}
+
+/// An API server stores no such ConfigMap; one that does is not believed.
+#[tokio::test]
+async fn a_config_map_above_its_limit_is_refused() {
+    let directory = tempdir().unwrap();
+    let service = service_fn(|_: Request<Body>| async {
+        let large = json!({"large.wasm": base64(&vec![0; (1 << 20) + 1])});
+        let body = config_map(&large, &json!({})).to_string().into_bytes();
+        Ok::<_, Infallible>(Response::new(Body::from(body)))
+    });
+    let client = kube::Client::new(service, "default");
+    let modules = modules(directory.path(), Some(client));
     let large = refusal(&modules, source("large.wasm")).await;
     assert!(
         large.contains("has 1048577 bytes, and a ConfigMap holds 1048576 at most"),

@@ -64,7 +64,13 @@ async fn store(bench: &Bench, of: &[(&str, &str)]) -> Value {
         .map(|(server, version)| (id(bench, server), *version))
         .collect();
     let ids: Vec<(&str, &str)> = ids.iter().map(|(id, version)| (&**id, *version)).collect();
-    let status = json!({"status": {"storageVersions": entries(&ids)}});
+    let mut status = json!({"status": {"storageVersions": entries(&ids)}});
+    // API servers keep it right, and refuse anything else.
+    if let [(_, first), rest @ ..] = &ids[..]
+        && rest.iter().all(|(_, version)| version == first)
+    {
+        status["status"]["commonEncodingVersion"] = json!(first);
+    }
     let path = format!("{}/status", path(&version));
     bench.must("PATCH", &path, &status).await
 }
