@@ -36,7 +36,8 @@ pub(super) struct Managed {
     /// What is said and remembered.
     pub(super) status: ControllerStatus,
     pub(super) stable: Option<Revision>,
-    /// What the spec describes.
+    /// What the spec describes; what it described before as long as that is
+    /// being prepared, or cannot be had.
     pub(super) desired: Option<Revision>,
     /// Why what the spec describes cannot be had.
     pub(super) problem: Option<Problem>,
@@ -88,6 +89,17 @@ impl Revision {
 
     pub(super) fn name(&self) -> String {
         self.prepared.recipe.to_string()
+    }
+
+    /// Whether this is what a spec describes, as far as the spec tells.
+    fn is_described_by(&self, spec: &ControllerSpec) -> bool {
+        let (own, module) = (&self.spec, &spec.module);
+        module.source == own.module.source
+            && module
+                .digest
+                .is_none_or(|pinned| own.module.digest == Some(pinned))
+            && spec.config == own.config
+            && spec.limits == own.limits
     }
 
     fn status(&self, now: Timestamp) -> RevisionStatus {
@@ -175,6 +187,14 @@ impl Managed {
         self.generation.is_some() && self.generation == self.status.observed_generation
     }
 
+    /// Whether the revision at hand is what the present spec describes. Until
+    /// then nothing begins and nothing gets further: it may be what an operator
+    /// has just taken back.
+    fn is_current(&self) -> bool {
+        let (spec, desired) = (self.spec.as_ref(), self.desired.as_ref());
+        desired.is_some_and(|desired| spec.is_some_and(|spec| desired.is_described_by(spec)))
+    }
+
     fn choose_stable(&mut self, now: Timestamp) {
         if self.stable.is_some() {
             return;
@@ -189,6 +209,7 @@ impl Managed {
             }
             // The former one is fetched, unless an operator gives it up.
             Some(_) if !asked_for() => {}
+            _ if !self.is_current() => {}
             _ => self.establish(now),
         }
     }
@@ -210,6 +231,9 @@ impl Managed {
     }
 
     fn choose_candidate(&mut self, now: Timestamp, told: &mut Vec<Told>) {
+        if !self.is_current() {
+            return;
+        }
         let (Some(spec), Some(stable), Some(desired)) = (&self.spec, &self.stable, &self.desired)
         else {
             return;
@@ -264,7 +288,9 @@ impl Managed {
         };
         let rollout = &spec.rollout;
         let observed = self.observed(seen, candidate);
-        if observed.is_some() && !rollout.paused && spec.mode != ModeConfig::Off {
+        let is_current = self.is_current();
+        let is_held = rollout.paused || !is_current;
+        if observed.is_some() && !is_held && spec.mode != ModeConfig::Off {
             self.elapsed += passed;
         }
         let observed = observed.unwrap_or_else(|| Observed {
@@ -280,8 +306,9 @@ impl Managed {
             &Analysis::from(&rollout.analysis),
             &progress,
             &observed,
-            rollout.paused,
-            self.request(candidate),
+            is_held,
+            self.request(candidate)
+                .filter(|request| is_current || *request == Request::Abort),
         );
         let steps = rollout.steps.clone();
         let counts = match next {
@@ -289,6 +316,11 @@ impl Managed {
             _ => Counts::default(),
         };
         self.take(next, &steps, now, told);
+        if let Some(candidate) = &mut self.status.candidate
+            && !is_current
+        {
+            "what the spec describes by now".clone_into(&mut candidate.waits_for);
+        }
         self.say_progress(&steps, &counts);
     }
 
