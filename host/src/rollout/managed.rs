@@ -230,8 +230,21 @@ impl Managed {
         self.elapsed = Duration::ZERO;
     }
 
+    fn give_up_candidate(&mut self, told: &mut Vec<Told>) {
+        if let Some(former) = &self.status.candidate {
+            let message = format!("{} is not wanted any more", former.revision);
+            told.push(Told::normal("RolloutEnded", message));
+        }
+        self.end_trial();
+    }
+
     fn choose_candidate(&mut self, now: Timestamp, told: &mut Vec<Told>) {
         if !self.is_current() {
+            let (spec, stable) = (self.spec.as_ref(), self.stable.as_ref());
+            if stable.is_some_and(|stable| spec.is_some_and(|spec| stable.is_described_by(spec))) {
+                // Taken back, even if its source is away by now.
+                self.give_up_candidate(told);
+            }
             return;
         }
         let (Some(spec), Some(stable), Some(desired)) = (&self.spec, &self.stable, &self.desired)
@@ -246,11 +259,7 @@ impl Managed {
             }
         }
         if name == stable.name() || self.status.rejected.is_some() {
-            if let Some(former) = &self.status.candidate {
-                let message = format!("{} is not wanted any more", former.revision);
-                told.push(Told::normal("RolloutEnded", message));
-            }
-            return self.end_trial();
+            return self.give_up_candidate(told);
         }
         let steps = &spec.rollout.steps;
         let Some(first) = steps.first() else {
