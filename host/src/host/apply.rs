@@ -121,6 +121,9 @@ impl Run {
             && part.views.cohort.fields() == trial.cohort.fields()
         {
             active.core.set_share(now, slot::share(&trial));
+            let manifests = [part.guest.manifest(), active.stable.guest.manifest()];
+            let window = slot::window(trial.window, manifests.map(|manifest| &**manifest));
+            active.core.set_window(window);
             if active.step != trial.step {
                 active.step = trial.step;
                 active.core.begin_counting();
