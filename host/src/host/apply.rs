@@ -50,12 +50,7 @@ impl Run {
             candidate,
         } = wanted;
         let now = self.api.clock().instant();
-        let writer = Writer::new(
-            self.api.clone(),
-            self.recorder.clone(),
-            &name,
-            user.as_deref(),
-        );
+        let writer = Writer::new(&self.api, self.recorder.clone(), &name, user.as_deref());
         let mut slot = self.slots.remove(&name).unwrap_or_default();
         slot.settings.clone_from(&settings);
         if let Some(active) = &mut slot.active {
@@ -122,6 +117,9 @@ impl Run {
             && part.views.cohort.fields() == trial.cohort.fields()
         {
             active.core.set_share(now, slot::share(&trial));
+            let manifests = [part.guest.manifest(), active.stable.guest.manifest()];
+            let window = slot::window(trial.window, manifests.map(|manifest| &**manifest));
+            active.core.set_window(window);
             if active.step != trial.step {
                 active.step = trial.step;
                 active.core.begin_counting();

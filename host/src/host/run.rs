@@ -93,7 +93,7 @@ pub(super) struct Run {
     pub(super) carrying: usize,
     pub(super) next_number: u64,
     /// Tells the decisions of this run from those of others.
-    pub(super) run_id: String,
+    pub(super) name: String,
     stopping: bool,
     news: mpsc::Receiver<Batch>,
 }
@@ -121,7 +121,7 @@ impl Run {
             writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             next_number: 0,
-            run_id: run_id(),
+            name: unique_name(),
             stopping: false,
             news,
         }
@@ -454,7 +454,7 @@ impl Run {
 
 /// Ten digits of the time at which the host started: decisions of another run
 /// have others.
-fn run_id() -> String {
+fn unique_name() -> String {
     let millis = jiff::Timestamp::now().as_millisecond();
     format!("{millis:010x}")
 }

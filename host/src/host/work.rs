@@ -154,7 +154,7 @@ impl Run {
         );
         let decision = Decision {
             revision: part.map_or_else(|| "former".to_owned(), |(_, part)| part.recipe.to_string()),
-            id: format!("{}-{number}-{id}", self.run_id),
+            id: format!("{}-{number}-{id}", self.name),
         };
         self.carrying += 1;
         let (writer, inbox) = (active.writer.clone(), self.inbox.clone());

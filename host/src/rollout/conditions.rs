@@ -96,21 +96,20 @@ fn preparation(managed: &Managed) -> Vec<Said> {
     let problem = managed.spec_error.as_ref();
     let problem = problem.map(|error| bad_spec(error.to_string()));
     let problem = problem.as_ref().or(managed.problem.as_ref());
-    let mut is = managed.desired.is_some().then_some(true);
-    let mut conditions = Vec::new();
-    for type_ in PREPARATION {
-        conditions.push(match problem {
-            Some(problem) if problem.condition == type_ => {
-                is = None;
-                (type_, Some(false), problem.reason, problem.message.clone())
-            }
-            Some(_) if is.is_none() => (type_, None, "NotReached", String::new()),
-            Some(_) => (type_, Some(true), type_, String::new()),
-            None if is.is_none() => (type_, None, "UnderWay", String::new()),
-            None => (type_, Some(true), type_, String::new()),
-        });
-    }
-    conditions
+    let is_over = managed.desired.is_some();
+    let failed_at = problem.and_then(|problem| {
+        let mut all = PREPARATION.iter();
+        all.position(|type_| *type_ == problem.condition)
+    });
+    let said = |(position, type_): (usize, &'static str)| match (problem, failed_at) {
+        (Some(problem), Some(failed_at)) if position == failed_at => {
+            (type_, Some(false), problem.reason, problem.message.clone())
+        }
+        (_, Some(failed_at)) if position > failed_at => (type_, None, "NotReached", String::new()),
+        (_, None) if !is_over => (type_, None, "UnderWay", String::new()),
+        _ => (type_, Some(true), type_, String::new()),
+    };
+    PREPARATION.into_iter().enumerate().map(said).collect()
 }
 
 fn synced(managed: &Managed, seen: Option<&Observation>) -> Said {
@@ -137,7 +136,7 @@ fn progressing(managed: &Managed) -> Said {
     match (&status.candidate, &status.rejected) {
         (Some(candidate), _) => {
             let message = format!(
-                "{}: step {} of {}, {}; waits for {}",
+                "{}: step {} of {}, {}: {}",
                 candidate.revision,
                 candidate.step,
                 candidate.steps,
@@ -184,7 +183,7 @@ fn summary(managed: &Managed, seen: Option<&Observation>) -> String {
         return problem.message.clone();
     }
     if let Some(candidate) = &status.candidate {
-        return format!("trying, waits for {}", candidate.waits_for);
+        return format!("trying: {}", candidate.waits_for);
     }
     if let Some(rejected) = &status.rejected {
         return format!("{} taken back: {}", rejected.revision, rejected.reason);

@@ -9,7 +9,9 @@ use std::time::Duration;
 use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::compare::Counts;
-use davit_core::rollout::progress::{Analysis, Fault, Hold, Next, Observed, Progress, next};
+use davit_core::rollout::progress::{
+    Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
+};
 use jiff::Timestamp;
 
 use super::conditions;
@@ -34,7 +36,8 @@ pub(super) struct Managed {
     /// What is said and remembered.
     pub(super) status: ControllerStatus,
     pub(super) stable: Option<Revision>,
-    /// What the spec describes.
+    /// What the spec describes; what it described before as long as that is
+    /// being prepared, or cannot be had.
     pub(super) desired: Option<Revision>,
     /// Why what the spec describes cannot be had.
     pub(super) problem: Option<Problem>,
@@ -86,6 +89,17 @@ impl Revision {
 
     pub(super) fn name(&self) -> String {
         self.prepared.recipe.to_string()
+    }
+
+    /// Whether this is what a spec describes, as far as the spec tells.
+    fn is_described_by(&self, spec: &ControllerSpec) -> bool {
+        let (own, module) = (&self.spec, &spec.module);
+        module.source == own.module.source
+            && module
+                .digest
+                .is_none_or(|pinned| own.module.digest == Some(pinned))
+            && spec.config == own.config
+            && spec.limits == own.limits
     }
 
     fn status(&self, now: Timestamp) -> RevisionStatus {
@@ -173,6 +187,14 @@ impl Managed {
         self.generation.is_some() && self.generation == self.status.observed_generation
     }
 
+    /// Whether the revision at hand is what the present spec describes. Until
+    /// then nothing begins and nothing gets further: it may be what an operator
+    /// has just taken back.
+    fn is_current(&self) -> bool {
+        let (spec, desired) = (self.spec.as_ref(), self.desired.as_ref());
+        desired.is_some_and(|desired| spec.is_some_and(|spec| desired.is_described_by(spec)))
+    }
+
     fn choose_stable(&mut self, now: Timestamp) {
         if self.stable.is_some() {
             return;
@@ -188,6 +210,7 @@ impl Managed {
             }
             // The former one is fetched, unless an operator gives it up.
             Some(_) if !is_promoted => {}
+            _ if !self.is_current() => {}
             _ => self.establish(now),
         }
     }
@@ -208,23 +231,35 @@ impl Managed {
         self.elapsed = Duration::ZERO;
     }
 
+    fn give_up_candidate(&mut self, told: &mut Vec<Told>) {
+        if let Some(former) = &self.status.candidate {
+            let message = format!("{} is not wanted any more", former.revision);
+            told.push(Told::normal("RolloutEnded", message));
+        }
+        self.end_trial();
+    }
+
     fn choose_candidate(&mut self, now: Timestamp, told: &mut Vec<Told>) {
+        if !self.is_current() {
+            let (spec, stable) = (self.spec.as_ref(), self.stable.as_ref());
+            if stable.is_some_and(|stable| spec.is_some_and(|spec| stable.is_described_by(spec))) {
+                // Taken back, even if its source is away by now.
+                self.give_up_candidate(told);
+            }
+            return;
+        }
         let (Some(spec), Some(stable), Some(desired)) = (&self.spec, &self.stable, &self.desired)
         else {
             return;
         };
         let name = desired.name();
-        if let Some(rejected) = &self.status.rejected {
-            if rejected.revision != name || self.requests.retries(rejected) {
-                self.status.rejected = None;
-            }
+        if let Some(rejected) = &self.status.rejected
+            && (rejected.revision != name || self.requests.retries(rejected))
+        {
+            self.status.rejected = None;
         }
         if name == stable.name() || self.status.rejected.is_some() {
-            if let Some(former) = &self.status.candidate {
-                let message = format!("{} is not wanted any more", former.revision);
-                told.push(Told::normal("RolloutEnded", message));
-            }
-            return self.end_trial();
+            return self.give_up_candidate(told);
         }
         let steps = &spec.rollout.steps;
         let Some(first) = steps.first() else {
@@ -232,8 +267,8 @@ impl Managed {
             told.push(Told::normal("Swapped", message));
             return self.establish(now);
         };
-        let is_known = |candidate: &&CandidateStatus| candidate.revision == name;
-        if self.status.candidate.as_ref().filter(is_known).is_some() {
+        let candidate = self.status.candidate.as_ref();
+        if candidate.is_some_and(|candidate| candidate.revision == name) {
             return;
         }
         let revision = desired.status(now);
@@ -262,7 +297,9 @@ impl Managed {
         };
         let rollout = &spec.rollout;
         let observed = self.observed(seen, candidate);
-        if observed.is_some() && !rollout.paused && spec.mode != ModeConfig::Off {
+        let is_current = self.is_current();
+        let is_held = rollout.paused || !is_current;
+        if observed.is_some() && !is_held && spec.mode != ModeConfig::Off {
             self.elapsed += passed;
         }
         let observed = observed.unwrap_or_else(|| Observed {
@@ -278,8 +315,10 @@ impl Managed {
             &Analysis::from(&rollout.analysis),
             &progress,
             &observed,
-            rollout.paused,
-            self.requests.of(candidate),
+            is_held,
+            self.requests
+                .of(candidate)
+                .filter(|request| is_current || *request == Request::Abort),
         );
         let steps = rollout.steps.clone();
         let counts = match next {
@@ -287,6 +326,11 @@ impl Managed {
             _ => Counts::default(),
         };
         self.take(next, &steps, now, told);
+        if let Some(candidate) = &mut self.status.candidate
+            && !is_current
+        {
+            "what the spec describes by now".clone_into(&mut candidate.waits_for);
+        }
         self.say_progress(&steps, &counts);
     }
 
@@ -389,7 +433,7 @@ pub(super) fn time(at: Timestamp) -> String {
 /// What holds a step, without what changes every second.
 fn describe_hold(hold: &Hold) -> String {
     match hold {
-        Hold::Running { .. } => "its time to pass".to_owned(),
+        Hold::Running { .. } => "its time is not over".to_owned(),
         other => other.to_string(),
     }
 }

@@ -7,11 +7,12 @@
 //! whoever comes next goes on from there; only a rollback does not wait.
 
 mod conditions;
+mod controller;
 pub mod declared;
 mod managed;
 pub mod records;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,8 +31,8 @@ use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Reason, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
-use managed::{Managed, Problem, Revision, Told};
+use controller::Controller;
+use managed::{Problem, Revision, Told};
 
 /// How often rollouts go on.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -59,7 +60,7 @@ pub(crate) struct RolloutOptions {
     pub(crate) records: Arc<Records>,
     /// Takes events about controllers.
     pub(crate) recorder: Recorder,
-    /// Where the ServiceAccounts of controllers are.
+    /// Where the service accounts of controllers are.
     pub(crate) namespace: String,
 }
 
@@ -167,28 +168,6 @@ struct Task {
     looked: Instant,
 }
 
-/// A controller, and how it is being prepared and written down.
-struct Controller {
-    managed: Managed,
-    object: Option<ObjectRef>,
-    /// What the host is to run.
-    wanted: Option<Wanted>,
-    /// What was last written down.
-    saved: ControllerStatus,
-    saved_at: Option<Instant>,
-    /// The revisions that are active, as far as their specs are kept.
-    kept: BTreeSet<String>,
-    /// What its module's source held when it was last looked at.
-    version: Option<Version>,
-    /// When the module's source is looked at again.
-    look_at: Option<Instant>,
-    is_preparing: bool,
-    /// When the revisions of its status are tried again.
-    restore_at: Option<Instant>,
-    is_restoring: bool,
-    pause: Duration,
-}
-
 impl Task {
     async fn until_unused(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let mut period = interval(PERIOD);
@@ -284,7 +263,7 @@ impl Task {
         }
         // A candidate that is taken back loses its share before anything else.
         for controller in self.controllers.values_mut() {
-            controller.roll_back(&self.options.namespace);
+            controller.take_on_at_once(&self.options.namespace);
         }
         self.run();
         self.save().await;
@@ -388,12 +367,11 @@ async fn prepare(
     before: Option<Version>,
 ) -> Result<Preparation, Problem> {
     let problem = |reason: Reason| Problem::new(&reason);
-    let version = match spec.module.look_every() {
-        None => None,
-        Some(_) => {
-            let probed = preparer.modules().probe(&spec.module.source).await;
-            Some(probed.map_err(|error| problem(error.into()))?)
-        }
+    let version = if spec.module.look_every().is_some() {
+        let probed = preparer.modules().probe(&spec.module.source).await;
+        Some(probed.map_err(|error| problem(error.into()))?)
+    } else {
+        None
     };
     if version.is_some() && version == before {
         return Ok(Preparation::Unchanged);
@@ -426,225 +404,6 @@ async fn restore(
         revision: Box::new(Revision::new(prepared, &spec)),
         version: None,
     })
-}
-
-impl Controller {
-    fn new(name: &str, object: Option<ObjectRef>, remembered: Remembered) -> Self {
-        let kept = active(&remembered.status);
-        let mut managed = Managed::new(name, remembered.status.clone());
-        // Until a better one is declared.
-        managed.spec = remembered.stable;
-        Self {
-            managed,
-            object,
-            wanted: None,
-            saved: remembered.status,
-            saved_at: None,
-            kept,
-            version: None,
-            look_at: None,
-            is_preparing: false,
-            restore_at: Some(Instant::now()),
-            is_restoring: false,
-            pause: RETRY_FIRST,
-        }
-    }
-
-    fn declare(&mut self, declared: Declared, prepared: Option<Prepared>) {
-        let managed = &mut self.managed;
-        managed.generation = declared.generation;
-        managed.requests = declared.requests;
-        match declared.spec {
-            Err(error) => managed.spec_error = Some(error),
-            Ok(spec) => {
-                managed.spec_error = None;
-                let former = managed.spec.replace(spec.clone());
-                if let Some(prepared) = prepared {
-                    managed.desired = Some(Revision::new(prepared, &spec));
-                    managed.problem = None;
-                    self.look_at = spec.module.look_every().map(|every| Instant::now() + every);
-                } else if managed.desired.is_none()
-                    || former.is_none_or(|former| !is_same_revision(&former, &spec))
-                {
-                    self.version = None;
-                    self.pause = RETRY_FIRST;
-                    self.look_at = Some(Instant::now());
-                }
-            }
-        }
-    }
-
-    /// The spec to prepare now, if there is one.
-    fn due_to_prepare(&mut self, now: Instant) -> Option<ControllerSpec> {
-        if self.is_preparing || self.look_at.is_none_or(|at| now < at) {
-            return None;
-        }
-        let spec = self.managed.spec.clone()?;
-        self.is_preparing = true;
-        Some(spec)
-    }
-
-    /// The revision of its status to prepare now, if one is missing.
-    fn due_to_restore(&mut self, now: Instant) -> Option<(What, String)> {
-        if self.is_restoring || self.restore_at.is_none_or(|at| now < at) {
-            return None;
-        }
-        let managed = &self.managed;
-        let status = &managed.status;
-        let missing = if managed.stable.is_none() {
-            let revision = status.stable.as_ref()?.revision.clone();
-            (What::Stable, revision)
-        } else if managed.desired.is_none() && managed.is_unchanged() {
-            let revision = status.candidate.as_ref()?.revision.clone();
-            (What::Candidate, revision)
-        } else {
-            self.restore_at = None;
-            return None;
-        };
-        self.is_restoring = true;
-        Some(missing)
-    }
-
-    fn take_prepared(&mut self, what: What, result: Result<Preparation, Problem>) {
-        let now = Instant::now();
-        match what {
-            What::Desired(spec) => self.take_desired(&spec, result, now),
-            What::Stable | What::Candidate => {
-                self.is_restoring = false;
-                self.restore_at = Some(now + RETRY_FIRST);
-                match result {
-                    Ok(Preparation::Ready { revision, .. }) if what == What::Stable => {
-                        self.managed.stable.get_or_insert(*revision);
-                        self.managed.lost = None;
-                    }
-                    Ok(Preparation::Ready { revision, .. }) => {
-                        self.managed.desired.get_or_insert(*revision);
-                    }
-                    Ok(Preparation::Unchanged) => {}
-                    Err(problem) => {
-                        self.restore_at = Some(now + RETRY_MOST.min(self.pause));
-                        if what == What::Stable && self.managed.stable.is_none() {
-                            self.managed.lost = Some(format!(
-                                "the stable revision cannot be had again: {}",
-                                problem.message
-                            ));
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn take_desired(
-        &mut self,
-        spec: &ControllerSpec,
-        result: Result<Preparation, Problem>,
-        now: Instant,
-    ) {
-        self.is_preparing = false;
-        let present = self.managed.spec.as_ref();
-        if present.is_none_or(|present| !is_same_revision(present, spec)) {
-            self.look_at = Some(now);
-            return;
-        }
-        match result {
-            Ok(preparation) => {
-                if let Preparation::Ready { revision, version } = preparation {
-                    self.managed.desired = Some(*revision);
-                    self.version = version;
-                }
-                self.managed.problem = None;
-                self.pause = RETRY_FIRST;
-                self.look_at = spec.module.look_every().map(|every| now + every);
-            }
-            Err(problem) => {
-                if self.managed.problem.as_ref() != Some(&problem) {
-                    let controller = &self.managed.name;
-                    tracing::warn!(
-                        controller,
-                        "the spec cannot be taken on: {}",
-                        problem.message
-                    );
-                }
-                self.managed.problem = Some(problem);
-                self.look_at = Some(now + self.pause);
-                self.pause = (self.pause * 2).min(RETRY_MOST);
-            }
-        }
-    }
-
-    /// Whether an operator releases the guardrail that has tripped.
-    fn is_released(&self, runs: bool) -> bool {
-        let tripped = self.managed.status.tripped.as_ref();
-        runs && tripped
-            .is_some_and(|tripped| self.managed.requests.release.as_ref() == Some(&tripped.since))
-    }
-
-    /// Takes the candidate's share away if it is not to be tried any more.
-    fn roll_back(&mut self, namespace: &str) {
-        let wanted = self.managed.wanted(namespace);
-        if let (Some(running), Some(wanted)) = (&mut self.wanted, wanted)
-            && wanted.candidate.is_none()
-            && wanted.stable == running.stable
-        {
-            running.candidate = None;
-        }
-    }
-
-    /// Has the host run what is wanted, if that is written down.
-    fn take_over(&mut self, namespace: &str) {
-        if material(&self.saved) == material(&self.managed.status) {
-            self.wanted = self.managed.wanted(namespace);
-        }
-    }
-
-    /// Writes its status down if it changed, and keeps the specs of revisions
-    /// that are active.
-    async fn save(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
-        let status = &self.managed.status;
-        let active = active(status);
-        for revision in [&self.managed.stable, &self.managed.desired]
-            .into_iter()
-            .flatten()
-        {
-            let revision_name = revision.name();
-            if active.contains(&revision_name) && !self.kept.contains(&revision_name) {
-                records.keep(name, &revision_name, &revision.spec).await?;
-                self.kept.insert(revision_name);
-            }
-        }
-        self.kept.retain(|revision| active.contains(revision));
-        let material_change = material(&self.saved) != material(status);
-        let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
-        if material_change || (is_due && self.saved != *status) {
-            records.save(name, status).await?;
-            self.saved = status.clone();
-            self.saved_at = Some(Instant::now());
-        }
-        Ok(())
-    }
-}
-
-/// The revisions that a status says are active.
-fn active(status: &ControllerStatus) -> BTreeSet<String> {
-    let stable = status.stable.iter().map(|one| one.revision.clone());
-    let candidate = status.candidate.iter().map(|one| one.revision.clone());
-    stable.chain(candidate).collect()
-}
-
-/// A status without what only counts up.
-fn material(status: &ControllerStatus) -> ControllerStatus {
-    let mut status = status.clone();
-    if let Some(candidate) = &mut status.candidate {
-        candidate.elapsed_seconds = 0;
-        candidate.comparison = crate::status::ComparisonStatus::default();
-    }
-    status
-}
-
-/// Whether two specs describe the same revision, as far as they tell.
-fn is_same_revision(a: &ControllerSpec, b: &ControllerSpec) -> bool {
-    a.module == b.module && a.config == b.config && a.limits == b.limits
 }
 
 fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told: &Told) {

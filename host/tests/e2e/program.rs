@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use davit::config;
 use davit::spec::{ControllerSpec, ModeConfig};
+use davit_cluster::connect::{self, ConnectOptions};
 use serde_json::Value;
+use tokio::runtime::Runtime;
 
 use crate::bench::guests;
 
@@ -419,4 +421,132 @@ fn the_demo_comes_out_right() {
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// A file of the repository.
+fn read(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    std::fs::read_to_string(root.join(path)).unwrap()
+}
+
+/// A client of `davit sim`.
+struct Cluster(Runtime, kube::Client);
+
+impl Cluster {
+    fn new(kubeconfig: &Path) -> Self {
+        let runtime = Runtime::new().unwrap();
+        let options = ConnectOptions {
+            kubeconfig: Some(kubeconfig.to_owned()),
+            context: None,
+        };
+        let client = runtime.block_on(connect::connect(&options)).unwrap();
+        Self(runtime, client)
+    }
+
+    fn send(&self, method: &str, path: &str, yaml: &str) -> Value {
+        let body: Value = serde_saphyr::from_str(yaml).unwrap();
+        let request = http::Request::builder()
+            .method(method)
+            .uri(format!("/{path}"))
+            .header(
+                "Content-Type",
+                match method {
+                    "PATCH" => "application/merge-patch+json",
+                    _ => "application/json",
+                },
+            )
+            .body(serde_json::to_vec(&body).unwrap())
+            .unwrap();
+        self.0.block_on(self.1.request(request)).unwrap()
+    }
+
+    fn get(&self, path: &str) -> Value {
+        self.send("GET", path, "{}")
+    }
+
+    fn merge(&self, path: &str, yaml: &str) {
+        self.send("PATCH", path, yaml);
+    }
+
+    /// Creates a definition, a pod or a Controller.
+    fn create(&self, yaml: &str) {
+        let object: Value = serde_saphyr::from_str(yaml).unwrap();
+        let path = match object["kind"].as_str().unwrap() {
+            "Pod" => "api/v1/namespaces/default/pods",
+            "Controller" => "apis/davit.dev/v1alpha1/controllers",
+            _ => "apis/apiextensions.k8s.io/v1/customresourcedefinitions",
+        };
+        self.send("POST", path, yaml);
+    }
+}
+
+/// The controllers of the cluster's resources, as an operator works with them:
+/// a changed spec is tried, promoted, and remembered over a restart.
+#[test]
+fn controllers_come_from_the_cluster() {
+    let (sim, kubeconfig) = sim(&[]);
+    let cluster = Cluster::new(&kubeconfig);
+    cluster.create(&read("deploy/crds/controllers.davit.dev.yaml"));
+    for number in 0..4 {
+        let pod = format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: p-{number}, namespace: default}}, \
+             spec: {{containers: [{{name: a, image: b}}]}}}}"
+        );
+        cluster.create(&pod);
+        let path = format!("api/v1/namespaces/default/pods/p-{number}/status");
+        cluster.merge(&path, "{status: {phase: Failed}}");
+    }
+    let controller = |threshold: u32| {
+        format!(
+            "{{apiVersion: davit.dev/v1alpha1, kind: Controller, metadata: {{name: podgc}}, \
+             spec: {{module: {{builtin: podgc}}, mode: Enforce, \
+             config: {{terminatedPodThreshold: {threshold}, period: 1s}}, \
+             rollout: {{steps: [shadow until promoted], analysis: {{window: 1s}}}}}}}}"
+        )
+    };
+    let resource = "apis/davit.dev/v1alpha1/controllers/podgc";
+    let status = |pointer: &str| {
+        let controller = cluster.get(resource);
+        controller["status"]
+            .pointer(pointer)
+            .cloned()
+            .unwrap_or_default()
+    };
+    let run = || {
+        let mut command = davit();
+        command.arg("run").arg("--kubeconfig").arg(&kubeconfig);
+        Process(
+            command
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn()
+                .unwrap(),
+        )
+    };
+    let running = run();
+    cluster.create(&controller(100));
+    until("the first spec runs", || status("/summary") == "running");
+    cluster.merge(resource, &controller(1));
+    until("the second is tried", || {
+        status("/candidate/comparison/disagree") == 3
+    });
+    let candidate = status("/candidate/revision");
+    assert_eq!(running.terminate(), 0);
+
+    let running = run();
+    let promoted = davit()
+        .args(["promote", "podgc", "--kubeconfig"])
+        .arg(&kubeconfig)
+        .output()
+        .unwrap();
+    assert!(promoted.status.success(), "{}", failure(&promoted));
+    until("it takes over", || status("/stable/revision") == candidate);
+    until("it does its work", || {
+        let pods = cluster.get("api/v1/namespaces/default/pods");
+        pods["items"].as_array().unwrap().len() == 1
+    });
+    let kept = cluster.get("apis/apps/v1/namespaces/default/controllerrevisions");
+    assert_eq!(kept["items"].as_array().unwrap().len(), 2);
+    assert_eq!(running.terminate(), 0);
+    assert_eq!(sim.terminate(), 0);
 }

@@ -107,7 +107,7 @@ async fn what_is_wrong_with_a_config_map_is_named() {
     );
 }
 
-/// An API server stores no such ConfigMap; one that does is not believed.
+/// An API server stores no such `ConfigMap`; one that does is not believed.
 #[tokio::test]
 async fn a_config_map_above_its_limit_is_refused() {
     let directory = tempdir().unwrap();

@@ -67,7 +67,7 @@ impl Writer {
     /// managed fields: `davit/NAME`. It writes in the name of that user, if one
     /// is given; its events are the host's.
     #[must_use]
-    pub fn new(api: Api, recorder: Recorder, controller: &str, user: Option<&str>) -> Self {
+    pub fn new(api: &Api, recorder: Recorder, controller: &str, user: Option<&str>) -> Self {
         Self {
             api: user.map_or_else(|| api.clone(), |user| api.impersonating(user)),
             recorder,

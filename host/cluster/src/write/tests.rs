@@ -8,7 +8,7 @@ use crate::testing::{Reply, Seen, Server, mapping, pod, status};
 
 fn writer(server: &Server) -> Writer {
     let api = server.api();
-    Writer::new(api.clone(), Recorder::start(api), "podgc", None)
+    Writer::new(&api, Recorder::start(api.clone()), "podgc", None)
 }
 
 fn decision() -> Decision {

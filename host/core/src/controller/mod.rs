@@ -113,6 +113,14 @@ impl Controller {
         }
     }
 
+    /// Changes how long a target that one revision has decided on waits for the
+    /// other.
+    pub fn set_window(&mut self, window: Duration) {
+        if let Some(trial) = &mut self.shared.trial {
+            trial.comparison.set_window(window);
+        }
+    }
+
     /// Begins to count what the candidate does, and how it compares, anew.
     pub fn begin_counting(&mut self) {
         if let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) {

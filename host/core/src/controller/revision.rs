@@ -11,14 +11,14 @@ use super::exchange::{
 use super::item::Running;
 use super::shared::{Carried, Shared};
 use super::tally::Tally;
-use super::trigger::{Sweep, changed_keys};
+use super::trigger::{Sweep, changed_keys, triggers_of};
 use super::waiters::Waiters;
 use crate::budget::Asker;
 use crate::expectation::{Held, LAPSE};
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
 use crate::health::{CallFailure, Health, Permit, after_failed_call};
-use crate::manifest::{Manifest, Trigger};
+use crate::manifest::Manifest;
 use crate::object::Uid;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
@@ -599,12 +599,6 @@ impl Revision {
             });
         }
     }
-}
-
-fn triggers_of(manifest: &Manifest, position: usize) -> impl Iterator<Item = &Trigger> {
-    let watch = manifest.watches.get(position);
-    let triggers = manifest.triggers.iter();
-    triggers.filter(move |trigger| watch.is_some_and(|watch| watch.name == trigger.watch))
 }
 
 fn watches(views: &[ViewId]) -> BTreeMap<ViewId, usize> {

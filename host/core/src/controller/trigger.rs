@@ -4,11 +4,18 @@ use std::borrow::Cow;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use crate::manifest::{Trigger, TriggerKey};
+use crate::manifest::{Manifest, Trigger, TriggerKey};
 use crate::store::{Change, Object, Snapshot, View, ViewId};
 
 /// How many keys a page of a sweep has.
 const PAGE: usize = 128;
+
+/// The triggers of the watch at a place in a manifest.
+pub(super) fn triggers_of(manifest: &Manifest, position: usize) -> impl Iterator<Item = &Trigger> {
+    let watch = manifest.watches.get(position);
+    let triggers = manifest.triggers.iter();
+    triggers.filter(move |trigger| watch.is_some_and(|watch| watch.name == trigger.watch))
+}
 
 /// The keys that a trigger names for one change.
 pub(super) fn changed_keys(

@@ -148,7 +148,7 @@ pub struct Comparison {
     /// The targets, oldest first.
     order: VecDeque<Uid>,
     /// The targets that wait for the other revision, in the order in which
-    /// their windows end.
+    /// their windows began, with that time.
     pending: VecDeque<(Instant, Uid, QueueKey)>,
     /// The targets whose windows are open, by the item they were decided for.
     by_item: BTreeMap<QueueKey, BTreeSet<Uid>>,
@@ -206,6 +206,11 @@ impl Comparison {
         }
     }
 
+    /// Changes the window, of the targets that wait as well.
+    pub const fn set_window(&mut self, window: Duration) {
+        self.window = window;
+    }
+
     /// What was found since the counting last began.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
@@ -247,7 +252,11 @@ impl Comparison {
 
     /// Ends the windows that are over. To be called every second or so.
     pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) {
-        while let Some((_, uid, item)) = self.pending.pop_front_if(|(ends, ..)| *ends <= now) {
+        let window = self.window;
+        while let Some((_, uid, item)) = self
+            .pending
+            .pop_front_if(|(began, ..)| began.after(window) <= now)
+        {
             if let Some(waiting) = self.by_item.get_mut(&item) {
                 waiting.remove(&uid);
                 if waiting.is_empty() {
@@ -284,8 +293,8 @@ impl Comparison {
         if !self.targets.contains_key(&uid) {
             self.make_room();
             self.order.push_back(uid.clone());
-            let (ends, item) = (now.after(self.window), look.item.clone());
-            self.pending.push_back((ends, uid.clone(), item.clone()));
+            let item = look.item.clone();
+            self.pending.push_back((now, uid.clone(), item.clone()));
             self.by_item.entry(item).or_default().insert(uid.clone());
         }
         let target = self.targets.entry(uid.clone()).or_default();

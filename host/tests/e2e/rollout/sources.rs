@@ -185,3 +185,29 @@ fn a_file_that_changes_is_a_candidate() {
         assert!(status.candidate.is_none());
     });
 }
+
+/// A spec that is taken back ends the rollout, also while its source is away.
+#[test]
+fn the_former_spec_ends_a_rollout_while_its_source_is_away() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.wasm");
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        let former = with(&format!("{{file: {}}}", file.display()), EAGER);
+        let mut host = bench.host_without_controllers();
+        host.declare(&former, 1, Requests::default()).await;
+        host.started().await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        let other = "{quarantine: 24h, period: 1s}";
+        let candidate = podgc(other, "{steps: [weight 100 until promoted]}");
+        host.declare(&candidate, 2, Requests::default()).await;
+        host.until_candidate(|one| one.step == 1).await;
+        std::fs::remove_file(&file).unwrap();
+        host.declare(&former, 3, Requests::default()).await;
+        let after = host.until_status(|status| status.candidate.is_none()).await;
+        assert_eq!((after.stable, after.rejected), (before.stable, None));
+        // The stable revision has its work back, and it is the eager one.
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+    });
+}

@@ -61,7 +61,7 @@ const THREE: &str = "{steps: [shadow 2m, weight 10 for 2m, weight 50 for 2m], \
 
 /// A host that goes on with what was remembered.
 async fn resumed(bench: &Bench, records: &Arc<Records>) -> Running {
-    let mut host = Running::start_with(bench.client(), remembering(&records));
+    let mut host = Running::start_with(bench.client(), remembering(records));
     host.declare(&podgc(OTHER, THREE), 2, Requests::default())
         .await;
     host.started().await;
@@ -141,5 +141,65 @@ fn the_former_spec_ends_a_rollout() {
             .await;
         let after = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!((after.stable, after.rejected), (before.stable, None));
+    });
+}
+
+/// Keeps one finished pod.
+const STRICT: &str = "{terminatedPodThreshold: 1, quarantine: 24h, period: 1s}";
+
+/// Between two looks at a spec, what the former one described is no answer to
+/// the present one.
+#[test]
+fn the_former_spec_without_steps_ends_a_rollout_too() {
+    on_the_sim(|bench| async move {
+        for number in 0..4 {
+            bench.pod(&format!("p-{number}"), "", "Failed").await;
+        }
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
+            .await;
+        host.started().await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        host.declare(&podgc(STRICT, THREE), 2, Requests::default())
+            .await;
+        host.until_candidate(|one| one.step == 1).await;
+        host.declare(&podgc(LENIENT, "{}"), 3, Requests::default())
+            .await;
+        assert_eq!(host.status().await.stable, before.stable);
+        let after = host.until_status(|status| status.candidate.is_none()).await;
+        assert_eq!((after.stable, after.rejected), (before.stable, None));
+        assert_eq!(bench.pods().await.len(), 4);
+    });
+}
+
+/// What the spec describes by now cannot be had: the candidate that it
+/// described before stays as it is, and gets no further.
+#[test]
+fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
+    on_the_sim(|bench| async move {
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
+            .await;
+        host.started().await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        host.declare(&podgc(OTHER, THREE), 2, Requests::default())
+            .await;
+        let candidate = host.until_candidate(|one| one.step == 1).await.revision;
+        let broken = podgc(LENIENT, THREE).replace("{builtin: podgc}", "{file: /not/there.wasm}");
+        let promote = Requests {
+            promote: Some(format!("{candidate}@all")),
+            ..Requests::default()
+        };
+        host.declare(&broken, 3, promote).await;
+        sleep(Duration::from_secs(3600)).await;
+        let status = host.status().await;
+        assert_eq!(status.stable, before.stable);
+        let held = status.candidate.unwrap();
+        assert_eq!((&held.revision, held.step), (&candidate, 1));
+        assert_eq!(held.waits_for, "what the spec describes by now");
+        // It is asked for again, and goes on.
+        host.declare(&podgc(OTHER, THREE), 4, Requests::default())
+            .await;
+        host.until_candidate(|one| one.step == 2).await;
     });
 }

@@ -75,7 +75,11 @@ async fn keep(ledger: Shared, mut reports: mpsc::UnboundedReceiver<Report>) {
         let mut ledger = ledger.lock().unwrap();
         match report {
             Report::Started { .. } => ledger.begun += 1,
-            Report::Ruled { plan, ruling, .. } if ruling == Ruling::Admit => {
+            Report::Ruled {
+                plan,
+                ruling: Ruling::Admit,
+                ..
+            } => {
                 let (change, revision) = read(&plan.message);
                 ledger
                     .decided

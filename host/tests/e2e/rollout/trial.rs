@@ -68,6 +68,31 @@ fn a_shadow_with_a_stricter_podgc() {
     });
 }
 
+/// Too long a window shows nothing for as long; made shorter, it holds for what
+/// waits already.
+#[test]
+fn a_window_that_is_made_shorter() {
+    on_the_sim(|bench| async move {
+        failed_pods(&bench, 10).await;
+        let rollout = |window: &str| {
+            format!("{{steps: [shadow until promoted], analysis: {{window: {window}}}}}")
+        };
+        let mut host = bench.host_without_controllers();
+        host.declare(&podgc(LENIENT, "{}"), 1, Requests::default())
+            .await;
+        host.started().await;
+        host.declare(&podgc(STRICT, &rollout("24h")), 2, Requests::default())
+            .await;
+        sleep(Duration::from_secs(300)).await;
+        let candidate = host.status().await.candidate.unwrap();
+        assert_eq!(candidate.comparison.only_candidate, 0);
+        host.declare(&podgc(STRICT, &rollout("10s")), 3, Requests::default())
+            .await;
+        host.until_candidate(|one| one.comparison.only_candidate == 8)
+            .await;
+    });
+}
+
 /// A candidate with 30 % of the namespaces collects what is in these, and
 /// nothing else; taken back, it collects nothing more.
 #[test]
