@@ -1,10 +1,12 @@
-//! A work item between its decision and its end: the plans it still waits for.
+//! Work items under way: in a call, and then until the plans that were decided
+//! have come to their end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::failure::{Failure, FailureClass};
+use crate::health::Permit;
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
 use crate::queue::Finish;
@@ -17,6 +19,15 @@ pub(super) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(30);
 
 /// How long an item stays whose plans were left to another revision.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
+
+/// A call under way.
+#[derive(Debug)]
+pub(super) struct Called {
+    pub(super) items: Vec<WorkItem>,
+    pub(super) permit: Permit,
+    pub(super) began: Instant,
+    pub(super) snapshot: Snapshot,
+}
 
 /// A decided item whose plans are being carried out.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::exchange::{
     CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, RevisionId, World,
 };
-use super::item::Running;
+use super::item::{Called, Running};
 use super::shared::{Carried, Shared};
 use super::tally::Tally;
 use super::trigger::{Sweep, changed_keys, triggers_of};
@@ -47,15 +47,6 @@ pub struct Revision {
     running: BTreeMap<QueueKey, Running>,
     waiters: Waiters,
     sweep: Sweep,
-}
-
-/// A call under way.
-#[derive(Debug)]
-struct Called {
-    items: Vec<WorkItem>,
-    permit: Permit,
-    began: Instant,
-    snapshot: Snapshot,
 }
 
 impl Revision {
