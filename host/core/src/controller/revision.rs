@@ -17,7 +17,7 @@ use crate::budget::Asker;
 use crate::expectation::{Held, LAPSE};
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
-use crate::health::{CallFailure, Health, Permit, after_failed_call};
+use crate::health::{CallFailure, Health, after_failed_call};
 use crate::manifest::Manifest;
 use crate::object::Uid;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
