@@ -304,7 +304,9 @@ fn swap(active: &mut Active, incoming: Incoming<()>, now: Instant) {
     let manifest = Arc::clone(prepared.guest.manifest());
     active.core.reconfigure(now, manifest, &views.ids);
     let id: RevisionId = active.core.stable().id();
-    active.stable = Part::new(id, prepared, views);
+    let former = std::mem::replace(&mut active.stable, Part::new(id, prepared, views));
+    // Its instances are given back by another thread.
+    tokio::task::spawn_blocking(move || drop(former));
 }
 
 fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now: Instant) {

@@ -245,14 +245,11 @@ impl Controller {
         }
     }
 
-    /// Adds some of the keys of a look at everything that is under way, and
-    /// says whether there are more.
-    pub fn sweep(&mut self, now: Instant, snapshot: &Snapshot) -> bool {
-        let mut more = false;
+    /// Adds some of the keys of a look at everything that is under way.
+    pub fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            more |= revision.sweep(now, snapshot);
+            revision.sweep(now, snapshot);
         }
-        more
     }
 
     /// The next call to make into a revision's guest, if there is one.

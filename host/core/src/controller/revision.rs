@@ -181,14 +181,14 @@ impl Revision {
         self.sweep.begin(triggers);
     }
 
-    /// Adds the next of these keys, and says whether there are more.
-    pub(super) fn sweep(&mut self, now: Instant, snapshot: &Snapshot) -> bool {
-        if let Some((queue, keys)) = self.sweep.next(snapshot) {
+    /// Adds the next of these keys, unless enough are waiting.
+    pub(super) fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
+        let due = self.queues.due(now);
+        if let Some((queue, keys)) = self.sweep.next(due, snapshot) {
             for key in keys {
                 self.add(now, &queue, &key, Origin::Relist);
             }
         }
-        !self.sweep.is_over()
     }
 
     pub(super) fn handle_change(
@@ -361,7 +361,7 @@ impl Revision {
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        if !self.sweep.is_over() {
+        if self.sweep.is_due() {
             return Some(now);
         }
         let due = self.queues.next_due(now)?;

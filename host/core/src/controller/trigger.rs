@@ -9,6 +9,9 @@ use crate::store::{Change, Object, Snapshot, View, ViewId};
 
 /// How many keys a page of a sweep has.
 const PAGE: usize = 128;
+/// How many due items a sweep leaves be: what it adds beyond what is soon worked
+/// off only makes the queues long.
+const MOST_DUE: usize = 512;
 
 /// The triggers of the watch at a place in a manifest.
 pub(super) fn triggers_of(manifest: &Manifest, position: usize) -> impl Iterator<Item = &Trigger> {
@@ -47,6 +50,8 @@ pub(super) fn changed_keys(
 pub(super) struct Sweep {
     left: VecDeque<(ViewId, Trigger)>,
     cursor: Cursor,
+    /// Whether it waits for what it has added to be worked off.
+    is_crowded: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -64,12 +69,22 @@ impl Sweep {
         self.cursor = Cursor::Start;
     }
 
-    pub(super) fn is_over(&self) -> bool {
-        self.left.is_empty()
+    /// Whether it can go on at once.
+    pub(super) fn is_due(&self) -> bool {
+        !self.left.is_empty() && !self.is_crowded
     }
 
-    /// The next keys, with the queue that they go to; none at the end.
-    pub(super) fn next(&mut self, snapshot: &Snapshot) -> Option<(String, Vec<String>)> {
+    /// The next keys, with the queue that they go to; none at the end, and none
+    /// while so many items are due.
+    pub(super) fn next(
+        &mut self,
+        due: usize,
+        snapshot: &Snapshot,
+    ) -> Option<(String, Vec<String>)> {
+        self.is_crowded = due >= MOST_DUE;
+        if self.is_crowded {
+            return None;
+        }
         let (view, trigger) = self.left.front()?;
         let queue = trigger.queue.clone();
         let view = snapshot.view(*view);

@@ -329,6 +329,12 @@ impl Queues {
         Some(next.max(now))
     }
 
+    /// How many items are due, without those that are worked on.
+    pub fn due(&mut self, now: Instant) -> usize {
+        let queues = self.queues.values_mut();
+        queues.map(|known| known.queue.due(now)).sum()
+    }
+
     /// The state of every queue, in the order of their names.
     pub fn stats(&mut self, now: Instant) -> Vec<QueueStats> {
         let queues = self.queues.values_mut();

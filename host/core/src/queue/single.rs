@@ -218,6 +218,11 @@ impl Queue {
         }
     }
 
+    pub(super) fn due(&mut self, now: Instant) -> usize {
+        self.pass(now);
+        self.schedule.len() - self.upcoming.len()
+    }
+
     pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
         self.pass(now);
         let running = || self.work.values().map(|work| now.since(work.started));
