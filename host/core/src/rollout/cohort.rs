@@ -169,8 +169,8 @@ fn first_owner(object: &Object) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{ApiResource, Kind, Projected};
-    use crate::store::{SegmentSpec, Store, ViewKey, ViewSpec};
+    use crate::object::Projected;
+    use crate::store::testing;
     use crate::time::Instant;
 
     fn target(kind: &str, namespace: &str, name: &str) -> ObjectRef {
@@ -195,24 +195,7 @@ mod tests {
 
     /// A cache that shows pods with those JSON-like MessagePack data.
     fn cache(pods: &[(&ObjectRef, Vec<u8>)]) -> Snapshot {
-        let mut store = Store::default();
-        let view = store.add_view(ViewSpec {
-            fields: [].into_iter().collect(),
-            indexes: vec![],
-            key: ViewKey::Name,
-        });
-        let spec = SegmentSpec {
-            resource: ApiResource::new("", "v1", "pods"),
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "Pod".into(),
-            },
-            namespaced: true,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
-        let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
+        let (mut store, _, segment) = testing::pods();
         let fields = store.segment_fields(segment).unwrap();
         let items = pods.iter().map(|(pod, data)| Projected {
             namespace: pod.namespace.as_str().into(),

@@ -14,13 +14,13 @@ use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::Mapping;
 use crate::mapping::Served;
-use crate::object::{ApiResource, Kind, ObjectRef, Projected};
+use crate::object::{ApiResource, ObjectRef, Projected};
 use crate::path::FieldTree;
 use crate::plan::{
     Amount, Command, DeleteOptions, Enqueue, MeasureWhen, Plan, PlanMeasure, QueueKey, Step,
     Verdict,
 };
-use crate::store::{SegmentId, SegmentSpec, Store, ViewSpec};
+use crate::store::{SegmentId, Store, ViewSpec, testing};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -105,24 +105,8 @@ fn enforce() -> Settings {
 impl Bench {
     fn new(manifest: Manifest, settings: Settings) -> Self {
         manifest.validate().unwrap();
-        let mut store = Store::default();
-        let view = store.add_view(ViewSpec::from(&manifest.watches[0]));
-        let spec = SegmentSpec {
-            resource: pods(),
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "Pod".into(),
-            },
-            namespaced: true,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
-        let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
-        let fields = store.segment_fields(segment).unwrap();
-        store
-            .replace(segment, fields, [], Instant::ZERO, &mut Vec::new())
-            .unwrap();
+        let view = ViewSpec::from(&manifest.watches[0]);
+        let (store, view, segment) = testing::pods_as(view);
         let mapping = Mapping::new([Served {
             resource: pods(),
             kind: "Pod".into(),

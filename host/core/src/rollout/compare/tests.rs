@@ -1,9 +1,9 @@
 use super::*;
 use crate::manifest::QueueSpec;
-use crate::object::{ApiResource, Kind, ObjectRef, Projected};
+use crate::object::{ObjectRef, Projected};
 use crate::plan::{DeleteOptions, Enqueue, Patch, PatchKind, Step};
 use crate::queue::Queues;
-use crate::store::{SegmentId, SegmentSpec, Store, ViewKey, ViewSpec};
+use crate::store::{SegmentId, Store, testing};
 
 const WINDOW: Duration = Duration::from_secs(30);
 
@@ -70,28 +70,7 @@ fn key(key: &str) -> QueueKey {
 
 impl Bench {
     fn new() -> Self {
-        let mut store = Store::default();
-        let view = store.add_view(ViewSpec {
-            fields: [].into_iter().collect(),
-            indexes: vec![],
-            key: ViewKey::Name,
-        });
-        let spec = SegmentSpec {
-            resource: ApiResource::new("", "v1", "pods"),
-            kind: Kind {
-                api_version: "v1".into(),
-                kind: "Pod".into(),
-            },
-            namespaced: true,
-            namespace: String::new(),
-            label_selector: String::new(),
-            field_selector: String::new(),
-        };
-        let segment = store.attach(view, &spec, &mut Vec::new()).unwrap();
-        let fields = store.segment_fields(segment).unwrap();
-        store
-            .replace(segment, fields, [], at(0), &mut Vec::new())
-            .unwrap();
+        let (store, _, segment) = testing::pods();
         Self {
             store,
             segment,
