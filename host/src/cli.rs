@@ -81,12 +81,9 @@ pub struct RunArguments {
     /// Controllers are run.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Which cluster; otherwise as kubectl finds it, or the cluster it runs in.
-    #[arg(long, value_name = "FILE")]
-    pub kubeconfig: Option<PathBuf>,
-    /// Which context of the kubeconfig; its current one if absent.
-    #[arg(long, value_name = "NAME")]
-    pub context: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub cluster: ClusterArguments,
     /// Serves /metrics, /livez, /readyz and /controllers/NAME/disagreements
     /// there.
     #[arg(long, value_name = "ADDRESS")]

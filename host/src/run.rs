@@ -6,13 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use davit_cluster::connect::{self, ConnectOptions};
 use davit_engine::{Engine, EngineConfig};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::cli::{GuestArguments, RunArguments};
+use crate::commands;
 use crate::config::{self, Config};
 use crate::host::{Host, HostOptions};
 use crate::http::{self, Health, Served};
@@ -32,11 +32,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         Some(file) => config::parse(&file.path, &file.text)?,
         None => Config::default(),
     };
-    let client = connect::connect(&ConnectOptions {
-        kubeconfig: arguments.kubeconfig,
-        context: arguments.context,
-    })
-    .await?;
+    let client = commands::connect(arguments.cluster).await?;
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;

@@ -315,7 +315,8 @@ impl Attempt<'_> {
 }
 
 /// An error with its causes, as one line.
-pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+#[must_use]
+pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {

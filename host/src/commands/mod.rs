@@ -102,7 +102,8 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
     Ok(())
 }
 
-async fn connect(arguments: ClusterArguments) -> Result<Client> {
+/// A client of the cluster that is meant.
+pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
     let options = ConnectOptions {
         kubeconfig: arguments.kubeconfig,
         context: arguments.context,

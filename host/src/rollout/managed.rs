@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use davit_cluster::api::chain;
 use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::compare::Counts;
@@ -347,7 +348,7 @@ impl Managed {
             return None;
         }
         let mut observed = running.observed.clone();
-        observed.counts = sum(&self.base, &observed.counts);
+        observed.counts = self.base + observed.counts;
         Some(observed)
     }
 
@@ -420,7 +421,7 @@ impl Problem {
         Self {
             condition,
             reason: word,
-            message: super::chain(reason),
+            message: chain(reason),
         }
     }
 }
@@ -448,14 +449,4 @@ fn step_text(steps: &[StepConfig], number: u32) -> String {
     step_of(steps, number)
         .map(ToString::to_string)
         .unwrap_or_default()
-}
-
-fn sum(a: &Counts, b: &Counts) -> Counts {
-    Counts {
-        agree: a.agree + b.agree,
-        only_stable: a.only_stable + b.only_stable,
-        only_candidate: a.only_candidate + b.only_candidate,
-        different: a.different + b.different,
-        unknown: a.unknown + b.unknown,
-    }
 }

@@ -13,10 +13,10 @@ mod managed;
 pub mod records;
 
 use std::collections::BTreeMap;
-use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
@@ -182,7 +182,9 @@ impl Task {
                         let _ = done.send(());
                     }
                     Some(Input::Prepared { controller, what, result }) => {
-                        self.take_prepared(&controller, what, result);
+                        if let Some(controller) = self.controllers.get_mut(&controller) {
+                            controller.take_prepared(what, result);
+                        }
                         self.go_on().await;
                     }
                     None => return,
@@ -217,26 +219,18 @@ impl Task {
     /// status.
     async fn remember(&self, declared: &Declared) -> Remembered {
         let loaded = timeout(SAVE_PATIENCE, self.options.records.load(&declared.name)).await;
-        match loaded {
-            Ok(Ok(remembered)) => remembered,
-            Ok(Err(error)) => {
-                let controller = &declared.name;
-                tracing::warn!(controller, "the rollout's record cannot be read: {error}");
-                Remembered {
-                    status: declared.status.clone().unwrap_or_default(),
-                    stable: None,
-                }
-            }
-            Err(_) => Remembered {
-                status: declared.status.clone().unwrap_or_default(),
-                stable: None,
-            },
+        if let Ok(Ok(remembered)) = loaded {
+            return remembered;
         }
-    }
-
-    fn take_prepared(&mut self, name: &str, what: What, result: Result<Preparation, Problem>) {
-        if let Some(controller) = self.controllers.get_mut(name) {
-            controller.take_prepared(what, result);
+        let controller = &declared.name;
+        let error = match loaded {
+            Ok(Err(error)) => error.to_string(),
+            _ => format!("no answer within {SAVE_PATIENCE:?}"),
+        };
+        tracing::warn!(controller, "the rollout's record cannot be read: {error}");
+        Remembered {
+            status: declared.status.clone().unwrap_or_default(),
+            stable: None,
         }
     }
 
@@ -426,18 +420,4 @@ fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told:
         };
         recorder.record(object, &event, None);
     }
-}
-
-/// An error with everything that caused it.
-pub(crate) fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        let more = error.to_string();
-        if !text.ends_with(&more) {
-            text = format!("{text}: {more}");
-        }
-        cause = error.source();
-    }
-    text
 }

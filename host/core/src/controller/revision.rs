@@ -16,7 +16,7 @@ use super::waiters::Waiters;
 use crate::budget::Asker;
 use crate::expectation::{Held, LAPSE};
 use crate::failure::{Failure, FailureClass};
-use crate::gate::{self, Circumstances, Mode, Ruling, Waiting};
+use crate::gate::{self, Circumstances, Ruling, Waiting};
 use crate::health::{CallFailure, Health, after_failed_call};
 use crate::manifest::Manifest;
 use crate::object::Uid;
@@ -551,8 +551,6 @@ impl Revision {
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
         let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
-        // Only a plan that could be carried out can use up a guardrail.
-        let asks = owns_target && shared.settings.mode == Mode::Enforce;
         let held = shared.held(uid, decided_on, world);
         let mut circumstances = Circumstances {
             // One replica runs.
@@ -566,12 +564,15 @@ impl Revision {
             spent: None,
         };
         let ruling = gate::judge(plan, &circumstances);
-        if ruling != Ruling::Admit || !asks {
-            return ruling;
+        // Only a plan that could be carried out can use up a guardrail.
+        if ruling == Ruling::Admit {
+            let asker = self.asker(plan, world, shared);
+            circumstances.spent = shared.budget.spent(plan, asker, world.now);
+            if circumstances.spent.is_some() {
+                return gate::judge(plan, &circumstances);
+            }
         }
-        let asker = self.asker(plan, world, shared);
-        circumstances.spent = shared.budget.spent(plan, asker, world.now);
-        gate::judge(plan, &circumstances)
+        ruling
     }
 
     fn asker(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Asker {

@@ -51,11 +51,7 @@ impl Trial {
 
     /// What waits in the queues of the other revision than that of this part.
     pub(super) fn others(&self, role: Role) -> PendingSnapshot {
-        let other = match role {
-            Role::Stable => Role::Candidate,
-            Role::Candidate => Role::Stable,
-        };
-        self.pending.get(&other).cloned().unwrap_or_default()
+        self.pending.get(&role.other()).cloned().unwrap_or_default()
     }
 }
 

@@ -18,6 +18,7 @@
 mod fingerprint;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Add;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,6 +86,20 @@ pub struct Counts {
     pub different: u64,
     /// The target was gone too early to tell.
     pub unknown: u64,
+}
+
+impl Add for Counts {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            agree: self.agree + other.agree,
+            only_stable: self.only_stable + other.only_stable,
+            only_candidate: self.only_candidate + other.only_candidate,
+            different: self.different + other.different,
+            unknown: self.unknown + other.unknown,
+        }
+    }
 }
 
 impl Counts {
@@ -326,10 +341,8 @@ impl Comparison {
         if let Some(timer) = look.other.get(&look.item.queue, &look.item.key) {
             return timer.due_at > look.began.after(self.window);
         }
-        let (other, before) = match look.role {
-            Role::Stable => (Role::Candidate, None),
-            Role::Candidate => (Role::Stable, Some(self.begun)),
-        };
+        let other = look.role.other();
+        let before = (other == Role::Stable).then_some(self.begun);
         let looked = self.looks_of(other).last.get(look.item).copied().or(before);
         let changed = look.snapshot.find(uid).map(|object| object.last_changed());
         matches!((looked, changed), (Some(looked), Some(changed)) if looked >= changed)

@@ -23,6 +23,15 @@ impl Role {
     /// Both of them.
     pub const ALL: [Self; 2] = [Self::Stable, Self::Candidate];
 
+    /// The part of the other revision.
+    #[must_use]
+    pub const fn other(self) -> Self {
+        match self {
+            Self::Stable => Self::Candidate,
+            Self::Candidate => Self::Stable,
+        }
+    }
+
     /// The word used in logs, metrics and answers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
