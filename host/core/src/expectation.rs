@@ -7,7 +7,7 @@
 //! harmless, while one that waits for ever would not be. Until then they stay,
 //! seen or not: decisions that were made before it was seen are still to come.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use crate::object::Uid;
@@ -60,6 +60,9 @@ enum Expected {
 #[derive(Debug, Default)]
 pub struct Expectations {
     by_uid: BTreeMap<Uid, (Expected, Instant)>,
+    /// When what was expected of an object lapses, the earliest first. Something
+    /// else may be expected of it by then.
+    lapsing: VecDeque<(Instant, Uid)>,
 }
 
 impl Expectations {
@@ -80,8 +83,9 @@ impl Expectations {
                 return;
             }
         };
-        self.by_uid
-            .insert(uid.clone(), (expected, now.after(LAPSE)));
+        let lapses = now.after(LAPSE);
+        self.by_uid.insert(uid.clone(), (expected, lapses));
+        self.lapsing.push_back((lapses, uid.clone()));
     }
 
     /// Whether a plan for an object is held, given what the cache showed of it
@@ -113,7 +117,12 @@ impl Expectations {
     /// Forgets what has lapsed; called now and then, so that objects nobody
     /// asks about again take no memory.
     pub fn expire(&mut self, now: Instant) {
-        self.by_uid.retain(|_, (_, lapses)| now < *lapses);
+        while let Some((_, uid)) = self.lapsing.pop_front_if(|(lapses, _)| *lapses <= now) {
+            let expected = self.by_uid.get(&uid);
+            if expected.is_some_and(|(_, lapses)| *lapses <= now) {
+                self.by_uid.remove(&uid);
+            }
+        }
     }
 
     /// How many objects something is expected of.
@@ -211,6 +220,25 @@ mod tests {
         expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
         expectations.expire(later);
         assert_eq!(expectations.len(), 0);
+    }
+
+    #[test]
+    fn what_is_expected_anew_outlasts_what_was_before() {
+        let mut expectations = Expectations::default();
+        let (start, lapsed) = (Instant::ZERO, Instant::ZERO.after(LAPSE));
+        let again = start.after(LAPSE / 2);
+        expectations.end(&UID, Some(Written::Version(10)), start);
+        expectations.end(&UID, Some(Written::Version(20)), again);
+        expectations.expire(lapsed);
+        let seen = Seen::Version(10);
+        assert_eq!(held(&expectations, seen, lapsed), Some(Held::NotSeenYet));
+        expectations.begin(UID);
+        expectations.expire(again.after(LAPSE));
+        let in_flight = held(&expectations, seen, again.after(LAPSE));
+        assert_eq!(in_flight, Some(Held::InFlight));
+        expectations.end(&UID, Some(Written::Gone), again.after(LAPSE));
+        expectations.expire(again.after(2 * LAPSE));
+        assert!(expectations.is_empty());
     }
 
     #[test]
