@@ -183,7 +183,8 @@ impl State {
         hash: u32,
     ) -> impl Iterator<Item = (Slot, &Arc<Object>)> {
         hashes
-            .range((hash, Slot::MIN)..=(hash, Slot::MAX))
+            .range((hash, Slot::MIN)..)
+            .take_while(move |(other, _)| *other == hash)
             .filter_map(|(_, slot)| Some((*slot, self.object(*slot)?)))
     }
 }
