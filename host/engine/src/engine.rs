@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
@@ -19,6 +19,11 @@ use crate::world::{self, WorldError};
 /// How often running guests are interrupted: the unit of their CPU time, and
 /// the longest that one keeps others of its thread waiting.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
+
+/// What is added to the nice value of a thread that compiles; no thread can take
+/// that back, so each compiles once.
+#[cfg(target_os = "linux")]
+const LEAST_URGENT: i32 = 19;
 
 /// Table elements that are reserved for each table; Rust guests need one for
 /// each function whose address is taken.
@@ -144,13 +149,23 @@ impl Engine {
     }
 
     /// Compiles a component, or takes what an earlier run made of it, and
-    /// checks that it can be a guest. The work is done off the async threads.
+    /// checks that it can be a guest. The work is done by a thread of its own,
+    /// which gets what the guests at work leave of the processors.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
         let engine = self.clone();
-        tokio::task::spawn_blocking(move || engine.load_blocking(&wasm))
+        let (done, loaded) = oneshot::channel();
+        std::thread::Builder::new()
+            .name("davit-compiles".to_owned())
+            .spawn(move || {
+                give_way();
+                // Whoever asked may have gone.
+                let _ = done.send(engine.load_blocking(&wasm));
+            })
+            .map_err(|error| LoadError::Compile(format!("no thread to compile it: {error}")))?;
+        // Cranelift panicked: that is the module's failure, not the host's.
+        loaded
             .await
-            // Cranelift panicked: that is the module's failure, not the host's.
-            .unwrap_or_else(|error| Err(LoadError::Compile(error.to_string())))
+            .unwrap_or_else(|_| Err(LoadError::Compile("the compiler panicked".to_owned())))
     }
 
     fn load_blocking(&self, wasm: &[u8]) -> Result<Module, LoadError> {
@@ -252,6 +267,15 @@ fn check_resources(component: &Component) -> Result<(), LoadError> {
     };
     within("linear memories", needs.num_memories, 1)?;
     within("tables", needs.num_tables, TABLES_PER_GUEST)
+}
+
+/// Lets every other thread of the host go before this one. On Linux the nice
+/// value is a thread's own; elsewhere it is the process's, and stays as it is.
+fn give_way() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::nice(LEAST_URGENT) {
+        tracing::debug!(%error, "compiling at the priority of everything else");
+    }
 }
 
 fn start_ticker(engine: &wasmtime::Engine) -> Result<(), EngineError> {

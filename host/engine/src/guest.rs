@@ -42,19 +42,22 @@ impl Guest {
         let instances = limits.instances.max(1);
         let reserved = module.reserve(instances)?;
         let config = config.into();
-        // The first instance logs under the module's digest, and is not kept:
-        // the guest's name is known only now.
-        let (_, manifest) = Instance::start(module, module.label(), &config, limits).await?;
-        Ok(Self {
+        // The guest's name is known only afterwards.
+        let (first, manifest) = Instance::start(module, module.label(), &config, limits).await?;
+        let name: Arc<str> = manifest.name.as_str().into();
+        first.rename(&name);
+        let guest = Self {
             module: module.clone(),
             config,
-            name: manifest.name.as_str().into(),
+            name,
             manifest: Arc::new(manifest),
             limits,
             idle: Mutex::new(Vec::new()),
             slots: Semaphore::new(instances as usize),
             _reserved: reserved,
-        })
+        };
+        guest.put_by(first);
+        Ok(guest)
     }
 
     /// What the guest needs.
@@ -79,10 +82,15 @@ impl Guest {
         let mut instance = self.instance().await?;
         let answer = instance.reconcile(call, &self.manifest).await?;
         let decisions = convert::decisions(answer, items, &self.manifest, &self.limits, now)?;
+        self.put_by(instance);
+        Ok(decisions)
+    }
+
+    /// Keeps an instance for the next call, unless it has grown too large.
+    fn put_by(&self, instance: Instance) {
         if instance.memory() <= self.limits.idle_memory {
             self.idle().push(instance);
         }
-        Ok(decisions)
     }
 
     async fn instance(&self) -> Result<Instance, CallError> {

@@ -133,6 +133,11 @@ impl Instance {
         }
     }
 
+    /// Gives it another name in the log.
+    pub(crate) fn rename(&self, guest: &Arc<str>) {
+        self.store.data().log.rename(guest);
+    }
+
     /// Asks for decisions. After an error the instance must not be used again.
     pub(crate) async fn reconcile(
         &mut self,

@@ -53,6 +53,11 @@ impl GuestLog {
         }
     }
 
+    /// Goes on under another name.
+    pub(crate) fn rename(&self, guest: &Arc<str>) {
+        self.lock().guest = Arc::clone(guest);
+    }
+
     /// Begins a call.
     pub(crate) fn begin(&self) {
         let mut inner = self.lock();
