@@ -24,6 +24,8 @@ const LEFT_PAUSE: Duration = Duration::from_secs(600);
 #[derive(Debug)]
 pub(super) struct Called {
     pub(super) items: Vec<WorkItem>,
+    /// How many of them are from a list.
+    pub(super) relisted: usize,
     pub(super) permit: Permit,
     pub(super) began: Instant,
     pub(super) snapshot: Snapshot,

@@ -12,6 +12,7 @@ mod exchange;
 mod item;
 mod revision;
 mod shared;
+mod sweep;
 mod tally;
 mod trigger;
 mod waiters;

@@ -1,22 +1,22 @@
 //! One revision of a controller's guest: its queues, its calls, and its plans
 //! up to the gate.
 
+mod ruling;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, RevisionId, World,
+    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, RevisionId, World,
 };
 use super::item::{Called, Running};
 use super::shared::{Carried, Shared};
+use super::sweep::{Pace, Sweep};
 use super::tally::Tally;
-use super::trigger::{Sweep, changed_keys, triggers_of};
+use super::trigger::{changed_keys, triggers_of};
 use super::waiters::Waiters;
-use crate::budget::Asker;
-use crate::expectation::{Held, LAPSE};
-use crate::failure::{Failure, FailureClass};
-use crate::gate::{self, Circumstances, Ruling, Waiting};
+use crate::expectation::LAPSE;
 use crate::health::{CallFailure, Health, after_failed_call};
 use crate::manifest::Manifest;
 use crate::object::Uid;
@@ -60,7 +60,7 @@ impl Revision {
         let queues = Queues::new(now, &manifest.queues, &manifest.ticks);
         let notes = Notes::default();
         let mut revision = Self::with(id, Role::Stable, manifest, views, queues, notes);
-        revision.begin_sweep();
+        revision.begin_sweep(Pace::Brisk);
         revision
     }
 
@@ -78,7 +78,7 @@ impl Revision {
         queues.reconfigure(now, &manifest.queues, &manifest.ticks);
         let notes = self.notes.clone();
         let mut fork = Self::with(id, Role::Candidate, manifest, views, queues, notes);
-        fork.begin_sweep();
+        fork.begin_sweep(Pace::Easy);
         fork
     }
 
@@ -165,26 +165,26 @@ impl Revision {
     /// Begins to add every key that a trigger can name: after a time in which
     /// its plans were not carried out, or changes not taken.
     pub(super) fn look_at_everything(&mut self, now: Instant) {
-        self.begin_sweep();
+        self.begin_sweep(Pace::Easy);
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             self.add(now, &tick.queue, &tick.key, Origin::Fresh);
         }
     }
 
-    fn begin_sweep(&mut self) {
+    fn begin_sweep(&mut self, pace: Pace) {
         let manifest = &self.manifest;
         let triggers = self.watches.iter().flat_map(|(view, position)| {
             let triggers = triggers_of(manifest, *position);
             triggers.map(|trigger| (*view, trigger.clone()))
         });
-        self.sweep.begin(triggers);
+        self.sweep.begin(pace, triggers);
     }
 
-    /// Adds the next of these keys, unless enough are waiting.
+    /// Adds the next of these keys, unless the last are still to be taken.
     pub(super) fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
-        let due = self.queues.due(now);
-        if let Some((queue, keys)) = self.sweep.next(due, snapshot) {
+        let is_crowded = self.queues.has_relisted(now);
+        if let Some((queue, keys)) = self.sweep.next(now, is_crowded, snapshot) {
             for key in keys {
                 self.add(now, &queue, &key, Origin::Relist);
             }
@@ -235,6 +235,7 @@ impl Revision {
         let id = CallId(shared.fresh_id());
         let called = Called {
             items: batch.items.clone(),
+            relisted: batch.relisted,
             permit,
             began: now,
             snapshot: snapshot.clone(),
@@ -281,6 +282,9 @@ impl Revision {
         );
         self.health.succeeded(world.now, called.permit);
         self.tally.call_took(took);
+        if called.relisted > 0 {
+            self.sweep.worked(world.now, took);
+        }
         let trial = shared.trial.as_ref();
         let other = trial
             .map(|trial| trial.others(self.role))
@@ -361,11 +365,8 @@ impl Revision {
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        if self.sweep.is_due() {
-            return Some(now);
-        }
-        let due = self.queues.next_due(now)?;
-        Some(due.max(self.health.opens_at(now)?))
+        let call = || Some(self.queues.next_due(now)?.max(self.health.opens_at(now)?));
+        [self.sweep.due_at(now), call()].into_iter().flatten().min()
     }
 
     /// Every object that an item waits for.
@@ -492,92 +493,6 @@ impl Revision {
             self.waiters.wait(item, running.unseen);
         }
         self.finish_item(world.now, item, finish, shared);
-    }
-
-    fn rule(
-        &mut self,
-        item: &QueueKey,
-        running: &mut Running,
-        plan: Arc<Plan>,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        let uid = Uid::new(&plan.target.uid);
-        let ruling = self.judge(&plan, &running.decided_on, world, shared);
-        match &ruling {
-            Ruling::Admit => {
-                running.carry();
-                shared.expectations.begin(uid);
-                let asker = self.asker(&plan, world, shared);
-                shared.budget.spend(&plan, asker, world.now);
-                let id = PlanId(shared.fresh_id());
-                let carried = Carried {
-                    items_of: self.items_of,
-                    item: item.clone(),
-                    plan: Arc::clone(&plan),
-                };
-                shared.carried.insert(id, carried);
-                shared.effects.push_back(Effect::Carry {
-                    id,
-                    revision: self.id,
-                    plan: Arc::clone(&plan),
-                });
-            }
-            Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
-            Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
-            Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
-            Ruling::Wait(Waiting::NotOwned) => running.leave(),
-            Ruling::Refuse(refusal) => {
-                self.tally.refused(refusal.to_string());
-                let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());
-                running.fail(&plan.target.uid, 0, failure);
-            }
-            Ruling::Show | Ruling::Wait(_) => {}
-        }
-        shared.effects.push_back(Effect::Ruled {
-            role: self.role,
-            item: item.clone(),
-            plan,
-            ruling,
-        });
-    }
-
-    fn judge(
-        &self,
-        plan: &Plan,
-        decided_on: &Snapshot,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) -> Ruling {
-        let uid = &Uid::new(&plan.target.uid);
-        let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
-        let held = shared.held(uid, decided_on, world);
-        let mut circumstances = Circumstances {
-            // One replica runs.
-            leading: true,
-            owns_target,
-            mode: shared.settings.mode,
-            manifest: &self.manifest,
-            granted: shared.settings.granted.as_deref(),
-            mapping: world.mapping,
-            held,
-            spent: None,
-        };
-        let ruling = gate::judge(plan, &circumstances);
-        // Only a plan that could be carried out can use up a guardrail.
-        if ruling == Ruling::Admit {
-            let asker = self.asker(plan, world, shared);
-            circumstances.spent = shared.budget.spent(plan, asker, world.now);
-            if circumstances.spent.is_some() {
-                return gate::judge(plan, &circumstances);
-            }
-        }
-        ruling
-    }
-
-    fn asker(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Asker {
-        let views = self.watches.keys().copied();
-        shared.asker(self.role, plan, views, world.snapshot)
     }
 
     fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {

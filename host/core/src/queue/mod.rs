@@ -61,6 +61,8 @@ pub struct Batch {
     /// At least one, in the order in which they came; just one if that one is
     /// to be alone ([`Finish::Alone`]).
     pub items: Vec<WorkItem>,
+    /// How many of them are from the re-list lane.
+    pub relisted: usize,
 }
 
 impl Batch {
@@ -297,10 +299,12 @@ impl Queues {
             ready.min_by_key(|(_, known)| (Reverse(known.queue.priority()), known.turn))?;
         self.last_turn += 1;
         known.turn = self.last_turn;
+        let (items, relisted) = known.queue.take(now);
         Some(Batch {
             queue: name.to_string(),
             taken_at: now,
-            items: known.queue.take(now),
+            items,
+            relisted,
         })
     }
 
@@ -329,10 +333,12 @@ impl Queues {
         Some(next.max(now))
     }
 
-    /// How many items are due, without those that are worked on.
-    pub fn due(&mut self, now: Instant) -> usize {
-        let queues = self.queues.values_mut();
-        queues.map(|known| known.queue.due(now)).sum()
+    /// Whether something of a list waits that could be handed out, if a worker
+    /// is free: its time has come, and its group has a token.
+    #[must_use]
+    pub fn has_relisted(&self, now: Instant) -> bool {
+        let mut queues = self.queues.values();
+        queues.any(|known| known.queue.is_ready(now, Origin::Relist))
     }
 
     /// The state of every queue, in the order of their names.

@@ -189,7 +189,8 @@ impl Schedule {
         }
     }
 
-    fn is_ready(&self, now: Instant, lane: Origin) -> bool {
+    /// Whether a lane has something to give.
+    pub(super) fn is_ready(&self, now: Instant, lane: Origin) -> bool {
         let head = self.heads.get(lane).first();
         head.is_some_and(|(head, _)| head.due_at <= now)
     }

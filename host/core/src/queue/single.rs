@@ -161,11 +161,18 @@ impl Queue {
         waited
     }
 
-    /// The next items for one call.
-    pub(super) fn take(&mut self, now: Instant) -> Vec<WorkItem> {
+    /// Whether a lane has something to give, if a worker is free.
+    pub(super) fn is_ready(&self, now: Instant, lane: Origin) -> bool {
+        self.schedule.is_ready(now, lane)
+    }
+
+    /// The next items for one call, and how many of them are from the re-list
+    /// lane.
+    pub(super) fn take(&mut self, now: Instant) -> (Vec<WorkItem>, usize) {
         self.pass(now);
         let most = self.free_workers().min(self.spec.batch as usize);
         let mut items = Vec::new();
+        let mut relisted = 0;
         while items.len() < most
             && let Some(next) = self.schedule.peek(now)
         {
@@ -173,12 +180,16 @@ impl Queue {
             if alone && !items.is_empty() {
                 break;
             }
-            items.extend(self.take_one(now));
+            let Some((item, lane)) = self.take_one(now) else {
+                break;
+            };
+            items.push(item);
+            relisted += usize::from(lane == Origin::Relist);
             if alone {
                 break;
             }
         }
-        items
+        (items, relisted)
     }
 
     /// What becomes of an item that was handed out; none if it was not.
@@ -218,11 +229,6 @@ impl Queue {
         }
     }
 
-    pub(super) fn due(&mut self, now: Instant) -> usize {
-        self.pass(now);
-        self.schedule.len() - self.upcoming.len()
-    }
-
     pub(super) fn stats(&mut self, now: Instant) -> QueueStats {
         self.pass(now);
         let running = || self.work.values().map(|work| now.since(work.started));
@@ -242,7 +248,7 @@ impl Queue {
         (self.spec.workers as usize).saturating_sub(self.work.len())
     }
 
-    fn take_one(&mut self, now: Instant) -> Option<WorkItem> {
+    fn take_one(&mut self, now: Instant) -> Option<(WorkItem, Origin)> {
         let key = self.schedule.pop(now)?;
         let entry = self.waiting.remove(&*key)?;
         let item = WorkItem {
@@ -253,9 +259,9 @@ impl Queue {
             due_at: entry.place.order.due_at,
             failures: entry.failures.to_vec(),
         };
-        let started = now;
+        let (started, lane) = (now, entry.place.lane);
         self.work.insert(key, InWork { started, entry });
-        Some(item)
+        Some((item, lane))
     }
 
     /// The item as it comes again by its verdict alone. A tick's does not if

@@ -1,6 +1,7 @@
 //! The controller driven by hand: what is called, carried out and tried again.
 
 mod outcomes;
+mod sweeping;
 mod trial;
 
 use std::time::Duration;

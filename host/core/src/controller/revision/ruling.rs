@@ -1,0 +1,105 @@
+//! What becomes of a plan: the gate's ruling, from what is known of the revision
+//! and of what it shares.
+
+use std::sync::Arc;
+
+use super::Revision;
+use crate::budget::Asker;
+use crate::controller::exchange::{Effect, PlanId, World};
+use crate::controller::item::Running;
+use crate::controller::shared::{Carried, Shared};
+use crate::expectation::Held;
+use crate::failure::{Failure, FailureClass};
+use crate::gate::{self, Circumstances, Ruling, Waiting};
+use crate::object::Uid;
+use crate::plan::{Plan, QueueKey};
+use crate::store::Snapshot;
+
+impl Revision {
+    /// Puts a plan before the gate, and does what the ruling says.
+    pub(super) fn rule(
+        &mut self,
+        item: &QueueKey,
+        running: &mut Running,
+        plan: Arc<Plan>,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) {
+        let uid = Uid::new(&plan.target.uid);
+        let ruling = self.judge(&plan, &running.decided_on, world, shared);
+        match &ruling {
+            Ruling::Admit => {
+                running.carry();
+                shared.expectations.begin(uid);
+                let asker = self.asker(&plan, world, shared);
+                shared.budget.spend(&plan, asker, world.now);
+                let id = PlanId(shared.fresh_id());
+                let carried = Carried {
+                    items_of: self.items_of,
+                    item: item.clone(),
+                    plan: Arc::clone(&plan),
+                };
+                shared.carried.insert(id, carried);
+                shared.effects.push_back(Effect::Carry {
+                    id,
+                    revision: self.id,
+                    plan: Arc::clone(&plan),
+                });
+            }
+            Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
+            Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
+            Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
+            Ruling::Wait(Waiting::NotOwned) => running.leave(),
+            Ruling::Refuse(refusal) => {
+                self.tally.refused(refusal.to_string());
+                let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());
+                running.fail(&plan.target.uid, 0, failure);
+            }
+            Ruling::Show | Ruling::Wait(_) => {}
+        }
+        shared.effects.push_back(Effect::Ruled {
+            role: self.role,
+            item: item.clone(),
+            plan,
+            ruling,
+        });
+    }
+
+    fn judge(
+        &self,
+        plan: &Plan,
+        decided_on: &Snapshot,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) -> Ruling {
+        let uid = &Uid::new(&plan.target.uid);
+        let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
+        let held = shared.held(uid, decided_on, world);
+        let mut circumstances = Circumstances {
+            // One replica runs.
+            leading: true,
+            owns_target,
+            mode: shared.settings.mode,
+            manifest: &self.manifest,
+            granted: shared.settings.granted.as_deref(),
+            mapping: world.mapping,
+            held,
+            spent: None,
+        };
+        let ruling = gate::judge(plan, &circumstances);
+        // Only a plan that could be carried out can use up a guardrail.
+        if ruling == Ruling::Admit {
+            let asker = self.asker(plan, world, shared);
+            circumstances.spent = shared.budget.spent(plan, asker, world.now);
+            if circumstances.spent.is_some() {
+                return gate::judge(plan, &circumstances);
+            }
+        }
+        ruling
+    }
+
+    fn asker(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Asker {
+        let views = self.watches.keys().copied();
+        shared.asker(self.role, plan, views, world.snapshot)
+    }
+}

@@ -1,0 +1,133 @@
+//! A look at everything: adding every key that triggers can name.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use crate::manifest::{Trigger, TriggerKey};
+use crate::store::{Snapshot, View, ViewId};
+use crate::time::Instant;
+
+/// How many keys a page of a sweep has: no more than are worked off before a
+/// fresh event would notice.
+const PAGE: usize = 64;
+/// How many times as long as the calls took that it caused a sweep rests.
+const REST: u32 = 3;
+/// The longest rest after one call: what takes long waits for something else
+/// than a processor.
+const LONGEST_REST: Duration = Duration::from_millis(20);
+
+/// How much of the processors a sweep takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Pace {
+    /// As much as there is: the controller does nothing else yet.
+    Brisk,
+    /// About a quarter of one, so that what changes meanwhile does not wait.
+    #[default]
+    Easy,
+}
+
+/// A look at every key that triggers can name, a page at a time: a cluster has
+/// more of them than may hold up what is fresh.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sweep {
+    left: VecDeque<(ViewId, Trigger)>,
+    cursor: Cursor,
+    pace: Pace,
+    rests_until: Instant,
+    /// Whether it waits for what it has added to be taken.
+    is_crowded: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+enum Cursor {
+    #[default]
+    Start,
+    At(u64),
+    After(String),
+}
+
+impl Sweep {
+    /// Starts anew, over these.
+    pub(super) fn begin(&mut self, pace: Pace, triggers: impl Iterator<Item = (ViewId, Trigger)>) {
+        self.left = triggers.collect();
+        self.cursor = Cursor::Start;
+        self.pace = pace;
+    }
+
+    /// A call ended that took so long over what sweeps had added.
+    pub(super) fn worked(&mut self, now: Instant, took: Duration) {
+        if self.pace == Pace::Easy {
+            let rest = took.saturating_mul(REST).min(LONGEST_REST);
+            self.rests_until = self.rests_until.max(now).after(rest);
+        }
+    }
+
+    /// When it can go on, if nothing else happens.
+    pub(super) fn due_at(&self, now: Instant) -> Option<Instant> {
+        let goes_on = !self.left.is_empty() && !self.is_crowded;
+        goes_on.then(|| self.rests_until.max(now))
+    }
+
+    /// The next keys, with the queue that they go to; none at the end, while it
+    /// rests, and while something of a list waits to be taken: more would only
+    /// make the queues long.
+    pub(super) fn next(
+        &mut self,
+        now: Instant,
+        is_crowded: bool,
+        snapshot: &Snapshot,
+    ) -> Option<(String, Vec<String>)> {
+        self.is_crowded = is_crowded;
+        if is_crowded || now < self.rests_until {
+            return None;
+        }
+        let (view, trigger) = self.left.front()?;
+        let queue = trigger.queue.clone();
+        let view = snapshot.view(*view);
+        let (keys, cursor) = view.map_or_else(Default::default, |view| {
+            page(&trigger.key, &view, &self.cursor)
+        });
+        if cursor.is_none() {
+            self.left.pop_front();
+        }
+        self.cursor = cursor.unwrap_or_default();
+        Some((queue, keys))
+    }
+}
+
+fn page(key: &TriggerKey, view: &View<'_>, from: &Cursor) -> (Vec<String>, Option<Cursor>) {
+    let cursor = match from {
+        Cursor::At(at) => *at,
+        Cursor::Start | Cursor::After(_) => 0,
+    };
+    match key {
+        TriggerKey::OwnKey => {
+            let page = view.keys(cursor, PAGE);
+            let keys = page.items.into_iter().map(Cow::into_owned);
+            (keys.collect(), page.next.map(Cursor::At))
+        }
+        TriggerKey::OwnUid => {
+            let page = view.scan(cursor, PAGE);
+            let uids = page.items.iter();
+            let uids = uids.map(|entry| entry.object.uid().to_string());
+            (uids.collect(), page.next.map(Cursor::At))
+        }
+        TriggerKey::Constant(_) if view.is_empty() => (Vec::new(), None),
+        TriggerKey::Constant(key) => (vec![key.clone()], None),
+        TriggerKey::Index(index) => {
+            let Some(index) = view.index(index) else {
+                return (Vec::new(), None);
+            };
+            let after = match from {
+                Cursor::After(value) => Some(value.as_str()),
+                Cursor::Start | Cursor::At(_) => None,
+            };
+            let values = index.values(after, PAGE).into_iter();
+            let values: Vec<String> = values.map(|(value, _)| value.to_owned()).collect();
+            let full = values.len() == PAGE;
+            let next = values.last().filter(|_| full).cloned();
+            (values, next.map(Cursor::After))
+        }
+    }
+}
