@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::Semaphore;
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
@@ -20,10 +20,10 @@ use crate::world::{self, WorldError};
 /// the longest that one keeps others of its thread waiting.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// What is added to the nice value of a thread that compiles; no thread can take
-/// that back, so each compiles once.
+/// What is added to the nice value of a thread that compiles: about a tenth of
+/// the others' weight, so that it gets on where they leave nothing.
 #[cfg(target_os = "linux")]
-const LEAST_URGENT: i32 = 19;
+const NICER: i32 = 10;
 
 /// Table elements that are reserved for each table; Rust guests need one for
 /// each function whose address is taken.
@@ -149,23 +149,14 @@ impl Engine {
     }
 
     /// Compiles a component, or takes what an earlier run made of it, and
-    /// checks that it can be a guest. The work is done by a thread of its own,
-    /// which gets what the guests at work leave of the processors.
+    /// checks that it can be a guest. The work is done off the async threads,
+    /// and gets what the guests at work leave of the processors.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
         let engine = self.clone();
-        let (done, loaded) = oneshot::channel();
-        std::thread::Builder::new()
-            .name("davit-compiles".to_owned())
-            .spawn(move || {
-                give_way();
-                // Whoever asked may have gone.
-                let _ = done.send(engine.load_blocking(&wasm));
-            })
-            .map_err(|error| LoadError::Compile(format!("no thread to compile it: {error}")))?;
-        // Cranelift panicked: that is the module's failure, not the host's.
-        loaded
+        tokio::task::spawn_blocking(move || giving_way(|| engine.load_blocking(&wasm)))
             .await
-            .unwrap_or_else(|_| Err(LoadError::Compile("the compiler panicked".to_owned())))
+            // Cranelift panicked: that is the module's failure, not the host's.
+            .unwrap_or_else(|error| Err(LoadError::Compile(error.to_string())))
     }
 
     fn load_blocking(&self, wasm: &[u8]) -> Result<Module, LoadError> {
@@ -269,11 +260,24 @@ fn check_resources(component: &Component) -> Result<(), LoadError> {
     within("tables", needs.num_tables, TABLES_PER_GUEST)
 }
 
-/// Lets every other thread of the host go before this one. On Linux the nice
-/// value is a thread's own; elsewhere it is the process's, and stays as it is.
+/// Does this while every other thread of the host goes before it: on a thread of
+/// its own, since none can take back that it gave way.
+fn giving_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| {
+        let worker = scope.spawn(|| {
+            give_way();
+            work()
+        });
+        let done = worker.join();
+        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// On Linux the nice value is a thread's own; elsewhere it is the process's, and
+/// stays as it is.
 fn give_way() {
     #[cfg(target_os = "linux")]
-    if let Err(error) = rustix::process::nice(LEAST_URGENT) {
+    if let Err(error) = rustix::process::nice(NICER) {
         tracing::debug!(%error, "compiling at the priority of everything else");
     }
 }
