@@ -48,7 +48,7 @@ pub enum Command {
     Resume(ControllerArguments),
     /// Takes a controller's candidate back.
     Abort(ControllerArguments),
-    /// Lets a controller go on whose guardrail has tripped.
+    /// Lets a controller go on whose guardrails have tripped.
     Release(ControllerArguments),
     /// Brings module, configuration and limits of a former spec back.
     Rollback(RollbackArguments),

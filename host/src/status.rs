@@ -5,6 +5,7 @@
 //! from now on, goes on from here.
 
 use davit_core::rollout::compare::Counts;
+use davit_core::rollout::progress::Observed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -28,9 +29,13 @@ pub struct ControllerStatus {
     /// the spec asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RejectedStatus>,
-    /// A guardrail that holds plans back.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tripped: Option<TrippedStatus>,
+    /// The guardrails that hold plans back.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["guardrail"],
+    ))]
+    pub tripped: Vec<TrippedStatus>,
     /// Resolved, Verified, Compiled, Configured, Synced, Leading, Progressing
     /// and Degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -83,6 +88,13 @@ pub struct CandidateStatus {
     pub waits_for: String,
     /// How its decisions compare with the stable revision's, in this step.
     pub comparison: ComparisonStatus,
+    /// Calls of it that failed in this step.
+    #[serde(default)]
+    pub failed_calls: u64,
+    /// Plans of it that were refused in this step, by the gate or by the API
+    /// server.
+    #[serde(default)]
+    pub refused_writes: u64,
 }
 
 /// How many targets the revisions decided on alike.
@@ -154,6 +166,17 @@ pub struct ConditionStatus {
     pub observed_generation: Option<i64>,
 }
 
+impl ControllerStatus {
+    /// When the last of the guardrails tripped that hold plans back: what
+    /// releases them all, unless another has tripped meanwhile.
+    #[must_use]
+    pub fn last_trip(&self) -> Option<&str> {
+        // Texts of the same form are in the order of their times.
+        let times = self.tripped.iter().map(|tripped| tripped.since.as_str());
+        times.max()
+    }
+}
+
 impl From<&Counts> for ComparisonStatus {
     fn from(counts: &Counts) -> Self {
         Self {
@@ -163,6 +186,18 @@ impl From<&Counts> for ComparisonStatus {
             only_candidate: counts.only_candidate,
             different: counts.different,
             unknown: counts.unknown,
+        }
+    }
+}
+
+/// What was counted of a candidate, as far as it is written down.
+impl From<&CandidateStatus> for Observed {
+    fn from(status: &CandidateStatus) -> Self {
+        Self {
+            counts: (&status.comparison).into(),
+            failed_calls: status.failed_calls,
+            refused_writes: status.refused_writes,
+            ..Self::default()
         }
     }
 }

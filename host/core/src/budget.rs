@@ -58,8 +58,8 @@ pub struct Spent {
     pub limit: u32,
     /// Whose plans it holds back.
     pub role: Role,
-    /// When it tripped.
-    pub since: Instant,
+    /// When it tripped; none if that was before this host began.
+    pub since: Option<Instant>,
     /// When it lets plans through again; none if an operator has to say so.
     pub until: Option<Instant>,
 }
@@ -76,7 +76,8 @@ pub enum What {
 }
 
 impl What {
-    const ALL: [Self; 3] = [Self::Writes, Self::Deletes, Self::DeletesPercent];
+    /// Every guardrail.
+    pub const ALL: [Self; 3] = [Self::Writes, Self::Deletes, Self::DeletesPercent];
 
     /// The field of the configuration that sets it.
     #[must_use]
@@ -155,6 +156,20 @@ impl Budget {
         }
     }
 
+    /// Holds plans back for a guardrail that had tripped before this host began.
+    /// If its limit is another one by now, it is judged anew.
+    pub fn resume(&mut self, spent: Spent) {
+        let limits = &self.guardrails;
+        let holds = match spent.what {
+            What::Writes => limits.writes_per_minute == Some(spent.limit),
+            What::Deletes => limits.deletes_per_minute == Some(spent.limit),
+            What::DeletesPercent => limits.deletes_percent_per_minute.is_some(),
+        };
+        if holds {
+            self.tripped.push(spent);
+        }
+    }
+
     /// An operator lets plans through again: everything counts from now.
     pub fn release(&mut self) {
         self.tripped.clear();
@@ -195,7 +210,7 @@ impl Budget {
                     what,
                     limit,
                     role,
-                    since: now,
+                    since: Some(now),
                     until: match self.guardrails.cooldown {
                         Cooldown::After(pause) => Some(now.after(pause)),
                         Cooldown::UntilReleased => None,

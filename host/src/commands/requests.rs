@@ -86,18 +86,17 @@ pub async fn abort(client: &Client, name: &str) -> Result<String> {
     Ok(format!("{name}: the candidate {revision} is taken back"))
 }
 
-/// Lets a controller go on whose guardrail has tripped.
+/// Lets a controller go on whose guardrails have tripped.
 pub async fn release(client: &Client, name: &str) -> Result<String> {
     let found = Found::read(client, name).await?;
-    let Some(tripped) = &found.status.tripped else {
+    let Some(last) = found.status.last_trip() else {
         bail!("no guardrail of {name} has tripped: there is nothing to release");
     };
-    found.annotate(name, RELEASE, &tripped.since).await?;
-    let guardrail = &tripped.guardrail;
-    Ok(format!(
-        "{name}: {guardrail} is released, which tripped at {}",
-        tripped.since
-    ))
+    found.annotate(name, RELEASE, last).await?;
+    let tripped = found.status.tripped.iter();
+    let tripped = tripped.map(|one| format!("{} (tripped at {})", one.guardrail, one.since));
+    let tripped: Vec<String> = tripped.collect();
+    Ok(format!("{name}: released: {}", tripped.join(", ")))
 }
 
 impl Found {

@@ -48,11 +48,13 @@ impl Run {
             stable,
             cohort,
             candidate,
+            tripped,
         } = wanted;
         let now = self.api.clock().instant();
         let writer = Writer::new(&self.api, self.recorder.clone(), &name, user.as_deref());
         let mut slot = self.slots.remove(&name).unwrap_or_default();
         slot.settings.clone_from(&settings);
+        slot.tripped = tripped;
         if let Some(active) = &mut slot.active {
             active.core.set(now, settings);
             active.writer = writer.clone();
@@ -194,7 +196,8 @@ impl Run {
     /// as they have to be by now.
     pub(super) fn take_over(&mut self) {
         self.settle();
-        let now = self.api.clock().instant();
+        let clock = self.api.clock().now();
+        let now = clock.instant;
         for (name, slot) in &mut self.slots {
             if let Some(active) = &mut slot.active {
                 note_completeness(name, active, &self.store);
@@ -212,6 +215,9 @@ impl Run {
                     let settings = slot.settings.clone();
                     let mut active = begin(incoming, settings, writer, self.next_number, now);
                     active.metrics = metrics;
+                    for tripped in &slot.tripped {
+                        active.core.resume_trip(tripped.resumed(clock));
+                    }
                     slot.active = Some(active);
                 }
                 let controller = name.clone();

@@ -30,7 +30,7 @@ use tokio::task::JoinHandle;
 
 pub use prepare::{PrepareError, Prepared, Preparer, Reason, Recipe, encode};
 pub use report::Report;
-pub use wanted::{CandidateObservation, Disagreements, Observation, Trial, Wanted};
+pub use wanted::{CandidateObservation, Disagreements, Observation, Trial, Tripped, Wanted};
 pub(crate) use work::call_failure;
 
 use crate::config::{ClientConfig, ControllerConfig};

@@ -37,6 +37,17 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// A module, the operator's configuration as the guest is given it, and
+    /// limits.
+    #[must_use]
+    pub fn new(module: ModuleDigest, config: Arc<[u8]>, limits: LimitConfig) -> Self {
+        Self {
+            module,
+            config,
+            limits,
+        }
+    }
+
     /// The module.
     #[must_use]
     pub fn digest(&self) -> ModuleDigest {
@@ -145,11 +156,8 @@ impl Preparer {
     /// Prepares the revision that a spec describes.
     pub async fn prepare(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
         let module = self.module(&spec.module).await?;
-        let recipe = Recipe {
-            module: module.digest(),
-            config: encode(&spec.config)?.into(),
-            limits: spec.limits,
-        };
+        let config = encode(&spec.config)?.into();
+        let recipe = Recipe::new(module.digest(), config, spec.limits);
         if let Some(guest) = self.known().guest(&recipe) {
             return Ok(Prepared { guest, recipe });
         }

@@ -15,7 +15,7 @@ use davit_core::time::Instant;
 use davit_engine::Guest;
 
 use super::prepare::{Prepared, Recipe};
-use super::wanted::Trial;
+use super::wanted::{Trial, Tripped};
 use crate::metrics::GuestMetrics;
 
 /// One controller.
@@ -30,6 +30,7 @@ pub(super) struct Slot {
     /// What it begins with.
     pub(super) settings: Settings,
     pub(super) writer: Option<Writer>,
+    pub(super) tripped: Vec<Tripped>,
 }
 
 /// A controller that runs.

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use davit_core::budget::Spent;
+use davit_core::budget::{Spent, What};
 use davit_core::controller::Settings;
+use davit_core::rollout::Role;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::compare::{Counts, Disagreement};
 use davit_core::rollout::progress::Observed;
-use davit_core::time::Now;
+use davit_core::time::{Now, Wall};
 
 use super::prepare::{Prepared, Recipe};
 
@@ -27,6 +28,34 @@ pub struct Wanted {
     pub cohort: Cohort,
     /// The revision that is tried beside it, and how.
     pub candidate: Option<(Prepared, Trial)>,
+    /// The guardrails that held plans back when an earlier host ended: they do
+    /// from the beginning.
+    pub tripped: Vec<Tripped>,
+}
+
+/// A guardrail that had tripped before this host began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tripped {
+    /// Which one.
+    pub what: What,
+    /// Its limit, in plans a minute.
+    pub limit: u32,
+    /// When it lets plans through again; none if an operator has to say so.
+    pub until: Option<Wall>,
+}
+
+impl Tripped {
+    /// The same for the core. It holds everybody back: of a candidate's part
+    /// nothing is left after its end.
+    pub(super) fn resumed(self, now: Now) -> Spent {
+        Spent {
+            what: self.what,
+            limit: self.limit,
+            role: Role::Stable,
+            since: None,
+            until: self.until.map(|until| now.instant_at(until)),
+        }
+    }
 }
 
 /// How a candidate is tried.

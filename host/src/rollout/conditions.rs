@@ -1,13 +1,13 @@
 //! How a controller is, in Kubernetes' conditions and in a few words.
 
-use davit_core::budget::Spent;
+use davit_core::budget::{Spent, What};
 use davit_core::rollout::Role;
-use davit_core::time::Now;
+use davit_core::time::{Now, Wall};
 use davit_engine::LoadError;
 use jiff::Timestamp;
 
 use super::managed::{Managed, Problem, Told, time};
-use crate::host::{Observation, Reason};
+use crate::host::{Observation, Reason, Tripped};
 use crate::modules::ModuleError;
 use crate::spec::ModeConfig;
 use crate::status::{ConditionStatus, ControllerStatus, TrippedStatus};
@@ -160,8 +160,10 @@ fn degraded(managed: &Managed, seen: Option<&Observation>) -> Said {
     if let Some(lost) = &managed.lost {
         return ("Degraded", Some(true), "StableLost", lost.clone());
     }
-    if let Some(tripped) = &managed.status.tripped {
-        return ("Degraded", Some(true), "Guardrail", say_tripped(tripped));
+    let tripped = managed.status.tripped.iter().map(say_tripped);
+    let tripped: Vec<String> = tripped.collect();
+    if !tripped.is_empty() {
+        return ("Degraded", Some(true), "Guardrail", tripped.join("; "));
     }
     if let Some(reason) = seen.and_then(|seen| seen.quarantined.as_ref()) {
         let message = format!("its guest is not called for a while: {reason}");
@@ -197,26 +199,58 @@ fn summary(managed: &Managed, seen: Option<&Observation>) -> String {
 }
 
 fn note_tripped(managed: &mut Managed, seen: Option<&Observation>, told: &mut Vec<Told>) {
-    let Some(seen) = seen else { return };
-    let mut tripped = seen.tripped.iter();
-    let tripped = tripped.find(|spent| spent.role == Role::Stable).copied();
-    // Told apart by the monotonic clock: the wall clock may be set meanwhile,
-    // and what was said of a trip stays what releases it.
-    if tripped == managed.tripped && tripped.is_some() == managed.status.tripped.is_some() {
+    // Until it runs, what an earlier host wrote down holds.
+    let Some(seen) = seen.filter(|seen| seen.stable.is_some()) else {
         return;
+    };
+    let mut tripped = Vec::new();
+    let whole = seen.tripped.iter();
+    for spent in whole.filter(|spent| spent.role == Role::Stable) {
+        let said = said_before(managed, spent).unwrap_or_else(|| {
+            let new = tripped_status(spent, &seen.now);
+            told.push(Told {
+                warning: true,
+                reason: "GuardrailTripped",
+                message: say_tripped(&new),
+            });
+            new
+        });
+        tripped.push((*spent, said));
     }
-    managed.tripped = tripped;
-    managed.status.tripped = tripped.map(|spent| tripped_status(&spent, &seen.now));
-    told.push(if let Some(new) = &managed.status.tripped {
-        Told {
-            warning: true,
-            reason: "GuardrailTripped",
-            message: say_tripped(new),
-        }
-    } else {
+    if tripped.is_empty() && !managed.status.tripped.is_empty() {
         let message = "plans are let through again".to_owned();
-        Told::normal("GuardrailReleased", message)
-    });
+        told.push(Told::normal("GuardrailReleased", message));
+    }
+    let said = tripped.iter().map(|(_, said)| said.clone());
+    managed.status.tripped = said.collect();
+    managed.tripped = tripped;
+}
+
+/// What was said of a trip when it was first seen. It is told from another by
+/// the monotonic clock: the wall clock may be set meanwhile, and what was said
+/// of a trip stays what releases it.
+fn said_before(managed: &Managed, spent: &Spent) -> Option<TrippedStatus> {
+    let mut known = managed.tripped.iter();
+    if let Some((_, said)) = known.find(|(known, _)| known == spent) {
+        return Some(said.clone());
+    }
+    let mut said = managed.status.tripped.iter();
+    let said = said.find(|said| said.guardrail == spent.what.field());
+    said.filter(|_| spent.since.is_none()).cloned()
+}
+
+/// What an earlier host said of a trip; none if it makes no sense.
+pub(super) fn remembered_trip(said: &TrippedStatus) -> Option<Tripped> {
+    let mut all = What::ALL.into_iter();
+    let until = match &said.until {
+        None => None,
+        Some(until) => Some(Wall(until.parse::<Timestamp>().ok()?.as_millisecond())),
+    };
+    Some(Tripped {
+        what: all.find(|what| what.field() == said.guardrail)?,
+        limit: said.limit,
+        until,
+    })
 }
 
 fn tripped_status(spent: &Spent, now: &Now) -> TrippedStatus {
@@ -229,7 +263,7 @@ fn tripped_status(spent: &Spent, now: &Now) -> TrippedStatus {
         limit: spent.limit,
         // To the millisecond: it names this trip, which may soon be followed by
         // another.
-        since: at(spent.since)
+        since: at(spent.since.unwrap_or(now.instant))
             .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
             .to_string(),
         until: spent.until.map(|until| time(at(until))),
@@ -252,12 +286,15 @@ fn say_tripped(tripped: &TrippedStatus) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
     use std::time::Duration;
 
-    use davit_core::budget::What;
-    use davit_core::time::{Instant, Wall};
+    use davit_core::time::Instant;
+    use davit_engine::ModuleDigest;
 
     use super::*;
+    use crate::host::Recipe;
+    use crate::spec::LimitConfig;
 
     const NOON: i64 = 1_795_176_000_000;
 
@@ -270,8 +307,31 @@ mod tests {
             what: What::Deletes,
             limit: 3,
             role: Role::Stable,
-            since,
+            since: Some(since),
             until: None,
+        }
+    }
+
+    /// What a controller runs.
+    fn recipe() -> Recipe {
+        Recipe::new(
+            ModuleDigest([7; 32]),
+            Arc::default(),
+            LimitConfig::default(),
+        )
+    }
+
+    fn observation(tripped: &[Spent], seconds: u64, ahead: i64) -> Observation {
+        Observation {
+            stable: Some(recipe()),
+            complete: true,
+            quarantined: None,
+            candidate: None,
+            tripped: tripped.to_vec(),
+            now: Now {
+                instant: at(seconds),
+                wall: Wall(NOON + 1000 * ahead),
+            },
         }
     }
 
@@ -283,25 +343,14 @@ mod tests {
         seconds: u64,
         ahead: i64,
     ) -> Vec<&'static str> {
-        let seen = Observation {
-            stable: None,
-            complete: true,
-            quarantined: None,
-            candidate: None,
-            tripped: tripped.to_vec(),
-            now: Now {
-                instant: at(seconds),
-                wall: Wall(NOON + 1000 * ahead),
-            },
-        };
+        let seen = observation(tripped, seconds, ahead);
         let mut told = Vec::new();
         describe(managed, Some(&seen), Timestamp::now(), &mut told);
         told.iter().map(|told| told.reason).collect()
     }
 
     fn since(managed: &Managed) -> &str {
-        let tripped = managed.status.tripped.as_ref();
-        tripped.map_or("", |tripped| &tripped.since)
+        managed.status.last_trip().unwrap_or_default()
     }
 
     /// The time that was told is what releases it: it may not move.
@@ -321,16 +370,75 @@ mod tests {
         assert!(look(&mut managed, &[], 14, 3).is_empty());
     }
 
-    /// The budget does not outlive the host.
-    #[test]
-    fn a_trip_that_is_only_remembered_is_over() {
-        let tripped = TrippedStatus::default();
+    fn remembered() -> Managed {
+        let tripped = TrippedStatus {
+            guardrail: "deletesPerMinute".into(),
+            limit: 3,
+            since: "2026-11-20T08:00:00.000Z".into(),
+            until: Some("2026-11-20T12:05:00Z".into()),
+        };
         let status = ControllerStatus {
-            tripped: Some(tripped),
+            tripped: vec![tripped],
             ..ControllerStatus::default()
         };
-        let mut managed = Managed::new("podgc", status);
-        assert_eq!(look(&mut managed, &[], 1, 0), ["GuardrailReleased"]);
-        assert_eq!(managed.status.tripped, None);
+        Managed::new("podgc", status)
+    }
+
+    #[test]
+    fn a_trip_outlives_the_host() {
+        let mut managed = remembered();
+        let trips: Vec<Tripped> = managed
+            .status
+            .tripped
+            .iter()
+            .filter_map(remembered_trip)
+            .collect();
+        let until = Some(Wall(NOON + 300_000));
+        let (what, limit) = (What::Deletes, 3);
+        assert_eq!(trips, [Tripped { what, limit, until }]);
+        // As the host has it that resumed it.
+        let resumed = Spent {
+            since: None,
+            until: Some(at(300)),
+            ..tripped_since(at(0))
+        };
+        assert!(look(&mut managed, &[resumed], 1, 0).is_empty());
+        assert_eq!(since(&managed), "2026-11-20T08:00:00.000Z");
+        assert_eq!(look(&mut managed, &[], 301, 0), ["GuardrailReleased"]);
+        assert_eq!(managed.status.tripped, []);
+    }
+
+    /// Until it runs nobody can say whether its guardrails hold.
+    #[test]
+    fn a_trip_is_not_forgotten_before_the_controller_runs() {
+        let mut managed = remembered();
+        let mut told = Vec::new();
+        let seen = Observation {
+            stable: None,
+            ..observation(&[], 1, 0)
+        };
+        describe(&mut managed, Some(&seen), Timestamp::now(), &mut told);
+        describe(&mut managed, None, Timestamp::now(), &mut told);
+        assert!(told.is_empty());
+        assert_eq!(since(&managed), "2026-11-20T08:00:00.000Z");
+    }
+
+    #[test]
+    fn each_guardrail_that_trips_is_told() {
+        let mut managed = Managed::new("podgc", ControllerStatus::default());
+        let deletes = tripped_since(at(10));
+        let writes = Spent {
+            what: What::Writes,
+            limit: 9,
+            ..tripped_since(at(11))
+        };
+        assert_eq!(look(&mut managed, &[deletes], 10, 0), ["GuardrailTripped"]);
+        let both = [deletes, writes];
+        assert_eq!(look(&mut managed, &both, 11, 0), ["GuardrailTripped"]);
+        let said = managed.status.tripped.iter();
+        let said: Vec<&str> = said.map(|one| one.guardrail.as_str()).collect();
+        assert_eq!(said, ["deletesPerMinute", "writesPerMinute"]);
+        assert!(look(&mut managed, &[writes], 12, 0).is_empty());
+        assert_eq!(look(&mut managed, &[], 13, 0), ["GuardrailReleased"]);
     }
 }

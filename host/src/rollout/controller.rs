@@ -11,7 +11,7 @@ use super::declared::Declared;
 use super::managed::{Managed, Problem, Revision};
 use super::records::{RecordError, Records, Remembered};
 use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, What};
-use crate::host::{Prepared, Wanted};
+use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
@@ -183,10 +183,10 @@ impl Controller {
         }
     }
 
-    /// Whether an operator releases the guardrail that has tripped.
-    pub(super) fn is_released(&self, runs: bool) -> bool {
-        let tripped = self.managed.status.tripped.as_ref();
-        runs && tripped.is_some_and(|tripped| self.managed.requests.releases(tripped))
+    /// Whether an operator releases the guardrails that have tripped.
+    pub(super) fn is_released(&self, seen: Option<&Observation>) -> bool {
+        let runs = seen.is_some_and(|seen| seen.stable.is_some());
+        runs && self.managed.requests.releases(&self.managed.status)
     }
 
     /// Takes on what must not wait for anything to be written down: what an
@@ -249,6 +249,8 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
     if let Some(candidate) = &mut status.candidate {
         candidate.elapsed_seconds = 0;
         candidate.comparison = crate::status::ComparisonStatus::default();
+        candidate.failed_calls = 0;
+        candidate.refused_writes = 0;
     }
     status
 }

@@ -12,7 +12,7 @@ use davit_core::object::ObjectRef;
 use davit_core::rollout::progress::Request;
 
 use crate::spec::{ControllerSpec, SpecError};
-use crate::status::{CandidateStatus, ControllerStatus, RejectedStatus, TrippedStatus};
+use crate::status::{CandidateStatus, ControllerStatus, RejectedStatus};
 
 /// `REVISION@STEP` or `REVISION@all`: the candidate of that name may leave that
 /// step, counted from 1, or take over.
@@ -21,7 +21,7 @@ pub const PROMOTE: &str = "davit.dev/promote";
 pub const ABORT: &str = "davit.dev/abort";
 /// `REVISION@TIME`: the revision that was rejected then is tried once more.
 pub const RETRY: &str = "davit.dev/retry";
-/// `TIME`: the guardrail that tripped then holds nothing back any more.
+/// `TIME`: guardrails that had tripped by then hold nothing back any more.
 pub const RELEASE: &str = "davit.dev/release";
 
 /// A controller as an operator wants it.
@@ -90,10 +90,12 @@ impl Requests {
         self.retry == Some(retry(rejected))
     }
 
-    /// Whether the guardrail is to hold nothing back any more.
+    /// Whether the guardrails are to hold nothing back any more. Whoever asked
+    /// has seen them all.
     #[must_use]
-    pub fn releases(&self, tripped: &TrippedStatus) -> bool {
-        self.release.as_ref() == Some(&tripped.since)
+    pub fn releases(&self, status: &ControllerStatus) -> bool {
+        let last = status.last_trip();
+        last.is_some() && self.release.as_deref() == last
     }
 }
 
@@ -118,6 +120,7 @@ pub fn retry(rejected: &RejectedStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::status::TrippedStatus;
 
     fn candidate(revision: &str, step: u32) -> CandidateStatus {
         CandidateStatus {
@@ -167,13 +170,27 @@ mod tests {
         let asks = asked(RETRY, "abc@2026-11-20T10:00:00Z");
         assert!(asks.retries(&rejected("2026-11-20T10:00:00Z")));
         assert!(!asks.retries(&rejected("2026-11-20T10:00:01Z")));
-        let tripped = |since: &str| TrippedStatus {
+    }
+
+    #[test]
+    fn who_releases_has_seen_every_trip() {
+        let tripped = |since: &[&str]| ControllerStatus {
+            tripped: since.iter().map(|since| tripped_since(since)).collect(),
+            ..ControllerStatus::default()
+        };
+        let (ten, eleven) = ("2026-11-20T10:00:00.000Z", "2026-11-20T11:00:00.000Z");
+        let asks = asked(RELEASE, ten);
+        assert!(asks.releases(&tripped(&[ten])));
+        assert!(!asks.releases(&tripped(&[eleven])));
+        assert!(!asks.releases(&tripped(&[ten, eleven])));
+        assert!(asked(RELEASE, eleven).releases(&tripped(&[eleven, ten])));
+        assert!(!Requests::default().releases(&tripped(&[])));
+    }
+
+    fn tripped_since(since: &str) -> TrippedStatus {
+        TrippedStatus {
             since: since.into(),
             ..TrippedStatus::default()
-        };
-        let asks = asked(RELEASE, "2026-11-20T10:00:00Z");
-        assert!(asks.releases(&tripped("2026-11-20T10:00:00Z")));
-        assert!(!asks.releases(&tripped("2026-11-20T11:00:00Z")));
-        assert!(!Requests::default().releases(&tripped("")));
+        }
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 use davit_cluster::api::chain;
 use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
-use davit_core::rollout::compare::Counts;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
 };
@@ -17,12 +16,13 @@ use jiff::Timestamp;
 
 use super::conditions;
 use super::declared::{self, Requests};
-use crate::host::{Observation, Prepared, Reason, Trial, Wanted};
+use crate::host::{Observation, Prepared, Reason, Trial, Tripped, Wanted};
 use crate::modules::ModuleConfig;
 use crate::spec::rollout::StepConfig;
 use crate::spec::{ControllerSpec, ModeConfig, SpecError};
 use crate::status::{
     CandidateStatus, ComparisonStatus, ControllerStatus, RejectedStatus, RevisionStatus,
+    TrippedStatus,
 };
 
 /// One controller.
@@ -44,10 +44,13 @@ pub(super) struct Managed {
     pub(super) problem: Option<Problem>,
     /// Why the stable revision cannot be had again after a start.
     pub(super) lost: Option<String>,
-    /// The guardrail that holds plans back, as this host has seen it.
-    pub(super) tripped: Option<Spent>,
-    /// What was compared in this step before this host began to count.
-    base: Counts,
+    /// The guardrails that hold plans back, as this host has seen them, and
+    /// what is said of each.
+    pub(super) tripped: Vec<(Spent, TrippedStatus)>,
+    /// Those that did when an earlier host ended.
+    remembered_trips: Vec<Tripped>,
+    /// What was counted in this step before this host began to.
+    base: Observed,
     elapsed: Duration,
 }
 
@@ -118,6 +121,7 @@ impl Managed {
     /// A controller that is remembered by its status.
     pub(super) fn new(name: &str, status: ControllerStatus) -> Self {
         let candidate = status.candidate.as_ref();
+        let tripped = status.tripped.iter();
         Self {
             name: name.to_owned(),
             generation: None,
@@ -128,8 +132,9 @@ impl Managed {
             desired: None,
             problem: None,
             lost: None,
-            tripped: None,
-            base: candidate.map_or_else(Counts::default, |one| (&one.comparison).into()),
+            tripped: Vec::new(),
+            remembered_trips: tripped.filter_map(conditions::remembered_trip).collect(),
+            base: candidate.map(Observed::from).unwrap_or_default(),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
             status,
         }
@@ -180,6 +185,7 @@ impl Managed {
                 cohort
             },
             candidate,
+            tripped: self.remembered_trips.clone(),
         })
     }
 
@@ -228,7 +234,7 @@ impl Managed {
 
     fn end_trial(&mut self) {
         self.status.candidate = None;
-        self.base = Counts::default();
+        self.base = Observed::default();
         self.elapsed = Duration::ZERO;
     }
 
@@ -303,10 +309,7 @@ impl Managed {
         if observed.is_some() && !is_held && spec.mode != ModeConfig::Off {
             self.elapsed += passed;
         }
-        let observed = observed.unwrap_or_else(|| Observed {
-            counts: self.base,
-            ..Observed::default()
-        });
+        let observed = observed.unwrap_or_else(|| self.base.clone());
         let progress = Progress {
             step: (candidate.step as usize).saturating_sub(1),
             elapsed: self.elapsed,
@@ -322,9 +325,9 @@ impl Managed {
                 .filter(|request| is_current || *request == Request::Abort),
         );
         let steps = rollout.steps.clone();
-        let counts = match next {
-            Next::Hold(_) => observed.counts,
-            _ => Counts::default(),
+        let counted = match next {
+            Next::Hold(_) => observed,
+            _ => Observed::default(),
         };
         self.take(next, &steps, now, told);
         if let Some(candidate) = &mut self.status.candidate
@@ -332,7 +335,7 @@ impl Managed {
         {
             "what the spec describes by now".clone_into(&mut candidate.waits_for);
         }
-        self.say_progress(&steps, &counts);
+        self.say_progress(&steps, &counted);
     }
 
     /// What is seen of the candidate in this step, while both revisions run.
@@ -348,7 +351,9 @@ impl Managed {
             return None;
         }
         let mut observed = running.observed.clone();
-        observed.counts = self.base + observed.counts;
+        observed.counts = self.base.counts + observed.counts;
+        observed.failed_calls += self.base.failed_calls;
+        observed.refused_writes += self.base.refused_writes;
         Some(observed)
     }
 
@@ -363,7 +368,7 @@ impl Managed {
                 candidate.step += 1;
                 candidate.waits_for.clear();
                 self.elapsed = Duration::ZERO;
-                self.base = Counts::default();
+                self.base = Observed::default();
                 let text = step_text(steps, candidate.step);
                 let message = format!("{name}: step {} of {}: {text}", candidate.step, steps.len());
                 told.push(Told::normal("StepStarted", message));
@@ -391,7 +396,7 @@ impl Managed {
         }
     }
 
-    fn say_progress(&mut self, steps: &[StepConfig], counts: &Counts) {
+    fn say_progress(&mut self, steps: &[StepConfig], counted: &Observed) {
         let elapsed = self.elapsed.as_secs();
         if let Some(candidate) = &mut self.status.candidate {
             let step = step_of(steps, candidate.step);
@@ -399,7 +404,9 @@ impl Managed {
             candidate.step_text = step_text(steps, candidate.step);
             candidate.weight = step.map_or(0, |step| step.0.weight);
             candidate.elapsed_seconds = elapsed;
-            candidate.comparison = ComparisonStatus::from(counts);
+            candidate.comparison = ComparisonStatus::from(&counted.counts);
+            candidate.failed_calls = counted.failed_calls;
+            candidate.refused_writes = counted.refused_writes;
         }
     }
 }

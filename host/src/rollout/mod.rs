@@ -251,7 +251,7 @@ impl Task {
                     &one,
                 );
             }
-            if controller.is_released(seen.contains_key(name)) {
+            if controller.is_released(seen.get(name)) {
                 self.options.host.release(name);
             }
         }

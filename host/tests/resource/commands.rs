@@ -147,9 +147,16 @@ async fn resuming_tries_what_was_rejected_once_more() {
 
 #[tokio::test]
 async fn releasing_names_what_tripped() {
-    let tripped = json!({"guardrail": "deletesPerMinute", "limit": 10, "since": AT});
+    let before = "2026-11-19T00:00:00.000Z";
+    let tripped = json!([
+        {"guardrail": "writesPerMinute", "limit": 10, "since": AT},
+        {"guardrail": "deletesPerMinute", "limit": 5, "since": before},
+    ]);
     let cluster = controller(json!({"tripped": tripped})).await;
-    requests::release(&cluster.client, "podgc").await.unwrap();
+    let said = requests::release(&cluster.client, "podgc").await.unwrap();
+    for part in ["writesPerMinute", "deletesPerMinute", AT, before] {
+        assert!(said.contains(part), "{said}");
+    }
     assert_eq!(asked(&cluster).release.as_deref(), Some(AT));
     cluster.change("podgc", json!({"status": {"tripped": null}}));
     let error = error(requests::release(&cluster.client, "podgc").await);

@@ -112,6 +112,7 @@ async fn a_candidate_that_disagrees_is_shown_with_both_plans() {
         stable,
         cohort: Cohort::default(),
         candidate: Some((candidate, trial)),
+        tripped: vec![],
     }]);
     let deadline = Instant::now() + Duration::from_secs(30);
     let page = loop {

@@ -186,6 +186,35 @@ fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
 }
 
 #[test]
+fn what_had_tripped_before_holds_everybody_back() {
+    let spent = Spent {
+        what: What::Deletes,
+        limit: 3,
+        role: Role::Stable,
+        since: None,
+        until: Some(at(20)),
+    };
+    let candidate = Asker {
+        role: Role::Candidate,
+        weight: 100,
+        watched: 0,
+    };
+    let mut budget = Budget::new(deletes(3));
+    budget.resume(spent);
+    assert_eq!(budget.tripped(at(0)).collect::<Vec<_>>(), [&spent]);
+    for asker in [STABLE, candidate] {
+        assert_eq!(let_through(&mut budget, asker, 19, 1), 0);
+    }
+    assert_eq!(let_through(&mut budget, STABLE, 20, 9), 3);
+    // Another limit by now, or none, is another decision of the operator's.
+    for guardrails in [deletes(4), Guardrails::default()] {
+        let mut budget = Budget::new(guardrails);
+        budget.resume(spent);
+        assert_eq!(let_through(&mut budget, STABLE, 0, 1), 1);
+    }
+}
+
+#[test]
 fn without_guardrails_nothing_is_counted() {
     let mut budget = Budget::default();
     assert_eq!(let_through(&mut budget, STABLE, 0, 100), 100);

@@ -173,6 +173,11 @@ impl Controller {
         }
     }
 
+    /// Holds plans back for a guardrail that had tripped before this host began.
+    pub fn resume_trip(&mut self, spent: Spent) {
+        self.shared.budget.resume(spent);
+    }
+
     /// An operator releases the guardrails that have tripped.
     pub fn release(&mut self, now: Instant) {
         self.shared.budget.release();

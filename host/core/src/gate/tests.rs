@@ -217,7 +217,7 @@ fn what_depends_on_the_moment_comes_in_order() {
         what: What::Deletes,
         limit: 1,
         role: Role::Stable,
-        since: Instant::ZERO,
+        since: Some(Instant::ZERO),
         until: None,
     };
     with(DELETE_PODS, |base| {

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use davit::host::Report;
-use davit::rollout::Requests;
-use davit::status::ControllerStatus;
+use davit::rollout::{Records, Requests};
+use davit::status::{ControllerStatus, TrippedStatus};
 use davit_core::gate::{Ruling, Waiting};
 use http::Request;
 use kube::client::Body;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-use super::{condition, podgc};
+use super::{condition, declared, podgc, resumed};
 use crate::bench::{Bench, PATIENCE, Running, on_the_sim, text};
 
 /// Keeps two finished pods.
@@ -30,15 +30,23 @@ async fn failed_pods(bench: &Bench, count: usize) {
     }
 }
 
-async fn declared(bench: &Bench, config: &str) -> Running {
-    let mut host = bench.host_without_controllers();
-    host.declare(config, 1, Requests::default()).await;
-    host.started().await;
-    host
+fn is_tripped(status: &ControllerStatus) -> bool {
+    !status.tripped.is_empty()
 }
 
-fn is_tripped(status: &ControllerStatus) -> bool {
-    status.tripped.is_some()
+/// The only guardrail that has tripped.
+fn trip(status: &ControllerStatus) -> TrippedStatus {
+    let [tripped] = status.tripped.as_slice() else {
+        panic!("{:?}", status.tripped);
+    };
+    tripped.clone()
+}
+
+fn release(since: &str) -> Requests {
+    Requests {
+        release: Some(since.to_owned()),
+        ..Requests::default()
+    }
 }
 
 fn spent(host: &mut Running) -> usize {
@@ -59,7 +67,7 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
         let mut host = declared(&bench, &config).await;
         let status = host.until_status(is_tripped).await;
         let begun = Instant::now();
-        let tripped = status.tripped.clone().unwrap();
+        let tripped = trip(&status);
         assert_eq!(
             (tripped.guardrail.as_str(), tripped.limit),
             ("deletesPerMinute", 3)
@@ -80,7 +88,7 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
         // Not until there is room for one more: for the whole cooldown.
         sleep(Duration::from_secs(590).saturating_sub(begun.elapsed())).await;
         assert_eq!(bench.pods().await.len(), 4);
-        assert_eq!(host.status().await.tripped, Some(tripped));
+        assert_eq!(trip(&host.status().await), tripped);
         bench.until_left(&["p-05", "p-06"]).await;
         let over = host.until_status(|status| !is_tripped(status)).await;
         let (is, reason, _) = condition(&over, "Degraded");
@@ -95,36 +103,93 @@ fn an_operator_releases_what_waits_until_released() {
         failed_pods(&bench, 9).await;
         let config = guarded("{deletesPerMinute: 3, cooldown: until released}");
         let host = declared(&bench, &config).await;
-        let release = |since: &str| Requests {
-            release: Some(since.to_owned()),
-            ..Requests::default()
-        };
-        let first = host.until_status(is_tripped).await.tripped.unwrap();
+        let first = trip(&host.until_status(is_tripped).await);
         assert_eq!(first.until, None);
         assert_eq!(bench.pods().await.len(), 6);
         // Of another trip than this one, it says nothing.
-        host.declare(&config, 1, release("2026-11-20T09:00:00.000Z"))
+        host.request(&config, 1, release("2026-11-20T09:00:00.000Z"))
             .await;
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(bench.pods().await.len(), 6);
         let status = host.status().await;
-        assert_eq!(status.tripped.as_ref(), Some(&first));
+        assert_eq!(trip(&status), first);
         let (_, _, message) = condition(&status, "Degraded");
         assert!(message.contains("wait until it is released"), "{message}");
 
-        host.declare(&config, 1, release(&first.since)).await;
-        let again = |status: &ControllerStatus| {
-            let tripped = status.tripped.as_ref();
-            tripped.is_some_and(|tripped| tripped.since != first.since)
-        };
-        let second = host.until_status(again).await.tripped.unwrap();
+        host.request(&config, 1, release(&first.since)).await;
+        let again =
+            |status: &ControllerStatus| is_tripped(status) && trip(status).since != first.since;
+        let second = trip(&host.until_status(again).await);
         // The request that released the first one stands, and says nothing of
         // the second.
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(bench.pods().await.len(), 3);
-        assert_eq!(host.status().await.tripped, Some(second.clone()));
-        host.declare(&config, 1, release(&second.since)).await;
+        assert_eq!(trip(&host.status().await), second);
+        host.request(&config, 1, release(&second.since)).await;
         bench.until_left(&["p-07", "p-08"]).await;
+        host.until_status(|status| !is_tripped(status)).await;
+    });
+}
+
+/// A host that keeps being restarted may not be a way around its guardrails.
+#[test]
+fn a_trip_outlives_the_host_until_it_is_released() {
+    on_the_sim(|bench| async move {
+        failed_pods(&bench, 9).await;
+        let config = guarded("{deletesPerMinute: 3, cooldown: until released}");
+        let records = Arc::new(Records::memory());
+        let mut host = resumed(&bench, &records, &config, 1).await;
+        let first = trip(&host.until_status(is_tripped).await);
+        for _ in 0..3 {
+            host.host.stop().await;
+            host = resumed(&bench, &records, &config, 1).await;
+            sleep(Duration::from_secs(600)).await;
+            assert_eq!(bench.pods().await.len(), 6);
+            let status = host.status().await;
+            assert_eq!(trip(&status), first);
+            assert_eq!(condition(&status, "Degraded").1, "Guardrail");
+        }
+        host.request(&config, 1, release(&first.since)).await;
+        let again =
+            |status: &ControllerStatus| is_tripped(status) && trip(status).since != first.since;
+        host.until_status(again).await;
+        assert_eq!(bench.pods().await.len(), 3);
+    });
+}
+
+#[test]
+fn a_cooldown_goes_on_after_a_restart() {
+    on_the_sim(|bench| async move {
+        failed_pods(&bench, 7).await;
+        let config = guarded("{deletesPerMinute: 3, cooldown: 10m}");
+        let records = Arc::new(Records::memory());
+        let host = resumed(&bench, &records, &config, 1).await;
+        let tripped = trip(&host.until_status(is_tripped).await);
+        host.host.stop().await;
+        let host = resumed(&bench, &records, &config, 1).await;
+        sleep(Duration::from_secs(580)).await;
+        assert_eq!(bench.pods().await.len(), 4);
+        assert_eq!(trip(&host.status().await), tripped);
+        bench.until_left(&["p-05", "p-06"]).await;
+    });
+}
+
+/// Another limit is another decision of the operator's.
+#[test]
+fn a_trip_of_another_limit_is_judged_anew_after_a_restart() {
+    on_the_sim(|bench| async move {
+        failed_pods(&bench, 7).await;
+        let guardrails = |limit: u32| {
+            guarded(&format!(
+                "{{deletesPerMinute: {limit}, cooldown: until released}}"
+            ))
+        };
+        let records = Arc::new(Records::memory());
+        let host = resumed(&bench, &records, &guardrails(3), 1).await;
+        host.until_status(is_tripped).await;
+        host.host.stop().await;
+        let host = resumed(&bench, &records, &guardrails(30), 2).await;
+        bench.until_left(&["p-05", "p-06"]).await;
         host.until_status(|status| !is_tripped(status)).await;
     });
 }
@@ -135,7 +200,7 @@ fn a_share_of_the_pods_that_are_watched() {
         failed_pods(&bench, 20).await;
         let config = guarded("{deletesPercentPerMinute: 50}");
         let host = declared(&bench, &config).await;
-        let tripped = host.until_status(is_tripped).await.tripped.unwrap();
+        let tripped = trip(&host.until_status(is_tripped).await);
         assert_eq!(
             (tripped.guardrail.as_str(), tripped.limit),
             ("deletesPercentPerMinute", 10)

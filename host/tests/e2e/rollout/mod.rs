@@ -14,7 +14,7 @@ use davit::rollout::{Declared, Records, Requests};
 use davit::status::{CandidateStatus, ControllerStatus};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{PATIENCE, Running, Setup, parse};
+use crate::bench::{Bench, PATIENCE, Running, Setup, parse};
 
 /// PodGC in Enforce with this configuration and these steps.
 fn podgc(config: &str, rollout: &str) -> String {
@@ -33,10 +33,32 @@ fn remembering(records: &Arc<Records>) -> Setup {
     }
 }
 
+/// A host that runs what a configuration declares.
+async fn declared(bench: &Bench, config: &str) -> Running {
+    declared_to(bench.host_without_controllers(), config, 1).await
+}
+
+/// A host that goes on with what was remembered.
+async fn resumed(bench: &Bench, records: &Arc<Records>, config: &str, generation: i64) -> Running {
+    let host = Running::start_with(bench.client(), remembering(records));
+    declared_to(host, config, generation).await
+}
+
+async fn declared_to(mut host: Running, config: &str, generation: i64) -> Running {
+    host.declare(config, generation).await;
+    host.started().await;
+    host
+}
+
 impl Running {
     /// Declares the controllers of a configuration, as resources of this
-    /// generation with these requests.
-    async fn declare(&self, config: &str, generation: i64, requests: Requests) {
+    /// generation.
+    async fn declare(&self, config: &str, generation: i64) {
+        self.request(config, generation, Requests::default()).await;
+    }
+
+    /// Declares them with these requests.
+    async fn request(&self, config: &str, generation: i64, requests: Requests) {
         let controllers = parse(config).controllers.unwrap().into_iter();
         let declared = controllers.map(|controller| Declared {
             name: controller.name,

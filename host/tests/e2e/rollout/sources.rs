@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::{Records, Requests};
+use davit::rollout::Records;
 use tokio::time::sleep;
 
-use super::{condition, podgc, remembering};
+use super::{condition, declared, declared_to, podgc, remembering};
 use crate::bench::{Running, Setup, builtin_guest, on_the_sim};
 
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
@@ -23,12 +23,9 @@ fn with(module: &str, config: &str) -> String {
 fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]) {
     let broken = with(module, config);
     on_the_sim(|bench| async move {
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(EAGER, "{}"), 1, Requests::default())
-            .await;
-        host.started().await;
+        let host = declared(&bench, &podgc(EAGER, "{}")).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
-        host.declare(&broken, 2, Requests::default()).await;
+        host.declare(&broken, 2).await;
         let status = host
             .until_status(|status| {
                 let mut conditions = status.conditions.iter();
@@ -45,8 +42,7 @@ fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]
         bench.pod("orphan", "missing", "Running").await;
         bench.until_left(&[]).await;
         // What is mended is taken on.
-        host.declare(&podgc(EAGER, "{}"), 3, Requests::default())
-            .await;
+        host.declare(&podgc(EAGER, "{}"), 3).await;
         let mended = host
             .until_status(|status| condition(status, type_).0 == "True")
             .await;
@@ -126,16 +122,12 @@ fn a_restart_while_the_source_is_away() {
             };
             Running::start_with(bench.client(), setup)
         };
-        let mut host = start();
-        host.declare(&config, 1, Requests::default()).await;
-        host.started().await;
+        let host = declared_to(start(), &config, 1).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
         host.host.stop().await;
         std::fs::remove_file(&file).unwrap();
 
-        let mut host = start();
-        host.declare(&config, 1, Requests::default()).await;
-        host.started().await;
+        let host = declared_to(start(), &config, 1).await;
         bench.pod("orphan", "missing", "Running").await;
         bench.until_left(&[]).await;
         let status = host
@@ -167,9 +159,7 @@ fn a_file_that_changes_is_a_candidate() {
             "{}  rollout: {{steps: [shadow 1h]}}\n",
             with(&module, EAGER)
         );
-        let mut host = bench.host_without_controllers();
-        host.declare(&config, 1, Requests::default()).await;
-        host.started().await;
+        let host = declared(&bench, &config).await;
         sleep(Duration::from_secs(30)).await;
         assert_eq!(host.status().await.candidate, None);
         std::fs::copy(builtin_guest("garbage-collector"), &file).unwrap();
@@ -194,16 +184,14 @@ fn the_former_spec_ends_a_rollout_while_its_source_is_away() {
         let file = directory.path().join("mine.wasm");
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();
         let former = with(&format!("{{file: {}}}", file.display()), EAGER);
-        let mut host = bench.host_without_controllers();
-        host.declare(&former, 1, Requests::default()).await;
-        host.started().await;
+        let host = declared(&bench, &former).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
         let other = "{quarantine: 24h, period: 1s}";
         let candidate = podgc(other, "{steps: [weight 100 until promoted]}");
-        host.declare(&candidate, 2, Requests::default()).await;
+        host.declare(&candidate, 2).await;
         host.until_candidate(|one| one.step == 1).await;
         std::fs::remove_file(&file).unwrap();
-        host.declare(&former, 3, Requests::default()).await;
+        host.declare(&former, 3).await;
         let after = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!((after.stable, after.rejected), (before.stable, None));
         // The stable revision has its work back, and it is the eager one.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use davit::rollout::{Records, Requests};
 use tokio::time::sleep;
 
-use super::{podgc, remembering};
-use crate::bench::{Bench, Running, on_the_sim};
+use super::{declared, podgc, resumed};
+use crate::bench::on_the_sim;
 
 const LENIENT: &str = "{terminatedPodThreshold: 100, quarantine: 24h, period: 1s}";
 const OTHER: &str = "{terminatedPodThreshold: 90, quarantine: 24h, period: 1s}";
@@ -16,12 +16,8 @@ const OTHER: &str = "{terminatedPodThreshold: 90, quarantine: 24h, period: 1s}";
 fn a_step_without_decisions_is_inconclusive() {
     on_the_sim(|bench| async move {
         let rollout = "{steps: [shadow 1m]}";
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, rollout), 1, Requests::default())
-            .await;
-        host.started().await;
-        host.declare(&podgc(OTHER, rollout), 2, Requests::default())
-            .await;
+        let host = declared(&bench, &podgc(LENIENT, rollout)).await;
+        host.declare(&podgc(OTHER, rollout), 2).await;
         sleep(Duration::from_secs(3600)).await;
         let candidate = host.status().await.candidate.unwrap();
         assert_eq!(candidate.step, 1);
@@ -38,14 +34,10 @@ fn without_steps_another_revision_takes_over_at_once() {
         for number in 0..4 {
             bench.pod(&format!("p-{number}"), "", "Failed").await;
         }
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, "{}"), 1, Requests::default())
-            .await;
-        host.started().await;
+        let host = declared(&bench, &podgc(LENIENT, "{}")).await;
         let first = host.until_status(|status| status.stable.is_some()).await;
         let strict = "{terminatedPodThreshold: 1, quarantine: 24h, period: 1s}";
-        host.declare(&podgc(strict, "{}"), 2, Requests::default())
-            .await;
+        host.declare(&podgc(strict, "{}"), 2).await;
         bench.until_left(&["p-3"]).await;
         let second = host.status().await;
         assert_ne!(
@@ -59,32 +51,19 @@ fn without_steps_another_revision_takes_over_at_once() {
 const THREE: &str = "{steps: [shadow 2m, weight 10 for 2m, weight 50 for 2m], \
                      analysis: {minDecisions: 0}}";
 
-/// A host that goes on with what was remembered.
-async fn resumed(bench: &Bench, records: &Arc<Records>) -> Running {
-    let mut host = Running::start_with(bench.client(), remembering(records));
-    host.declare(&podgc(OTHER, THREE), 2, Requests::default())
-        .await;
-    host.started().await;
-    host
-}
-
 #[test]
 fn a_restart_in_the_middle_of_a_step() {
     on_the_sim(|bench| async move {
         let records = Arc::new(Records::memory());
-        let mut host = Running::start_with(bench.client(), remembering(&records));
-        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
-            .await;
-        host.started().await;
-        host.declare(&podgc(OTHER, THREE), 2, Requests::default())
-            .await;
+        let host = resumed(&bench, &records, &podgc(LENIENT, THREE), 1).await;
+        host.declare(&podgc(OTHER, THREE), 2).await;
         let stable = host.until_candidate(|one| one.step == 1).await.revision;
         host.until_candidate(|one| one.step == 2 && one.elapsed_seconds >= 50)
             .await;
         host.host.stop().await;
         // Nobody watches for an hour: that is no time of the step.
         sleep(Duration::from_secs(3600)).await;
-        let host = resumed(&bench, &records).await;
+        let host = resumed(&bench, &records, &podgc(OTHER, THREE), 2).await;
         sleep(Duration::from_secs(20)).await;
         let candidate = host.status().await.candidate.unwrap();
         assert_eq!((candidate.step, &candidate.revision), (2, &stable));
@@ -100,7 +79,7 @@ fn a_restart_in_the_middle_of_a_step() {
         );
         host.until_candidate(|one| one.step == 3).await;
         host.host.stop().await;
-        let host = resumed(&bench, &records).await;
+        let host = resumed(&bench, &records, &podgc(OTHER, THREE), 2).await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!(status.stable.unwrap().revision, stable);
     });
@@ -110,18 +89,13 @@ fn a_restart_in_the_middle_of_a_step() {
 fn a_pause_stops_the_time_of_a_step() {
     on_the_sim(|bench| async move {
         let paused = THREE.replace("{steps", "{paused: true, steps");
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
-            .await;
-        host.started().await;
-        host.declare(&podgc(OTHER, &paused), 2, Requests::default())
-            .await;
+        let host = declared(&bench, &podgc(LENIENT, THREE)).await;
+        host.declare(&podgc(OTHER, &paused), 2).await;
         sleep(Duration::from_secs(600)).await;
         let candidate = host.status().await.candidate.unwrap();
         assert_eq!((candidate.step, candidate.elapsed_seconds), (1, 0));
         assert_eq!(candidate.waits_for, "paused by an operator");
-        host.declare(&podgc(OTHER, THREE), 3, Requests::default())
-            .await;
+        host.declare(&podgc(OTHER, THREE), 3).await;
         host.until_candidate(|one| one.step == 2).await;
     });
 }
@@ -129,16 +103,11 @@ fn a_pause_stops_the_time_of_a_step() {
 #[test]
 fn the_former_spec_ends_a_rollout() {
     on_the_sim(|bench| async move {
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
-            .await;
-        host.started().await;
+        let host = declared(&bench, &podgc(LENIENT, THREE)).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
-        host.declare(&podgc(OTHER, THREE), 2, Requests::default())
-            .await;
+        host.declare(&podgc(OTHER, THREE), 2).await;
         host.until_candidate(|one| one.step == 1).await;
-        host.declare(&podgc(LENIENT, THREE), 3, Requests::default())
-            .await;
+        host.declare(&podgc(LENIENT, THREE), 3).await;
         let after = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!((after.stable, after.rejected), (before.stable, None));
     });
@@ -155,16 +124,11 @@ fn the_former_spec_without_steps_ends_a_rollout_too() {
         for number in 0..4 {
             bench.pod(&format!("p-{number}"), "", "Failed").await;
         }
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
-            .await;
-        host.started().await;
+        let host = declared(&bench, &podgc(LENIENT, THREE)).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
-        host.declare(&podgc(STRICT, THREE), 2, Requests::default())
-            .await;
+        host.declare(&podgc(STRICT, THREE), 2).await;
         host.until_candidate(|one| one.step == 1).await;
-        host.declare(&podgc(LENIENT, "{}"), 3, Requests::default())
-            .await;
+        host.declare(&podgc(LENIENT, "{}"), 3).await;
         assert_eq!(host.status().await.stable, before.stable);
         let after = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!((after.stable, after.rejected), (before.stable, None));
@@ -177,20 +141,16 @@ fn the_former_spec_without_steps_ends_a_rollout_too() {
 #[test]
 fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
     on_the_sim(|bench| async move {
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, THREE), 1, Requests::default())
-            .await;
-        host.started().await;
+        let host = declared(&bench, &podgc(LENIENT, THREE)).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
-        host.declare(&podgc(OTHER, THREE), 2, Requests::default())
-            .await;
+        host.declare(&podgc(OTHER, THREE), 2).await;
         let candidate = host.until_candidate(|one| one.step == 1).await.revision;
         let broken = podgc(LENIENT, THREE).replace("{builtin: podgc}", "{file: /not/there.wasm}");
         let promote = Requests {
             promote: Some(format!("{candidate}@all")),
             ..Requests::default()
         };
-        host.declare(&broken, 3, promote).await;
+        host.request(&broken, 3, promote).await;
         sleep(Duration::from_secs(3600)).await;
         let status = host.status().await;
         assert_eq!(status.stable, before.stable);
@@ -198,8 +158,7 @@ fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
         assert_eq!((&held.revision, held.step), (&candidate, 1));
         assert_eq!(held.waits_for, "what the spec describes by now");
         // It is asked for again, and goes on.
-        host.declare(&podgc(OTHER, THREE), 4, Requests::default())
-            .await;
+        host.declare(&podgc(OTHER, THREE), 4).await;
         host.until_candidate(|one| one.step == 2).await;
     });
 }

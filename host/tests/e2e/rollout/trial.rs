@@ -1,9 +1,11 @@
 //! What a candidate does to the cluster, and what takes it back.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::Requests;
+use davit::rollout::{Records, Requests};
+use davit::status::{CandidateStatus, RejectedStatus};
 use davit_core::object::ObjectRef;
 use davit_core::rollout::Role;
 use davit_core::rollout::cohort::{Cohort, Share, Unit};
@@ -11,7 +13,7 @@ use davit_core::store::Store;
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::{condition, podgc};
+use super::{condition, declared, podgc, resumed};
 use crate::bench::{Bench, odd_guest, on_the_sim};
 
 /// Deletes none of the pods of these tests.
@@ -32,12 +34,8 @@ fn a_shadow_with_a_stricter_podgc() {
     on_the_sim(|bench| async move {
         failed_pods(&bench, 10).await;
         let steps = "{steps: [shadow until promoted, weight 100 until promoted]}";
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, steps), 1, Requests::default())
-            .await;
-        host.started().await;
-        host.declare(&podgc(STRICT, steps), 2, Requests::default())
-            .await;
+        let host = declared(&bench, &podgc(LENIENT, steps)).await;
+        host.declare(&podgc(STRICT, steps), 2).await;
         let candidate = host
             .until_candidate(|candidate| candidate.comparison.only_candidate == 8)
             .await;
@@ -54,14 +52,14 @@ fn a_shadow_with_a_stricter_podgc() {
             promote: Some(format!("{}@{step}", candidate.revision)),
             ..Requests::default()
         };
-        host.declare(&podgc(STRICT, steps), 2, promote(1)).await;
+        host.request(&podgc(STRICT, steps), 2, promote(1)).await;
         bench.until_left(&["p-08", "p-09"]).await;
         let second = host.until_candidate(|candidate| candidate.step == 2).await;
         assert_eq!(second.weight, 100);
         // The same request says nothing about the next step.
         sleep(Duration::from_secs(60)).await;
         assert_eq!(host.status().await.candidate.unwrap().step, 2);
-        host.declare(&podgc(STRICT, steps), 2, promote(2)).await;
+        host.request(&podgc(STRICT, steps), 2, promote(2)).await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!(status.stable.unwrap().revision, candidate.revision);
         assert_eq!(status.rejected, None);
@@ -77,17 +75,12 @@ fn a_window_that_is_made_shorter() {
         let rollout = |window: &str| {
             format!("{{steps: [shadow until promoted], analysis: {{window: {window}}}}}")
         };
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, "{}"), 1, Requests::default())
-            .await;
-        host.started().await;
-        host.declare(&podgc(STRICT, &rollout("24h")), 2, Requests::default())
-            .await;
+        let host = declared(&bench, &podgc(LENIENT, "{}")).await;
+        host.declare(&podgc(STRICT, &rollout("24h")), 2).await;
         sleep(Duration::from_secs(300)).await;
         let candidate = host.status().await.candidate.unwrap();
         assert_eq!(candidate.comparison.only_candidate, 0);
-        host.declare(&podgc(STRICT, &rollout("10s")), 3, Requests::default())
-            .await;
+        host.declare(&podgc(STRICT, &rollout("10s")), 3).await;
         host.until_candidate(|one| one.comparison.only_candidate == 8)
             .await;
     });
@@ -144,13 +137,9 @@ fn thirty_percent_by_namespace() {
 
         orphans(1).await;
         let rollout = "{steps: [weight 30 until promoted], cohort: {by: Namespace}}";
-        let mut host = bench.host_without_controllers();
-        host.declare(&podgc(LENIENT, rollout), 1, Requests::default())
-            .await;
-        host.started().await;
+        let host = declared(&bench, &podgc(LENIENT, rollout)).await;
         let eager = "{terminatedPodThreshold: 100, quarantine: 1s, period: 1s}";
-        host.declare(&podgc(eager, rollout), 2, Requests::default())
-            .await;
+        host.declare(&podgc(eager, rollout), 2).await;
         host.until_candidate(|candidate| candidate.comparison.only_candidate == 80)
             .await;
         let namespaces = left().await;
@@ -162,7 +151,7 @@ fn thirty_percent_by_namespace() {
             abort: Some(candidate.revision.clone()),
             ..Requests::default()
         };
-        host.declare(&podgc(eager, rollout), 2, abort).await;
+        host.request(&podgc(eager, rollout), 2, abort).await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!(status.rejected.unwrap().reason, "an operator took it back");
         orphans(2).await;
@@ -173,11 +162,9 @@ fn thirty_percent_by_namespace() {
 
 /// Takes a candidate back by itself; returns why.
 async fn taken_back(bench: &Bench, stable: &str, candidate: &str) -> String {
-    let mut host = bench.host_without_controllers();
-    host.declare(stable, 1, Requests::default()).await;
-    host.started().await;
+    let host = declared(bench, stable).await;
     let first = host.until_status(|status| status.stable.is_some()).await;
-    host.declare(candidate, 2, Requests::default()).await;
+    host.declare(candidate, 2).await;
     let status = host.until_status(|status| status.rejected.is_some()).await;
     assert_eq!(status.candidate, None);
     assert_eq!(status.stable, first.stable, "the stable revision goes on");
@@ -193,10 +180,10 @@ async fn taken_back(bench: &Bench, stable: &str, candidate: &str) -> String {
         retry: Some(format!("{}@{}", rejected.revision, rejected.at)),
         ..Requests::default()
     };
-    host.declare(candidate, 2, retry).await;
+    host.request(candidate, 2, retry).await;
     let tried = host
         .until_status(|status| {
-            let again = |again: &davit::status::RejectedStatus| again.at != rejected.at;
+            let again = |again: &RejectedStatus| again.at != rejected.at;
             status.candidate.is_some() || status.rejected.as_ref().is_some_and(again)
         })
         .await;
@@ -208,17 +195,50 @@ async fn taken_back(bench: &Bench, stable: &str, candidate: &str) -> String {
     rejected.reason
 }
 
+/// A controller that traps.
+fn trapping(rollout: &str) -> String {
+    format!(
+        "controllers:\n\
+         - name: podgc\n  module: {{file: {}}}\n  mode: Enforce\n  \
+           config: {{reconcile: trap}}\n  rollout: {rollout}\n",
+        odd_guest().display()
+    )
+}
+
+/// Many restarts may not make a bad candidate a good one.
+#[test]
+fn what_a_candidate_did_is_counted_over_restarts() {
+    on_the_sim(|bench| async move {
+        bench.pod("a", "", "Running").await;
+        let lenient = "{steps: [shadow 10h], analysis: {maxFailedCalls: 1000}}";
+        let records = Arc::new(Records::memory());
+        let host = resumed(&bench, &records, &podgc(LENIENT, lenient), 1).await;
+        host.declare(&trapping(lenient), 2).await;
+        let before = host.until_candidate(|one| one.failed_calls >= 10).await;
+        host.host.stop().await;
+        let host = resumed(&bench, &records, &trapping(lenient), 2).await;
+        let more = |one: &CandidateStatus| one.failed_calls != before.failed_calls;
+        let after = host.until_candidate(more).await;
+        assert!(
+            after.failed_calls > before.failed_calls,
+            "{before:?} {after:?}"
+        );
+        let most = before.failed_calls;
+        let strict = format!("{{steps: [shadow 10h], analysis: {{maxFailedCalls: {most}}}}}");
+        host.declare(&trapping(&strict), 3).await;
+        let status = host.until_status(|status| status.rejected.is_some()).await;
+        let reason = status.rejected.unwrap().reason;
+        let expected = format!("calls failed, of which {most} may");
+        assert!(reason.contains(&expected), "{reason}");
+    });
+}
+
 #[test]
 fn a_candidate_that_traps_is_taken_back() {
     on_the_sim(|bench| async move {
         bench.pod("a", "", "Running").await;
         let rollout = "{steps: [shadow 10m]}";
-        let candidate = format!(
-            "controllers:\n\
-             - name: podgc\n  module: {{file: {}}}\n  mode: Enforce\n  \
-               config: {{reconcile: trap}}\n  rollout: {rollout}\n",
-            odd_guest().display()
-        );
+        let candidate = trapping(rollout);
         let reason = taken_back(&bench, &podgc(LENIENT, rollout), &candidate).await;
         assert!(reason.contains("calls failed, of which 0 may"), "{reason}");
         assert!(reason.contains("trap"), "{reason}");
