@@ -221,7 +221,9 @@ impl Run {
                     slot.active = Some(active);
                 }
                 let controller = name.clone();
-                self.reporter.tell(Report::Started { controller }, now);
+                self.executor
+                    .reporter
+                    .tell(Report::Started { controller }, now);
             }
             let ready = |one: &mut Incoming<Trial>| may_begin(&self.store, one, now);
             if let Some(active) = &mut slot.active

@@ -22,11 +22,12 @@ use davit_engine::CallError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
+use super::HostOptions;
 use super::report::{Report, Reporter};
 use super::slot::{Active, Slot};
 use super::streams::Streams;
 use super::wanted::{Disagreements, Observation, Wanted};
-use super::{HostOptions, work};
+use super::work::{self, Executor};
 use crate::http;
 use crate::metrics::{self, GuestMetrics, HostMetrics};
 
@@ -85,16 +86,9 @@ pub(super) struct Run {
     pub(super) slots: BTreeMap<String, Slot>,
     pub(super) metrics: Arc<HostMetrics>,
     pub(super) health: Arc<http::Health>,
-    pub(super) reporter: Reporter,
-    pub(super) inbox: mpsc::UnboundedSender<Input>,
-    /// One permit for each plan that is carried out.
-    pub(super) writes: Arc<Semaphore>,
-    /// Plans that are carried out, of controllers that are gone too.
-    pub(super) carrying: usize,
+    pub(super) executor: Executor,
     pub(super) next_number: u64,
-    /// Tells the decisions of this run from those of others.
-    pub(super) name: String,
-    stopping: bool,
+    inbox: mpsc::UnboundedSender<Input>,
     news: mpsc::Receiver<Batch>,
 }
 
@@ -107,6 +101,16 @@ impl Run {
     ) -> Self {
         let (updates, news) = mpsc::channel(NEWS);
         let streams = Streams::new(api.clone(), options.watch, options.seed, updates);
+        let executor = Executor {
+            api: api.clone(),
+            metrics: Arc::clone(&options.metrics),
+            reporter: Reporter::new(options.listener),
+            inbox: inbox.clone(),
+            writes: Arc::new(Semaphore::new(MOST_WRITES)),
+            carrying: 0,
+            name: unique_name(),
+            stopping: false,
+        };
         Self {
             recorder,
             api,
@@ -116,13 +120,9 @@ impl Run {
             slots: BTreeMap::new(),
             metrics: options.metrics,
             health: options.health,
-            reporter: Reporter::new(options.listener),
-            inbox,
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
-            carrying: 0,
+            executor,
             next_number: 0,
-            name: unique_name(),
-            stopping: false,
+            inbox,
             news,
         }
     }
@@ -132,7 +132,7 @@ impl Run {
         self.discover_after(Duration::ZERO);
         let mut housekeeping = interval(HOUSEKEEPING_PERIOD);
         housekeeping.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        while !(self.stopping && self.carrying == 0) {
+        while !(self.executor.stopping && self.executor.carrying == 0) {
             let wake = self.next_wake();
             tokio::select! {
                 Some(input) = inputs.recv() => {
@@ -152,7 +152,7 @@ impl Run {
 
     fn next_wake(&self) -> tokio::time::Instant {
         let clock = self.api.clock();
-        if self.stopping {
+        if self.executor.stopping {
             // What is due is not looked at any more: only outcomes matter.
             return clock.deadline(Instant::FAR_FUTURE);
         }
@@ -209,7 +209,7 @@ impl Run {
                 took,
             } => self.take_outcome(controller, number, (id, decision, plan), outcome, took),
             Input::Discovered(result) => self.take_discovery(result),
-            Input::Stop => self.stopping = true,
+            Input::Stop => self.executor.stopping = true,
         }
     }
 
@@ -273,7 +273,7 @@ impl Run {
         outcome: Outcome,
         took: Duration,
     ) {
-        self.carrying -= 1;
+        self.executor.carrying -= 1;
         self.metrics.write(&controller, &outcome, took);
         let snapshot = self.store.snapshot();
         let now = self.api.clock().instant();
@@ -293,7 +293,7 @@ impl Run {
             plan,
             outcome,
         };
-        self.reporter.tell(report, now);
+        self.executor.reporter.tell(report, now);
     }
 
     fn take_news(&mut self, batch: Batch) {
@@ -445,10 +445,6 @@ impl Run {
             active.is_some_and(|active| active.stable.complete)
         });
         self.health.beat(self.mapping.is_some() && ready);
-    }
-
-    pub(super) fn is_stopping(&self) -> bool {
-        self.stopping
     }
 }
 

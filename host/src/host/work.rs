@@ -17,85 +17,109 @@ use davit_core::store::Snapshot;
 use davit_core::time::Instant;
 use davit_engine::{Call, CallError, LiveReads};
 use futures::future::BoxFuture;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::execute;
-use super::report::Report;
+use super::report::{Report, Reporter};
 use super::run::{Input, Run};
-use super::slot::Part;
+use super::slot::{Active, Part};
+use crate::metrics::HostMetrics;
+
+/// Has done what the core wants done.
+pub(super) struct Executor {
+    pub(super) api: Api,
+    pub(super) metrics: Arc<HostMetrics>,
+    pub(super) reporter: Reporter,
+    pub(super) inbox: mpsc::UnboundedSender<Input>,
+    /// One permit for each plan that is carried out.
+    pub(super) writes: Arc<Semaphore>,
+    /// Plans that are carried out, of controllers that are gone too.
+    pub(super) carrying: usize,
+    /// Tells the decisions of this run from those of others.
+    pub(super) name: String,
+    /// Nothing is begun any more.
+    pub(super) stopping: bool,
+}
 
 impl Run {
-    /// Asks every controller what it wants done, until none wants anything.
+    /// Asks every controller what it wants done.
     pub(super) fn work(&mut self) {
-        let Some(mapping) = self.mapping.clone() else {
+        let Some(mapping) = &self.mapping else {
             return;
         };
         let now = self.api.clock().instant();
         let snapshot = self.store.snapshot();
-        let names: Vec<String> = self.slots.keys().cloned().collect();
-        for name in names {
-            if !self.is_stopping() {
-                self.call_all(&name, &snapshot, &mapping, now);
+        for (name, slot) in &mut self.slots {
+            let Some(active) = &mut slot.active else {
+                continue;
+            };
+            if !self.executor.stopping {
+                self.executor
+                    .call_all(name, active, &snapshot, mapping, now);
             }
             // After the calls: taking items from the queues is an effect too.
-            self.have_all(&name, &mapping, now);
+            self.executor.have_all(name, active, mapping, now);
         }
     }
 
     /// Has everything done that is wanted so far: what a revision decided is its
     /// own doing, and not that of whoever takes its place.
     pub(super) fn settle(&mut self) {
-        let Some(mapping) = self.mapping.clone() else {
+        let Some(mapping) = &self.mapping else {
             return;
         };
         let now = self.api.clock().instant();
-        let names: Vec<String> = self.slots.keys().cloned().collect();
-        for name in names {
-            self.have_all(&name, &mapping, now);
+        for (name, slot) in &mut self.slots {
+            if let Some(active) = &mut slot.active {
+                self.executor.have_all(name, active, mapping, now);
+            }
+        }
+    }
+}
+
+impl Executor {
+    fn have_all(&mut self, name: &str, active: &mut Active, mapping: &Arc<Mapping>, now: Instant) {
+        while let Some(effect) = active.core.poll_effect() {
+            self.have(name, active, effect, mapping, now);
         }
     }
 
-    fn have_all(&mut self, name: &str, mapping: &Arc<Mapping>, now: Instant) {
-        while let Some(effect) = self.next_effect(name) {
-            self.have(name, effect, mapping, now);
-        }
-    }
-
-    fn call_all(&mut self, name: &str, snapshot: &Snapshot, mapping: &Arc<Mapping>, now: Instant) {
-        let Some(active) = self
-            .slots
-            .get_mut(name)
-            .and_then(|slot| slot.active.as_mut())
-        else {
-            return;
-        };
+    fn call_all(
+        &self,
+        name: &str,
+        active: &mut Active,
+        snapshot: &Snapshot,
+        mapping: &Arc<Mapping>,
+        now: Instant,
+    ) {
+        let number = active.number;
         active.core.sweep(now, snapshot);
-        let mut requests = Vec::new();
         for role in Role::ALL {
             while active.part(role).is_some_and(Part::has_room)
                 && let Some(request) = active.core.poll_call(now, role, snapshot)
+                && let Some(part) = active.part_mut(role)
             {
-                if let Some(part) = active.part_mut(role) {
-                    part.calls += 1;
-                }
-                requests.push((role, request));
+                part.calls += 1;
+                self.call(name, number, part, request, mapping);
             }
         }
-        for (role, request) in requests {
-            self.call(name, role, request, mapping);
-        }
     }
 
-    fn next_effect(&mut self, name: &str) -> Option<Effect> {
-        let active = self.slots.get_mut(name)?.active.as_mut()?;
-        active.core.poll_effect()
-    }
-
-    fn have(&mut self, name: &str, effect: Effect, mapping: &Arc<Mapping>, now: Instant) {
+    fn have(
+        &mut self,
+        name: &str,
+        active: &mut Active,
+        effect: Effect,
+        mapping: &Arc<Mapping>,
+        now: Instant,
+    ) {
         match effect {
             // What was not begun when the host stops is decided again by the
             // next one.
-            Effect::Carry { .. } if self.is_stopping() => {}
-            Effect::Carry { id, revision, plan } => self.carry(name, id, revision, plan, mapping),
+            Effect::Carry { .. } if self.stopping => {}
+            Effect::Carry { id, revision, plan } => {
+                self.carry(name, active, id, revision, plan, mapping);
+            }
             Effect::Ruled {
                 role,
                 item,
@@ -114,8 +138,7 @@ impl Run {
                 self.reporter.tell(report, now);
             }
             Effect::Measure(measure) => {
-                let active = self.slots.get(name).and_then(|slot| slot.active.as_ref());
-                if let Some(metrics) = active.and_then(|active| active.metrics.as_ref()) {
+                if let Some(metrics) = &active.metrics {
                     metrics.count(&measure, now);
                 }
             }
@@ -134,18 +157,12 @@ impl Run {
     fn carry(
         &mut self,
         name: &str,
+        active: &mut Active,
         id: PlanId,
         revision: RevisionId,
         plan: Arc<Plan>,
         mapping: &Arc<Mapping>,
     ) {
-        let active = self
-            .slots
-            .get_mut(name)
-            .and_then(|slot| slot.active.as_mut());
-        let Some(active) = active else {
-            return;
-        };
         let (controller, number) = (name.to_owned(), active.number);
         let part = active.revision_mut(revision);
         debug_assert!(
@@ -177,11 +194,14 @@ impl Run {
         });
     }
 
-    fn call(&mut self, name: &str, role: Role, request: CallRequest, mapping: &Arc<Mapping>) {
-        let active = self.slots.get(name).and_then(|slot| slot.active.as_ref());
-        let Some((active, part)) = active.and_then(|one| Some((one, one.part(role)?))) else {
-            return;
-        };
+    fn call(
+        &self,
+        name: &str,
+        number: u64,
+        part: &Part,
+        request: CallRequest,
+        mapping: &Arc<Mapping>,
+    ) {
         let call = Call {
             now: self.api.clock().now(),
             items: request.items,
@@ -196,8 +216,7 @@ impl Run {
             }),
         };
         let (guest, inbox) = (Arc::clone(&part.guest), self.inbox.clone());
-        let (controller, number) = (name.to_owned(), active.number);
-        let (id, revision) = (request.id, request.revision);
+        let (controller, id, revision) = (name.to_owned(), request.id, request.revision);
         tokio::spawn(async move {
             let begun = tokio::time::Instant::now();
             let result = guest.reconcile(call).await;
