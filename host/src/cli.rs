@@ -2,13 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
 use hyper::Uri;
-use jiff::SignedDuration;
 
+use crate::spec::duration::HumanDuration;
 use crate::telemetry::LogFormat;
 
 /// Runs Kubernetes controllers whose decision logic is a WebAssembly component.
@@ -132,8 +131,8 @@ pub struct SimArguments {
     pub seed: Option<u64>,
     /// How long changes are kept for watches and pages: what asks for older
     /// ones is answered 410.
-    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
-    pub history: Duration,
+    #[arg(long, value_name = "DURATION", default_value = "5m")]
+    pub history: HumanDuration,
     /// How many changes of one resource are kept at most.
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     pub history_events: usize,
@@ -276,12 +275,4 @@ pub enum Output {
     Text,
     /// For programs.
     Json,
-}
-
-/// Reads `200ms`, `5m` or `1h30m`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let parsed: SignedDuration = text
-        .parse()
-        .map_err(|_| "write it such as 200ms, 5m or 1h30m".to_owned())?;
-    Duration::try_from(parsed).map_err(|_| "it is negative".to_owned())
 }

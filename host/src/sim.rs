@@ -68,7 +68,7 @@ fn some_seed() -> u64 {
 fn config(arguments: &SimArguments) -> Config {
     Config {
         seed: arguments.seed.unwrap_or_else(some_seed),
-        history: arguments.history,
+        history: arguments.history.0,
         history_events: arguments.history_events,
         default_toleration_seconds: arguments.default_tolerations.map(i64::from),
         remember_deletions: false,
