@@ -5,19 +5,27 @@
 //! directory that nobody else can write to, and only if it is whole: a file
 //! that is torn, of another version or another module's is compiled anew.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::collections::BTreeSet;
+use std::fs::{self, DirBuilder};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
 
 use crate::digest::ModuleDigest;
+use crate::kept::{self, Room};
 use crate::precompiled;
+
+const SUFFIX: &str = ".cwasm";
+/// More is not kept. Compiled, a module is three to four times as large.
+const ROOM: Room = Room {
+    files: 64,
+    bytes: 1 << 30,
+};
 
 /// Why a directory cannot hold compiled guests.
 #[derive(Debug, thiserror::Error)]
@@ -103,7 +111,10 @@ impl CompiledArtifacts {
                 precompiled::deserialize(engine, code).map_err(|error| format!("{error:#}"))
             });
         match loaded {
-            Ok(component) => Some(component),
+            Ok(component) => {
+                kept::touch(&path);
+                Some(component)
+            }
             Err(reason) => {
                 warn!(path = %path.display(), reason, "compiling a guest anew");
                 None
@@ -120,7 +131,7 @@ impl CompiledArtifacts {
             .map_err(|error| format!("{error:#}"))
             .and_then(|code| {
                 let sealed = seal(self.header(module), &code);
-                replace(&self.directory, &path, &sealed).map_err(|error| error.to_string())
+                kept::write_whole(&path, &sealed).map_err(|error| error.to_string())
             });
         match stored {
             Ok(()) => debug!(path = %path.display(), "kept a compiled guest"),
@@ -128,9 +139,21 @@ impl CompiledArtifacts {
         }
     }
 
+    /// Drops what was not used for the longest time, as far as there is too
+    /// much. What these modules were compiled to stays.
+    pub(crate) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
+        let in_use: BTreeSet<String> = in_use.iter().map(|module| self.name(*module)).collect();
+        kept::prune(&self.directory, ROOM, |file| {
+            file.ends_with(SUFFIX).then(|| in_use.contains(file))
+        });
+    }
+
     fn path(&self, module: ModuleDigest) -> PathBuf {
-        let name = format!("{module}-{:016x}.cwasm", self.fingerprint);
-        self.directory.join(name)
+        self.directory.join(self.name(module))
+    }
+
+    fn name(&self, module: ModuleDigest) -> String {
+        format!("{module}-{:016x}{SUFFIX}", self.fingerprint)
     }
 
     fn header(&self, module: ModuleDigest) -> Vec<u8> {
@@ -163,34 +186,6 @@ fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
         .into()
 }
 
-/// Writes beside the target and renames, so that a reader finds either nothing
-/// or all of it.
-fn replace(directory: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let (mut file, temporary) = create_temporary(directory)?;
-    let written = file
-        .write_all(bytes)
-        .and_then(|()| fs::rename(&temporary, path));
-    if written.is_err() {
-        // Nothing is lost if this fails too: the name is never used again.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
-}
-
-fn create_temporary(directory: &Path) -> io::Result<(File, PathBuf)> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!(".{}-{number}.tmp", std::process::id()));
-    // Left behind by an earlier process of this number.
-    let _ = fs::remove_file(&path);
-    let file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    Ok((file, path))
-}
-
 /// What keeps the directory from being private, if anything. Who this process
 /// is, is learnt from the owner of a file that it makes.
 fn not_private(directory: &Path) -> io::Result<Option<&'static str>> {
@@ -201,10 +196,8 @@ fn not_private(directory: &Path) -> io::Result<Option<&'static str>> {
     if found.mode() & 0o022 != 0 {
         return Ok(Some("others may write to it"));
     }
-    let (probe, path) = create_temporary(directory)?;
-    let owner = probe.metadata().map(|probe| probe.uid());
-    fs::remove_file(path)?;
-    if owner? != found.uid() {
+    let probe = tempfile::tempfile_in(directory)?;
+    if probe.metadata()?.uid() != found.uid() {
         return Ok(Some("it belongs to another user"));
     }
     Ok(None)
@@ -265,11 +258,23 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_fails_leaves_nothing_behind() {
+    fn what_nobody_uses_is_dropped_when_there_is_too_much() {
         let directory = tempfile::tempdir().unwrap();
-        let taken = directory.path().join("taken");
-        fs::create_dir(&taken).unwrap();
-        replace(directory.path(), &taken, b"x").unwrap_err();
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+        let engine = wasmtime::Engine::default();
+        let artifacts =
+            CompiledArtifacts::open(directory.path().join("compiled"), &engine).unwrap();
+        let module = |number: u8| ModuleDigest([number; 32]);
+        for number in 0..=64 {
+            kept::write_whole(&artifacts.path(module(number)), b"code").unwrap();
+        }
+        let of_another_wasmtime = artifacts.directory.join(format!("{}-0{SUFFIX}", module(0)));
+        kept::write_whole(&of_another_wasmtime, b"code").unwrap();
+        let wasm = artifacts.directory.join("module.wasm");
+        kept::write_whole(&wasm, b"wasm").unwrap();
+        artifacts.prune(&BTreeSet::from([module(0)]));
+        assert!(artifacts.path(module(0)).is_file() && wasm.is_file());
+        assert!(!artifacts.path(module(1)).is_file());
+        let left = fs::read_dir(&artifacts.directory).unwrap().count();
+        assert_eq!(left, ROOM.files + 1);
     }
 }

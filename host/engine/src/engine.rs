@@ -1,5 +1,6 @@
 //! One wasmtime engine for all guests, and how a component gets into it.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,10 +21,11 @@ use crate::world::{self, WorldError};
 /// the longest that one keeps others of its thread waiting.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// What is added to the nice value of a thread that compiles: about a tenth of
-/// the others' weight, so that it gets on where they leave nothing.
+/// What is added to the nice value of a thread that compiles: it has what the
+/// guests at work leave, and a seventieth of a processor of which they leave
+/// nothing.
 #[cfg(target_os = "linux")]
-const NICER: i32 = 10;
+const NICER: i32 = 19;
 
 /// Table elements that are reserved for each table; Rust guests need one for
 /// each function whose address is taken.
@@ -190,6 +192,14 @@ impl Engine {
             artifacts.store(&component, digest);
         }
         Ok(component)
+    }
+
+    /// Drops compiled guests that were not used for long, if too many are kept:
+    /// those of other modules than these.
+    pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
+        if let Some(artifacts) = &self.inner.artifacts {
+            artifacts.prune(in_use);
+        }
     }
 
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {

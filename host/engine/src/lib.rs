@@ -19,6 +19,7 @@ mod error;
 mod guest;
 mod imports;
 mod instance;
+pub mod kept;
 mod limits;
 mod log;
 mod module;

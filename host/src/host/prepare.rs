@@ -151,6 +151,7 @@ impl Preparer {
         let mut known = self.known();
         known.loaded.retain(|digest, _| in_use.contains(digest));
         self.modules.prune(in_use);
+        self.engine.prune(in_use);
     }
 
     /// Prepares the revision that a spec describes.

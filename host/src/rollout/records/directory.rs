@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
+use davit_engine::kept::write_whole;
+
 use super::RecordError;
 use super::book::Book;
 
@@ -49,11 +51,7 @@ impl Directory {
         }
         let path = self.path(name);
         let text = serde_json::to_vec_pretty(&book).map_err(io::Error::from);
-        // Written beside and renamed: a reader finds all of it or nothing.
-        let temporary = self.0.join(format!(".{name}.json.tmp"));
-        let written = text
-            .and_then(|text| fs::write(&temporary, text))
-            .and_then(|()| fs::rename(&temporary, &path));
+        let written = text.and_then(|text| write_whole(&path, &text));
         written.map_err(|source| file_error("write", path, source))
     }
 

@@ -1,0 +1,152 @@
+//! Files that are kept for a later run: written whole, and dropped when there is
+//! no room for all that were ever needed.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+/// How much is kept.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Files.
+    pub files: usize,
+    /// Bytes, together.
+    pub bytes: u64,
+}
+
+/// Writes a file, readable to this user alone, so that a reader finds all of it
+/// or what was there before, also after the machine has failed.
+pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let directory = path.parent().unwrap_or(Path::new("."));
+    let mut file = tempfile::Builder::new()
+        .prefix(".")
+        .suffix(".tmp")
+        .tempfile_in(directory)?;
+    file.write_all(bytes)?;
+    file.as_file().sync_all()?;
+    file.persist(path)?;
+    File::open(directory)?.sync_all()
+}
+
+/// Notes that a file was used: its time of modification says when.
+pub fn touch(path: &Path) {
+    let opened = File::options().append(true).open(path);
+    if let Err(error) = opened.and_then(|file| file.set_modified(SystemTime::now())) {
+        tracing::debug!(path = %path.display(), %error, "cannot note that a file is used");
+    }
+}
+
+/// Drops the files of a directory that were not used for the longest time, as
+/// far as there is no room for them. `is_in_use` says of a file's name whether
+/// the file has to stay; none for a file that is none of those.
+pub fn prune(directory: &Path, room: Room, is_in_use: impl Fn(&str) -> Option<bool>) {
+    let mut kept = match list(directory, is_in_use) {
+        Ok(kept) => kept,
+        Err(error) => {
+            let path = directory.display();
+            tracing::warn!(%path, %error, "cannot look through the kept files");
+            return;
+        }
+    };
+    let (mut files, mut bytes) = (kept.len(), kept.iter().map(|one| one.bytes).sum::<u64>());
+    kept.sort_by_key(|one| one.used);
+    for one in kept {
+        if files <= room.files && bytes <= room.bytes {
+            return;
+        }
+        if !one.in_use {
+            drop_file(&directory.join(one.name));
+            files -= 1;
+            bytes -= one.bytes;
+        }
+    }
+}
+
+/// Drops a file, if it is there.
+pub fn drop_file(path: &Path) {
+    if let Err(error) = fs::remove_file(path)
+        && error.kind() != io::ErrorKind::NotFound
+    {
+        tracing::warn!(path = %path.display(), %error, "cannot drop a kept file");
+    }
+}
+
+struct Kept {
+    name: String,
+    bytes: u64,
+    used: SystemTime,
+    in_use: bool,
+}
+
+fn list(directory: &Path, is_in_use: impl Fn(&str) -> Option<bool>) -> io::Result<Vec<Kept>> {
+    let mut kept = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        let Some(in_use) = is_in_use(&name) else {
+            continue;
+        };
+        let metadata = entry.metadata()?;
+        kept.push(Kept {
+            name,
+            bytes: metadata.len(),
+            used: metadata.modified()?,
+            in_use,
+        });
+    }
+    Ok(kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_lies_beside_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        write_whole(&path, b"before").unwrap();
+        write_whole(&path, b"after").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"after");
+        let mode = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(write_whole(&directory.path().join("none/file"), b"").is_err());
+        assert!(write_whole(directory.path(), b"").is_err());
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = fs::read_dir(directory).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn the_longest_unused_go_first_and_those_in_use_never() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let now = SystemTime::now();
+        for (name, ago) in [("a", 50), ("b", 40), ("c", 30), ("d", 20), ("other", 99)] {
+            write_whole(&path(name), b"1234").unwrap();
+            let file = File::options().append(true).open(path(name)).unwrap();
+            file.set_modified(now - Duration::from_secs(ago)).unwrap();
+        }
+        touch(&path("c"));
+        let is_in_use = |name: &str| (name.len() == 1).then(|| name == "a");
+        let room = |files, bytes| Room { files, bytes };
+        prune(directory.path(), room(3, 100), is_in_use);
+        assert_eq!(names(directory.path()), ["a", "c", "d", "other"]);
+        prune(directory.path(), room(9, 11), is_in_use);
+        assert_eq!(names(directory.path()), ["a", "c", "other"]);
+        prune(directory.path(), room(0, 0), is_in_use);
+        assert_eq!(names(directory.path()), ["a", "other"]);
+    }
+}
