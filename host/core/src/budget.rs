@@ -132,9 +132,16 @@ pub struct Budget {
 struct Used {
     at: Instant,
     role: Role,
+    group: Box<str>,
     kind: Box<str>,
     /// How many objects of the kind were watched.
     watched: usize,
+}
+
+impl Used {
+    fn is_of(&self, plan: &Plan) -> bool {
+        kind(plan) == (&self.group, &self.kind)
+    }
 }
 
 impl Budget {
@@ -225,10 +232,12 @@ impl Budget {
 
     /// Counts an admitted plan.
     pub fn spend(&mut self, plan: &Plan, asker: Asker, now: Instant) {
+        let (group, kind) = kind(plan);
         let used = || Used {
             at: now,
             role: asker.role,
-            kind: kind(plan).into(),
+            group: group.into(),
+            kind: kind.into(),
             watched: asker.watched,
         };
         let limits = &self.guardrails;
@@ -265,7 +274,7 @@ impl Budget {
                 (u32::try_from(limit).unwrap_or(u32::MAX), &self.deletes)
             }
         };
-        let counts = |used: &Used| what != What::DeletesPercent || *used.kind == *kind(plan);
+        let counts = |used: &Used| what != What::DeletesPercent || used.is_of(plan);
         if asker.role == Role::Candidate {
             let limit = part(limit as usize, asker.weight);
             let mine = count(used, |used| counts(used) && used.role == Role::Candidate);
@@ -284,7 +293,7 @@ impl Budget {
     /// deletion that still counts. What was deleted may or may not be gone from
     /// the cache by now, so it cannot be added to what is there.
     fn most_watched(&self, plan: &Plan, asker: Asker) -> usize {
-        let alike = self.deletes.iter().filter(|used| *used.kind == *kind(plan));
+        let alike = self.deletes.iter().filter(|used| used.is_of(plan));
         let before = alike.map(|used| used.watched).max();
         before.unwrap_or_default().max(asker.watched)
     }
@@ -304,8 +313,10 @@ fn part(whole: usize, percent: u8) -> usize {
     whole.saturating_mul(usize::from(percent)).div_ceil(100)
 }
 
-fn kind(plan: &Plan) -> &str {
-    &plan.target.kind
+/// The kind of a plan's target and its group: of one name there may be several.
+fn kind(plan: &Plan) -> (&str, &str) {
+    let (group, _) = plan.target.api_version.split_once('/').unwrap_or_default();
+    (group, &plan.target.kind)
 }
 
 fn concerns(what: What, plan: &Plan) -> bool {

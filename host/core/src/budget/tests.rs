@@ -164,6 +164,35 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
     );
 }
 
+/// There may be another kind of the same name.
+#[test]
+fn a_share_is_of_one_kind_of_one_group() {
+    let of = |api_version: &str| {
+        let mut plan = delete();
+        plan.target.api_version = api_version.into();
+        plan.target.kind = "Service".into();
+        plan
+    };
+    let watched = |watched| Asker { watched, ..STABLE };
+    let mut budget = Budget::new(Guardrails {
+        deletes_percent_per_minute: Some(10),
+        ..Guardrails::default()
+    });
+    budget.spend(&of("v1"), watched(2000), at(0));
+    let (other, few) = (of("serving.example.com/v1"), watched(20));
+    for _ in 0..2 {
+        assert_eq!(budget.spent(&other, few, at(1)), None);
+        budget.spend(&other, few, at(1));
+    }
+    let spent = budget.spent(&other, few, at(1)).unwrap();
+    assert_eq!(spent.limit, 2);
+    // Another version of it is the same.
+    assert_eq!(
+        budget.spent(&of("serving.example.com/v2"), few, at(2)),
+        Some(spent)
+    );
+}
+
 #[test]
 fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
     let candidate = Asker {
