@@ -31,6 +31,17 @@ pub(super) struct Called {
     pub(super) snapshot: Snapshot,
 }
 
+/// What makes an item come before its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sooner {
+    /// Nothing of this.
+    Never,
+    /// The cache shows what was written.
+    WhenSeen,
+    /// Everything is looked at.
+    WhenLookedAt,
+}
+
 /// A decided item whose plans are being carried out.
 #[derive(Debug)]
 pub(super) struct Running {
@@ -119,6 +130,15 @@ impl Running {
         self.left = true;
     }
 
+    /// Another revision decides from now on: what was not begun never is, and
+    /// the item comes again when what was has ended.
+    pub(super) fn supersede(&mut self) {
+        self.plans.clear();
+        self.verdict = Verdict::AgainAfter(Duration::ZERO);
+        self.not_before = None;
+        self.left = false;
+    }
+
     /// Takes a plan that failed, as far as another try can mend it.
     pub(super) fn fail(&mut self, uid: &str, step: u32, failure: Failure) {
         let pause = match failure.class {
@@ -141,10 +161,15 @@ impl Running {
         }
     }
 
-    /// What the queue is told once everything was carried out. The second value
-    /// says whether the item comes again as soon as the cache shows what was
-    /// written.
-    pub(super) fn finish(&mut self, now: Instant, lapse: Duration) -> (Finish, bool) {
+    /// What the queue is told once everything was carried out, and what else
+    /// makes the item come. A tick keeps its period: what waits for a guardrail,
+    /// or was left to the other revision, it decides again.
+    pub(super) fn finish(
+        &mut self,
+        now: Instant,
+        lapse: Duration,
+        is_tick: bool,
+    ) -> (Finish, Sooner) {
         if !self.failures.is_empty() {
             let retry_after = (!self.pause.is_zero()).then_some(self.pause);
             let failures = std::mem::take(&mut self.failures);
@@ -153,11 +178,13 @@ impl Running {
                     failures,
                     retry_after,
                 },
-                false,
+                Sooner::Never,
             );
         }
-        if let Some(until) = self.not_before {
-            return (Finish::AgainAfter(until.since(now)), false);
+        if let Some(until) = self.not_before
+            && !is_tick
+        {
+            return (Finish::AgainAfter(until.since(now)), Sooner::WhenLookedAt);
         }
         match &self.verdict {
             Verdict::Retry { .. } => (
@@ -165,29 +192,28 @@ impl Running {
                     failures: Vec::new(),
                     retry_after: None,
                 },
-                false,
+                Sooner::Never,
             ),
-            Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), false),
-            // Should the target come to this revision, the item is looked at
-            // again with all its times.
-            Verdict::Done | Verdict::AgainWhenWritten
-                if self.left && !self.carried && !self.held =>
-            {
-                (Finish::AgainAfter(LEFT_PAUSE), false)
-            }
-            // What was only shown, or refused, would be decided again for ever.
-            Verdict::AgainWhenWritten if !self.carried && !self.held => (Finish::Done, false),
-            Verdict::AgainWhenWritten if self.unseen.is_empty() => {
-                (Finish::AgainAfter(Duration::ZERO), false)
-            }
-            Verdict::AgainWhenWritten => (Finish::AgainAfter(lapse), true),
+            Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), Sooner::Never),
+            Verdict::AgainWhenWritten if self.carried || self.held => self.when_seen(lapse),
             // What was held back has to be looked at again: the write it was
             // held for may not have done all of it.
-            Verdict::Done if self.held && self.unseen.is_empty() => {
-                (Finish::AgainAfter(Duration::ZERO), false)
+            Verdict::Done if self.held => self.when_seen(lapse),
+            // Should the target come to this revision, the item is looked at
+            // again with all its times.
+            Verdict::Done | Verdict::AgainWhenWritten if self.left && !is_tick => {
+                (Finish::AgainAfter(LEFT_PAUSE), Sooner::WhenLookedAt)
             }
-            Verdict::Done if self.held => (Finish::AgainAfter(lapse), true),
-            Verdict::Done => (Finish::Done, false),
+            // What was only shown, or refused, would be decided again for ever.
+            Verdict::Done | Verdict::AgainWhenWritten => (Finish::Done, Sooner::Never),
+        }
+    }
+
+    fn when_seen(&self, lapse: Duration) -> (Finish, Sooner) {
+        if self.unseen.is_empty() {
+            (Finish::AgainAfter(Duration::ZERO), Sooner::Never)
+        } else {
+            (Finish::AgainAfter(lapse), Sooner::WhenSeen)
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::gate::Mode;
 use crate::health::CallFailure;
 use crate::manifest::Manifest;
 use crate::object::Uid;
-use crate::plan::Decision;
+use crate::plan::{Decision, Plan, QueueKey};
 use crate::queue::Origin;
 use crate::rollout::Role;
 use crate::rollout::cohort::Share;
@@ -97,8 +97,22 @@ impl Controller {
         let id = RevisionId(self.shared.fresh_id());
         self.candidate = Some(self.stable.fork(now, id, manifest, views));
         let mut trial = Trial::new(now, share, window);
+        for (item, plan) in self.under_way() {
+            trial
+                .comparison
+                .decided_before(now, Role::Stable, item, plan);
+        }
         trial.pending.insert(Role::Stable, self.stable.pending());
         self.shared.trial = Some(trial);
+    }
+
+    /// Shows the candidate other views, of the same watches, and changes what it
+    /// owns.
+    pub fn change_candidate_views(&mut self, now: Instant, views: &[ViewId], share: Share) {
+        if let Some(candidate) = &mut self.candidate {
+            candidate.change_views(now, views);
+        }
+        self.set_share(now, share);
     }
 
     /// Changes what the candidate owns; both revisions look at everything
@@ -146,6 +160,14 @@ impl Controller {
         if self.candidate.is_some() {
             self.end_trial(now);
         }
+    }
+
+    /// The stable revision's plans that have not come to their end.
+    fn under_way(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
+        let carried = self.shared.carried.values();
+        let carried = carried.filter(|carried| carried.items_of == self.stable.items_of);
+        let carried = carried.map(|carried| (&carried.item, &carried.plan));
+        carried.chain(self.stable.decided())
     }
 
     fn end_trial(&mut self, now: Instant) {

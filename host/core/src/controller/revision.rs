@@ -3,14 +3,14 @@
 
 mod ruling;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{
     CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, RevisionId, World,
 };
-use super::item::{Called, Running};
+use super::item::{Called, Running, Sooner};
 use super::shared::{Carried, Shared};
 use super::sweep::{Pace, Sweep};
 use super::tally::Tally;
@@ -46,6 +46,9 @@ pub struct Revision {
     calls: BTreeMap<CallId, Called>,
     running: BTreeMap<QueueKey, Running>,
     waiters: Waiters,
+    /// Items that wait for an operator, or for their targets to become this
+    /// revision's: no trigger may ever name them again.
+    parked: BTreeSet<QueueKey>,
     sweep: Sweep,
 }
 
@@ -78,6 +81,7 @@ impl Revision {
         queues.reconfigure(now, &manifest.queues, &manifest.ticks);
         let notes = self.notes.clone();
         let mut fork = Self::with(id, Role::Candidate, manifest, views, queues, notes);
+        fork.parked.clone_from(&self.parked);
         fork.begin_sweep(Pace::Easy);
         fork
     }
@@ -103,12 +107,14 @@ impl Revision {
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
             waiters: Waiters::default(),
+            parked: BTreeSet::new(),
             sweep: Sweep::default(),
         }
     }
 
     /// Another guest, or another configuration of it, takes this one's place.
-    /// Queues, timers and notes stay; calls under way are void.
+    /// Queues, timers and notes stay; calls under way are void, and plans that
+    /// were not begun are never carried out.
     pub(super) fn reconfigure(
         &mut self,
         now: Instant,
@@ -119,6 +125,7 @@ impl Revision {
         for called in std::mem::take(&mut self.calls).into_values() {
             self.send_back(now, called.items);
         }
+        self.running.values_mut().for_each(Running::supersede);
         self.queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
         self.id = id;
@@ -162,10 +169,20 @@ impl Revision {
         self.queues.stats(now)
     }
 
-    /// Begins to add every key that a trigger can name: after a time in which
-    /// its plans were not carried out, or changes not taken.
+    /// Looks at other views from now on, and at everything in them.
+    pub(super) fn change_views(&mut self, now: Instant, views: &[ViewId]) {
+        self.watches = watches(views);
+        self.look_at_everything(now);
+    }
+
+    /// Begins to add every key that a trigger can name, and every item that is
+    /// parked: after a time in which its plans were not carried out, or changes
+    /// not taken.
     pub(super) fn look_at_everything(&mut self, now: Instant) {
         self.begin_sweep(Pace::Easy);
+        for item in std::mem::take(&mut self.parked) {
+            self.queues.hasten(now, &item.queue, &item.key);
+        }
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             self.add(now, &tick.queue, &tick.key, Origin::Fresh);
@@ -400,6 +417,7 @@ impl Revision {
         world: &World<'_>,
         shared: &mut Shared,
     ) {
+        self.parked.remove(item);
         let cancelled = self.command(world.now, decision.commands, shared);
         let stands = |plan: &Plan| {
             let condition = plan.when_cancelled.as_ref();
@@ -407,9 +425,7 @@ impl Revision {
         };
         let plans = decision.plans.into_iter().filter(stands);
         let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
-        if let Some(trial) = &mut shared.trial {
-            trial.comparison.decided(world.now, look, &plans);
-        }
+        shared.compare(look, &plans, world);
         let parallel = match decision.parallel {
             0 => DEFAULT_PARALLEL,
             asked => asked,
@@ -488,11 +504,26 @@ impl Revision {
         running
             .unseen
             .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
-        let (finish, when_seen) = running.finish(world.now, LAPSE);
-        if when_seen {
-            self.waiters.wait(item, running.unseen);
+        let (finish, sooner) = running.finish(world.now, LAPSE, self.is_tick(item));
+        match sooner {
+            Sooner::Never => {}
+            Sooner::WhenSeen => self.waiters.wait(item, running.unseen),
+            Sooner::WhenLookedAt => {
+                self.parked.insert(item.clone());
+            }
         }
         self.finish_item(world.now, item, finish, shared);
+    }
+
+    fn is_tick(&self, item: &QueueKey) -> bool {
+        let mut ticks = self.manifest.ticks.iter();
+        ticks.any(|tick| tick.queue == item.queue && tick.key == item.key)
+    }
+
+    /// The plans that were decided and not put before the gate yet.
+    pub(super) fn decided(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
+        let running = self.running.iter();
+        running.flat_map(|(item, running)| running.plans.iter().map(move |plan| (item, plan)))
     }
 
     fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {

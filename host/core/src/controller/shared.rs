@@ -12,7 +12,7 @@ use crate::plan::{MeasureWhen, Plan, QueueKey};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
 use crate::rollout::cohort::Share;
-use crate::rollout::compare::Comparison;
+use crate::rollout::compare::{Comparison, Look};
 use crate::store::{ResourceVersion, Snapshot, ViewId};
 use crate::time::Instant;
 
@@ -101,6 +101,20 @@ impl Shared {
     /// Whether the cache has yet to show what was written of an object.
     pub(super) fn is_open(&self, uid: &Uid, snapshot: &Snapshot, now: Instant) -> bool {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
+    }
+
+    /// Compares what a look led to with what the other revision decided.
+    pub(super) fn compare(&mut self, look: Look<'_>, plans: &[Arc<Plan>], world: &World<'_>) {
+        let expectations = &self.expectations;
+        // What was decided before a write that was seen since, or is still to be.
+        let is_stale = |uid: &Uid| {
+            let (then, now) = (seen(uid, look.snapshot), seen(uid, world.snapshot));
+            let held = expectations.held(uid, then, now, world.now);
+            matches!(held, Some(Held::NotSeenYet | Held::Gone))
+        };
+        if let Some(trial) = &mut self.trial {
+            trial.comparison.decided(world.now, look, plans, is_stale);
+        }
     }
 
     /// Has counted what a plan that was carried out counts.

@@ -232,6 +232,14 @@ impl Queues {
         Ok(())
     }
 
+    /// Makes an item due that waits, if there is one, in the re-list lane. Its
+    /// creation time and its group stay.
+    pub fn hasten(&mut self, now: Instant, queue: &str, key: &str) {
+        if let Some(known) = self.queues.get_mut(queue) {
+            known.queue.hasten(now, key);
+        }
+    }
+
     /// Adds an item that is due after a while. If it waits already, the
     /// earlier time of the two holds, its creation time stays, and its group
     /// changes if the command names one.

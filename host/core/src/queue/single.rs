@@ -136,6 +136,12 @@ impl Queue {
         self.request(now, key, Entry::new(place, now));
     }
 
+    pub(super) fn hasten(&mut self, now: Instant, key: &str) {
+        if self.waiting.contains_key(key) {
+            self.add(now, key, Origin::Relist);
+        }
+    }
+
     pub(super) fn enqueue(
         &mut self,
         now: Instant,

@@ -138,6 +138,17 @@ pub struct Side {
     fingerprint: u64,
 }
 
+impl Side {
+    fn new(at: Instant, item: &QueueKey, plan: &Arc<Plan>) -> Self {
+        Self {
+            item: item.clone(),
+            plan: Arc::clone(plan),
+            at,
+            fingerprint: fingerprint::of(plan),
+        }
+    }
+}
+
 /// A target on which the revisions do not agree.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
@@ -179,6 +190,17 @@ struct Target {
     /// target as it was decided on, and is not about to do so again.
     seen_by_other: bool,
     verdict: Option<Verdict>,
+    /// Whether its window is open.
+    waits: bool,
+}
+
+impl Target {
+    fn side(&mut self, role: Role) -> &mut Option<Side> {
+        match role {
+            Role::Stable => &mut self.stable,
+            Role::Candidate => &mut self.candidate,
+        }
+    }
 }
 
 /// When each item of a queue was last looked at.
@@ -233,13 +255,13 @@ impl Comparison {
     }
 
     /// Forgets what was found: the next step of a rollout counts by itself.
-    /// The disagreements can still be read.
+    /// What either revision decided stays for the other to be compared with,
+    /// and the disagreements can still be read.
     pub fn begin_counting(&mut self) {
         self.counts = Counts::default();
-        self.targets.clear();
-        self.order.clear();
-        self.pending.clear();
-        self.by_item.clear();
+        for target in self.targets.values_mut() {
+            target.verdict = None;
+        }
     }
 
     /// The last disagreements, the newest first.
@@ -248,10 +270,31 @@ impl Comparison {
         newest_first.map(|(_, disagreement)| disagreement)
     }
 
-    /// Takes everything that one look led to.
-    pub fn decided(&mut self, now: Instant, look: Look<'_>, plans: &[Arc<Plan>]) {
+    /// Takes a plan that was decided before the comparison began. By itself it
+    /// is not compared: the other revision may have nothing left to decide.
+    pub fn decided_before(&mut self, now: Instant, role: Role, item: &QueueKey, plan: &Arc<Plan>) {
+        let uid = Uid::new(&plan.target.uid);
+        *self.target(&uid).side(role) = Some(Side::new(now, item, plan));
+    }
+
+    /// Takes everything that one look led to. A plan that `is_stale` says was
+    /// decided before its target was last written is only compared with what
+    /// the other revision decided as well: it may have decided before the
+    /// comparison began.
+    pub fn decided(
+        &mut self,
+        now: Instant,
+        look: Look<'_>,
+        plans: &[Arc<Plan>],
+        is_stale: impl Fn(&Uid) -> bool,
+    ) {
         for plan in plans {
-            self.plan(now, look, plan);
+            let uid = Uid::new(&plan.target.uid);
+            let other = self.targets.get_mut(&uid);
+            let other = other.and_then(|target| target.side(look.role.other()).as_ref());
+            if other.is_some() || !is_stale(&uid) {
+                self.plan(now, look, &uid, plan);
+            }
         }
         let Looks { last, order } = self.looks_of(look.role);
         if last.insert(look.item.clone(), look.began).is_none() {
@@ -278,9 +321,10 @@ impl Comparison {
                     self.by_item.remove(&item);
                 }
             }
-            let Some(target) = self.targets.get(&uid) else {
+            let Some(target) = self.targets.get_mut(&uid) else {
                 continue;
             };
+            target.waits = false;
             if target.verdict.is_some() {
                 continue;
             }
@@ -302,35 +346,36 @@ impl Comparison {
         }
     }
 
-    fn plan(&mut self, now: Instant, look: Look<'_>, plan: &Arc<Plan>) {
-        let uid = Uid::new(&plan.target.uid);
-        let seen_by_other = self.other_has_looked(look, &uid);
-        if !self.targets.contains_key(&uid) {
+    /// The target of that uid; a new one if there is none.
+    fn target(&mut self, uid: &Uid) -> &mut Target {
+        if !self.targets.contains_key(uid) {
             self.make_room();
             self.order.push_back(uid.clone());
+        }
+        self.targets.entry(uid.clone()).or_default()
+    }
+
+    fn plan(&mut self, now: Instant, look: Look<'_>, uid: &Uid, plan: &Arc<Plan>) {
+        let seen_by_other = self.other_has_looked(look, uid);
+        let target = self.target(uid);
+        target.seen_by_other |= seen_by_other;
+        *target.side(look.role) = Some(Side::new(now, look.item, plan));
+        if !target.waits && target.verdict.is_none() {
+            target.waits = true;
             let item = look.item.clone();
             self.pending.push_back((now, uid.clone(), item.clone()));
             self.by_item.entry(item).or_default().insert(uid.clone());
         }
-        let target = self.targets.entry(uid.clone()).or_default();
-        target.seen_by_other |= seen_by_other;
-        let side = Some(Side {
-            item: look.item.clone(),
-            plan: Arc::clone(plan),
-            at: now,
-            fingerprint: fingerprint::of(plan),
-        });
-        match look.role {
-            Role::Stable => target.stable = side,
-            Role::Candidate => target.candidate = side,
-        }
+        let Some(target) = self.targets.get(uid) else {
+            return;
+        };
         if let (Some(stable), Some(candidate)) = (&target.stable, &target.candidate) {
             let verdict = if stable.fingerprint == candidate.fingerprint {
                 Verdict::Agree
             } else {
                 Verdict::Different
             };
-            self.judge(now, &uid, verdict);
+            self.judge(now, uid, verdict);
         }
     }
 

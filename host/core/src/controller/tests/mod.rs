@@ -1,5 +1,6 @@
 //! The controller driven by hand: what is called, carried out and tried again.
 
+mod handover;
 mod outcomes;
 mod sweeping;
 mod trial;

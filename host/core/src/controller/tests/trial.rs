@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 const WINDOW: Duration = Duration::from_secs(30);
 
-fn share(weight: u8) -> Share {
+pub(super) fn share(weight: u8) -> Share {
     Share {
         cohort: Cohort {
             unit: Unit::Uid,
@@ -20,7 +20,7 @@ fn share(weight: u8) -> Share {
 }
 
 impl Bench {
-    fn try_candidate(&mut self, weight: u8) {
+    pub(super) fn try_candidate(&mut self, weight: u8) {
         let manifest = Arc::new(manifest());
         self.controller
             .try_candidate(self.now, manifest, &[self.view], share(weight), WINDOW);
@@ -29,7 +29,7 @@ impl Bench {
     /// Has a revision decide on everything that is due; it deletes those pods
     /// of the items that it is asked about, as far as it is shown them. Returns
     /// the pods that are to be deleted now.
-    fn decide(&mut self, role: Role, deletes: &[&str]) -> Vec<(PlanId, String)> {
+    pub(super) fn decide(&mut self, role: Role, deletes: &[&str]) -> Vec<(PlanId, String)> {
         while let Some(call) = self.call_of(role) {
             let decisions = call.items.iter().map(|item| {
                 let pod = item.key.trim_start_matches("ns/");

@@ -14,6 +14,8 @@ struct Bench {
     comparison: Comparison,
     /// What waits in the other revision's queues.
     timers: PendingSnapshot,
+    /// Whether what is decided was decided before the last write.
+    stale: bool,
 }
 
 fn at(seconds: u64) -> Instant {
@@ -76,6 +78,7 @@ impl Bench {
             segment,
             comparison: Comparison::new(at(5), WINDOW),
             timers: PendingSnapshot::default(),
+            stale: false,
         }
     }
 
@@ -112,7 +115,8 @@ impl Bench {
             began: at(seconds),
             other: &self.timers,
         };
-        self.comparison.decided(at(seconds), look, plans);
+        self.comparison
+            .decided(at(seconds), look, plans, |_| self.stale);
     }
 
     fn stable(&mut self, item: &str, seconds: u64, plans: &[Arc<Plan>]) {

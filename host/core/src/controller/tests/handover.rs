@@ -1,0 +1,289 @@
+//! What one revision leaves to the next, and to the one beside it.
+
+use super::trial::share;
+use super::*;
+use crate::budget::{Cooldown, Guardrails};
+
+/// With a queue that no trigger feeds, and a tick.
+fn with_timers() -> Manifest {
+    let mut manifest = manifest();
+    manifest.queues.push(queue("timers", 1));
+    manifest.ticks = vec![TickSpec {
+        queue: "nodes".into(),
+        key: "tick".into(),
+        period: 20 * SECOND,
+    }];
+    manifest
+}
+
+fn try_beside(bench: &mut Bench, weight: u8) {
+    let (manifest, window) = (Arc::new(with_timers()), 30 * SECOND);
+    let views = [bench.view];
+    bench
+        .controller
+        .try_candidate(bench.now, manifest, &views, share(weight), window);
+}
+
+/// Answers every call: items of `timers` and the tick want their pods deleted,
+/// others nothing. Returns the items of both.
+fn work(bench: &mut Bench, role: Role) -> Vec<(String, Instant)> {
+    let mut items = Vec::new();
+    while let Some(call) = bench.call_of(role) {
+        let decisions = call.items.iter().map(|item| {
+            let wants = item.queue == "timers" || item.key == "tick";
+            if wants {
+                items.push((item.key.clone(), item.created_at));
+            }
+            let plans = wants.then(|| delete(&item.key));
+            decide(plans.into_iter().collect(), Verdict::Done)
+        });
+        let decisions = decisions.collect();
+        bench.answer(call.id, decisions);
+    }
+    items
+}
+
+/// A pod is seen, and an item about it is put into the queue `timers`.
+fn with_timer(bench: &mut Bench, pod: &str) {
+    bench.see(pod, 1, "");
+    while let Some(call) = bench.call() {
+        let enqueue = |item: &crate::plan::WorkItem| {
+            let timer = Command::Enqueue(Enqueue {
+                item: QueueKey {
+                    queue: "timers".into(),
+                    key: pod.into(),
+                },
+                after: 5 * SECOND,
+                created_at: None,
+                group: String::new(),
+            });
+            let is_pod = item.queue == "pods";
+            Decision {
+                commands: is_pod.then_some(timer).into_iter().collect(),
+                ..decide(vec![], Verdict::Done)
+            }
+        };
+        let decisions = call.items.iter().map(enqueue).collect();
+        bench.answer(call.id, decisions);
+    }
+}
+
+#[test]
+fn plans_of_a_replaced_revision_that_did_not_begin_never_do() {
+    let mut bench = Bench::enforcing();
+    for pod in ["a", "b", "c"] {
+        bench.see(pod, 1, "");
+    }
+    let (call, ..) = bench.keys().unwrap();
+    let all = ["a", "b", "c"].map(delete).into();
+    let decision = Decision {
+        parallel: 1,
+        ..decide(all, Verdict::Done)
+    };
+    bench.answer(call, vec![decision]);
+    let [(first, _)] = bench.carried()[..] else {
+        panic!("one at once");
+    };
+    let views = [bench.view];
+    bench
+        .controller
+        .reconfigure(bench.now, Arc::new(manifest()), &views);
+    bench.outcome(first, succeeded(Written::Gone));
+    bench.lose("a");
+    assert!(bench.carried().is_empty());
+    // The new revision decides by itself, on the item as it was.
+    let mut keys = Vec::new();
+    while let Some((call, _, called)) = bench.keys() {
+        keys.extend(called);
+        bench.answer(call, vec![decide(vec![], Verdict::Done)]);
+    }
+    keys.sort();
+    assert_eq!(keys, ["ns/a", "ns/b", "ns/c"]);
+    assert!(bench.carried().is_empty());
+}
+
+#[test]
+fn a_tick_whose_plans_are_the_others_keeps_its_period() {
+    let mut bench = Bench::new(with_timers(), enforce());
+    try_beside(&mut bench, 0);
+    for _ in 0..3 {
+        assert_eq!(work(&mut bench, Role::Candidate).len(), 1);
+        bench.pass(19 * SECOND);
+        assert!(work(&mut bench, Role::Candidate).is_empty());
+        bench.pass(SECOND);
+    }
+    assert!(bench.carried().is_empty(), "it is a shadow");
+}
+
+fn guarded() -> Settings {
+    Settings {
+        guardrails: Guardrails {
+            deletes_per_minute: Some(0),
+            cooldown: Cooldown::UntilReleased,
+            ..Guardrails::default()
+        },
+        ..enforce()
+    }
+}
+
+#[test]
+fn a_tick_that_waits_for_a_guardrail_keeps_its_period() {
+    let mut bench = Bench::new(with_timers(), guarded());
+    for _ in 0..3 {
+        assert_eq!(work(&mut bench, Role::Stable).len(), 1);
+        bench.pass(20 * SECOND);
+    }
+    assert!(bench.carried().is_empty());
+}
+
+#[test]
+fn what_waits_for_an_operator_is_looked_at_when_it_is_released() {
+    for changed in [false, true] {
+        let mut bench = Bench::new(with_timers(), guarded());
+        let created = bench.now;
+        with_timer(&mut bench, "a");
+        bench.pass(5 * SECOND);
+        assert_eq!(work(&mut bench, Role::Stable).len(), 1);
+        bench.pass(3600 * SECOND);
+        work(&mut bench, Role::Stable);
+        assert!(bench.carried().is_empty());
+        if changed {
+            bench.controller.set(bench.now, enforce());
+        } else {
+            bench.controller.release(bench.now);
+        }
+        let mut items = work(&mut bench, Role::Stable);
+        items.retain(|(key, _)| key == "a");
+        assert_eq!(items, [("a".to_owned(), created)], "changed: {changed}");
+    }
+}
+
+#[test]
+fn what_was_left_to_the_other_is_looked_at_when_it_changes_hands() {
+    let mut bench = Bench::new(with_timers(), enforce());
+    let created = bench.now;
+    with_timer(&mut bench, "a");
+    try_beside(&mut bench, 0);
+    bench.pass(5 * SECOND);
+    assert!(
+        work(&mut bench, Role::Candidate)
+            .iter()
+            .any(|(key, _)| key == "a")
+    );
+    assert!(bench.carried().is_empty());
+    bench.controller.set_share(bench.now, share(100));
+    let items = work(&mut bench, Role::Candidate);
+    assert!(items.contains(&("a".to_owned(), created)), "{items:?}");
+    let carried = bench.carried();
+    assert!(carried.iter().any(|(_, plan)| plan.target.name == "a"));
+}
+
+#[test]
+fn a_candidate_that_is_shown_other_views_keeps_what_was_counted() {
+    let mut bench = Bench::enforcing();
+    let views = [bench.view];
+    let manifest = Arc::new(manifest());
+    bench
+        .controller
+        .try_candidate(bench.now, manifest, &views, share(100), 30 * SECOND);
+    bench.see("a", 1, "");
+    let call = bench.call_of(Role::Candidate).unwrap();
+    let failure = crate::health::CallFailure::new(CallFailureKind::Trap, "it trapped");
+    bench
+        .controller
+        .handle_call_failure(bench.now, call.id, failure);
+    let before = bench.controller.candidate().unwrap().id();
+    bench
+        .controller
+        .change_candidate_views(bench.now, &views, share(0));
+    let candidate = bench.controller.candidate().unwrap();
+    assert_eq!(
+        (candidate.id(), candidate.tally().failed_calls),
+        (before, 1)
+    );
+}
+
+/// Decides on three deletions, of which one is begun.
+fn deleting_three(bench: &mut Bench) -> PlanId {
+    for pod in ["a", "b", "c"] {
+        bench.see(pod, 1, "");
+    }
+    let (call, ..) = bench.keys().unwrap();
+    let decision = Decision {
+        parallel: 1,
+        ..decide(["a", "b", "c"].map(delete).into(), Verdict::Done)
+    };
+    bench.answer(call, vec![decision]);
+    bench.carried()[0].0
+}
+
+/// Ends the deletions one by one, and a minute afterwards every window.
+fn until_compared(bench: &mut Bench, first: PlanId) -> crate::rollout::compare::Counts {
+    let mut under_way = vec![first];
+    for pod in ["a", "b", "c"] {
+        for id in std::mem::take(&mut under_way) {
+            bench.outcome(id, succeeded(Written::Gone));
+        }
+        bench.lose(pod);
+        under_way.extend(bench.carried().iter().map(|(id, _)| *id));
+    }
+    bench.pass(60 * SECOND);
+    let snapshot = bench.store.snapshot();
+    bench.controller.tidy(bench.now, &snapshot);
+    *bench.controller.comparison().unwrap().counts()
+}
+
+fn all_alike(bench: &mut Bench) {
+    let mut decided = false;
+    while let Some(call) = bench.call_of(Role::Candidate) {
+        let decisions = call.items.iter().map(|_| {
+            let plans = if decided {
+                vec![]
+            } else {
+                ["a", "b", "c"].map(delete).into()
+            };
+            decided = true;
+            decide(plans, Verdict::Done)
+        });
+        let decisions = decisions.collect();
+        bench.answer(call.id, decisions);
+    }
+}
+
+#[test]
+fn what_was_decided_before_a_trial_is_compared_with_it() {
+    let mut bench = Bench::enforcing();
+    let first = deleting_three(&mut bench);
+    bench.try_candidate(0);
+    all_alike(&mut bench);
+    let counts = until_compared(&mut bench, first);
+    assert_eq!((counts.agree, counts.disagreements()), (3, 0), "{counts:?}");
+}
+
+#[test]
+fn what_was_decided_before_a_step_is_compared_in_it() {
+    let mut bench = Bench::enforcing();
+    bench.try_candidate(0);
+    let first = deleting_three(&mut bench);
+    bench.controller.begin_counting();
+    all_alike(&mut bench);
+    let counts = until_compared(&mut bench, first);
+    assert_eq!((counts.agree, counts.disagreements()), (3, 0), "{counts:?}");
+}
+
+/// The stable revision has deleted it a moment ago, which the cache does not
+/// show yet: the candidate decides on what is not there any more.
+#[test]
+fn what_was_written_before_a_trial_is_not_held_against_the_candidate() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    bench.outcome(plan, succeeded(Written::Gone));
+    bench.try_candidate(0);
+    assert!(bench.decide(Role::Candidate, &["a"]).is_empty());
+    bench.lose("a");
+    bench.pass(60 * SECOND);
+    let snapshot = bench.store.snapshot();
+    bench.controller.tidy(bench.now, &snapshot);
+    let counts = bench.controller.comparison().unwrap().counts();
+    assert_eq!(counts.disagreements(), 0, "{counts:?}");
+}
