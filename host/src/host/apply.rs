@@ -122,10 +122,7 @@ impl Run {
             let manifests = [part.guest.manifest(), active.stable.guest.manifest()];
             let window = slot::window(trial.window, manifests.map(|manifest| &**manifest));
             active.core.set_window(window);
-            if active.step != trial.step {
-                active.step = trial.step;
-                active.core.begin_counting();
-            }
+            begin_step(active, trial.step);
             slot.candidate = None;
             return;
         }
@@ -135,6 +132,11 @@ impl Run {
         {
             incoming.then = trial;
             return;
+        }
+        if let Some(active) = &mut slot.active {
+            // Until it is seen who is whose by the new cohorts, nobody is the
+            // candidate's.
+            active.core.withhold_share(now);
         }
         let cohort = trial.cohort.clone();
         slot.candidate = Some(self.incoming(slot, prepared, &cohort, now, trial));
@@ -226,7 +228,9 @@ impl Run {
                     .tell(Report::Started { controller }, now);
             }
             let ready = |one: &mut Incoming<Trial>| may_begin(&self.store, one, now);
+            // It is compared with the revision that it is to replace.
             if let Some(active) = &mut slot.active
+                && slot.stable.is_none()
                 && let Some(incoming) = slot.candidate.take_if(ready)
             {
                 try_candidate(name, active, incoming, now);
@@ -317,6 +321,14 @@ fn swap(active: &mut Active, incoming: Incoming<()>, now: Instant) {
     tokio::task::spawn_blocking(move || drop(former));
 }
 
+/// Counts for another step, if it is another.
+fn begin_step(active: &mut Active, step: u32) {
+    if active.step != step {
+        active.step = step;
+        active.core.begin_counting();
+    }
+}
+
 fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now: Instant) {
     let Incoming {
         prepared,
@@ -324,15 +336,23 @@ fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now
         then: trial,
         ..
     } = incoming;
+    let manifest = Arc::clone(prepared.guest.manifest());
+    let window = slot::window(trial.window, [&manifest, active.stable.guest.manifest()]);
+    let share = slot::share(&trial);
+    if let Some(part) = &mut active.candidate
+        && part.recipe == prepared.recipe
+    {
+        active.core.set_window(window);
+        active.core.change_candidate_views(now, &views.ids, share);
+        part.change_views(views);
+        return begin_step(active, trial.step);
+    }
     tracing::info!(
         controller = name,
         revision = %prepared.recipe,
         weight = trial.weight,
         "trying a candidate"
     );
-    let manifest = Arc::clone(prepared.guest.manifest());
-    let window = slot::window(trial.window, [&manifest, active.stable.guest.manifest()]);
-    let share = slot::share(&trial);
     active
         .core
         .try_candidate(now, manifest, &views.ids, share, window);

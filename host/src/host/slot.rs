@@ -151,12 +151,9 @@ impl Active {
 impl Part {
     /// A revision that begins.
     pub(super) fn new(id: RevisionId, prepared: Prepared, views: Views) -> Self {
-        let manifest = prepared.guest.manifest();
-        let names = manifest.watches.iter().map(|watch| watch.name.clone());
-        let by_name = names.zip(views.ids.iter().copied()).collect();
         Self {
             id,
-            by_name: Arc::new(by_name),
+            by_name: by_name(prepared.guest.manifest(), &views),
             guest: prepared.guest,
             recipe: prepared.recipe,
             views,
@@ -165,10 +162,21 @@ impl Part {
         }
     }
 
+    /// Shows it other views of the same watches from now on.
+    pub(super) fn change_views(&mut self, views: Views) {
+        self.by_name = by_name(self.guest.manifest(), &views);
+        self.views = views;
+    }
+
     /// Whether another call can be made.
     pub(super) fn has_room(&self) -> bool {
         self.complete && self.calls < self.recipe.instances()
     }
+}
+
+fn by_name(manifest: &Manifest, views: &Views) -> Arc<BTreeMap<String, ViewId>> {
+    let names = manifest.watches.iter().map(|watch| watch.name.clone());
+    Arc::new(names.zip(views.ids.iter().copied()).collect())
 }
 
 /// What a view of a watch holds: what the guest reads, and what tells the

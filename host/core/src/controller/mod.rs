@@ -128,6 +128,15 @@ impl Controller {
         }
     }
 
+    /// From now on every target is the stable revision's, for as long as the
+    /// share is not set anew.
+    pub fn withhold_share(&mut self, now: Instant) {
+        if let Some(trial) = &self.shared.trial {
+            let cohort = trial.share.cohort.clone();
+            self.set_share(now, Share { cohort, weight: 0 });
+        }
+    }
+
     /// Changes how long a target that one revision has decided on waits for the
     /// other.
     pub fn set_window(&mut self, window: Duration) {

@@ -60,7 +60,7 @@ fn found() -> Disagreements {
             began: second(seconds),
             other: &PendingSnapshot::default(),
         };
-        comparison.decided(second(seconds), look, &[plan]);
+        comparison.decided(second(seconds), look, &[plan], |_| false);
     };
     decided(
         Role::Stable,
