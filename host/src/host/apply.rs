@@ -237,7 +237,7 @@ impl Run {
             }
         }
         self.drop_unused_views();
-        self.streams.follow(&self.store);
+        self.streams.follow(&mut self.store);
     }
 
     fn drop_unused_views(&mut self) {

@@ -317,7 +317,7 @@ impl Run {
                         .store
                         .replace(segment, fields, items, now, &mut changes);
                     if let Err(error) = replaced {
-                        tracing::debug!("a list came too late: {error}");
+                        tracing::error!("a list is not taken: {error}");
                     }
                     self.tell_changes(&changes, Origin::Relist, now);
                     self.take_over();

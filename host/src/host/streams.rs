@@ -110,8 +110,11 @@ impl Streams {
 
     /// Follows every segment with the fields that its views read, and nothing
     /// else.
-    pub(super) fn follow(&mut self, store: &Store) {
-        let wanted: BTreeMap<SegmentId, _> = store.segments().collect();
+    pub(super) fn follow(&mut self, store: &mut Store) {
+        let wanted = store.segments();
+        let wanted: BTreeMap<SegmentId, _> = wanted
+            .map(|(segment, spec)| (segment, Arc::clone(spec)))
+            .collect();
         self.running.retain(|segment, (stream, _)| {
             let keep = wanted.contains_key(segment);
             if !keep {
@@ -125,10 +128,12 @@ impl Streams {
             };
             if let Some((_, reflector)) = self.running.get(&segment) {
                 if store.needs_list(segment) {
+                    store.asked_for(segment, fields.clone());
                     reflector.set_fields(fields);
                 }
                 continue;
             }
+            store.asked_for(segment, fields.clone());
             let stream = StreamId(self.next);
             self.next += 1;
             let reflector = Reflector::start(

@@ -264,6 +264,14 @@ impl Store {
         Some(self.segments.get(&segment)?.fields())
     }
 
+    /// The segment's stream was asked to keep these fields from its next list
+    /// on.
+    pub fn asked_for(&mut self, segment: SegmentId, fields: FieldTree) {
+        if let Some(segment) = self.segments.get_mut(&segment) {
+            segment.asked = Some(fields);
+        }
+    }
+
     /// Whether a view of the segment waits for a list of it.
     #[must_use]
     pub fn needs_list(&self, segment: SegmentId) -> bool {

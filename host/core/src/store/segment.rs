@@ -34,6 +34,10 @@ pub(super) struct Segment {
     pub(super) spec: Arc<SegmentSpec>,
     /// What was kept of its objects when it was last listed; none before that.
     pub(super) listed: Option<FieldTree>,
+    /// What its stream was last asked to keep: a list that was asked for is
+    /// still to come, and what comes after it has these fields. As when it was
+    /// listed, if none.
+    pub(super) asked: Option<FieldTree>,
     /// Its views, those that read the same fields together.
     pub(super) readers: Vec<Reader>,
     /// The size of its objects' data and keys.
@@ -56,6 +60,7 @@ impl Segment {
         Self {
             spec: Arc::new(spec),
             listed: None,
+            asked: None,
             readers: Vec::new(),
             bytes: 0,
         }
@@ -76,7 +81,8 @@ impl Segment {
             reader.views.push(view);
             return reader.ready;
         }
-        let ready = self.listed.as_ref().is_some_and(|had| had.covers(tree));
+        let listed = self.listed.as_ref().is_some_and(|had| had.covers(tree));
+        let ready = listed && self.asked.as_ref().is_none_or(|asked| asked.covers(tree));
         self.readers.push(Reader {
             fields,
             tree: Arc::clone(tree),
