@@ -166,7 +166,7 @@ pub(crate) fn pod() -> ObjectRef {
     }
 }
 
-/// Pods, nodes and evictions, as the server serves them.
+/// Pods, nodes and namespaces, as the server serves them.
 pub(crate) fn mapping() -> Mapping {
     let served = |plural: &str, kind: &str, namespaced| Served {
         resource: ApiResource::new("", "v1", plural),
@@ -177,5 +177,9 @@ pub(crate) fn mapping() -> Mapping {
             .to_vec(),
         preferred: true,
     };
-    Mapping::new([served("pods", "Pod", true), served("nodes", "Node", false)])
+    Mapping::new([
+        served("pods", "Pod", true),
+        served("nodes", "Node", false),
+        served("namespaces", "Namespace", false),
+    ])
 }

@@ -24,11 +24,12 @@ pub(super) enum BodyError {
     OtherUid { found: Value },
 }
 
-/// The JSON of a patch, with the target's uid as a precondition.
-pub(super) fn patch(patch: &Patch, uid: &str) -> Result<Bytes, BodyError> {
+/// The JSON of a patch, with the target's uid as a precondition, and its version
+/// if there is one and the guest names none.
+pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Bytes, BodyError> {
     let mut body = decode(&patch.body)?;
     match patch.kind {
-        PatchKind::StrategicMerge | PatchKind::Merge => require_uid(&mut body, uid)?,
+        PatchKind::StrategicMerge | PatchKind::Merge => require_uid(&mut body, uid, version)?,
         PatchKind::Json => {
             let Value::Array(operations) = &mut body else {
                 return Err(shape(&body, "a list of operations"));
@@ -117,7 +118,7 @@ pub(super) fn eviction<'a>(
     }
 }
 
-fn require_uid(body: &mut Value, uid: &str) -> Result<(), BodyError> {
+fn require_uid(body: &mut Value, uid: &str, version: &str) -> Result<(), BodyError> {
     let Value::Object(fields) = body else {
         return Err(shape(body, "a map"));
     };
@@ -127,16 +128,16 @@ fn require_uid(body: &mut Value, uid: &str) -> Result<(), BodyError> {
     let Value::Object(metadata) = metadata else {
         return Err(shape(metadata, "metadata as a map"));
     };
-    match metadata.get("uid") {
-        Some(found) if found != uid => Err(BodyError::OtherUid {
-            found: found.clone(),
-        }),
-        Some(_) => Ok(()),
-        None => {
-            metadata.insert("uid".to_owned(), uid.into());
-            Ok(())
-        }
+    let found = metadata.entry("uid").or_insert_with(|| uid.into());
+    if found != uid {
+        let found = found.clone();
+        return Err(BodyError::OtherUid { found });
     }
+    if !version.is_empty() {
+        let version = || version.into();
+        metadata.entry("resourceVersion").or_insert_with(version);
+    }
+    Ok(())
 }
 
 fn decode(mut messagepack: &[u8]) -> Result<Value, BodyError> {

@@ -111,6 +111,11 @@ impl Writer {
             object: target,
         };
         let uid = required_uid(&attempt)?;
+        let version = if patch.kind == PatchKind::Merge && patch.subresource == "status" {
+            self.proven_version(mapping, &attempt).await?
+        } else {
+            String::new()
+        };
         let request = Request {
             method: Method::PATCH,
             uri: with_query(
@@ -123,7 +128,7 @@ impl Writer {
                 PatchKind::Merge => "application/merge-patch+json",
                 PatchKind::Json => "application/json-patch+json",
             },
-            body: body::patch(patch, uid)
+            body: body::patch(patch, uid, &version)
                 .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
         };
         match self.api.call(&request).await {
@@ -207,8 +212,33 @@ impl Writer {
             body: body::create(create)
                 .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
         };
-        let answer = self.call(&request, &attempt).await?;
-        written(&answer, &attempt)
+        match self.call(&request, &attempt).await {
+            Ok(answer) => written(&answer, &attempt),
+            // It is the namespace that is not there: the target need not be gone.
+            Err(failure) if failure.class.means_gone() => {
+                Err(attempt.failure(FailureClass::Invalid, failure.message))
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+
+    /// The version of a target that is still the one that was decided on. For
+    /// the status of a custom resource the API server takes all metadata from
+    /// the object that it has, before it looks whether the uid is another: only
+    /// the version is a precondition there.
+    async fn proven_version(
+        &self,
+        mapping: &Mapping,
+        attempt: &Attempt<'_>,
+    ) -> Result<String, Failure> {
+        let uri = attempt.object_path(mapping, "")?;
+        let request = Request::get(uri, PARTIAL_OBJECT);
+        let found = read(&self.call(&request, attempt).await?, attempt)?.metadata;
+        if found.uid == attempt.object.uid {
+            Ok(found.resource_version)
+        } else {
+            Err(other_object(attempt, &found.uid))
+        }
     }
 
     async fn call(&self, request: &Request, attempt: &Attempt<'_>) -> Result<Bytes, Failure> {
@@ -231,13 +261,9 @@ impl Writer {
         };
         match self.api.call(&Request::get(uri, PARTIAL_OBJECT)).await {
             Ok(answer) => match serde_json::from_slice::<Answer>(&answer) {
-                Ok(found) if found.metadata.uid != target.uid => attempt.failure(
-                    FailureClass::UidMismatch,
-                    format_args!(
-                        "the name belongs to another object by now, {}",
-                        found.metadata.uid
-                    ),
-                ),
+                Ok(found) if found.metadata.uid != target.uid => {
+                    other_object(&attempt, &found.metadata.uid)
+                }
                 _ => failure,
             },
             Err(error) => {
@@ -250,6 +276,13 @@ impl Writer {
             }
         }
     }
+}
+
+fn other_object(attempt: &Attempt<'_>, uid: &str) -> Failure {
+    attempt.failure(
+        FailureClass::UidMismatch,
+        format_args!("the name belongs to another object by now, {uid}"),
+    )
 }
 
 fn required_uid<'a>(attempt: &Attempt<'a>) -> Result<&'a str, Failure> {
@@ -323,7 +356,8 @@ fn written(body: &[u8], attempt: &Attempt<'_>) -> Result<Outcome, Failure> {
 }
 
 /// A deleted object comes back as a `Status` or as it was when it went. It is
-/// still there if finalizers hold it or its grace period has begun.
+/// still there if finalizers hold it or its grace period has begun. A namespace
+/// that comes back is: what holds it is not among its metadata.
 fn deleted(body: &[u8], attempt: &Attempt<'_>) -> Result<Outcome, Failure> {
     let answer = read(body, attempt)?;
     if answer.kind == "Status" {
@@ -336,7 +370,7 @@ fn deleted(body: &[u8], attempt: &Attempt<'_>) -> Result<Outcome, Failure> {
     let metadata = answer.metadata;
     let has_grace = metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
     Ok(Outcome {
-        gone: metadata.finalizers.is_empty() && !has_grace,
+        gone: metadata.finalizers.is_empty() && !has_grace && attempt.object.kind != "Namespace",
         uid: metadata.uid,
         resource_version: metadata.resource_version,
     })

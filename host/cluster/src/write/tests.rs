@@ -217,6 +217,45 @@ async fn a_deleted_object_is_gone_or_only_marked() {
 }
 
 #[tokio::test]
+async fn a_deleted_namespace_goes_on_terminating() {
+    let body = json!({"kind": "Namespace", "metadata": {"name": "ns", "uid": "u-1"}});
+    let server = Server::always(200, body);
+    let namespace = ObjectRef {
+        kind: "Namespace".into(),
+        namespace: String::new(),
+        ..pod()
+    };
+    let step = Step::Delete(DeleteOptions::default());
+    let (writer, mapping, decision) = (writer(&server), mapping(), decision());
+    let outcome = writer.carry_out(&mapping, &namespace, &step, &decision);
+    assert!(!outcome.await.unwrap().gone);
+}
+
+/// The status of a custom resource is patched whatever uid the patch names.
+#[tokio::test]
+async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
+    let step = || {
+        let body = json!({"status": {"ready": true}});
+        patch(PatchKind::Merge, "status", &body)
+    };
+    let server = Server::always(200, patched());
+    carry_out(&server, step()).await.unwrap();
+    let [read, written] = &server.seen()[..] else {
+        panic!("{:?}", server.seen());
+    };
+    assert_eq!(line(read), "GET /api/v1/namespaces/ns/pods/p");
+    assert_eq!(
+        written.text,
+        r#"{"metadata":{"resourceVersion":"12","uid":"u-1"},"status":{"ready":true}}"#
+    );
+    let other = json!({"kind": "Pod", "metadata": {"uid": "u-2", "resourceVersion": "30"}});
+    let server = Server::always(200, other);
+    let failure = carry_out(&server, step()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::UidMismatch);
+    assert_eq!(server.seen().len(), 1, "nothing is written");
+}
+
+#[tokio::test]
 async fn an_eviction_is_a_post_with_preconditions() {
     let server = Server::always(201, json!({"kind": "Status", "status": "Success"}));
     let options = DeleteOptions {
@@ -280,6 +319,21 @@ async fn an_object_is_created_in_its_collection() {
         "POST /api/v1/namespaces/ns/pods?fieldManager=davit%2Fpodgc"
     );
     assert_eq!(seen.json(), body);
+}
+
+/// The target of the plan may live on.
+#[tokio::test]
+async fn a_namespace_that_is_not_there_is_no_target_that_is_gone() {
+    let details = json!({"kind": "namespaces", "name": "ns"});
+    let message = "namespaces \"ns\" not found";
+    let server = Server::always(404, status(404, "NotFound", message, details));
+    let step = Step::Create(Create {
+        object: pod(),
+        body: messagepack(&json!({"metadata": {"name": "p"}})),
+    });
+    let failure = carry_out(&server, step).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Invalid);
+    assert!(failure.message.contains(message), "{failure}");
 }
 
 #[tokio::test]
