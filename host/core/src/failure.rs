@@ -16,7 +16,8 @@ pub enum FailureClass {
     UidMismatch,
     /// The patch kind is not understood for this resource (415).
     UnsupportedMedia,
-    /// The request can never succeed as it is (400, 422).
+    /// The request cannot succeed as it is, unless a schema or an admission
+    /// policy changes (400, 422).
     Invalid,
     /// Not allowed (401, 403).
     Forbidden,

@@ -12,17 +12,21 @@ use davit_core::rollout::Role;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::store::{Store, ViewId};
 use davit_core::time::Instant;
+use tokio::sync::Semaphore;
 
 use super::prepare::Prepared;
 use super::report::Report;
 use super::run::Run;
-use super::slot::{self, Active, Incoming, Part, Slot, Views};
+use super::slot::{self, Active, Brake, Incoming, Part, Slot, Views};
 use super::streams;
 use super::wanted::{Trial, Wanted};
 
 /// How long a revision waits for resources that it can do without, as
 /// kube-controller-manager's garbage collector does.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
+/// How many plans of one controller are carried out at once: half of what all of
+/// them may, so that one whose writes take long leaves room for the others.
+const MOST_WRITES: usize = 64;
 
 impl Run {
     /// Makes these the controllers that run.
@@ -56,10 +60,14 @@ impl Run {
         slot.settings.clone_from(&settings);
         slot.tripped = tripped;
         if let Some(active) = &mut slot.active {
+            if *active.core.settings() != settings || slot.user != user {
+                active.brake.pull();
+            }
             active.core.set(now, settings);
             active.writer = writer.clone();
         }
         slot.writer = Some(writer);
+        slot.user = user;
         self.take_on_stable(&name, &mut slot, stable, &cohort, now);
         self.take_on_candidate(&mut slot, candidate, now);
         self.slots.insert(name, slot);
@@ -109,6 +117,7 @@ impl Run {
             if let Some(active) = &mut slot.active
                 && active.candidate.take().is_some()
             {
+                active.brake.pull();
                 active.core.drop_candidate(now);
             }
             return;
@@ -304,6 +313,8 @@ fn begin(
         step: 0,
         metrics: None,
         writer,
+        brake: Brake::default(),
+        writes: Arc::new(Semaphore::new(MOST_WRITES)),
     }
 }
 

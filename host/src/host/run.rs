@@ -209,7 +209,10 @@ impl Run {
                 took,
             } => self.take_outcome(controller, number, (id, decision, plan), outcome, took),
             Input::Discovered(result) => self.take_discovery(result),
-            Input::Stop => self.executor.stopping = true,
+            Input::Stop => {
+                self.executor.stopping = true;
+                self.active().for_each(|active| active.brake.pull());
+            }
         }
     }
 

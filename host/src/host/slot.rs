@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use davit_cluster::write::Writer;
@@ -13,6 +14,7 @@ use davit_core::rollout::cohort::{Cohort, Share};
 use davit_core::store::{ViewId, ViewSpec};
 use davit_core::time::Instant;
 use davit_engine::Guest;
+use tokio::sync::Semaphore;
 
 use super::prepare::{Prepared, Recipe};
 use super::wanted::{Trial, Tripped};
@@ -30,6 +32,8 @@ pub(super) struct Slot {
     /// What it begins with.
     pub(super) settings: Settings,
     pub(super) writer: Option<Writer>,
+    /// In whose name it writes.
+    pub(super) user: Option<String>,
     pub(super) tripped: Vec<Tripped>,
 }
 
@@ -46,6 +50,27 @@ pub(super) struct Active {
     /// None if they could not be published.
     pub(super) metrics: Option<GuestMetrics>,
     pub(super) writer: Writer,
+    pub(super) brake: Brake,
+    /// One permit for each of its plans that is carried out.
+    pub(super) writes: Arc<Semaphore>,
+}
+
+/// How a controller's plans are kept back that were admitted and have not begun:
+/// one that sees the brake pulled since it was admitted never begins. It is
+/// pulled when an operator decides otherwise, a candidate is taken back, or the
+/// host stops; not at a swap, where what was admitted is known to the successor.
+#[derive(Clone, Default)]
+pub(super) struct Brake(Arc<AtomicU64>);
+
+impl Brake {
+    pub(super) fn pull(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often it was pulled.
+    pub(super) fn pulled(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
 }
 
 /// A revision that runs.

@@ -2,6 +2,7 @@
 //! serves.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};

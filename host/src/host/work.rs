@@ -6,8 +6,8 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::live;
 use davit_cluster::write::Decision;
-use davit_core::controller::{CallRequest, Effect, PlanId, RevisionId};
-use davit_core::failure::Failure;
+use davit_core::controller::{CallRequest, Effect, Outcome, PlanId, RevisionId};
+use davit_core::failure::{Failure, FailureClass};
 use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
@@ -175,12 +175,20 @@ impl Executor {
         };
         self.carrying += 1;
         let (writer, inbox) = (active.writer.clone(), self.inbox.clone());
-        let (permits, mapping) = (Arc::clone(&self.writes), Arc::clone(mapping));
+        let (own, all) = (Arc::clone(&active.writes), Arc::clone(&self.writes));
+        let (brake, mapping) = (active.brake.clone(), Arc::clone(mapping));
+        let pulled = brake.pulled();
         tokio::spawn(async move {
-            // It is never closed.
-            let _permit = permits.acquire_owned().await;
+            // They are never closed. The controller's own comes first: what
+            // waits for its turn there takes none of the others'.
+            let _own = own.acquire_owned().await;
+            let _permit = all.acquire_owned().await;
             let begun = tokio::time::Instant::now();
-            let outcome = execute::carry_out(&writer, &mapping, &plan, &decision).await;
+            let outcome = if brake.pulled() == pulled {
+                execute::carry_out(&writer, &mapping, &plan, &decision).await
+            } else {
+                not_begun(&plan)
+            };
             let took = begun.elapsed();
             let _ = inbox.send(Input::Carried {
                 controller,
@@ -230,6 +238,18 @@ impl Executor {
                 took,
             });
         });
+    }
+}
+
+/// What becomes of a plan that was kept back: its item comes again.
+fn not_begun(plan: &Plan) -> Outcome {
+    let message = format!(
+        "{}: not begun, since the controller was changed meanwhile",
+        plan.target
+    );
+    Outcome {
+        written: None,
+        failed: Some((0, Failure::new(FailureClass::Conflict, message))),
     }
 }
 

@@ -19,6 +19,8 @@ use crate::time::Instant;
 /// How many plans of one item are carried out at once if its decision leaves it
 /// open.
 pub const DEFAULT_PARALLEL: u32 = 64;
+/// How many are, whatever its decision asks for.
+pub const MOST_PARALLEL: u32 = 128;
 
 /// The small values that a controller keeps between calls.
 pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;

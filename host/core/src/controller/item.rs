@@ -17,6 +17,10 @@ use crate::time::Instant;
 /// change from one second to the next.
 pub(super) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(30);
 
+/// How long an item waits after a write was refused as invalid: as it is it can
+/// succeed once an admission policy or a schema has changed.
+pub(super) const INVALID_PAUSE: Duration = Duration::from_secs(300);
+
 /// How long an item stays whose plans were left to another revision.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
@@ -145,7 +149,7 @@ impl Running {
             FailureClass::Forbidden => FORBIDDEN_PAUSE,
             // As it is, it can never succeed: it has been reported, and comes
             // again when the item does.
-            FailureClass::Invalid | FailureClass::RefusedByGate => return,
+            FailureClass::RefusedByGate => return,
             _ => Duration::ZERO,
         };
         self.pause = self.pause.max(pause);
@@ -162,14 +166,20 @@ impl Running {
     }
 
     /// What the queue is told once everything was carried out, and what else
-    /// makes the item come. A tick keeps its period: what waits for a guardrail,
-    /// or was left to the other revision, it decides again.
+    /// makes the item come. A tick keeps its period: what is invalid, waits for
+    /// a guardrail, or was left to the other revision, it decides again.
     pub(super) fn finish(
         &mut self,
         now: Instant,
         lapse: Duration,
         is_tick: bool,
     ) -> (Finish, Sooner) {
+        let is_invalid = |plan: &PlanFailure| plan.failure.class == FailureClass::Invalid;
+        if is_tick {
+            self.failures.retain(|plan| !is_invalid(plan));
+        } else if self.failures.iter().any(is_invalid) {
+            self.pause = self.pause.max(INVALID_PAUSE);
+        }
         if !self.failures.is_empty() {
             let retry_after = (!self.pause.is_zero()).then_some(self.pause);
             let failures = std::mem::take(&mut self.failures);

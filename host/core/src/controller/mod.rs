@@ -38,8 +38,8 @@ use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
 
 pub use exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, PlanId, RevisionId, Settings,
-    World,
+    CallId, CallRequest, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome, PlanId,
+    RevisionId, Settings, World,
 };
 pub use revision::Revision;
 use shared::{Shared, Trial};

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, Notes, Outcome, RevisionId, World,
+    CallId, CallRequest, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome, RevisionId, World,
 };
 use super::item::{Called, Running, Sooner};
 use super::shared::{Carried, Shared};
@@ -428,7 +428,7 @@ impl Revision {
         shared.compare(look, &plans, world);
         let parallel = match decision.parallel {
             0 => DEFAULT_PARALLEL,
-            asked => asked,
+            asked => asked.min(MOST_PARALLEL),
         };
         if let Verdict::Retry { reason } = &decision.verdict {
             shared.effects.push_back(Effect::Retried {

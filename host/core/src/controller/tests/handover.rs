@@ -137,6 +137,17 @@ fn a_tick_that_waits_for_a_guardrail_keeps_its_period() {
 }
 
 #[test]
+fn a_tick_of_which_a_plan_is_invalid_keeps_its_period() {
+    let mut bench = Bench::new(with_timers(), enforce());
+    for _ in 0..3 {
+        assert_eq!(work(&mut bench, Role::Stable).len(), 1);
+        let (plan, _) = bench.carried()[0];
+        bench.outcome(plan, failed(FailureClass::Invalid));
+        bench.pass(20 * SECOND);
+    }
+}
+
+#[test]
 fn what_waits_for_an_operator_is_looked_at_when_it_is_released() {
     for changed in [false, true] {
         let mut bench = Bench::new(with_timers(), guarded());

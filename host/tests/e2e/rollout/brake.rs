@@ -1,0 +1,64 @@
+//! What is stopped when an operator stops a controller.
+
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Fault, Match, When};
+use tokio::time::sleep;
+
+use super::{declared, podgc};
+use crate::bench::{Bench, on_the_sim};
+
+const ALL: &str = "{terminatedPodThreshold: 1, quarantine: 24h, period: 1s, \
+                    maxParallelDeletes: 400}";
+
+async fn failed_pods(bench: &Bench, count: usize) {
+    for number in 0..count {
+        bench.pod(&format!("p-{number:03}"), "", "Failed").await;
+    }
+}
+
+/// A webhook makes every deletion take half a minute, and the guest has decided
+/// on hundreds: the operator's word holds for all that have not begun.
+#[test]
+fn what_has_not_begun_never_does_once_a_controller_is_off() {
+    on_the_sim(|bench| async move {
+        failed_pods(&bench, 300).await;
+        bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::Always,
+            action: Action::Delay(Duration::from_secs(30)),
+        });
+        let enforce = podgc(ALL, "{}");
+        let host = declared(&bench, &enforce).await;
+        sleep(Duration::from_secs(5)).await;
+        let off = enforce.replace("mode: Enforce", "mode: Off");
+        host.declare(&off, 2).await;
+        sleep(Duration::from_secs(3600)).await;
+        let left = bench.pods().await.len();
+        // Sixty-four of one controller are under way at once.
+        assert_eq!(left, 300 - 64);
+        // Nothing is lost of it.
+        host.declare(&enforce, 3).await;
+        sleep(Duration::from_secs(3600)).await;
+        assert_eq!(bench.pods().await.len(), 1);
+    });
+}
+
+/// Its successor decides on what the host has not begun when it stops.
+#[test]
+fn a_host_that_stops_waits_only_for_what_has_begun() {
+    on_the_sim(|bench| async move {
+        failed_pods(&bench, 300).await;
+        bench.sim().add_fault(Fault {
+            matches: Match::new("delete", "pods"),
+            when: When::Always,
+            action: Action::Delay(Duration::from_secs(30)),
+        });
+        let host = declared(&bench, &podgc(ALL, "{}")).await;
+        sleep(Duration::from_secs(5)).await;
+        let begun = tokio::time::Instant::now();
+        host.host.stop().await;
+        assert!(begun.elapsed() < Duration::from_secs(31));
+        assert_eq!(bench.pods().await.len(), 300 - 64);
+    });
+}
