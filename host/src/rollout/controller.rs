@@ -256,6 +256,6 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
 }
 
 /// Whether two specs describe the same revision, as far as they tell.
-fn is_same_revision(a: &ControllerSpec, b: &ControllerSpec) -> bool {
+pub(super) fn is_same_revision(a: &ControllerSpec, b: &ControllerSpec) -> bool {
     a.module == b.module && a.config == b.config && a.limits == b.limits
 }
