@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::cluster::{api_server, base64};
 use crate::registry::free_port;
-use crate::{WASM, digest, fetch, modules, refusal};
+use crate::{WASM, digest, fetch, module, modules, refusal};
 
 /// What a registry has to offer.
 #[derive(Clone)]
@@ -29,6 +29,8 @@ struct Offer {
     user: Option<String>,
     /// Where tokens are said to be had.
     token_host: Option<String>,
+    /// What those who are given a token are sent.
+    token: (StatusCode, String),
 }
 
 struct Strange {
@@ -71,7 +73,7 @@ fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Fu
     if path == "/token" {
         let known = offer.user.is_none() || authorization == offer.user.as_deref();
         return if known {
-            respond(StatusCode::OK, json!({"token": "a-token"}).to_string())
+            respond(offer.token.0, offer.token.1.clone())
         } else {
             respond(StatusCode::UNAUTHORIZED, "no such user")
         };
@@ -113,6 +115,7 @@ fn honest() -> Offer {
         blob: WASM.to_vec(),
         user: None,
         token_host: None,
+        token: (StatusCode::OK, json!({"token": "a-token"}).to_string()),
     }
 }
 
@@ -130,7 +133,8 @@ async fn a_token_is_fetched_for_everybody_or_with_the_pull_secret() {
     let user = Some("Basic bWU6cGFzcw==".to_owned());
     let private = Strange::start(Offer { user, ..honest() }).await;
     let error = refusal(&modules(directory.path(), None), private.source()).await;
-    assert!(error.contains("refuses anonymous access"), "{error}");
+    let words = "has no token for anonymous access; its token service answers: no such user";
+    assert!(error.contains(words), "{error}");
     let config = json!({"auths": {&private.host: {"auth": "bWU6cGFzcw=="}}}).to_string();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -158,6 +162,50 @@ async fn a_token_that_cannot_be_fetched_is_not_taken_for_a_refusal() {
         error.contains("cannot be reached: Connection refused"),
         "{error}"
     );
+}
+
+/// An overloaded token service is no refusal, and a token that is none does no
+/// harm.
+#[tokio::test]
+async fn what_a_token_service_answers_instead_of_a_token_is_told() {
+    let directory = tempdir().unwrap();
+    let envelope = |code: &str| {
+        let error = json!({"code": code, "message": "as it is"});
+        json!({"errors": [error]}).to_string()
+    };
+    let cases = [
+        (
+            503,
+            "try later".to_owned(),
+            "token service answers: try later",
+        ),
+        (429, String::new(), "token service answers: nothing"),
+        (
+            429,
+            envelope("TOOMANYREQUESTS"),
+            "answered: OCI API errors: [OCI API error: as it is]",
+        ),
+        (401, envelope("UNAUTHORIZED"), "refuses anonymous access"),
+        (
+            200,
+            "no token".to_owned(),
+            "gave out cannot be used: expected",
+        ),
+        (
+            200,
+            json!({"token": "two\nlines"}).to_string(),
+            "gave out cannot be used: no header can hold it",
+        ),
+    ];
+    for (status, answer, words) in cases {
+        let token = (StatusCode::from_u16(status).unwrap(), answer);
+        let registry = Strange::start(Offer { token, ..honest() }).await;
+        let modules = modules(directory.path(), None);
+        let error = refusal(&modules, registry.source()).await;
+        assert!(error.contains(words), "{status}: {error}");
+        let source = module(registry.source()).source;
+        modules.probe(&source).await.unwrap_err();
+    }
 }
 
 #[tokio::test]
