@@ -50,8 +50,11 @@ pub struct EngineConfig {
     /// it does not exist. It must belong to this process's user and nobody
     /// else may write to it: what lies there is run.
     pub cache_dir: Option<PathBuf>,
-    /// How many instances exist at once, over all guests. Address space is
-    /// reserved for them (about 4 GiB each), memory only as they use it.
+    /// How many instances exist at once, over all guests. About 4 GiB of address
+    /// space are reserved for each, and a little kept of it; memory is taken only
+    /// as it is used. 512 make 2 TiB of the 128 that a process has where
+    /// pointers have 47 bits, and a thousand of the mappings that Linux allows,
+    /// of which there are 65,530.
     pub max_instances: u32,
     /// The largest guest that is compiled, in bytes.
     pub max_module: usize,
@@ -61,7 +64,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_dir: None,
-            max_instances: 64,
+            max_instances: 512,
             max_module: 32 << 20,
         }
     }
