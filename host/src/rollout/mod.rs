@@ -20,9 +20,11 @@ use std::time::Duration;
 use davit_cluster::events::Recorder;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
+use davit_engine::ModuleDigest;
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
@@ -104,6 +106,11 @@ enum Preparation {
     Unchanged,
     Ready {
         revision: Box<Revision>,
+        version: Option<Version>,
+    },
+    /// What the source holds cannot be used, however often it is fetched.
+    Unusable {
+        problem: Problem,
         version: Option<Version>,
     },
 }
@@ -300,14 +307,11 @@ impl Task {
         }
     }
 
+    /// Looks through directories, so it is done off the async threads.
     fn forget_unused_modules(&self) {
-        let controllers = self.controllers.values();
-        let revisions = controllers.flat_map(|controller| {
-            let managed = &controller.managed;
-            managed.stable.iter().chain(&managed.desired)
-        });
-        let digests = revisions.map(|revision| revision.prepared.recipe.digest());
-        self.options.preparer.forget_all_but(&digests.collect());
+        let preparer = Arc::clone(&self.options.preparer);
+        let in_use = self.controllers.values().flat_map(modules).collect();
+        spawn_blocking(move || preparer.forget_all_but(&in_use));
     }
 
     /// Writes down what changed.
@@ -352,6 +356,18 @@ impl Task {
     }
 }
 
+/// The modules that a controller needs: those of its revisions, also if they are
+/// still to be restored after a start.
+fn modules(controller: &Controller) -> Vec<ModuleDigest> {
+    let managed = &controller.managed;
+    let revisions = managed.stable.iter().chain(&managed.desired);
+    let ready = revisions.map(|revision| revision.prepared.recipe.digest());
+    let stable = managed.status.stable.iter().map(|one| &one.digest);
+    let candidate = managed.status.candidate.iter().map(|one| &one.digest);
+    let recorded = stable.chain(candidate).filter_map(|text| text.parse().ok());
+    ready.chain(recorded).collect()
+}
+
 fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told: &Told) {
     let Told {
         warning,
@@ -371,5 +387,33 @@ fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told:
             component: COMPONENT.to_owned(),
         };
         recorder.record(object, &event, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{CandidateStatus, ControllerStatus, RevisionStatus};
+
+    #[test]
+    fn a_module_that_is_still_to_be_restored_is_in_use() {
+        let digest = |number| ModuleDigest([number; 32]);
+        let status = ControllerStatus {
+            stable: Some(RevisionStatus {
+                digest: format!("sha256:{}", digest(1)),
+                ..RevisionStatus::default()
+            }),
+            candidate: Some(CandidateStatus {
+                digest: format!("sha256:{}", digest(2)),
+                ..CandidateStatus::default()
+            }),
+            ..ControllerStatus::default()
+        };
+        let remembered = Remembered {
+            status,
+            stable: None,
+        };
+        let controller = Controller::new("podgc", None, remembered);
+        assert_eq!(modules(&controller), [digest(1), digest(2)]);
     }
 }

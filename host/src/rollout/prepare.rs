@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
+use davit_engine::{CallError, DescribeError};
 use tokio::time::timeout;
 
 use super::managed::{Problem, Revision};
@@ -145,11 +146,31 @@ async fn desired(
     if version.is_some() && version == before {
         return Ok(Preparation::Unchanged);
     }
-    let prepared = preparer.prepare(spec).await.map_err(problem)?;
-    Ok(Preparation::Ready {
-        revision: Box::new(Revision::new(prepared, spec)),
-        version,
-    })
+    match preparer.prepare(spec).await {
+        Ok(prepared) => Ok(Preparation::Ready {
+            revision: Box::new(Revision::new(prepared, spec)),
+            version,
+        }),
+        Err(reason) if is_final(&reason) => Ok(Preparation::Unusable {
+            problem: problem(reason),
+            version,
+        }),
+        Err(reason) => Err(problem(reason)),
+    }
+}
+
+/// Whether the same module with the same configuration would fail again.
+fn is_final(reason: &Reason) -> bool {
+    match reason {
+        Reason::Load(_) | Reason::Encode(_) => true,
+        Reason::Describe(error) => !matches!(
+            error,
+            DescribeError::NoInstances { .. }
+                // On a machine that is busy, a call takes longer.
+                | DescribeError::Call(CallError::Deadline { .. })
+        ),
+        Reason::Module(_) => false,
+    }
 }
 
 /// Prepares a revision that was active before.

@@ -3,7 +3,16 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use davit::config::ClientConfig;
+use davit::host::{Host, HostOptions};
+use davit::http::Health;
+use davit::metrics::HostMetrics;
+use davit::modules::{Modules, ModulesOptions};
+use davit::rollout::{Declared, Records, Requests};
+use davit::spec::ControllerSpec;
+use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -12,6 +21,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 use crate::cluster::{api_server, base64};
 use crate::registry::free_port;
@@ -269,4 +279,59 @@ async fn a_blob_larger_than_any_guest_is_refused_whatever_the_manifest_says() {
         !seen.iter().any(|line| line.contains("/blobs/")),
         "{seen:?}"
     );
+}
+
+/// Registries count pulls: what cannot be used is not pulled again and again.
+#[tokio::test]
+async fn a_module_that_cannot_be_used_is_pulled_once() {
+    // A component, but no guest.
+    let registry = Strange::start(honest()).await;
+    let (_sim, client) = api_server(&[]);
+    let records = Arc::new(Records::memory());
+    let host = Host::start(HostOptions {
+        client,
+        rates: ClientConfig::default(),
+        watch: davit_core::watch::Settings::default(),
+        engine: Engine::new(EngineConfig::default()).unwrap(),
+        modules: Modules::new(ModulesOptions::default()).unwrap(),
+        metrics: Arc::new(HostMetrics::new().unwrap()),
+        records: Arc::clone(&records),
+        health: Arc::new(Health::default()),
+        listener: None,
+        seed: 7,
+    });
+    let declare = async |mode: &str| {
+        let spec = json!({"module": registry.source(), "mode": mode});
+        host.declare(vec![Declared {
+            name: "a".to_owned(),
+            generation: Some(1),
+            object: None,
+            status: None,
+            spec: ControllerSpec::read(spec),
+            requests: Requests::default(),
+        }])
+        .await;
+    };
+    let pulls = || {
+        let seen = registry.seen.lock().unwrap();
+        let blobs = seen.iter().filter(|line| line.contains("/blobs/"));
+        blobs.count()
+    };
+    let refused = async || {
+        let status = records.load("a").await.unwrap().status;
+        let mut conditions = status.conditions.into_iter();
+        let verified = conditions.find(|one| one.type_ == "Verified");
+        verified.is_some_and(|one| one.status == "False" && one.reason == "NoGuest")
+    };
+    declare("DryRun").await;
+    while !refused().await {
+        sleep(Duration::from_millis(20)).await;
+    }
+    // The first retry would come after two seconds.
+    sleep(Duration::from_secs(3)).await;
+    declare("Off").await;
+    sleep(Duration::from_millis(200)).await;
+    assert!(refused().await);
+    assert_eq!(pulls(), 1);
+    host.stop().await;
 }
