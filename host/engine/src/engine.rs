@@ -127,6 +127,9 @@ struct Inner {
     linker: Linker<State>,
     artifacts: Option<CompiledArtifacts>,
     instances: Arc<Semaphore>,
+    /// Who may compile: one at a time, since it takes many times the memory that
+    /// the guest itself does.
+    compiling: Arc<Semaphore>,
     max_module: usize,
 }
 
@@ -148,6 +151,7 @@ impl Engine {
                 linker,
                 artifacts,
                 instances: Arc::new(Semaphore::new(config.max_instances as usize)),
+                compiling: Arc::new(Semaphore::new(1)),
                 max_module: config.max_module,
             }),
         })
@@ -155,10 +159,21 @@ impl Engine {
 
     /// Compiles a component, or takes what an earlier run made of it, and
     /// checks that it can be a guest. The work is done off the async threads,
-    /// and gets what the guests at work leave of the processors.
+    /// for one module after the other, and gets what the guests at work leave of
+    /// the processors.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
         let engine = self.clone();
-        tokio::task::spawn_blocking(move || giving_way(|| engine.load_blocking(&wasm)))
+        // It is never closed. The turn lasts as long as the work does, also if
+        // nobody waits for that any more.
+        let turn = Arc::clone(&engine.inner.compiling)
+            .acquire_owned()
+            .await
+            .ok();
+        let work = move || {
+            let _turn = turn;
+            giving_way(|| engine.load_blocking(&wasm))
+        };
+        tokio::task::spawn_blocking(work)
             .await
             // Cranelift panicked: that is the module's failure, not the host's.
             .unwrap_or_else(|error| Err(LoadError::Compile(error.to_string())))
