@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::spec::{ControllerSpec, SpecError};
@@ -26,10 +26,19 @@ pub struct Config {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Written {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "listed")]
     controllers: Option<Vec<Map<String, Value>>>,
     #[serde(default)]
     client: ClientConfig,
+}
+
+/// A list that is given, but has no entry (all of them may be commented out), is
+/// a list of none.
+fn listed<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<Map<String, Value>>>, D::Error> {
+    let given = Option::deserialize(deserializer)?;
+    Ok(Some(given.unwrap_or_default()))
 }
 
 /// One controller.
@@ -230,7 +239,7 @@ mod tests {
         assert!(one("  colour: red\n").starts_with("c.yaml: controllers[0].colour: unknown field"));
         assert_eq!(
             one("  limits: {instances: 0}\n"),
-            "c.yaml: controllers[0].limits.instances: 0 is out of range: 1 to 64"
+            "c.yaml: controllers[0].limits.instances: 0 is out of range: 1 to 16"
         );
         assert_eq!(
             one("- name: podgc\n  module: {file: /tmp/a.wasm}\n"),
@@ -243,6 +252,14 @@ mod tests {
         assert!(error("controllers: [\n").starts_with("c.yaml: is no YAML: "));
         assert!(error("controllers: [{}]\n").contains("[0].name: missing field `name`"));
         assert!(error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: "));
+    }
+
+    #[test]
+    fn a_list_without_entries_is_not_left_out() {
+        let controllers = |text| parse(Path::new("c.yaml"), text).unwrap().controllers;
+        assert_eq!(controllers("controllers:\n# - name: a\n"), Some(vec![]));
+        assert_eq!(controllers("controllers: []\n"), Some(vec![]));
+        assert_eq!(controllers("client: {qps: 5}\n"), None);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -25,10 +25,15 @@ use disagreements::Page;
 /// How long the host's task may be silent before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
 
+/// How long a client may take to send the headers of its next request.
+const HEADERS_WITHIN: Duration = Duration::from_secs(30);
+
 /// How the host is: what the probes ask for.
 #[derive(Debug)]
 pub struct Health {
     started: Instant,
+    /// The host knows which controllers there are.
+    declared: AtomicBool,
     /// The API server has answered and every controller has what it waited for.
     ready: AtomicBool,
     /// When the host's task last said that it goes on, in milliseconds since
@@ -40,6 +45,7 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             started: Instant::now(),
+            declared: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             last_beat: AtomicU64::new(0),
         }
@@ -53,6 +59,12 @@ impl Health {
         self.last_beat.store(self.millis(), Ordering::Relaxed);
     }
 
+    /// Says that the host knows which controllers there are: until then there
+    /// are none that could wait for anything.
+    pub fn declared(&self) {
+        self.declared.store(true, Ordering::Relaxed);
+    }
+
     /// Whether the host goes on.
     #[must_use]
     pub fn is_live(&self) -> bool {
@@ -63,7 +75,8 @@ impl Health {
     /// Whether every controller has what it waited for.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.ready.load(Ordering::Relaxed) && self.is_live()
+        let is_declared = self.declared.load(Ordering::Relaxed);
+        is_declared && self.ready.load(Ordering::Relaxed) && self.is_live()
     }
 
     fn millis(&self) -> u64 {
@@ -106,6 +119,9 @@ pub async fn serve(
                 async move { Ok::<_, Infallible>(answer(&request, &served).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
+                // Without a timer it waits for a request's headers for ever.
+                .timer(TokioTimer::new())
+                .header_read_timeout(HEADERS_WITHIN)
                 .serve_connection(TokioIo::new(stream), service);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
@@ -135,7 +151,8 @@ async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         "/readyz" if health.is_ready() => text(StatusCode::OK, "ok\n".to_owned()),
         "/readyz" => text(
             StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: a controller waits for its watches\n".to_owned(),
+            "not ready: the controllers are not known yet, or one waits for its watches\n"
+                .to_owned(),
         ),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {

@@ -1,5 +1,6 @@
 //! `davit run`: controllers against a cluster, until told to stop.
 
+use std::convert::Infallible;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ const CONFIG_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs until SIGINT or SIGTERM.
 pub async fn run(arguments: RunArguments) -> Result<()> {
-    let mut file = arguments.config.map(ConfigFile::open).transpose()?;
+    let file = arguments.config.map(ConfigFile::open).transpose()?;
     let config = match &file {
         Some(file) => config::parse(&file.path, &file.text)?,
         None => Config::default(),
@@ -49,14 +50,10 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         listener: None,
         seed: u64::from(std::process::id()),
     });
-    if let (Some(controllers), Some(file)) = (&config.controllers, &file) {
-        let applied = host.apply(controllers).await;
-        applied.with_context(|| file.path.display().to_string())?;
-    }
     if let Some(address) = arguments.http {
         let served = Served {
             metrics,
-            health,
+            health: Arc::clone(&health),
             host: host.handle().clone(),
         };
         let (address, _) = http::serve(address, served)
@@ -69,7 +66,14 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         tracing::info!("running the Controllers of the cluster");
         tokio::spawn(resource::watch::follow(client, sender));
     }
-    until_stopped(&host, file.as_mut(), config, declared).await?;
+    let mut stop = StopSignals::new()?;
+    // Whatever is being taken on when a signal comes was not begun, and is not.
+    tokio::select! {
+        name = stop.received() => {
+            tracing::info!("{name}: no new work; the writes in flight come to their end");
+        }
+        ended = take_on_changes(&host, &health, file, &config, declared) => match ended? {},
+    }
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
@@ -90,24 +94,28 @@ fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -
 
 type Declarations = watch::Receiver<Option<Vec<Declared>>>;
 
-async fn until_stopped(
+/// Has the host run what is declared, in the file or in the cluster; ends only
+/// with an error.
+async fn take_on_changes(
     host: &Host,
-    mut file: Option<&mut ConfigFile>,
-    started_with: Config,
+    health: &Health,
+    mut file: Option<ConfigFile>,
+    started_with: &Config,
     mut declared: Declarations,
-) -> Result<()> {
-    let mut stop = StopSignals::new()?;
+) -> Result<Infallible> {
+    if let (Some(controllers), Some(file)) = (&started_with.controllers, &file) {
+        let applied = host.apply(controllers).await;
+        applied.with_context(|| file.path.display().to_string())?;
+        health.declared();
+    }
     let mut look = interval(CONFIG_PERIOD);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
-            name = stop.received() => {
-                tracing::info!("{name}: no new work; the writes in flight come to their end");
-                return Ok(());
-            }
             Ok(()) = declared.changed() => {
                 let controllers = declared.borrow_and_update().clone();
                 host.declare(controllers.unwrap_or_default()).await;
+                health.declared();
             }
             _ = look.tick() => {}
         }
@@ -117,7 +125,7 @@ async fn until_stopped(
         if let Some(file) = &mut file
             && file.has_changed()
         {
-            take_on(host, file, &started_with).await;
+            take_on(host, file, started_with).await;
         }
     }
 }

@@ -6,10 +6,10 @@
 //! that is torn, of another version or another module's is compiled anew.
 
 use std::collections::BTreeSet;
-use std::fs::{self, DirBuilder};
+use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest as _, Sha256};
@@ -76,7 +76,7 @@ impl CompiledArtifacts {
             .mode(0o700)
             .create(&directory)
             .map_err(io)?;
-        if let Some(problem) = not_private(&directory).map_err(io)? {
+        if let Some(problem) = make_private(&directory).map_err(io)? {
             return Err(ArtifactsError::Unsafe {
                 path: directory,
                 problem,
@@ -188,24 +188,45 @@ fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
 
 /// What keeps the directory from being private, if anything. Who this process
 /// is, is learnt from the owner of a file that it makes.
-fn not_private(directory: &Path) -> io::Result<Option<&'static str>> {
+///
+/// The kubelet lets a pod's `fsGroup` write to everything on a volume that it
+/// mounts again, so that right alone is taken away, and with it what the group
+/// may have left there to be run.
+fn make_private(directory: &Path) -> io::Result<Option<&'static str>> {
     let found = fs::symlink_metadata(directory)?;
     if !found.is_dir() {
         return Ok(Some("it is a symbolic link or no directory"));
     }
-    if found.mode() & 0o022 != 0 {
+    if found.mode() & 0o002 != 0 {
         return Ok(Some("others may write to it"));
     }
     let probe = tempfile::tempfile_in(directory)?;
     if probe.metadata()?.uid() != found.uid() {
         return Ok(Some("it belongs to another user"));
     }
+    if found.mode() & 0o020 != 0 {
+        fs::set_permissions(directory, Permissions::from_mode(0o700))?;
+        let path = directory.display();
+        warn!(%path, "its group could write to it, and cannot any more: guests are compiled anew");
+        drop_compiled(directory)?;
+    }
     Ok(None)
+}
+
+fn drop_compiled(directory: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        if path.to_string_lossy().ends_with(SUFFIX) {
+            fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt as _, symlink};
+    use std::os::unix::fs::symlink;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
@@ -239,12 +260,9 @@ mod tests {
             0
         );
 
-        for mode in [0o777, 0o770, 0o702] {
-            fs::set_permissions(
-                parent.path().join("new/deep"),
-                fs::Permissions::from_mode(mode),
-            )
-            .unwrap();
+        let deep = parent.path().join("new/deep");
+        for mode in [0o777, 0o772, 0o702] {
+            fs::set_permissions(&deep, Permissions::from_mode(mode)).unwrap();
             let error = open("new/deep").unwrap_err();
             assert!(error.to_string().contains("others may write"), "{error}");
         }
@@ -257,6 +275,26 @@ mod tests {
         assert!(open("file").is_err());
     }
 
+    /// As the kubelet leaves a volume that a second pod mounts.
+    #[test]
+    fn the_groups_right_to_write_is_taken_with_what_it_may_have_left() {
+        let parent = tempfile::tempdir().unwrap();
+        let engine = wasmtime::Engine::default();
+        let directory = parent.path().join("modules");
+        let open = || CompiledArtifacts::open(directory.clone(), &engine);
+        open().unwrap();
+        let (wasm, compiled) = (directory.join("a.wasm"), directory.join("a-0.cwasm"));
+        for file in [&wasm, &compiled] {
+            fs::write(file, "").unwrap();
+        }
+        open().unwrap();
+        assert!(compiled.is_file());
+        fs::set_permissions(&directory, Permissions::from_mode(0o2770)).unwrap();
+        open().unwrap();
+        assert_eq!(fs::metadata(&directory).unwrap().mode() & 0o777, 0o700);
+        assert!(wasm.is_file() && !compiled.is_file());
+    }
+
     #[test]
     fn what_nobody_uses_is_dropped_when_there_is_too_much() {
         let directory = tempfile::tempdir().unwrap();
@@ -267,6 +305,13 @@ mod tests {
         for number in 0..=64 {
             kept::write_whole(&artifacts.path(module(number)), b"code").unwrap();
         }
+        // Files that are written at once may have the same time.
+        let oldest = fs::File::options()
+            .append(true)
+            .open(artifacts.path(module(1)))
+            .unwrap();
+        let before = SystemTime::now() - Duration::from_secs(60);
+        oldest.set_modified(before).unwrap();
         let of_another_wasmtime = artifacts.directory.join(format!("{}-0{SUFFIX}", module(0)));
         kept::write_whole(&of_another_wasmtime, b"code").unwrap();
         let wasm = artifacts.directory.join("module.wasm");

@@ -50,8 +50,11 @@ pub struct EngineConfig {
     /// it does not exist. It must belong to this process's user and nobody
     /// else may write to it: what lies there is run.
     pub cache_dir: Option<PathBuf>,
-    /// How many instances exist at once, over all guests. Address space is
-    /// reserved for them (about 4 GiB each), memory only as they use it.
+    /// How many instances exist at once, over all guests. About 4 GiB of address
+    /// space are reserved for each, and a little kept of it; memory is taken only
+    /// as it is used. 512 make 2 TiB of the 128 that a process has where
+    /// pointers have 47 bits, and a thousand of the mappings that Linux allows,
+    /// of which there are 65,530.
     pub max_instances: u32,
     /// The largest guest that is compiled, in bytes.
     pub max_module: usize,
@@ -61,7 +64,7 @@ impl Default for EngineConfig {
     fn default() -> Self {
         Self {
             cache_dir: None,
-            max_instances: 64,
+            max_instances: 512,
             max_module: 32 << 20,
         }
     }
@@ -124,6 +127,9 @@ struct Inner {
     linker: Linker<State>,
     artifacts: Option<CompiledArtifacts>,
     instances: Arc<Semaphore>,
+    /// Who may compile: one at a time, since it takes many times the memory that
+    /// the guest itself does.
+    compiling: Arc<Semaphore>,
     max_module: usize,
 }
 
@@ -145,6 +151,7 @@ impl Engine {
                 linker,
                 artifacts,
                 instances: Arc::new(Semaphore::new(config.max_instances as usize)),
+                compiling: Arc::new(Semaphore::new(1)),
                 max_module: config.max_module,
             }),
         })
@@ -152,10 +159,21 @@ impl Engine {
 
     /// Compiles a component, or takes what an earlier run made of it, and
     /// checks that it can be a guest. The work is done off the async threads,
-    /// and gets what the guests at work leave of the processors.
+    /// for one module after the other, and gets what the guests at work leave of
+    /// the processors.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
         let engine = self.clone();
-        tokio::task::spawn_blocking(move || giving_way(|| engine.load_blocking(&wasm)))
+        // It is never closed. The turn lasts as long as the work does, also if
+        // nobody waits for that any more.
+        let turn = Arc::clone(&engine.inner.compiling)
+            .acquire_owned()
+            .await
+            .ok();
+        let work = move || {
+            let _turn = turn;
+            giving_way(|| engine.load_blocking(&wasm))
+        };
+        tokio::task::spawn_blocking(work)
             .await
             // Cranelift panicked: that is the module's failure, not the host's.
             .unwrap_or_else(|error| Err(LoadError::Compile(error.to_string())))

@@ -64,7 +64,10 @@ pub enum DescribeError {
     #[error(transparent)]
     Call(#[from] CallError),
     /// All instances that the engine may have are taken.
-    #[error("{wanted} more instances are wanted, {left} are left: allow more, or fewer a guest")]
+    #[error(
+        "{wanted} more instances are wanted, and {left} are left of those that all revisions of \
+         all controllers share: lower limits.instances, here or where more than needed are kept"
+    )]
     NoInstances {
         /// How many this guest needs.
         wanted: u32,

@@ -53,14 +53,13 @@ impl Cache {
         Some(wasm)
     }
 
-    /// Keeps a module. A failure costs a later start without the source its
+    /// Keeps a module, unless it is there and whole. A failure costs a later start without the source its
     /// module, so it is told, and nothing else.
     pub(super) fn keep(&self, digest: ModuleDigest, wasm: &[u8]) {
-        let path = self.path(digest);
-        if path.is_file() {
-            kept::touch(&path);
+        if self.load(digest).is_some() {
             return;
         }
+        let path = self.path(digest);
         if let Err(error) = kept::write_whole(&path, wasm) {
             tracing::warn!(path = %path.display(), %error, "cannot keep a module");
         }
@@ -114,10 +113,13 @@ mod tests {
     fn a_damaged_file_is_dropped_and_may_be_kept_anew() {
         let (_directory, cache) = cache();
         let digest = keep(&cache, b"wasm");
-        fs::write(cache.path(digest), b"wasp").unwrap();
-        assert_eq!(cache.load(digest), None);
-        cache.keep(digest, b"wasm");
-        assert_eq!(cache.load(digest).unwrap(), b"wasm");
+        for torn in [b"wasp".as_slice(), b"was", b""] {
+            fs::write(cache.path(digest), torn).unwrap();
+            assert_eq!(cache.load(digest), None);
+            fs::write(cache.path(digest), torn).unwrap();
+            cache.keep(digest, b"wasm");
+            assert_eq!(cache.load(digest).unwrap(), b"wasm");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 mod builtin;
 mod cache;
+mod file;
 mod objects;
 mod oci;
 mod pull_secret;
@@ -14,15 +15,16 @@ mod source;
 
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::panic::resume_unwind;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use davit_engine::ModuleDigest;
-use tokio::io::AsyncReadExt as _;
+use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
 pub use builtin::{BuiltinError, BuiltinGuests};
+pub use file::{FileError, FileProblem};
 pub use objects::{ObjectError, ObjectProblem};
 pub use oci::OciProblem;
 pub use pull_secret::SecretError;
@@ -36,6 +38,10 @@ use oci::Artefact;
 
 /// The largest module that is read, in bytes: what the engine compiles at most.
 pub const MOST_BYTES: usize = 32 << 20;
+
+/// What files are to be, for errors.
+const MODULE: &str = "the module";
+const CA_CERT: &str = "the caCert.file";
 
 /// How long a registry may take for everything together.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -81,23 +87,9 @@ pub enum ModuleError {
     /// No such guest is shipped.
     #[error(transparent)]
     Builtin(#[from] BuiltinError),
-    /// The file cannot be read.
-    #[error("the module {path} cannot be read", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The file is larger than any guest.
-    #[error(
-        "the module {path} has more than {MOST_BYTES} bytes, the most that is loaded",
-        path = path.display()
-    )]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    /// A file cannot be used.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// A `ConfigMap` or Secret cannot be used.
     #[error(transparent)]
     Object(#[from] ObjectError),
@@ -138,22 +130,31 @@ impl Modules {
     /// Finds a module: one that is pinned among those that are kept or else at
     /// its source, any other at its source only. It is kept from then on.
     pub async fn fetch(&self, module: &ModuleConfig) -> Result<Fetched, ModuleError> {
-        if let Some(wanted) = module.digest
-            && let Some(wasm) = self.kept(wanted)
+        let (wanted, origin) = (module.digest, module.source.to_string());
+        if let Some(digest) = wanted
+            && let Some(wasm) = self.kept(digest).await
         {
-            let origin = module.source.to_string();
             return Ok(Fetched {
                 wasm,
-                digest: wanted,
+                digest,
                 origin,
             });
         }
-        let fetched = self.read(&module.source, module.digest).await?;
-        check_digest(&fetched.origin, fetched.digest, module.digest)?;
-        if let Some(cache) = &self.cache {
-            cache.keep(fetched.digest, &fetched.wasm);
-        }
-        Ok(fetched)
+        let wasm = self.read(&module.source, wanted).await?;
+        let cache = self.cache.clone();
+        blocking(move || {
+            let digest = ModuleDigest::of(&wasm);
+            check_digest(&origin, digest, wanted)?;
+            if let Some(cache) = cache {
+                cache.keep(digest, &wasm);
+            }
+            Ok(Fetched {
+                wasm,
+                digest,
+                origin,
+            })
+        })
+        .await
     }
 
     /// Finds the module that ran before by its digest, whatever its source
@@ -176,8 +177,8 @@ impl Modules {
     /// be asked.
     pub async fn probe(&self, source: &ModuleSource) -> Result<Version, ModuleError> {
         let version = match source {
-            ModuleSource::Builtin(name) => file_version(&self.builtin.find(name)?).await?,
-            ModuleSource::File(path) => file_version(path).await?,
+            ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
+            ModuleSource::File(path) => file::version(MODULE, path).await?,
             ModuleSource::ConfigMap(at) => self.cluster.version(at).await?,
             ModuleSource::Oci(oci) => {
                 let artefact = self.artefact(oci).await?;
@@ -199,17 +200,12 @@ impl Modules {
         &self,
         source: &ModuleSource,
         wanted: Option<ModuleDigest>,
-    ) -> Result<Fetched, ModuleError> {
-        let wasm = match source {
-            ModuleSource::Builtin(name) => read_file(&self.builtin.find(name)?).await?,
-            ModuleSource::File(path) => read_file(path).await?,
+    ) -> Result<Vec<u8>, ModuleError> {
+        Ok(match source {
+            ModuleSource::Builtin(name) => file::read(MODULE, &self.builtin.find(name)?).await?,
+            ModuleSource::File(path) => file::read(MODULE, path).await?,
             ModuleSource::ConfigMap(at) => self.cluster.module(at).await?,
             ModuleSource::Oci(oci) => self.pull(oci, wanted).await?,
-        };
-        Ok(Fetched {
-            digest: ModuleDigest::of(&wasm),
-            wasm,
-            origin: source.to_string(),
         })
     }
 
@@ -223,7 +219,7 @@ impl Modules {
         let layer = bounded(oci, artefact.layer()).await?;
         let origin = format!("the artefact {}", oci.reference);
         check_digest(&origin, layer.digest, wanted)?;
-        match self.kept(layer.digest) {
+        match self.kept(layer.digest).await {
             Some(wasm) => Ok(wasm),
             None => bounded(oci, artefact.pull(&layer)).await,
         }
@@ -241,15 +237,16 @@ impl Modules {
         };
         let ca_cert = match &oci.ca_cert {
             None => None,
-            Some(CaCert::File(path)) => Some(read_file(path).await?),
+            Some(CaCert::File(path)) => Some(file::read(CA_CERT, path).await?),
             Some(CaCert::ConfigMap(at)) => Some(self.cluster.text(at).await?.into_bytes()),
         };
         Artefact::new(reference, oci.insecure, ca_cert, credentials)
             .map_err(|problem| oci_error(oci, problem))
     }
 
-    fn kept(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
-        self.cache.as_ref()?.load(digest)
+    async fn kept(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+        let cache = self.cache.clone()?;
+        blocking(move || cache.load(digest)).await
     }
 }
 
@@ -286,37 +283,14 @@ fn oci_error(oci: &OciSource, problem: OciProblem) -> ModuleError {
     }
 }
 
-async fn read_file(path: &Path) -> Result<Vec<u8>, ModuleError> {
-    let unreadable = |source| unreadable(path, source);
-    let file = tokio::fs::File::open(path).await.map_err(unreadable)?;
-    let mut bytes = Vec::new();
-    let mut limited = file.take(MOST_BYTES as u64 + 1);
-    limited.read_to_end(&mut bytes).await.map_err(unreadable)?;
-    if bytes.len() > MOST_BYTES {
-        let path = path.to_owned();
-        return Err(ModuleError::TooLarge { path });
-    }
-    Ok(bytes)
-}
-
-/// A file that is written anew, or replaced by another, has another version,
-/// also through the links by which a mounted `ConfigMap` changes.
-async fn file_version(path: &Path) -> Result<String, ModuleError> {
-    let found = tokio::fs::metadata(path).await;
-    let found = found.map_err(|source| unreadable(path, source))?;
-    Ok(format!(
-        "{}/{}/{}/{}.{}",
-        found.dev(),
-        found.ino(),
-        found.len(),
-        found.mtime(),
-        found.mtime_nsec()
-    ))
-}
-
-fn unreadable(path: &Path, source: io::Error) -> ModuleError {
-    ModuleError::Unreadable {
-        path: path.to_owned(),
-        source,
+/// Does what reads, writes or hashes a whole module off the async threads.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    match spawn_blocking(work).await {
+        Ok(done) => done,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => resume_unwind(panic),
+            // The program ends: nobody waits for it any more.
+            Err(_) => std::future::pending().await,
+        },
     }
 }

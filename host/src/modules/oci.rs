@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use davit_engine::ModuleDigest;
 use futures::TryStreamExt as _;
+use hyper::header::HeaderValue;
 use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};
 use oci_client::errors::{OciDistributionError, OciEnvelope, OciErrorCode};
 use oci_client::manifest::{OciDescriptor, OciManifest, WASM_LAYER_MEDIA_TYPE};
@@ -55,6 +56,24 @@ pub enum OciProblem {
         who: String,
         /// Without any.
         anonymous: bool,
+    },
+    /// No token from the service that the registry sends its clients to.
+    #[error("the registry {registry} has no token for {who}; its token service answers: {answer}")]
+    NoToken {
+        /// The registry.
+        registry: String,
+        /// With which credentials.
+        who: String,
+        /// What the token service said.
+        answer: String,
+    },
+    /// A token that is none.
+    #[error("the token that the registry {registry} gave out cannot be used: {reason}")]
+    OddToken {
+        /// The registry.
+        registry: String,
+        /// What is wrong with it.
+        reason: String,
     },
     /// There is none.
     #[error("the registry {0} has no such artefact: look at the repository and the tag")]
@@ -195,13 +214,19 @@ impl<'a> Artefact<'a> {
     }
 
     /// Asks for a token where the registry wants one. The client would do so by
-    /// itself, but would not say why it got none.
+    /// itself, but would not say why it got none, and would panic at one that
+    /// no header can hold.
     async fn log_in(&self) -> Result<(), OciProblem> {
         let asked = self
             .client
             .auth(self.reference, &self.auth, RegistryOperation::Pull);
-        let answer = asked.await.map(drop);
-        answer.map_err(|error| self.problem(error))
+        let token = asked.await.map_err(|error| self.problem(error))?;
+        let is_header = |token: String| HeaderValue::try_from(token).is_ok();
+        if token.is_none_or(is_header) {
+            Ok(())
+        } else {
+            Err(self.odd_token("no header can hold it"))
+        }
     }
 
     fn problem(&self, error: OciDistributionError) -> OciProblem {
@@ -214,8 +239,9 @@ impl<'a> Artefact<'a> {
                 registry,
                 reason: root_cause(&error),
             },
+            OciDistributionError::AuthenticationFailure(answer) => self.no_token(&answer),
+            OciDistributionError::RegistryTokenDecodeError(reason) => self.odd_token(&reason),
             OciDistributionError::UnauthorizedError { .. }
-            | OciDistributionError::AuthenticationFailure(_)
             | OciDistributionError::ServerError { code: 403, .. } => self.unauthorised(),
             OciDistributionError::ServerError { code: 404, .. } => OciProblem::NotFound(registry),
             OciDistributionError::ServerError { code, message, .. } => OciProblem::Refused {
@@ -226,6 +252,29 @@ impl<'a> Artefact<'a> {
             OciDistributionError::DigestError(error) => OciProblem::Torn(error.to_string()),
             OciDistributionError::IoError(error) => self.broken(&error),
             other => OciProblem::Manifest(shortened(&other.to_string())),
+        }
+    }
+
+    /// The answer's status is not known here: whether it is about access or about
+    /// a service that is overloaded, only its words say.
+    fn no_token(&self, answer: &str) -> OciProblem {
+        if let Ok(envelope) = serde_json::from_str(answer) {
+            return self.refused(&envelope);
+        }
+        OciProblem::NoToken {
+            registry: self.registry(),
+            who: self.who(),
+            answer: match shortened(answer) {
+                empty if empty.is_empty() => "nothing".to_owned(),
+                answer => answer,
+            },
+        }
+    }
+
+    fn odd_token(&self, reason: &str) -> OciProblem {
+        OciProblem::OddToken {
+            registry: self.registry(),
+            reason: shortened(reason),
         }
     }
 
@@ -261,16 +310,17 @@ impl<'a> Artefact<'a> {
     }
 
     fn unauthorised(&self) -> OciProblem {
-        let (who, anonymous) = match &self.auth {
-            RegistryAuth::Basic(username, _) => (format!("the user {username}"), false),
-            RegistryAuth::Anonymous | RegistryAuth::Bearer(_) => {
-                ("anonymous access".to_owned(), true)
-            }
-        };
         OciProblem::Unauthorised {
             registry: self.registry(),
-            who,
-            anonymous,
+            who: self.who(),
+            anonymous: !matches!(self.auth, RegistryAuth::Basic(..)),
+        }
+    }
+
+    fn who(&self) -> String {
+        match &self.auth {
+            RegistryAuth::Basic(username, _) => format!("the user {username}"),
+            RegistryAuth::Anonymous | RegistryAuth::Bearer(_) => "anonymous access".to_owned(),
         }
     }
 

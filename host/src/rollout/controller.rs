@@ -29,6 +29,8 @@ pub(super) struct Controller {
     pub(super) kept: BTreeSet<String>,
     /// What its module's source held when it was last looked at.
     pub(super) version: Option<Version>,
+    /// Why that cannot be used, if so.
+    pub(super) unusable: Option<Problem>,
     /// When the module's source is looked at again.
     pub(super) look_at: Option<Instant>,
     pub(super) is_preparing: bool,
@@ -52,6 +54,7 @@ impl Controller {
             saved_at: None,
             kept,
             version: None,
+            unusable: None,
             look_at: None,
             is_preparing: false,
             restore_at: Some(Instant::now()),
@@ -72,11 +75,13 @@ impl Controller {
                 if let Some(prepared) = prepared {
                     managed.desired = Some(Revision::new(prepared, &spec));
                     managed.problem = None;
+                    self.unusable = None;
                     self.look_at = spec.module.look_every().map(|every| Instant::now() + every);
-                } else if managed.desired.is_none()
+                } else if (managed.desired.is_none() && self.unusable.is_none())
                     || former.is_none_or(|former| !is_same_revision(&former, &spec))
                 {
                     self.version = None;
+                    self.unusable = None;
                     self.pause = RETRY_FIRST;
                     self.look_at = Some(Instant::now());
                 }
@@ -130,7 +135,8 @@ impl Controller {
                     Ok(Preparation::Ready { revision, .. }) => {
                         self.managed.desired.get_or_insert(*revision);
                     }
-                    Ok(Preparation::Unchanged) => {}
+                    // That is said only of what a spec describes.
+                    Ok(Preparation::Unchanged | Preparation::Unusable { .. }) => {}
                     Err(problem) => {
                         self.restore_at = Some(now + RETRY_MOST.min(self.pause));
                         if what == What::Stable && self.managed.stable.is_none() {
@@ -159,28 +165,36 @@ impl Controller {
         }
         match result {
             Ok(preparation) => {
-                if let Preparation::Ready { revision, version } = preparation {
-                    self.managed.desired = Some(*revision);
-                    self.version = version;
+                match preparation {
+                    Preparation::Unchanged => {}
+                    Preparation::Ready { revision, version } => {
+                        self.managed.desired = Some(*revision);
+                        (self.version, self.unusable) = (version, None);
+                    }
+                    Preparation::Unusable { problem, version } => {
+                        (self.version, self.unusable) = (version, Some(problem));
+                    }
                 }
-                self.managed.problem = None;
+                self.set_problem(self.unusable.clone());
                 self.pause = RETRY_FIRST;
                 self.look_at = spec.module.look_every().map(|every| now + every);
             }
             Err(problem) => {
-                if self.managed.problem.as_ref() != Some(&problem) {
-                    let controller = &self.managed.name;
-                    tracing::warn!(
-                        controller,
-                        "the spec cannot be taken on: {}",
-                        problem.message
-                    );
-                }
-                self.managed.problem = Some(problem);
+                self.set_problem(Some(problem));
                 self.look_at = Some(now + self.pause);
                 self.pause = (self.pause * 2).min(RETRY_MOST);
             }
         }
+    }
+
+    fn set_problem(&mut self, problem: Option<Problem>) {
+        if let Some(new) = &problem
+            && self.managed.problem.as_ref() != Some(new)
+        {
+            let controller = &self.managed.name;
+            tracing::warn!(controller, "the spec cannot be taken on: {}", new.message);
+        }
+        self.managed.problem = problem;
     }
 
     /// Whether an operator releases the guardrails that have tripped.
@@ -256,6 +270,6 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
 }
 
 /// Whether two specs describe the same revision, as far as they tell.
-fn is_same_revision(a: &ControllerSpec, b: &ControllerSpec) -> bool {
+pub(super) fn is_same_revision(a: &ControllerSpec, b: &ControllerSpec) -> bool {
     a.module == b.module && a.config == b.config && a.limits == b.limits
 }

@@ -10,28 +10,31 @@ mod conditions;
 mod controller;
 pub mod declared;
 mod managed;
+mod prepare;
 pub mod records;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
+use davit_engine::ModuleDigest;
+use futures::future::try_join_all;
 use jiff::Timestamp;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
 pub use records::{RecordError, Records, Remembered};
 
 use crate::config::ControllerConfig;
-use crate::host::{Handle, PrepareError, Prepared, Preparer, Reason, Wanted};
+use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
-use controller::Controller;
+use controller::{Controller, is_same_revision};
 use managed::{Problem, Revision, Told};
 
 /// How often rollouts go on.
@@ -68,14 +71,18 @@ pub(crate) struct RolloutOptions {
 /// gone.
 #[derive(Clone)]
 pub(crate) struct Rollouts {
-    inbox: mpsc::UnboundedSender<Input>,
+    inbox: Inbox,
     preparer: Arc<Preparer>,
 }
+
+type Inbox = mpsc::UnboundedSender<Input>;
 
 /// What the task is told.
 enum Input {
     /// These controllers there are, some with what their specs describe.
     Declared(Vec<(Declared, Option<Prepared>)>, oneshot::Sender<()>),
+    /// Say what is wanted of each controller.
+    Specs(oneshot::Sender<BTreeMap<String, ControllerSpec>>),
     Prepared {
         controller: String,
         what: What,
@@ -99,6 +106,11 @@ enum Preparation {
     Unchanged,
     Ready {
         revision: Box<Revision>,
+        version: Option<Version>,
+    },
+    /// What the source holds cannot be used, however often it is fetched.
+    Unusable {
+        problem: Problem,
         version: Option<Version>,
     },
 }
@@ -126,27 +138,32 @@ impl Rollouts {
         self.send(declared.collect()).await;
     }
 
-    /// These controllers there are, and no others. All of them are prepared
-    /// first: with an error, nothing changes.
+    /// These controllers there are, and no others. Those that are new or are
+    /// another revision are prepared first: with an error, nothing changes. One
+    /// whose module cannot be had now goes on as it was, and is tried again.
     pub(crate) async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), PrepareError> {
-        let mut declared = Vec::new();
-        for ControllerConfig { name, spec } in configs {
-            let prepared = self.preparer.prepare(spec).await;
-            let prepared = prepared.map_err(|reason| PrepareError {
-                controller: name.clone(),
-                reason,
-            })?;
-            let one = Declared {
+        let (sender, specs) = oneshot::channel();
+        let _ = self.inbox.send(Input::Specs(sender));
+        let specs = specs.await.unwrap_or_default();
+        let prepared = configs.iter().map(async |config| {
+            let former = specs.get(&config.name);
+            if former.is_some_and(|former| is_same_revision(former, &config.spec)) {
+                return Ok(None);
+            }
+            prepare::at_the_edge(&self.preparer, config).await
+        });
+        let prepared = try_join_all(prepared).await?;
+        let declared = configs
+            .iter()
+            .map(|ControllerConfig { name, spec }| Declared {
                 name: name.clone(),
                 generation: None,
                 object: None,
                 status: None,
                 spec: Ok(spec.clone()),
                 requests: Requests::default(),
-            };
-            declared.push((one, Some(prepared)));
-        }
-        self.send(declared).await;
+            });
+        self.send(declared.zip(prepared).collect()).await;
         Ok(())
     }
 
@@ -181,6 +198,10 @@ impl Task {
                         // Nobody may wait for it.
                         let _ = done.send(());
                     }
+                    Some(Input::Specs(answer)) => {
+                        // Nobody may wait for it.
+                        let _ = answer.send(self.specs());
+                    }
                     Some(Input::Prepared { controller, what, result }) => {
                         if let Some(controller) = self.controllers.get_mut(&controller) {
                             controller.take_prepared(what, result);
@@ -192,6 +213,13 @@ impl Task {
                 _ = period.tick() => self.go_on().await,
             }
         }
+    }
+
+    fn specs(&self) -> BTreeMap<String, ControllerSpec> {
+        let controllers = self.controllers.iter();
+        controllers
+            .filter_map(|(name, one)| Some((name.clone(), one.managed.spec.clone()?)))
+            .collect()
     }
 
     async fn declare(&mut self, declared: Vec<(Declared, Option<Prepared>)>) {
@@ -279,14 +307,11 @@ impl Task {
         }
     }
 
+    /// Looks through directories, so it is done off the async threads.
     fn forget_unused_modules(&self) {
-        let controllers = self.controllers.values();
-        let revisions = controllers.flat_map(|controller| {
-            let managed = &controller.managed;
-            managed.stable.iter().chain(&managed.desired)
-        });
-        let digests = revisions.map(|revision| revision.prepared.recipe.digest());
-        self.options.preparer.forget_all_but(&digests.collect());
+        let preparer = Arc::clone(&self.options.preparer);
+        let in_use = self.controllers.values().flat_map(modules).collect();
+        spawn_blocking(move || preparer.forget_all_but(&in_use));
     }
 
     /// Writes down what changed.
@@ -320,84 +345,27 @@ impl Task {
             let preparer = &self.options.preparer;
             if let Some(spec) = controller.due_to_prepare(now) {
                 let version = controller.version.clone();
-                let preparer = Arc::clone(preparer);
-                let (name, inbox) = (name.clone(), inbox.clone());
-                tokio::spawn(async move {
-                    let result = prepare(&preparer, &spec, version).await;
-                    let what = What::Desired(Box::new(spec));
-                    send_prepared(&inbox, name, what, result);
-                });
+                let (preparer, inbox) = (Arc::clone(preparer), inbox.clone());
+                prepare::start_desired(preparer, inbox, name.clone(), spec, version);
             }
             if let Some((what, revision)) = controller.due_to_restore(now) {
                 let (preparer, records) = (Arc::clone(preparer), Arc::clone(&self.options.records));
-                let name = name.clone();
-                tokio::spawn(async move {
-                    let result = restore(&preparer, &records, &name, &revision).await;
-                    send_prepared(&inbox, name, what, result);
-                });
+                prepare::start_remembered(preparer, records, inbox, name.clone(), what, revision);
             }
         }
     }
 }
 
-fn send_prepared(
-    inbox: &mpsc::UnboundedSender<Input>,
-    controller: String,
-    what: What,
-    result: Result<Preparation, Problem>,
-) {
-    let _ = inbox.send(Input::Prepared {
-        controller,
-        what,
-        result,
-    });
-}
-
-/// Prepares what a spec describes, unless its module's source is at the same
-/// version as before.
-async fn prepare(
-    preparer: &Preparer,
-    spec: &ControllerSpec,
-    before: Option<Version>,
-) -> Result<Preparation, Problem> {
-    let problem = |reason: Reason| Problem::new(&reason);
-    let version = if spec.module.look_every().is_some() {
-        let probed = preparer.modules().probe(&spec.module.source).await;
-        Some(probed.map_err(|error| problem(error.into()))?)
-    } else {
-        None
-    };
-    if version.is_some() && version == before {
-        return Ok(Preparation::Unchanged);
-    }
-    let prepared = preparer.prepare(spec).await.map_err(problem)?;
-    Ok(Preparation::Ready {
-        revision: Box::new(Revision::new(prepared, spec)),
-        version,
-    })
-}
-
-/// Prepares a revision that was active before.
-async fn restore(
-    preparer: &Preparer,
-    records: &Records,
-    controller: &str,
-    revision: &str,
-) -> Result<Preparation, Problem> {
-    let lost = |message| Problem {
-        condition: "Degraded",
-        reason: "StableLost",
-        message,
-    };
-    let spec = records.spec(controller, revision).await;
-    let spec = spec.map_err(|error| lost(error.to_string()))?;
-    let spec = spec.ok_or_else(|| lost(format!("the spec of {revision} is not kept")))?;
-    let prepared = preparer.prepare(&spec).await;
-    let prepared = prepared.map_err(|reason| lost(chain(&reason)))?;
-    Ok(Preparation::Ready {
-        revision: Box::new(Revision::new(prepared, &spec)),
-        version: None,
-    })
+/// The modules that a controller needs: those of its revisions, also if they are
+/// still to be restored after a start.
+fn modules(controller: &Controller) -> Vec<ModuleDigest> {
+    let managed = &controller.managed;
+    let revisions = managed.stable.iter().chain(&managed.desired);
+    let ready = revisions.map(|revision| revision.prepared.recipe.digest());
+    let stable = managed.status.stable.iter().map(|one| &one.digest);
+    let candidate = managed.status.candidate.iter().map(|one| &one.digest);
+    let recorded = stable.chain(candidate).filter_map(|text| text.parse().ok());
+    ready.chain(recorded).collect()
 }
 
 fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told: &Told) {
@@ -419,5 +387,33 @@ fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told:
             component: COMPONENT.to_owned(),
         };
         recorder.record(object, &event, None);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::status::{CandidateStatus, ControllerStatus, RevisionStatus};
+
+    #[test]
+    fn a_module_that_is_still_to_be_restored_is_in_use() {
+        let digest = |number| ModuleDigest([number; 32]);
+        let status = ControllerStatus {
+            stable: Some(RevisionStatus {
+                digest: format!("sha256:{}", digest(1)),
+                ..RevisionStatus::default()
+            }),
+            candidate: Some(CandidateStatus {
+                digest: format!("sha256:{}", digest(2)),
+                ..CandidateStatus::default()
+            }),
+            ..ControllerStatus::default()
+        };
+        let remembered = Remembered {
+            status,
+            stable: None,
+        };
+        let controller = Controller::new("podgc", None, remembered);
+        assert_eq!(modules(&controller), [digest(1), digest(2)]);
     }
 }

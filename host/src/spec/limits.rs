@@ -1,11 +1,22 @@
 //! What a guest may use, and what it may do.
 
+use std::time::Duration;
+
 use davit_core::budget::{Cooldown, Guardrails};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::duration::HumanDuration;
 use super::{SpecError, out_of_range};
+
+/// The most instances that a guest is given. They are set aside for each
+/// revision as long as it is stable, a candidate or rejected: with this many,
+/// the engine has room for three revisions each of ten controllers.
+const MOST_INSTANCES: u32 = 16;
+
+/// The shortest cooldown. A shorter one makes no room: a guardrail counts over
+/// 60 seconds, and would trip again and again meanwhile.
+const LEAST_COOLDOWN: Duration = Duration::from_secs(10);
 
 /// Limits on what is written. One that is used up holds further plans back for
 /// the cooldown.
@@ -25,7 +36,7 @@ pub struct GuardrailConfig {
     #[schemars(range(min = 1, max = 100))]
     pub deletes_percent_per_minute: Option<u8>,
     /// How long a guardrail that was used up holds plans back, such as `5m`
-    /// (the default), or `until released` by `davit release`.
+    /// (the default; `10s` at least), or `until released` by `davit release`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<CooldownConfig>,
 }
@@ -63,13 +74,20 @@ impl From<CooldownConfig> for String {
 
 impl GuardrailConfig {
     pub(super) fn check(&self) -> Result<(), SpecError> {
-        match self.deletes_percent_per_minute {
-            Some(percent) if !(1..=100).contains(&percent) => Err(SpecError::new(
-                "guardrails.deletesPercentPerMinute",
-                out_of_range(percent, 1, 100),
-            )),
-            _ => Ok(()),
+        if let Some(percent) = self.deletes_percent_per_minute
+            && !(1..=100).contains(&percent)
+        {
+            let reason = out_of_range(percent, 1, 100);
+            return Err(SpecError::new("guardrails.deletesPercentPerMinute", reason));
         }
+        if let Some(CooldownConfig(Cooldown::After(pause))) = self.cooldown
+            && pause < LEAST_COOLDOWN
+        {
+            let (pause, least) = (HumanDuration(pause), HumanDuration(LEAST_COOLDOWN));
+            let reason = format!("{pause} is too short: {least} or more, or \"{UNTIL_RELEASED}\"");
+            return Err(SpecError::new("guardrails.cooldown", reason));
+        }
+        Ok(())
     }
 }
 
@@ -94,8 +112,8 @@ pub struct LimitConfig {
     /// Time that a call may compute, in milliseconds (10 to 60,000).
     #[schemars(range(min = 10, max = 60_000))]
     pub call_millis: u64,
-    /// How many calls run at once (1 to 64).
-    #[schemars(range(min = 1, max = 64))]
+    /// How many calls run at once (1 to 16).
+    #[schemars(range(min = 1, max = MOST_INSTANCES))]
     pub instances: u32,
 }
 
@@ -119,10 +137,51 @@ impl LimitConfig {
             let reason = out_of_range(self.call_millis, 10, 60_000);
             return Err(SpecError::new("limits.callMillis", reason));
         }
-        if !(1..=64).contains(&self.instances) {
-            let reason = out_of_range(self.instances, 1, 64);
+        if !(1..=MOST_INSTANCES).contains(&self.instances) {
+            let reason = out_of_range(self.instances, 1, MOST_INSTANCES);
             return Err(SpecError::new("limits.instances", reason));
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_engine::EngineConfig;
+
+    use super::*;
+
+    #[test]
+    fn ten_controllers_with_the_most_instances_can_be_rolled_out() {
+        assert!(EngineConfig::default().max_instances >= 10 * 3 * MOST_INSTANCES);
+        let instances = |instances| LimitConfig {
+            instances,
+            ..LimitConfig::default()
+        };
+        instances(MOST_INSTANCES).check().unwrap();
+        let error = instances(MOST_INSTANCES + 1).check().unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "limits.instances: 17 is out of range: 1 to 16"
+        );
+    }
+
+    #[test]
+    fn a_cooldown_is_no_busy_loop() {
+        let cooldown = |text: &str| GuardrailConfig {
+            cooldown: Some(text.to_owned().try_into().unwrap()),
+            ..GuardrailConfig::default()
+        };
+        for text in ["10s", "5m", UNTIL_RELEASED] {
+            cooldown(text).check().unwrap();
+        }
+        for text in ["0s", "9s", "9999ms"] {
+            let error = cooldown(text).check().unwrap_err().to_string();
+            assert!(error.starts_with("guardrails.cooldown: "), "{error}");
+            assert!(
+                error.ends_with("10s or more, or \"until released\""),
+                "{error}"
+            );
+        }
     }
 }

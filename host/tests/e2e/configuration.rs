@@ -6,7 +6,7 @@ use davit::host::PrepareError;
 use davit_sim::fault::Match;
 use tokio::time::sleep;
 
-use crate::bench::{Running, on_the_sim, parse, podgc};
+use crate::bench::{Running, builtin_guest, on_the_sim, parse, podgc};
 
 async fn refused(host: &Running, config: &str) -> String {
     let controllers = parse(config).controllers.unwrap();
@@ -83,10 +83,47 @@ fn a_bad_configuration_changes_nothing_and_is_named() {
         let missing = "controllers: [{name: x, module: {builtin: nothing}}]";
         let missing = refused(&host, missing).await;
         assert!(missing.contains("nothing.wasm"), "{missing}");
+        let digest = "0123456789abcdef".repeat(4);
+        let pinned = "controllers: [{name: x, module: {builtin: podgc, digest: \"sha256:";
+        let other = refused(&host, &format!("{pinned}{digest}\"}}}}]")).await;
+        assert!(other.contains("is wanted"), "{other}");
         // The first configuration still runs.
         for name in ["a", "b"] {
             bench.pod(name, "", "Failed").await;
         }
+        bench.until_left(&["b"]).await;
+    });
+}
+
+/// A module that cannot be had is the business of its own controller alone.
+#[test]
+fn a_source_that_is_away_holds_nothing_else_up() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.wasm");
+        let eager = "{terminatedPodThreshold: 1, period: 1s}";
+        let both = |mode: &str, module: &str| {
+            format!(
+                "{}- name: other\n  module: {module}\n  mode: DryRun\n",
+                podgc(mode, eager)
+            )
+        };
+        let away = format!("{{file: {}}}", file.display());
+        let mut host = bench.host(&podgc("Enforce", eager)).await;
+        host.apply(&both("Off", &away)).await;
+        for name in ["a", "b"] {
+            bench.pod(name, "", "Failed").await;
+        }
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(bench.pods().await.len(), 2, "it is off");
+
+        // It begins as soon as its module is there.
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        host.started().await;
+        // The same once it runs, and its next module is away.
+        let gone = directory.path().join("gone.wasm");
+        host.apply(&both("Enforce", &format!("{{file: {}}}", gone.display())))
+            .await;
         bench.until_left(&["b"]).await;
     });
 }

@@ -1,10 +1,14 @@
 //! Files, the cache beside them, and what a look at them tells.
 
 use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use davit::modules::Modules;
 use serde_json::json;
 use tempfile::tempdir;
+use tokio::time::timeout;
 
 use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
 
@@ -101,10 +105,43 @@ async fn a_look_tells_a_changed_file_from_an_unchanged_one() {
 #[tokio::test]
 async fn a_file_larger_than_any_guest_is_not_read_to_its_end() {
     let directory = tempdir().unwrap();
+    let file = directory.path().join("large.wasm");
+    fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
     let modules = modules(directory.path(), None);
-    let error = refusal(&modules, json!({"file": "/dev/zero"})).await;
+    let error = refusal(&modules, json!({"file": file})).await;
     assert!(
-        error.contains("/dev/zero has more than 33554432 bytes"),
+        error.ends_with("it has more than 33554432 bytes, the most that is loaded"),
         "{error}"
     );
+}
+
+/// A pipe waits for somebody who writes, a device may have no end.
+#[tokio::test]
+async fn what_is_no_regular_file_is_not_opened() {
+    let directory = tempdir().unwrap();
+    let pipe = directory.path().join("pipe.wasm");
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let modules = modules(directory.path(), None);
+    for path in [pipe.as_path(), Path::new("/dev/zero"), directory.path()] {
+        let source = json!({"file": path});
+        let error = timeout(Duration::from_secs(5), refusal(&modules, source.clone())).await;
+        let words = format!("the module {} cannot be read: it is no", path.display());
+        assert!(error.unwrap().starts_with(&words));
+        modules.probe(&module(source).source).await.unwrap_err();
+    }
+}
+
+/// It is not taken for the module.
+#[tokio::test]
+async fn certificates_that_are_missing_are_named_as_such() {
+    let directory = tempdir().unwrap();
+    let (modules, missing) = (
+        modules(directory.path(), None),
+        directory.path().join("ca.pem"),
+    );
+    let source = json!({"oci": {"reference": "127.0.0.1:1/a:1", "caCert": {"file": missing}}});
+    let error = refusal(&modules, source).await;
+    let words = format!("the caCert.file {} cannot be read: No", missing.display());
+    assert!(error.starts_with(&words), "{error}");
 }

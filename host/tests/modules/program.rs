@@ -1,6 +1,7 @@
-//! The program with a module from a registry that goes away.
+//! The program with a module from a registry that goes away, or says nothing.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 
 use crate::digest;
-use crate::registry::{Protection, Registry};
+use crate::registry::{Protection, Registry, free_port};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -65,11 +66,60 @@ fn send_lines(output: impl Read + Send + 'static, sender: Sender<String>) {
     });
 }
 
-#[tokio::test]
-async fn a_pinned_module_runs_again_while_its_registry_is_away() {
-    let Some(registry) = Registry::start(Protection::None) else {
-        return;
-    };
+impl Process {
+    /// Asks it to stop; it has to do so by itself, and soon.
+    fn terminate(mut self) {
+        let id = self.child.id().to_string();
+        let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
+        assert!(killed.success());
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                assert_eq!(status.code(), Some(0));
+                return;
+            }
+            assert!(Instant::now() < deadline, "it does not stop");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+/// A kubeconfig of an API server in memory, a directory, and how `davit run` is
+/// started with a configuration there.
+struct Place {
+    _sim: Process,
+    kubeconfig: String,
+    directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(module: &str) -> Self {
+        let sim = Process::davit(&["sim", "--log", "error"]);
+        let kubeconfig = sim.says(".kubeconfig");
+        let directory = tempdir().unwrap();
+        let text = format!("controllers:\n- name: podgc\n  module: {module}\n");
+        std::fs::write(directory.path().join("davit.yaml"), text).unwrap();
+        Self {
+            _sim: sim,
+            kubeconfig,
+            directory,
+        }
+    }
+
+    fn path(&self, name: &str) -> String {
+        let path = self.directory.path().join(name);
+        path.to_str().unwrap().to_owned()
+    }
+
+    fn run(&self, cache: &str, more: &[&str]) -> Process {
+        let (config, cache) = (self.path("davit.yaml"), self.path(cache));
+        let arguments = ["run", "--config", &config, "--kubeconfig", &self.kubeconfig];
+        Process::davit(&[&arguments[..], &["--cache", &cache], more].concat())
+    }
+}
+
+async fn registry_with_podgc() -> Option<(Registry, String)> {
+    let registry = Registry::start(Protection::None)?;
     let program = Path::new(env!("CARGO_BIN_EXE_davit"));
     let target = program.ancestors().nth(2).unwrap();
     let podgc = std::fs::read(target.join("wasm32-wasip2/guest/podgc.wasm")).unwrap();
@@ -77,38 +127,66 @@ async fn a_pinned_module_runs_again_while_its_registry_is_away() {
     registry
         .push("podgc:1", "application/vnd.wasm.config.v0+json", layers)
         .await;
+    Some((registry, digest(&podgc)))
+}
 
-    let directory = tempdir().unwrap();
-    let (config, cache) = (
-        directory.path().join("davit.yaml"),
-        directory.path().join("cache"),
-    );
-    let text = format!(
-        "controllers:\n- name: podgc\n  module:\n    oci: {{reference: {}/podgc:1, insecure: \
-         true}}\n    digest: {}\n",
-        registry.host,
-        digest(&podgc)
-    );
-    std::fs::write(&config, text).unwrap();
-    let sim = Process::davit(&["sim", "--log", "error"]);
-    let kubeconfig = sim.says(".kubeconfig");
-    let run = |cache: &str| {
-        let config = config.to_str().unwrap();
-        let place = [
-            "--config",
-            config,
-            "--kubeconfig",
-            &kubeconfig,
-            "--cache",
-            cache,
-        ];
-        Process::davit(&[&["run"], &place[..]].concat())
+#[tokio::test]
+async fn a_pinned_module_runs_again_while_its_registry_is_away() {
+    let Some((registry, digest)) = registry_with_podgc().await else {
+        return;
     };
-    let cache = cache.to_str().unwrap();
-    run(cache).says("the controller begins");
+    let host = &registry.host;
+    let place = Place::new(&format!(
+        "{{oci: {{reference: {host}/podgc:1, insecure: true}}, digest: \"{digest}\"}}"
+    ));
+    place.run("cache", &[]).says("the controller begins");
     drop(registry);
-    run(cache).says("the controller begins");
-    let elsewhere = directory.path().join("elsewhere");
-    let mut without = run(elsewhere.to_str().unwrap());
-    assert!(!without.child.wait().unwrap().success());
+    place.run("cache", &[]).says("the controller begins");
+    // Without what was kept it waits for the registry.
+    let without = place.run("elsewhere", &[]);
+    without.says("cannot be reached");
+    without.terminate();
+}
+
+#[tokio::test]
+async fn what_ran_runs_again_while_the_registry_of_its_tag_is_away() {
+    let Some((registry, _)) = registry_with_podgc().await else {
+        return;
+    };
+    let host = &registry.host;
+    let place = Place::new(&format!(
+        "{{oci: {{reference: {host}/podgc:1, insecure: true}}}}"
+    ));
+    let first = place.run("cache", &[]);
+    first.says("the controller begins");
+    first.terminate();
+    drop(registry);
+    let again = place.run("cache", &[]);
+    again.says("the controller begins");
+    again.terminate();
+}
+
+/// A registry that takes connections and says nothing.
+#[test]
+fn while_a_registry_is_silent_the_probes_are_served_and_a_signal_is_heeded() {
+    let silent = TcpListener::bind("127.0.0.1:0").unwrap();
+    let host = silent.local_addr().unwrap();
+    let place = Place::new(&format!(
+        "{{oci: {{reference: \"{host}/podgc:1\", insecure: true}}}}"
+    ));
+    let http = format!("127.0.0.1:{}", free_port());
+    let waiting = place.run("cache", &["--http", &http]);
+    waiting.says("serving /metrics");
+    let (_asked, _) = silent.accept().unwrap();
+    for (path, status) in [("livez", "200"), ("readyz", "503")] {
+        let mut stream = TcpStream::connect(&http).unwrap();
+        write!(stream, "GET /{path} HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        assert!(
+            answer.starts_with(&format!("HTTP/1.0 {status}")),
+            "{answer}"
+        );
+    }
+    waiting.terminate();
 }

@@ -3,7 +3,16 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use davit::config::ClientConfig;
+use davit::host::{Host, HostOptions};
+use davit::http::Health;
+use davit::metrics::HostMetrics;
+use davit::modules::{Modules, ModulesOptions};
+use davit::rollout::{Declared, Records, Requests};
+use davit::spec::ControllerSpec;
+use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -12,10 +21,11 @@ use hyper_util::rt::TokioIo;
 use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::net::TcpListener;
+use tokio::time::sleep;
 
 use crate::cluster::{api_server, base64};
 use crate::registry::free_port;
-use crate::{WASM, digest, fetch, modules, refusal};
+use crate::{WASM, digest, fetch, module, modules, refusal};
 
 /// What a registry has to offer.
 #[derive(Clone)]
@@ -29,6 +39,8 @@ struct Offer {
     user: Option<String>,
     /// Where tokens are said to be had.
     token_host: Option<String>,
+    /// What those who are given a token are sent.
+    token: (StatusCode, String),
 }
 
 struct Strange {
@@ -71,7 +83,7 @@ fn answer(host: &str, offer: &Offer, request: &Request<Incoming>) -> Response<Fu
     if path == "/token" {
         let known = offer.user.is_none() || authorization == offer.user.as_deref();
         return if known {
-            respond(StatusCode::OK, json!({"token": "a-token"}).to_string())
+            respond(offer.token.0, offer.token.1.clone())
         } else {
             respond(StatusCode::UNAUTHORIZED, "no such user")
         };
@@ -113,6 +125,7 @@ fn honest() -> Offer {
         blob: WASM.to_vec(),
         user: None,
         token_host: None,
+        token: (StatusCode::OK, json!({"token": "a-token"}).to_string()),
     }
 }
 
@@ -130,7 +143,8 @@ async fn a_token_is_fetched_for_everybody_or_with_the_pull_secret() {
     let user = Some("Basic bWU6cGFzcw==".to_owned());
     let private = Strange::start(Offer { user, ..honest() }).await;
     let error = refusal(&modules(directory.path(), None), private.source()).await;
-    assert!(error.contains("refuses anonymous access"), "{error}");
+    let words = "has no token for anonymous access; its token service answers: no such user";
+    assert!(error.contains(words), "{error}");
     let config = json!({"auths": {&private.host: {"auth": "bWU6cGFzcw=="}}}).to_string();
     let secret = json!({
         "apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/dockerconfigjson",
@@ -158,6 +172,50 @@ async fn a_token_that_cannot_be_fetched_is_not_taken_for_a_refusal() {
         error.contains("cannot be reached: Connection refused"),
         "{error}"
     );
+}
+
+/// An overloaded token service is no refusal, and a token that is none does no
+/// harm.
+#[tokio::test]
+async fn what_a_token_service_answers_instead_of_a_token_is_told() {
+    let directory = tempdir().unwrap();
+    let envelope = |code: &str| {
+        let error = json!({"code": code, "message": "as it is"});
+        json!({"errors": [error]}).to_string()
+    };
+    let cases = [
+        (
+            503,
+            "try later".to_owned(),
+            "token service answers: try later",
+        ),
+        (429, String::new(), "token service answers: nothing"),
+        (
+            429,
+            envelope("TOOMANYREQUESTS"),
+            "answered: OCI API errors: [OCI API error: as it is]",
+        ),
+        (401, envelope("UNAUTHORIZED"), "refuses anonymous access"),
+        (
+            200,
+            "no token".to_owned(),
+            "gave out cannot be used: expected",
+        ),
+        (
+            200,
+            json!({"token": "two\nlines"}).to_string(),
+            "gave out cannot be used: no header can hold it",
+        ),
+    ];
+    for (status, answer, words) in cases {
+        let token = (StatusCode::from_u16(status).unwrap(), answer);
+        let registry = Strange::start(Offer { token, ..honest() }).await;
+        let modules = modules(directory.path(), None);
+        let error = refusal(&modules, registry.source()).await;
+        assert!(error.contains(words), "{status}: {error}");
+        let source = module(registry.source()).source;
+        modules.probe(&source).await.unwrap_err();
+    }
 }
 
 #[tokio::test]
@@ -221,4 +279,59 @@ async fn a_blob_larger_than_any_guest_is_refused_whatever_the_manifest_says() {
         !seen.iter().any(|line| line.contains("/blobs/")),
         "{seen:?}"
     );
+}
+
+/// Registries count pulls: what cannot be used is not pulled again and again.
+#[tokio::test]
+async fn a_module_that_cannot_be_used_is_pulled_once() {
+    // A component, but no guest.
+    let registry = Strange::start(honest()).await;
+    let (_sim, client) = api_server(&[]);
+    let records = Arc::new(Records::memory());
+    let host = Host::start(HostOptions {
+        client,
+        rates: ClientConfig::default(),
+        watch: davit_core::watch::Settings::default(),
+        engine: Engine::new(EngineConfig::default()).unwrap(),
+        modules: Modules::new(ModulesOptions::default()).unwrap(),
+        metrics: Arc::new(HostMetrics::new().unwrap()),
+        records: Arc::clone(&records),
+        health: Arc::new(Health::default()),
+        listener: None,
+        seed: 7,
+    });
+    let declare = async |mode: &str| {
+        let spec = json!({"module": registry.source(), "mode": mode});
+        host.declare(vec![Declared {
+            name: "a".to_owned(),
+            generation: Some(1),
+            object: None,
+            status: None,
+            spec: ControllerSpec::read(spec),
+            requests: Requests::default(),
+        }])
+        .await;
+    };
+    let pulls = || {
+        let seen = registry.seen.lock().unwrap();
+        let blobs = seen.iter().filter(|line| line.contains("/blobs/"));
+        blobs.count()
+    };
+    let refused = async || {
+        let status = records.load("a").await.unwrap().status;
+        let mut conditions = status.conditions.into_iter();
+        let verified = conditions.find(|one| one.type_ == "Verified");
+        verified.is_some_and(|one| one.status == "False" && one.reason == "NoGuest")
+    };
+    declare("DryRun").await;
+    while !refused().await {
+        sleep(Duration::from_millis(20)).await;
+    }
+    // The first retry would come after two seconds.
+    sleep(Duration::from_secs(3)).await;
+    declare("Off").await;
+    sleep(Duration::from_millis(200)).await;
+    assert!(refused().await);
+    assert_eq!(pulls(), 1);
+    host.stop().await;
 }

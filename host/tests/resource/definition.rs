@@ -229,6 +229,7 @@ async fn what_makes_no_sense_is_refused() {
         ("/colour", json!("red"), "unknown field \"spec.colour\""),
         ("/config", json!(7), "spec.config"),
         ("/limits/instances", json!(0), "spec.limits.instances"),
+        ("/limits/instances", json!(17), "spec.limits.instances"),
         ("/limits/memoryMib", json!(2000), "spec.limits.memoryMib"),
         ("/limits/callMillis", json!(5), "spec.limits.callMillis"),
         (

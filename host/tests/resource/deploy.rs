@@ -38,6 +38,27 @@ async fn every_controller_is_accepted_and_writes_nothing() {
     assert_eq!(names.len(), 5, "{names:?}");
 }
 
+/// The kubelet would let the group write to what has to be private, each time
+/// that a volume is mounted.
+#[test]
+fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
+    let deployment = &documents(&deploy().join("base/deployment.yaml"))[0];
+    let context = &deployment["spec"]["template"]["spec"]["securityContext"];
+    assert_eq!(context["fsGroup"], context["runAsGroup"]);
+    assert_eq!(context["fsGroupChangePolicy"], "OnRootMismatch");
+    // The volume's root is the group's; the directory of the cache lies below.
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let mount = container["volumeMounts"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|mount| mount["name"] == "cache");
+    let path = mount.unwrap()["mountPath"].as_str().unwrap();
+    let mut arguments = container["args"].as_array().unwrap().iter();
+    let cache = arguments.find_map(|argument| argument.as_str()?.strip_prefix("--cache="));
+    assert!(cache.unwrap().starts_with(&format!("{path}/")), "{cache:?}");
+}
+
 /// Davit itself may do what it does to its own resources, and no more.
 #[test]
 fn davit_itself_is_granted_what_it_does() {

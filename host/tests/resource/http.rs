@@ -20,7 +20,9 @@ use davit_engine::{Engine, EngineConfig};
 use hyper::Uri;
 use kube::Client;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::cluster::Cluster;
 
@@ -80,6 +82,20 @@ fn terminated_pods(cluster: &Cluster, count: u32) {
         });
         cluster.sim.create(pod).unwrap();
     }
+}
+
+/// On virtual time: nothing else ends the connection.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_never_ends_its_headers_is_let_go() {
+    let cluster = Cluster::new();
+    let (host, uri) = host(cluster.client.clone()).await;
+    let address = uri.authority().unwrap().as_str();
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    stream.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
+    let mut answer = Vec::new();
+    let ended = timeout(Duration::from_mins(2), stream.read_to_end(&mut answer)).await;
+    assert!(ended.is_ok(), "it still waits after two minutes");
+    host.stop().await;
 }
 
 #[tokio::test]

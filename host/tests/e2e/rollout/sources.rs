@@ -199,3 +199,33 @@ fn the_former_spec_ends_a_rollout_while_its_source_is_away() {
         bench.until_left(&[]).await;
     });
 }
+
+/// What cannot be used is refused for as long as it lies there, and no longer.
+#[test]
+fn a_file_that_cannot_be_used_until_it_changes() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.wasm");
+        std::fs::write(&file, b"no wasm").unwrap();
+        let host = bench.host_without_controllers();
+        let module = format!("{{file: {}}}", file.display());
+        host.declare(&with(&module, EAGER), 1).await;
+        let compiled = |is: &'static str| {
+            host.until_status(move |status| {
+                let mut conditions = status.conditions.iter();
+                conditions.any(|one| one.type_ == "Compiled" && one.status == is)
+            })
+        };
+        compiled("False").await;
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(condition(&host.status().await, "Compiled").0, "False");
+        // Away for a while, and the same again.
+        std::fs::rename(&file, directory.path().join("away")).unwrap();
+        host.until_status(|status| condition(status, "Resolved").0 == "False")
+            .await;
+        std::fs::rename(directory.path().join("away"), &file).unwrap();
+        compiled("False").await;
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        compiled("True").await;
+    });
+}

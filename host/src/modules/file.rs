@@ -1,0 +1,92 @@
+//! Modules and certificates in Davit's own file system.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+
+use super::{MOST_BYTES, blocking};
+
+/// Why a file cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} {path} cannot be read", path = path.display())]
+pub struct FileError {
+    /// What it was to be: `the module`.
+    pub what: &'static str,
+    /// The file.
+    pub path: PathBuf,
+    /// What is wrong.
+    #[source]
+    pub problem: FileProblem,
+}
+
+/// What can be wrong with a file.
+#[derive(Debug, thiserror::Error)]
+pub enum FileProblem {
+    /// It is not there, or not for Davit.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// A directory, a pipe or a device, which may have no end, or not begin.
+    #[error("it is no regular file")]
+    NoFile,
+    /// It is larger than any guest.
+    #[error("it has more than {MOST_BYTES} bytes, the most that is loaded")]
+    TooLarge,
+}
+
+/// The content of a file; `what` it is to be is for the error.
+pub(super) async fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, FileError> {
+    about(what, path, read_whole).await
+}
+
+/// What tells a file's content from another without reading it. A file that is
+/// written anew, or replaced by another, has another version, also through the
+/// links by which a mounted `ConfigMap` changes.
+pub(super) async fn version(what: &'static str, path: &Path) -> Result<String, FileError> {
+    let found = about(what, path, regular).await?;
+    Ok(format!(
+        "{}/{}/{}/{}.{}",
+        found.dev(),
+        found.ino(),
+        found.len(),
+        found.mtime(),
+        found.mtime_nsec()
+    ))
+}
+
+async fn about<T: Send + 'static>(
+    what: &'static str,
+    path: &Path,
+    learn: fn(&Path) -> Result<T, FileProblem>,
+) -> Result<T, FileError> {
+    let path = path.to_owned();
+    let learnt = move || {
+        learn(&path).map_err(|problem| FileError {
+            what,
+            path,
+            problem,
+        })
+    };
+    blocking(learnt).await
+}
+
+fn read_whole(path: &Path) -> Result<Vec<u8>, FileProblem> {
+    // Opening a pipe waits for somebody who writes into it.
+    regular(path)?;
+    let mut bytes = Vec::new();
+    let mut limited = File::open(path)?.take(MOST_BYTES as u64 + 1);
+    limited.read_to_end(&mut bytes)?;
+    if bytes.len() > MOST_BYTES {
+        return Err(FileProblem::TooLarge);
+    }
+    Ok(bytes)
+}
+
+fn regular(path: &Path) -> Result<Metadata, FileProblem> {
+    let found = fs::metadata(path)?;
+    if found.is_file() {
+        Ok(found)
+    } else {
+        Err(FileProblem::NoFile)
+    }
+}

@@ -1,0 +1,219 @@
+//! Preparing revisions in tasks of their own: what a spec describes, what a
+//! status remembers, and what a whole file declares.
+//!
+//! Whoever asked always gets an answer, also if preparing panics or hangs: a
+//! controller that waits for one takes on nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_cluster::api::chain;
+use davit_engine::{CallError, DescribeError};
+use tokio::time::timeout;
+
+use super::managed::{Problem, Revision};
+use super::records::Records;
+use super::{Inbox, Input, Preparation, What};
+use crate::config::ControllerConfig;
+use crate::host::{PrepareError, Prepared, Preparer, Reason};
+use crate::modules::{ModuleError, Version};
+use crate::spec::ControllerSpec;
+
+/// How long preparing a revision may take: more than a registry is given for a
+/// look, a manifest and a blob, and Cranelift for the largest module.
+const PATIENCE: Duration = Duration::from_mins(10);
+/// How long a file that is taken on waits for one of its modules.
+const EDGE_PATIENCE: Duration = Duration::from_secs(30);
+
+/// Prepares what a spec describes, and tells the task of the rollouts.
+pub(super) fn start_desired(
+    preparer: Arc<Preparer>,
+    inbox: Inbox,
+    controller: String,
+    spec: ControllerSpec,
+    before: Option<Version>,
+) {
+    let what = What::Desired(Box::new(spec.clone()));
+    let work = async move { desired(&preparer, &spec, before).await };
+    answer(inbox, controller, what, work);
+}
+
+/// Prepares a revision that was active before, and tells the task of the
+/// rollouts.
+pub(super) fn start_remembered(
+    preparer: Arc<Preparer>,
+    records: Arc<Records>,
+    inbox: Inbox,
+    controller: String,
+    what: What,
+    revision: String,
+) {
+    let name = controller.clone();
+    let work = async move { remembered(&preparer, &records, &name, &revision).await };
+    answer(inbox, controller, what, work);
+}
+
+/// Prepares one controller of a file: none if its module cannot be had now,
+/// which the rollouts try again. What is wrong with the file itself is an error.
+pub(super) async fn at_the_edge(
+    preparer: &Arc<Preparer>,
+    config: &ControllerConfig,
+) -> Result<Option<Prepared>, PrepareError> {
+    let controller = &config.name;
+    let (preparer, spec) = (Arc::clone(preparer), config.spec.clone());
+    let work = async move { preparer.prepare(&spec).await };
+    match guarded(EDGE_PATIENCE, work).await {
+        Ok(Ok(prepared)) => Ok(Some(prepared)),
+        Ok(Err(reason)) if may_pass(&reason) => Ok(None),
+        Ok(Err(reason)) => Err(PrepareError {
+            controller: controller.clone(),
+            reason,
+        }),
+        Err(failure) => {
+            tracing::warn!(controller, "{failure}: it is tried again");
+            Ok(None)
+        }
+    }
+}
+
+/// Whether a module may be had later without a change of the file.
+fn may_pass(reason: &Reason) -> bool {
+    match reason {
+        Reason::Module(error) => !matches!(
+            error,
+            ModuleError::OtherDigest { .. } | ModuleError::Builtin(_)
+        ),
+        Reason::Load(_) | Reason::Describe(_) | Reason::Encode(_) => false,
+    }
+}
+
+fn answer(
+    inbox: Inbox,
+    controller: String,
+    what: What,
+    work: impl Future<Output = Result<Preparation, Problem>> + Send + 'static,
+) {
+    tokio::spawn(async move {
+        let result = guarded(PATIENCE, work).await.unwrap_or_else(|message| {
+            Err(Problem {
+                condition: "Resolved",
+                reason: "Unprepared",
+                message,
+            })
+        });
+        // Nobody waits for it when the host has ended.
+        let _ = inbox.send(Input::Prepared {
+            controller,
+            what,
+            result,
+        });
+    });
+}
+
+/// Does this in a task of its own, and for so long at most. An error says how it
+/// ended instead.
+async fn guarded<T: Send + 'static>(
+    patience: Duration,
+    work: impl Future<Output = T> + Send + 'static,
+) -> Result<T, String> {
+    let mut task = tokio::spawn(work);
+    match timeout(patience, &mut task).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(format!("preparing the revision failed: {error}")),
+        Err(_) => {
+            task.abort();
+            Err(format!(
+                "preparing the revision took more than {patience:?}"
+            ))
+        }
+    }
+}
+
+/// Prepares what a spec describes, unless its module's source is at the same
+/// version as before.
+async fn desired(
+    preparer: &Preparer,
+    spec: &ControllerSpec,
+    before: Option<Version>,
+) -> Result<Preparation, Problem> {
+    let problem = |reason: Reason| Problem::new(&reason);
+    let version = if spec.module.look_every().is_some() {
+        let probed = preparer.modules().probe(&spec.module.source).await;
+        Some(probed.map_err(|error| problem(error.into()))?)
+    } else {
+        None
+    };
+    if version.is_some() && version == before {
+        return Ok(Preparation::Unchanged);
+    }
+    match preparer.prepare(spec).await {
+        Ok(prepared) => Ok(Preparation::Ready {
+            revision: Box::new(Revision::new(prepared, spec)),
+            version,
+        }),
+        Err(reason) if is_final(&reason) => Ok(Preparation::Unusable {
+            problem: problem(reason),
+            version,
+        }),
+        Err(reason) => Err(problem(reason)),
+    }
+}
+
+/// Whether the same module with the same configuration would fail again.
+fn is_final(reason: &Reason) -> bool {
+    match reason {
+        Reason::Load(_) | Reason::Encode(_) => true,
+        Reason::Describe(error) => !matches!(
+            error,
+            DescribeError::NoInstances { .. }
+                // On a machine that is busy, a call takes longer.
+                | DescribeError::Call(CallError::Deadline { .. })
+        ),
+        Reason::Module(_) => false,
+    }
+}
+
+/// Prepares a revision that was active before.
+async fn remembered(
+    preparer: &Preparer,
+    records: &Records,
+    controller: &str,
+    revision: &str,
+) -> Result<Preparation, Problem> {
+    let lost = |message| Problem {
+        condition: "Degraded",
+        reason: "StableLost",
+        message,
+    };
+    let spec = records.spec(controller, revision).await;
+    let spec = spec.map_err(|error| lost(error.to_string()))?;
+    let spec = spec.ok_or_else(|| lost(format!("the spec of {revision} is not kept")))?;
+    let prepared = preparer.prepare(&spec).await;
+    let prepared = prepared.map_err(|reason| lost(chain(&reason)))?;
+    Ok(Preparation::Ready {
+        revision: Box::new(Revision::new(prepared, &spec)),
+        version: None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn there_is_an_answer_whatever_happens() {
+        let second = Duration::from_secs(1);
+        assert_eq!(guarded(second, async { 7 }).await, Ok(7));
+        let never = guarded(second, std::future::pending::<()>()).await;
+        assert_eq!(
+            never.unwrap_err(),
+            "preparing the revision took more than 1s"
+        );
+        let panics = async { assert!(std::env::args().count() == usize::MAX, "a bad token") };
+        let panicked = guarded(second, panics).await.unwrap_err();
+        assert!(
+            panicked.ends_with("with message \"a bad token\""),
+            "{panicked}"
+        );
+    }
+}
