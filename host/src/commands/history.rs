@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Found, refused};
 use crate::modules::ModuleConfig;
-use crate::rollout::records::{Kept, Records};
+use crate::rollout::records::{Kept, Owner, Records};
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 
@@ -19,7 +19,7 @@ const MOST_TRIES: usize = 5;
 /// A table of the specs that are kept in this namespace, the latest first.
 pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let found = Found::read(client, name).await?;
-    let kept = kept(client, namespace, name).await?;
+    let kept = kept(client, namespace, name, &found).await?;
     let mut rows = vec![["NUMBER", "REVISION", "MODULE", "ACTIVE SINCE", ""].map(str::to_owned)];
     rows.extend(kept.iter().map(|kept| {
         [
@@ -44,7 +44,7 @@ pub async fn rollback(
 ) -> Result<String> {
     let mut found = Found::read(client, name).await?;
     let generation = found.object.metadata.generation;
-    let kept = kept(client, namespace, name).await?;
+    let kept = kept(client, namespace, name, &found).await?;
     let target = target(&found, name, &kept, to)?;
     let wanted = serde_json::to_value(&target.spec).context("the kept spec cannot be written")?;
     for _ in 0..MOST_TRIES {
@@ -77,10 +77,10 @@ pub async fn rollback(
     bail!("{name}: it was changed by others {MOST_TRIES} times in between: try again")
 }
 
-async fn kept(client: &Client, namespace: &str, name: &str) -> Result<Vec<Kept>> {
-    let kept = Records::cluster(client.clone(), namespace)
-        .history(name)
-        .await?;
+async fn kept(client: &Client, namespace: &str, name: &str, found: &Found) -> Result<Vec<Kept>> {
+    let uid = found.object.metadata.uid.as_deref();
+    let records = Records::cluster(client.clone(), namespace);
+    let kept = records.history(Owner { name, uid }).await?;
     if kept.is_empty() {
         bail!(
             "no spec of {name} is kept in the namespace {namespace}: if Davit runs in another \

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::declared::Declared;
 use super::managed::{Managed, Problem, Revision};
-use super::records::{RecordError, Records, Remembered};
+use super::records::{Owner, RecordError, Records, Remembered};
 use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, What};
 use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;
@@ -212,6 +212,7 @@ impl Controller {
     /// Writes its status down if it changed, and keeps the specs of revisions
     /// that are active.
     pub(super) async fn save(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
+        let owner = owner(name, self.object.as_ref());
         let status = &self.managed.status;
         let active = active(status);
         for revision in [&self.managed.stable, &self.managed.desired]
@@ -220,7 +221,7 @@ impl Controller {
         {
             let revision_name = revision.name();
             if active.contains(&revision_name) && !self.kept.contains(&revision_name) {
-                records.keep(name, &revision_name, &revision.spec).await?;
+                records.keep(owner, &revision_name, &revision.spec).await?;
                 self.kept.insert(revision_name);
             }
         }
@@ -228,11 +229,21 @@ impl Controller {
         let material_change = material(&self.saved) != material(status);
         let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
         if material_change || (is_due && self.saved != *status) {
-            records.save(name, status).await?;
+            records.save(owner, status).await?;
             self.saved = status.clone();
             self.saved_at = Some(Instant::now());
         }
         Ok(())
+    }
+}
+
+/// Whose records they are: a controller's, and those of its resource alone if
+/// it has one.
+pub(super) fn owner<'a>(name: &'a str, object: Option<&'a ObjectRef>) -> Owner<'a> {
+    let uid = object.map(|object| object.uid.as_str());
+    Owner {
+        name,
+        uid: uid.filter(|uid| !uid.is_empty()),
     }
 }
 

@@ -25,13 +25,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
-pub use records::{RecordError, Records, Remembered};
+pub use records::{Owner, RecordError, Records, Remembered};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Reason, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
-use controller::Controller;
+use controller::{Controller, owner};
 use managed::{Problem, Revision, Told};
 
 /// How often rollouts go on.
@@ -218,7 +218,8 @@ impl Task {
     /// What is remembered of a controller: what its records say, or else its
     /// status.
     async fn remember(&self, declared: &Declared) -> Remembered {
-        let loaded = timeout(SAVE_PATIENCE, self.options.records.load(&declared.name)).await;
+        let owner = owner(&declared.name, declared.object.as_ref());
+        let loaded = timeout(SAVE_PATIENCE, self.options.records.load(owner)).await;
         if let Ok(Ok(remembered)) = loaded {
             return remembered;
         }
@@ -330,9 +331,10 @@ impl Task {
             }
             if let Some((what, revision)) = controller.due_to_restore(now) {
                 let (preparer, records) = (Arc::clone(preparer), Arc::clone(&self.options.records));
-                let name = name.clone();
+                let (name, object) = (name.clone(), controller.object.clone());
                 tokio::spawn(async move {
-                    let result = restore(&preparer, &records, &name, &revision).await;
+                    let owner = owner(&name, object.as_ref());
+                    let result = restore(&preparer, &records, owner, &revision).await;
                     send_prepared(&inbox, name, what, result);
                 });
             }
@@ -381,7 +383,7 @@ async fn prepare(
 async fn restore(
     preparer: &Preparer,
     records: &Records,
-    controller: &str,
+    owner: Owner<'_>,
     revision: &str,
 ) -> Result<Preparation, Problem> {
     let lost = |message| Problem {
@@ -389,7 +391,7 @@ async fn restore(
         reason: "StableLost",
         message,
     };
-    let spec = records.spec(controller, revision).await;
+    let spec = records.spec(owner, revision).await;
     let spec = spec.map_err(|error| lost(error.to_string()))?;
     let spec = spec.ok_or_else(|| lost(format!("the spec of {revision} is not kept")))?;
     let prepared = preparer.prepare(&spec).await;

@@ -41,6 +41,16 @@ pub enum Records {
     Cluster(Box<ClusterRecords>),
 }
 
+/// Whose record it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// The controller's name.
+    pub name: &'a str,
+    /// The uid of its resource: nothing of it is read from or written to another
+    /// of the same name. None for whichever has the name.
+    pub uid: Option<&'a str>,
+}
+
 /// What is remembered of a controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Remembered {
@@ -98,6 +108,14 @@ pub enum RecordError {
     },
 }
 
+impl<'a> Owner<'a> {
+    /// Whichever controller has that name.
+    #[must_use]
+    pub fn named(name: &'a str) -> Self {
+        Self { name, uid: None }
+    }
+}
+
 impl Records {
     /// Nowhere beyond this process.
     #[must_use]
@@ -118,14 +136,14 @@ impl Records {
 
     /// What is remembered of a controller; nothing of one that is not known.
     /// To be asked for when a controller is seen for the first time, or again.
-    pub async fn load(&self, name: &str) -> Result<Remembered, RecordError> {
+    pub async fn load(&self, owner: Owner<'_>) -> Result<Remembered, RecordError> {
         let status = match self {
-            Self::Memory(books) => read(books, name, |book| book.status.clone()),
-            Self::Directory(directory) => directory.read(name)?.status,
-            Self::Cluster(cluster) => cluster.status(name).await?,
+            Self::Memory(books) => read(books, owner.name, |book| book.status.clone()),
+            Self::Directory(directory) => directory.read(owner.name)?.status,
+            Self::Cluster(cluster) => cluster.status(owner).await?,
         };
         let stable = match &status.stable {
-            Some(stable) => self.spec(name, &stable.revision).await?,
+            Some(stable) => self.spec(owner, &stable.revision).await?,
             None => None,
         };
         Ok(Remembered { status, stable })
@@ -133,16 +151,20 @@ impl Records {
 
     /// Remembers what is said of a controller now, if that is another than what
     /// was loaded or saved last. One that is gone needs no status.
-    pub async fn save(&self, name: &str, status: &ControllerStatus) -> Result<(), RecordError> {
+    pub async fn save(
+        &self,
+        owner: Owner<'_>,
+        status: &ControllerStatus,
+    ) -> Result<(), RecordError> {
         match self {
             Self::Memory(books) => {
-                write(books, name, |book| book.status = status.clone());
+                write(books, owner.name, |book| book.status = status.clone());
                 Ok(())
             }
             Self::Directory(directory) => {
-                directory.change(name, |book| book.status = status.clone())
+                directory.change(owner.name, |book| book.status = status.clone())
             }
-            Self::Cluster(cluster) => cluster.save(name, status).await,
+            Self::Cluster(cluster) => cluster.save(owner, status).await,
         }
     }
 
@@ -150,42 +172,42 @@ impl Records {
     /// its revision. One that was kept before counts as the latest again.
     pub async fn keep(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         revision: &str,
         spec: &ControllerSpec,
     ) -> Result<(), RecordError> {
         let at = now();
         match self {
             Self::Memory(books) => {
-                write(books, name, |book| book.keep(revision, spec, at));
+                write(books, owner.name, |book| book.keep(revision, spec, at));
                 Ok(())
             }
             Self::Directory(directory) => {
-                directory.change(name, |book| book.keep(revision, spec, at))
+                directory.change(owner.name, |book| book.keep(revision, spec, at))
             }
-            Self::Cluster(cluster) => cluster.keep(name, revision, spec, at).await,
+            Self::Cluster(cluster) => cluster.keep(owner, revision, spec, at).await,
         }
     }
 
     /// What a revision was made of, if that was kept.
     pub async fn spec(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         revision: &str,
     ) -> Result<Option<ControllerSpec>, RecordError> {
         match self {
-            Self::Memory(books) => Ok(read(books, name, |book| book.spec(revision))),
-            Self::Directory(directory) => Ok(directory.read(name)?.spec(revision)),
-            Self::Cluster(cluster) => cluster.spec(name, revision).await,
+            Self::Memory(books) => Ok(read(books, owner.name, |book| book.spec(revision))),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.spec(revision)),
+            Self::Cluster(cluster) => cluster.spec(owner, revision).await,
         }
     }
 
     /// Every spec that is kept, the latest first.
-    pub async fn history(&self, name: &str) -> Result<Vec<Kept>, RecordError> {
+    pub async fn history(&self, owner: Owner<'_>) -> Result<Vec<Kept>, RecordError> {
         match self {
-            Self::Memory(books) => Ok(read(books, name, Book::history)),
-            Self::Directory(directory) => Ok(directory.read(name)?.history()),
-            Self::Cluster(cluster) => cluster.history(name).await,
+            Self::Memory(books) => Ok(read(books, owner.name, Book::history)),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.history()),
+            Self::Cluster(cluster) => cluster.history(owner).await,
         }
     }
 }

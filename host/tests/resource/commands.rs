@@ -8,7 +8,7 @@ use davit::commands::diff::{self, Server};
 use davit::commands::{history, requests};
 use davit::http::disagreements::Page;
 use davit::rollout::declared::Requests;
-use davit::rollout::records::Records;
+use davit::rollout::records::{Owner, Records};
 use davit::spec::ControllerSpec;
 use davit::status::ControllerStatus;
 use http::{Request, Response};
@@ -182,7 +182,10 @@ async fn with_history(status: Value, asks_for: u32) -> Cluster {
             kept["config"]["period"] = json!("1m");
         }
         let kept = ControllerSpec::read(kept).unwrap();
-        records.keep("podgc", revision, &kept).await.unwrap();
+        records
+            .keep(Owner::named("podgc"), revision, &kept)
+            .await
+            .unwrap();
     }
     cluster.change("podgc", json!({"status": status}));
     cluster

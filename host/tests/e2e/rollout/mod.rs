@@ -10,7 +10,7 @@ mod trial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::{Declared, Records, Requests};
+use davit::rollout::{Declared, Owner, Records, Requests};
 use davit::status::{CandidateStatus, ControllerStatus};
 use tokio::time::{Instant, sleep};
 
@@ -72,7 +72,11 @@ impl Running {
     }
 
     async fn status(&self) -> ControllerStatus {
-        self.records.load("podgc").await.unwrap().status
+        self.records
+            .load(Owner::named("podgc"))
+            .await
+            .unwrap()
+            .status
     }
 
     /// Waits until the status fits.
