@@ -8,9 +8,9 @@ use davit_core::object::ObjectRef;
 use tokio::time::Instant;
 
 use super::declared::Declared;
-use super::managed::{Managed, Problem, Revision};
+use super::managed::{Loss, Managed, Problem, Revision};
 use super::records::{Owner, RecordError, Records, Remembered};
-use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, What};
+use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, UPDATED, What};
 use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
@@ -125,7 +125,6 @@ impl Controller {
                 match result {
                     Ok(Preparation::Ready { revision, .. }) if what == What::Stable => {
                         self.managed.stable.get_or_insert(*revision);
-                        self.managed.lost = None;
                     }
                     Ok(Preparation::Ready { revision, .. }) => {
                         self.managed.desired.get_or_insert(*revision);
@@ -134,10 +133,10 @@ impl Controller {
                     Err(problem) => {
                         self.restore_at = Some(now + RETRY_MOST.min(self.pause));
                         if what == What::Stable && self.managed.stable.is_none() {
-                            self.managed.lost = Some(format!(
-                                "the stable revision cannot be had again: {}",
-                                problem.message
-                            ));
+                            self.managed.lost = Some(Loss {
+                                reason: problem.message,
+                                is_updated: problem.reason == UPDATED,
+                            });
                         }
                     }
                 }

@@ -12,17 +12,17 @@ use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::conditions;
-use super::declared::{self, Requests};
-use crate::host::{Observation, Prepared, Reason, Trial, Tripped, Wanted};
-use crate::modules::ModuleConfig;
+use super::declared::Requests;
+use crate::host::{Observation, Prepared, Reason, Recipe, Trial, Tripped, Wanted, encode};
+use crate::modules::{ModuleConfig, ModuleSource};
 use crate::spec::rollout::StepConfig;
 use crate::spec::{ControllerSpec, ModeConfig, SpecError};
 use crate::status::{
-    CandidateStatus, ComparisonStatus, ControllerStatus, RejectedStatus, RevisionStatus,
-    TrippedStatus,
+    CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus, RejectedStatus,
+    RevisionStatus, TrippedStatus,
 };
 
 /// One controller.
@@ -43,7 +43,7 @@ pub(super) struct Managed {
     /// Why what the spec describes cannot be had.
     pub(super) problem: Option<Problem>,
     /// Why the stable revision cannot be had again after a start.
-    pub(super) lost: Option<String>,
+    pub(super) lost: Option<Loss>,
     /// The guardrails that hold plans back, as this host has seen them, and
     /// what is said of each.
     pub(super) tripped: Vec<(Spent, TrippedStatus)>,
@@ -52,6 +52,8 @@ pub(super) struct Managed {
     /// What was counted in this step before this host began to.
     base: Observed,
     elapsed: Duration,
+    /// The last time that tells one trial, rejection or loss from another.
+    named: Timestamp,
 }
 
 /// A revision that is ready to run, and what it was made of.
@@ -68,6 +70,14 @@ pub(super) struct Problem {
     pub(super) condition: &'static str,
     pub(super) reason: &'static str,
     pub(super) message: String,
+}
+
+/// Why the stable revision cannot be had again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    pub(super) reason: String,
+    /// Whether it was a built-in guest, and this Davit comes with another.
+    pub(super) is_updated: bool,
 }
 
 /// Something that people are told.
@@ -96,7 +106,7 @@ impl Revision {
     }
 
     /// Whether this is what a spec describes, as far as the spec tells.
-    fn is_described_by(&self, spec: &ControllerSpec) -> bool {
+    pub(super) fn is_described_by(&self, spec: &ControllerSpec) -> bool {
         let (own, module) = (&self.spec, &spec.module);
         module.source == own.module.source
             && module
@@ -106,13 +116,13 @@ impl Revision {
             && spec.limits == own.limits
     }
 
-    fn status(&self, now: Timestamp) -> RevisionStatus {
+    fn status(&self, since: String) -> RevisionStatus {
         let recipe = &self.prepared.recipe;
         RevisionStatus {
             revision: recipe.to_string(),
             digest: format!("sha256:{}", recipe.digest()),
             config_hash: recipe.config_hash(),
-            since: time(now),
+            since,
         }
     }
 }
@@ -136,6 +146,7 @@ impl Managed {
             remembered_trips: tripped.filter_map(conditions::remembered_trip).collect(),
             base: candidate.map(Observed::from).unwrap_or_default(),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
+            named: Timestamp::MIN,
             status,
         }
     }
@@ -149,7 +160,8 @@ impl Managed {
         now: Timestamp,
     ) -> Vec<Told> {
         let mut told = Vec::new();
-        self.choose_stable(now);
+        self.choose_stable(now, &mut told);
+        self.note_loss(now);
         self.choose_candidate(now, &mut told);
         self.judge(seen, passed, now, &mut told);
         conditions::describe(self, seen, now, &mut told);
@@ -202,32 +214,100 @@ impl Managed {
         desired.is_some_and(|desired| spec.is_some_and(|spec| desired.is_described_by(spec)))
     }
 
-    fn choose_stable(&mut self, now: Timestamp) {
+    fn choose_stable(&mut self, now: Timestamp, told: &mut Vec<Told>) {
         if self.stable.is_some() {
             return;
         }
         let Some(desired) = &self.desired else {
             return;
         };
-        let promoted = declared::promote_fully(&desired.name());
-        let is_promoted = self.requests.promote.as_ref() == Some(&promoted);
-        match &self.status.stable {
-            Some(former) if former.revision == desired.name() => {
-                self.stable = Some(desired.clone());
+        let name = desired.name();
+        let Some(former) = &self.status.stable else {
+            if self.is_current() {
+                self.establish(now);
             }
-            // The former one is fetched, unless an operator gives it up.
-            Some(_) if !is_promoted => {}
-            _ if !self.is_current() => {}
-            _ => self.establish(now),
+            return;
+        };
+        if former.revision == name {
+            self.stable = Some(desired.clone());
+            return;
         }
+        if !self.is_current() {
+            return;
+        }
+        // The former one is fetched, unless nobody waits for it any more.
+        let former = &former.revision;
+        if self.requests.gives_up(&self.status) {
+            let message = format!("{name} takes over: {former}, which is lost, is given up");
+            told.push(Told::normal("Promoted", message));
+            self.establish(now);
+        } else if self.is_updated() {
+            let message = format!(
+                "{name} takes the place of {former} at once, without any step: this Davit comes \
+                 with another guest of that name, and the former one is not kept"
+            );
+            told.push(Told::warning("Updated", message));
+            self.establish(now);
+        }
+    }
+
+    /// Whether the stable revision is lost because Davit was updated: what the
+    /// spec describes is the same built-in guest, configuration and limits as
+    /// before, so nobody has asked for anything but the update. Nothing that is
+    /// being tried, or was taken back, takes over like that.
+    fn is_updated(&self) -> bool {
+        let is_lost = self.lost.as_ref().is_some_and(|lost| lost.is_updated);
+        let (Some(spec), Some(stable)) = (&self.spec, &self.status.stable) else {
+            return false;
+        };
+        let module = &spec.module;
+        let is_builtin = matches!(module.source, ModuleSource::Builtin(_));
+        let is_free = self.status.candidate.is_none() && self.status.rejected.is_none();
+        is_lost
+            && is_builtin
+            && module.digest.is_none()
+            && is_free
+            && differs_in_module_alone(spec, stable)
+    }
+
+    /// Says that the stable revision is lost, until it is there or given up.
+    fn note_loss(&mut self, now: Timestamp) {
+        if self.stable.is_some() || self.status.stable.is_none() {
+            self.lost = None;
+            self.status.lost = None;
+            return;
+        }
+        let ready = self.desired.as_ref().filter(|_| self.is_current());
+        let ready = ready.map(Revision::name);
+        let since = self.status.lost.as_ref().map(|said| said.since.clone());
+        if let Some(lost) = self.lost.clone() {
+            let since = since.unwrap_or_else(|| self.name_time(now));
+            let reason = lost.reason;
+            self.status.lost = Some(LostStatus {
+                since,
+                reason,
+                ready,
+            });
+        } else if let Some(said) = &mut self.status.lost {
+            said.ready = ready;
+        }
+    }
+
+    /// The time by which requests tell a trial, a rejection or a loss from any
+    /// other: never the same twice, to the millisecond.
+    fn name_time(&mut self, now: Timestamp) -> String {
+        let next = self.named.checked_add(SignedDuration::from_millis(1));
+        self.named = now.max(next.unwrap_or(now));
+        precise_time(self.named)
     }
 
     /// What the spec describes runs from now on.
     fn establish(&mut self, now: Timestamp) {
+        let since = self.name_time(now);
         if let Some(desired) = &self.desired {
-            self.status.stable = Some(desired.status(now));
+            self.status.stable = Some(desired.status(since));
             self.stable = Some(desired.clone());
-            self.lost = None;
+            self.status.rejected = None;
         }
         self.end_trial();
     }
@@ -278,9 +358,10 @@ impl Managed {
         if candidate.is_some_and(|candidate| candidate.revision == name) {
             return;
         }
-        let revision = desired.status(now);
         let message = format!("{name} is tried beside {}: {first}", stable.name());
         told.push(Told::normal("RolloutStarted", message));
+        let desired = desired.clone();
+        let revision = desired.status(self.name_time(now));
         self.end_trial();
         self.status.candidate = Some(CandidateStatus {
             revision: revision.revision,
@@ -387,7 +468,7 @@ impl Managed {
                 });
                 self.status.rejected = Some(RejectedStatus {
                     revision: name,
-                    at: time(now),
+                    at: self.name_time(now),
                     step,
                     reason: fault.to_string(),
                 });
@@ -412,6 +493,13 @@ impl Managed {
 }
 
 impl Told {
+    fn warning(reason: &'static str, message: String) -> Self {
+        Self {
+            warning: true,
+            ..Self::normal(reason, message)
+        }
+    }
+
     pub(super) fn normal(reason: &'static str, message: String) -> Self {
         Self {
             warning: false,
@@ -431,6 +519,23 @@ impl Problem {
             message: chain(reason),
         }
     }
+}
+
+/// Whether what a spec describes has the configuration and limits of a revision
+/// that was had before.
+fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
+    let digest = former.digest.parse();
+    let config = encode(&spec.config);
+    digest.is_ok_and(|digest| {
+        config.is_ok_and(|config| {
+            Recipe::new(digest, config.into(), spec.limits).to_string() == former.revision
+        })
+    })
+}
+
+/// A point in time that names something, to the millisecond.
+pub(super) fn precise_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
 /// A point in time as Kubernetes writes it.

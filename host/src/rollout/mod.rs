@@ -29,7 +29,7 @@ pub use records::{Owner, RecordError, Records, Remembered};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Reason, Wanted};
-use crate::modules::Version;
+use crate::modules::{ModuleError, ModuleSource, Version};
 use crate::spec::ControllerSpec;
 use controller::{Controller, owner};
 use managed::{Problem, Revision, Told};
@@ -46,6 +46,10 @@ const SAVE_PATIENCE: Duration = Duration::from_secs(10);
 /// The pauses between tries to prepare a revision.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// Why a revision is lost: what the spec of a built-in guest stands for is
+/// another module in this Davit.
+const UPDATED: &str = "Updated";
 
 /// Who tells people about controllers.
 const COMPONENT: &str = "davit";
@@ -386,16 +390,32 @@ async fn restore(
     owner: Owner<'_>,
     revision: &str,
 ) -> Result<Preparation, Problem> {
-    let lost = |message| Problem {
+    let lost = |reason, message| Problem {
         condition: "Degraded",
-        reason: "StableLost",
+        reason,
         message,
     };
+    let unknown = |message| lost("NotKept", message);
     let spec = records.spec(owner, revision).await;
-    let spec = spec.map_err(|error| lost(error.to_string()))?;
-    let spec = spec.ok_or_else(|| lost(format!("the spec of {revision} is not kept")))?;
+    let spec = spec.map_err(|error| unknown(error.to_string()))?;
+    let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not kept")))?;
     let prepared = preparer.prepare(&spec).await;
-    let prepared = prepared.map_err(|reason| lost(chain(&reason)))?;
+    let prepared = prepared.map_err(|reason| match reason {
+        // Nobody has set a digest: it is that of the time.
+        Reason::Module(ModuleError::OtherDigest {
+            origin,
+            found,
+            wanted,
+        }) => {
+            let message = format!(
+                "{origin} is the module sha256:{found} by now, and sha256:{wanted} of {revision} \
+                 is not kept"
+            );
+            let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
+            lost(if is_builtin { UPDATED } else { "NotKept" }, message)
+        }
+        reason => lost("NotKept", chain(&reason)),
+    })?;
     Ok(Preparation::Ready {
         revision: Box::new(Revision::new(prepared, &spec)),
         version: None,

@@ -19,7 +19,7 @@ use tower::service_fn;
 
 use crate::cluster::{Cluster, DIGEST, NAMESPACE, spec};
 
-const AT: &str = "2026-11-20T10:00:00Z";
+const AT: &str = "2026-11-20T10:00:00.000Z";
 
 fn error(result: Result<String>) -> String {
     format!("{:#}", result.unwrap_err())
@@ -64,15 +64,24 @@ async fn a_promotion_is_for_the_step_that_was_seen() {
         said,
         "podgc: the candidate bbbb may leave step 2 of 3 (weight 10 for 10m)"
     );
-    assert_eq!(asked(&cluster).promote.as_deref(), Some("bbbb@2"));
+    assert_eq!(
+        asked(&cluster).promote.as_deref(),
+        Some("bbbb@2026-11-20T10:00:00.000Z/2")
+    );
     let said = requests::promote(&cluster.client, "podgc", true)
         .await
         .unwrap();
     assert_eq!(said, "podgc: the candidate bbbb takes over");
-    assert_eq!(asked(&cluster).promote.as_deref(), Some("bbbb@all"));
+    assert_eq!(
+        asked(&cluster).promote.as_deref(),
+        Some("bbbb@2026-11-20T10:00:00.000Z/all")
+    );
     let said = requests::abort(&cluster.client, "podgc").await.unwrap();
     assert_eq!(said, "podgc: the candidate bbbb is taken back");
-    assert_eq!(asked(&cluster).abort.as_deref(), Some("bbbb"));
+    assert_eq!(
+        asked(&cluster).abort.as_deref(),
+        Some("bbbb@2026-11-20T10:00:00.000Z")
+    );
 }
 
 #[tokio::test]
@@ -99,6 +108,37 @@ async fn without_a_candidate_there_is_nothing_to_promote() {
         ),
         "{error}"
     );
+}
+
+/// Also in the middle of a trial: nothing runs, so nothing can be compared.
+#[tokio::test]
+async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
+    let lost = json!({"since": AT, "reason": "it is not kept", "ready": "bbbb"});
+    let status = json!({
+        "stable": stable("aaaa"), "lost": lost, "candidate": candidate("bbbb", 2),
+    });
+    let cluster = controller(status).await;
+    let client = &cluster.client;
+    let said = error(requests::promote(client, "podgc", false).await);
+    assert_eq!(
+        said,
+        "the stable revision aaaa of podgc is lost, and nothing runs: it is not kept; davit \
+         promote --full podgc gives it up for bbbb, which the spec describes"
+    );
+    assert_eq!(asked(&cluster), Requests::default());
+    let said = requests::promote(client, "podgc", true).await.unwrap();
+    assert_eq!(
+        said,
+        "podgc: the lost stable revision aaaa is given up, and bbbb takes over"
+    );
+    let status = &cluster.get("podgc")["status"];
+    let status: ControllerStatus = serde_json::from_value(status.clone()).unwrap();
+    assert!(asked(&cluster).gives_up(&status));
+    assert_eq!(asked(&cluster).promote, None);
+
+    cluster.change("podgc", json!({"status": {"lost": {"ready": null}}}));
+    let said = error(requests::promote(client, "podgc", true).await);
+    assert!(said.contains("there is nothing to take over"), "{said}");
 }
 
 #[tokio::test]

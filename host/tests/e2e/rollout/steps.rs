@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit::rollout::declared::{abort, promote_fully, retry};
 use davit::rollout::{Records, Requests};
+use davit::status::ControllerStatus;
 use tokio::time::sleep;
 
 use super::{declared, podgc, resumed};
@@ -136,6 +138,46 @@ fn the_former_spec_without_steps_ends_a_rollout_too() {
     });
 }
 
+/// Annotations stay: what was asked of one trial says nothing of the next one.
+#[test]
+fn what_was_asked_of_a_trial_says_nothing_of_the_next_one() {
+    on_the_sim(|bench| async move {
+        let steps = "{steps: [shadow until promoted, weight 50 until promoted]}";
+        let other = podgc(OTHER, steps);
+        let host = declared(&bench, &podgc(LENIENT, steps)).await;
+        host.declare(&other, 2).await;
+        let first = host.until_candidate(|one| one.step == 1).await;
+        let mut asked = Requests {
+            abort: Some(abort(&first)),
+            ..Requests::default()
+        };
+        host.request(&other, 2, asked.clone()).await;
+        let status = host.until_status(|status| status.rejected.is_some()).await;
+        asked.retry = Some(retry(&status.rejected.unwrap()));
+        host.request(&other, 2, asked.clone()).await;
+        let second = host.until_candidate(|one| one.step == 1).await;
+        assert_eq!(second.revision, first.revision);
+        assert_ne!(second.since, first.since);
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(host.status().await.candidate.unwrap().since, second.since);
+
+        asked.promote = Some(promote_fully(&second));
+        host.request(&other, 2, asked.clone()).await;
+        host.until_status(|status| status.candidate.is_none()).await;
+        host.request(&podgc(LENIENT, "{}"), 3, asked.clone()).await;
+        let is_other = |status: &ControllerStatus| {
+            status.stable.as_ref().map(|stable| &stable.revision) == Some(&second.revision)
+        };
+        host.until_status(|status| !is_other(status)).await;
+        host.request(&other, 4, asked).await;
+        host.until_candidate(|one| one.step == 1).await;
+        sleep(Duration::from_secs(60)).await;
+        let status = host.status().await;
+        assert!(!is_other(&status));
+        assert_eq!(status.candidate.unwrap().step, 1);
+    });
+}
+
 /// What the spec describes by now cannot be had: the candidate that it
 /// described before stays as it is, and gets no further.
 #[test]
@@ -144,10 +186,10 @@ fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
         let host = declared(&bench, &podgc(LENIENT, THREE)).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
         host.declare(&podgc(OTHER, THREE), 2).await;
-        let candidate = host.until_candidate(|one| one.step == 1).await.revision;
+        let candidate = host.until_candidate(|one| one.step == 1).await;
         let broken = podgc(LENIENT, THREE).replace("{builtin: podgc}", "{file: /not/there.wasm}");
         let promote = Requests {
-            promote: Some(format!("{candidate}@all")),
+            promote: Some(promote_fully(&candidate)),
             ..Requests::default()
         };
         host.request(&broken, 3, promote).await;
@@ -155,7 +197,7 @@ fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
         let status = host.status().await;
         assert_eq!(status.stable, before.stable);
         let held = status.candidate.unwrap();
-        assert_eq!((&held.revision, held.step), (&candidate, 1));
+        assert_eq!((held.revision, held.step), (candidate.revision, 1));
         assert_eq!(held.waits_for, "what the spec describes by now");
         // It is asked for again, and goes on.
         host.declare(&podgc(OTHER, THREE), 4).await;
