@@ -122,8 +122,7 @@ impl Story {
 
     /// What is written down of PodGC.
     async fn status(&self) -> Result<ControllerStatus> {
-        let remembered = self.records.load(Owner::named(PODGC)).await?;
-        Ok(remembered.status)
+        Ok(self.records.load(Owner::named(PODGC)).await?)
     }
 }
 

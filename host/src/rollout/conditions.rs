@@ -94,7 +94,13 @@ fn set(status: &mut ControllerStatus, mut condition: ConditionStatus) {
 
 fn preparation(managed: &Managed) -> Vec<Said> {
     let problem = managed.spec_error.as_ref();
-    let problem = problem.map(|error| bad_spec(error.to_string()));
+    let problem = problem.map(|error| match &managed.spec {
+        Some(_) => bad_spec(error.to_string()),
+        // Mode, permissions, guardrails and account stand there alone.
+        None => bad_spec(format!(
+            "{error}; nothing runs until the spec says again how it may"
+        )),
+    });
     let problem = problem.as_ref().or(managed.problem.as_ref());
     let is_over = managed.desired.is_some();
     let failed_at = problem.and_then(|problem| {

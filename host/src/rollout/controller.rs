@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::declared::Declared;
 use super::managed::{Loss, Managed, Problem, Revision};
-use super::records::{Owner, RecordError, Records, Remembered};
+use super::records::{Owner, RecordError, Records};
 use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, UPDATED, What};
 use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;
@@ -39,16 +39,14 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(name: &str, object: Option<ObjectRef>, remembered: Remembered) -> Self {
-        let kept = active(&remembered.status);
-        let mut managed = Managed::new(name, remembered.status.clone());
-        // Until a better one is declared.
-        managed.spec = remembered.stable;
+    /// One that is remembered by its status.
+    pub(super) fn new(name: &str, object: Option<ObjectRef>, status: ControllerStatus) -> Self {
+        let kept = active(&status);
         Self {
-            managed,
+            managed: Managed::new(name, status.clone()),
             object,
             wanted: None,
-            saved: remembered.status,
+            saved: status,
             saved_at: None,
             kept,
             version: None,
@@ -79,6 +77,7 @@ impl Controller {
                     self.version = None;
                     self.pause = RETRY_FIRST;
                     self.look_at = Some(Instant::now());
+                    self.restore_at.get_or_insert_with(Instant::now);
                 }
             }
         }
@@ -104,7 +103,7 @@ impl Controller {
         let missing = if managed.stable.is_none() {
             let revision = status.stable.as_ref()?.revision.clone();
             (What::Stable, revision)
-        } else if managed.desired.is_none() && managed.is_unchanged() {
+        } else if managed.desired.is_none() && managed.spec.is_some() {
             let revision = status.candidate.as_ref()?.revision.clone();
             (What::Candidate, revision)
         } else {
@@ -127,7 +126,12 @@ impl Controller {
                         self.managed.stable.get_or_insert(*revision);
                     }
                     Ok(Preparation::Ready { revision, .. }) => {
-                        self.managed.desired.get_or_insert(*revision);
+                        // It may have been replaced while no host was there.
+                        if self.managed.is_described(&revision) {
+                            self.managed.desired.get_or_insert(*revision);
+                        } else {
+                            self.restore_at = None;
+                        }
                     }
                     Ok(Preparation::Unchanged) => {}
                     Err(problem) => {

@@ -29,7 +29,9 @@ use crate::status::{
 pub(super) struct Managed {
     pub(super) name: String,
     pub(super) generation: Option<i64>,
-    /// What is wanted; the last spec that made sense.
+    /// What is wanted; the last spec that made sense. None as long as this host
+    /// has seen none: then nothing runs. What is kept of former specs says what
+    /// a revision was made of, not what it may do by now.
     pub(super) spec: Option<ControllerSpec>,
     /// What is wrong with the present one.
     pub(super) spec_error: Option<SpecError>,
@@ -51,6 +53,8 @@ pub(super) struct Managed {
     remembered_trips: Vec<Tripped>,
     /// What was counted in this step before this host began to.
     base: Observed,
+    /// What was last seen of the candidate in this step.
+    last: Observed,
     elapsed: Duration,
     /// The last time that tells one trial, rejection or loss from another.
     named: Timestamp,
@@ -106,7 +110,7 @@ impl Revision {
     }
 
     /// Whether this is what a spec describes, as far as the spec tells.
-    pub(super) fn is_described_by(&self, spec: &ControllerSpec) -> bool {
+    fn is_described_by(&self, spec: &ControllerSpec) -> bool {
         let (own, module) = (&self.spec, &spec.module);
         module.source == own.module.source
             && module
@@ -145,6 +149,7 @@ impl Managed {
             tripped: Vec::new(),
             remembered_trips: tripped.filter_map(conditions::remembered_trip).collect(),
             base: candidate.map(Observed::from).unwrap_or_default(),
+            last: candidate.map(Observed::from).unwrap_or_default(),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
             named: Timestamp::MIN,
             status,
@@ -191,7 +196,7 @@ impl Managed {
             stable: stable.prepared.clone(),
             // Without steps no candidate is ever tried: nothing beyond what the
             // guest reads has to be held.
-            cohort: if spec.rollout.steps.is_empty() {
+            cohort: if spec.rollout.steps.is_empty() && candidate.is_none() {
                 Cohort::default()
             } else {
                 cohort
@@ -201,17 +206,18 @@ impl Managed {
         })
     }
 
-    /// Whether the spec is that of the time when the status was written.
-    pub(super) fn is_unchanged(&self) -> bool {
-        self.generation.is_some() && self.generation == self.status.observed_generation
-    }
-
     /// Whether the revision at hand is what the present spec describes. Until
     /// then nothing begins and nothing gets further: it may be what an operator
     /// has just taken back.
     fn is_current(&self) -> bool {
-        let (spec, desired) = (self.spec.as_ref(), self.desired.as_ref());
-        desired.is_some_and(|desired| spec.is_some_and(|spec| desired.is_described_by(spec)))
+        let desired = self.desired.as_ref();
+        desired.is_some_and(|desired| self.is_described(desired))
+    }
+
+    /// Whether the present spec describes this revision.
+    pub(super) fn is_described(&self, revision: &Revision) -> bool {
+        let spec = self.spec.as_ref();
+        spec.is_some_and(|spec| revision.is_described_by(spec))
     }
 
     fn choose_stable(&mut self, now: Timestamp, told: &mut Vec<Told>) {
@@ -314,7 +320,12 @@ impl Managed {
 
     fn end_trial(&mut self) {
         self.status.candidate = None;
+        self.begin_step();
+    }
+
+    fn begin_step(&mut self) {
         self.base = Observed::default();
+        self.last = Observed::default();
         self.elapsed = Duration::ZERO;
     }
 
@@ -328,8 +339,8 @@ impl Managed {
 
     fn choose_candidate(&mut self, now: Timestamp, told: &mut Vec<Told>) {
         if !self.is_current() {
-            let (spec, stable) = (self.spec.as_ref(), self.stable.as_ref());
-            if stable.is_some_and(|stable| spec.is_some_and(|spec| stable.is_described_by(spec))) {
+            let stable = self.stable.as_ref();
+            if stable.is_some_and(|stable| self.is_described(stable)) {
                 // Taken back, even if its source is away by now.
                 self.give_up_candidate(told);
             }
@@ -348,16 +359,16 @@ impl Managed {
         if name == stable.name() || self.status.rejected.is_some() {
             return self.give_up_candidate(told);
         }
-        let steps = &spec.rollout.steps;
-        let Some(first) = steps.first() else {
+        let candidate = self.status.candidate.as_ref();
+        if candidate.is_some_and(|candidate| candidate.revision == name) {
+            // Also if its steps are taken away: how it ends is judged below.
+            return;
+        }
+        let Some(first) = spec.rollout.steps.first() else {
             let message = format!("{name} takes the place of {}", stable.name());
             told.push(Told::normal("Swapped", message));
             return self.establish(now);
         };
-        let candidate = self.status.candidate.as_ref();
-        if candidate.is_some_and(|candidate| candidate.revision == name) {
-            return;
-        }
         let message = format!("{name} is tried beside {}: {first}", stable.name());
         told.push(Told::normal("RolloutStarted", message));
         let desired = desired.clone();
@@ -390,7 +401,10 @@ impl Managed {
         if observed.is_some() && !is_held && spec.mode != ModeConfig::Off {
             self.elapsed += passed;
         }
-        let observed = observed.unwrap_or_else(|| self.base.clone());
+        if let Some(observed) = observed {
+            self.last = observed;
+        }
+        let observed = self.last.clone();
         let progress = Progress {
             step: (candidate.step as usize).saturating_sub(1),
             elapsed: self.elapsed,
@@ -425,7 +439,12 @@ impl Managed {
         seen: Option<&Observation>,
         candidate: &CandidateStatus,
     ) -> Option<Observed> {
+        let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
+        // Beside a revision that has been replaced it says nothing.
+        if seen.stable.as_ref() != Some(&stable.prepared.recipe) {
+            return None;
+        }
         let running = seen.candidate.as_ref().filter(|one| one.complete)?;
         let is_it = running.recipe.to_string() == candidate.revision;
         if !is_it || running.step != candidate.step {
@@ -448,10 +467,9 @@ impl Managed {
             Next::Advance => {
                 candidate.step += 1;
                 candidate.waits_for.clear();
-                self.elapsed = Duration::ZERO;
-                self.base = Observed::default();
-                let text = step_text(steps, candidate.step);
-                let message = format!("{name}: step {} of {}: {text}", candidate.step, steps.len());
+                let (step, text) = (candidate.step, step_text(steps, candidate.step));
+                let message = format!("{name}: step {step} of {}: {text}", steps.len());
+                self.begin_step();
                 told.push(Told::normal("StepStarted", message));
             }
             Next::Promote => {
@@ -480,10 +498,12 @@ impl Managed {
     fn say_progress(&mut self, steps: &[StepConfig], counted: &Observed) {
         let elapsed = self.elapsed.as_secs();
         if let Some(candidate) = &mut self.status.candidate {
-            let step = step_of(steps, candidate.step);
-            candidate.steps = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-            candidate.step_text = step_text(steps, candidate.step);
-            candidate.weight = step.map_or(0, |step| step.0.weight);
+            // Without steps, it keeps what it has for as long as it is paused.
+            if let Some(step) = step_of(steps, candidate.step) {
+                candidate.steps = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+                candidate.step_text = step.to_string();
+                candidate.weight = step.0.weight;
+            }
             candidate.elapsed_seconds = elapsed;
             candidate.comparison = ComparisonStatus::from(&counted.counts);
             candidate.failed_calls = counted.failed_calls;

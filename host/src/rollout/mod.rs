@@ -25,12 +25,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
-pub use records::{Owner, RecordError, Records, Remembered};
+pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Reason, Wanted};
 use crate::modules::{ModuleError, ModuleSource, Version};
 use crate::spec::ControllerSpec;
+use crate::status::ControllerStatus;
 use controller::{Controller, owner};
 use managed::{Problem, Revision, Told};
 
@@ -221,7 +222,7 @@ impl Task {
 
     /// What is remembered of a controller: what its records say, or else its
     /// status.
-    async fn remember(&self, declared: &Declared) -> Remembered {
+    async fn remember(&self, declared: &Declared) -> ControllerStatus {
         let owner = owner(&declared.name, declared.object.as_ref());
         let loaded = timeout(SAVE_PATIENCE, self.options.records.load(owner)).await;
         if let Ok(Ok(remembered)) = loaded {
@@ -233,10 +234,7 @@ impl Task {
             _ => format!("no answer within {SAVE_PATIENCE:?}"),
         };
         tracing::warn!(controller, "the rollout's record cannot be read: {error}");
-        Remembered {
-            status: declared.status.clone().unwrap_or_default(),
-            stable: None,
-        }
+        declared.status.clone().unwrap_or_default()
     }
 
     /// Goes on with every rollout.

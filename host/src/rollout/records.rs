@@ -51,18 +51,8 @@ pub struct Owner<'a> {
     pub uid: Option<&'a str>,
 }
 
-/// What is remembered of a controller.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Remembered {
-    /// What was said of it last.
-    pub status: ControllerStatus,
-    /// What its stable revision was made of, if that was kept. Only its module,
-    /// configuration and limits are the revision's: the rest is what the spec
-    /// said when it became active.
-    pub stable: Option<ControllerSpec>,
-}
-
-/// A spec that was active.
+/// A spec that was active. Only its module, configuration and limits are the
+/// revision's: the rest is what it said when the revision became active.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// Counts the activations of the controller: the highest is the latest.
@@ -134,19 +124,14 @@ impl Records {
         Self::Cluster(Box::new(ClusterRecords::new(client, namespace)))
     }
 
-    /// What is remembered of a controller; nothing of one that is not known.
+    /// What was said of a controller last; nothing of one that is not known.
     /// To be asked for when a controller is seen for the first time, or again.
-    pub async fn load(&self, owner: Owner<'_>) -> Result<Remembered, RecordError> {
-        let status = match self {
-            Self::Memory(books) => read(books, owner.name, |book| book.status.clone()),
-            Self::Directory(directory) => directory.read(owner.name)?.status,
-            Self::Cluster(cluster) => cluster.status(owner).await?,
-        };
-        let stable = match &status.stable {
-            Some(stable) => self.spec(owner, &stable.revision).await?,
-            None => None,
-        };
-        Ok(Remembered { status, stable })
+    pub async fn load(&self, owner: Owner<'_>) -> Result<ControllerStatus, RecordError> {
+        match self {
+            Self::Memory(books) => Ok(read(books, owner.name, |book| book.status.clone())),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.status),
+            Self::Cluster(cluster) => cluster.status(owner).await,
+        }
     }
 
     /// Remembers what is said of a controller now, if that is another than what

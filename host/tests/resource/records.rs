@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use davit::rollout::records::{Owner, Records, Remembered};
+use davit::rollout::records::{Owner, Records};
 use davit::spec::ControllerSpec;
 use davit::status::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
 use kube::api::DeleteParams;
@@ -31,7 +31,10 @@ fn stable(revision: &str) -> ControllerStatus {
 
 /// The same story in every place.
 async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
-    assert_eq!(records.load(PODGC).await.unwrap(), Remembered::default());
+    assert_eq!(
+        records.load(PODGC).await.unwrap(),
+        ControllerStatus::default()
+    );
     let mut status = stable("a");
     status.observed_generation = Some(3);
     status.candidate = Some(CandidateStatus {
@@ -48,20 +51,15 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
     records.keep(PODGC, "a", &read(1)).await.unwrap();
     records.save(PODGC, &status).await.unwrap();
     records.keep(PODGC, "b", &read(2)).await.unwrap();
-    let expected = Remembered {
-        status,
-        stable: Some(read(1)),
-    };
-    assert_eq!(records.load(PODGC).await.unwrap(), expected);
+    assert_eq!(records.load(PODGC).await.unwrap(), status);
     if let Some(again) = again() {
-        assert_eq!(again.load(PODGC).await.unwrap(), expected);
+        assert_eq!(again.load(PODGC).await.unwrap(), status);
     }
 
     // What vanishes from a status is gone from the record as well.
     records.save(PODGC, &stable("b")).await.unwrap();
-    let remembered = records.load(PODGC).await.unwrap();
-    assert_eq!(remembered.status, stable("b"));
-    assert_eq!(remembered.stable, Some(read(2)));
+    assert_eq!(records.load(PODGC).await.unwrap(), stable("b"));
+    assert_eq!(records.spec(PODGC, "b").await.unwrap(), Some(read(2)));
 
     // An old one is active again.
     records.keep(PODGC, "a", &read(1)).await.unwrap();
@@ -188,7 +186,10 @@ async fn a_controller_that_is_gone_is_no_error() {
     // Another of the same name has a history of its own, also before the
     // garbage collector has come by.
     cluster.create("podgc", spec(1)).await.unwrap();
-    assert_eq!(records.load(PODGC).await.unwrap(), Remembered::default());
+    assert_eq!(
+        records.load(PODGC).await.unwrap(),
+        ControllerStatus::default()
+    );
     records.keep(PODGC, "a", &read(1)).await.unwrap();
     let uid = cluster.get("podgc")["metadata"]["uid"].clone();
     let revisions = cluster.revisions();
@@ -234,7 +235,7 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
     records.save(former, &stable("b")).await.unwrap();
     records.keep(former, "b", &read(3)).await.unwrap();
     assert!(cluster.get("podgc").get("status").is_none());
-    let nothing = Remembered::default();
+    let nothing = ControllerStatus::default();
     assert_eq!(records.load(former).await.unwrap(), nothing);
     assert_eq!(records.load(present).await.unwrap(), nothing);
     assert_eq!(records.spec(present, "a").await.unwrap(), None);

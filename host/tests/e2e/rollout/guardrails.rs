@@ -255,7 +255,6 @@ fn what_is_written_says_who_decided_it() {
             .load(Owner::named("evict"))
             .await
             .unwrap()
-            .status
             .stable;
         let revision = stable.unwrap().revision;
         // The event is a step of its plan, and may be there before the rest.

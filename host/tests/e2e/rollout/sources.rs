@@ -1,5 +1,6 @@
 //! Modules and configurations that cannot be had or used: what runs goes on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -322,6 +323,44 @@ fn the_former_spec_ends_a_rollout_while_its_source_is_away() {
         assert_eq!((after.stable, after.rejected), (before.stable, None));
         // The stable revision has its work back, and it is the eager one.
         bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+    });
+}
+
+const CANDIDATE: &str = "{steps: [weight 100 until promoted]}";
+
+/// A host that tried an eager candidate, whose source goes away with it.
+async fn trying(bench: &Bench, image: &Image, config: &str, file: &Path) {
+    let lenient = podgc("{quarantine: 24h, period: 1s}", CANDIDATE);
+    let host = declared_to(image.start(bench, true), &lenient, 1).await;
+    host.declare(config, 2).await;
+    host.until_candidate(|one| one.step == 1).await;
+    host.host.stop().await;
+    std::fs::remove_file(file).unwrap();
+}
+
+/// The candidate goes on after a restart without its source, unless the spec
+/// has replaced it meanwhile.
+#[test]
+fn a_candidate_that_was_replaced_meanwhile_gets_no_share() {
+    on_the_sim(|bench| async move {
+        let image = Image::new();
+        let file = image.directory.path().join("mine.wasm");
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        let config = |quarantine: &str| {
+            let module = format!("{{file: {}}}", file.display());
+            let config = format!("{{quarantine: {quarantine}, period: 1s}}");
+            format!("{}  rollout: {CANDIDATE}\n", with(&module, &config))
+        };
+        trying(&bench, &image, &config("1s"), &file).await;
+        // While no host was there, another was asked for, which cannot be had.
+        let host = declared_to(image.start(&bench, true), &config("2s"), 3).await;
+        bench.pod("orphan", "missing", "Running").await;
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(bench.pods().await.len(), 1);
+        assert!(host.status().await.candidate.is_some());
+        // It is asked for again.
+        host.declare(&config("1s"), 4).await;
         bench.until_left(&[]).await;
     });
 }
