@@ -15,6 +15,7 @@ use davit_core::rollout::progress::{
 use jiff::{SignedDuration, Timestamp};
 
 use super::conditions;
+use super::counted::Counted;
 use super::declared::Requests;
 use crate::host::{Observation, Prepared, Reason, Recipe, Trial, Tripped, Wanted, encode};
 use crate::modules::{ModuleConfig, ModuleSource};
@@ -51,10 +52,7 @@ pub(super) struct Managed {
     pub(super) tripped: Vec<(Spent, TrippedStatus)>,
     /// Those that did when an earlier host ended.
     remembered_trips: Vec<Tripped>,
-    /// What was counted in this step before this host began to.
-    base: Observed,
-    /// What was last seen of the candidate in this step.
-    last: Observed,
+    counted: Counted,
     elapsed: Duration,
     /// The last time that tells one trial, rejection or loss from another.
     named: Timestamp,
@@ -148,8 +146,7 @@ impl Managed {
             lost: None,
             tripped: Vec::new(),
             remembered_trips: tripped.filter_map(conditions::remembered_trip).collect(),
-            base: candidate.map(Observed::from).unwrap_or_default(),
-            last: candidate.map(Observed::from).unwrap_or_default(),
+            counted: Counted::since(candidate.map(Observed::from).unwrap_or_default()),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
             named: Timestamp::MIN,
             status,
@@ -324,8 +321,7 @@ impl Managed {
     }
 
     fn begin_step(&mut self) {
-        self.base = Observed::default();
-        self.last = Observed::default();
+        self.counted = Counted::default();
         self.elapsed = Duration::ZERO;
     }
 
@@ -395,16 +391,16 @@ impl Managed {
             return;
         };
         let rollout = &spec.rollout;
-        let observed = self.observed(seen, candidate);
+        let seen = self.seen_in_step(seen, candidate);
         let is_current = self.is_current();
         let is_held = rollout.paused || !is_current;
-        if observed.is_some() && !is_held && spec.mode != ModeConfig::Off {
-            self.elapsed += passed;
+        if let Some(seen) = seen {
+            self.counted.see(seen);
+            if !is_held && spec.mode != ModeConfig::Off {
+                self.elapsed += passed;
+            }
         }
-        if let Some(observed) = observed {
-            self.last = observed;
-        }
-        let observed = self.last.clone();
+        let observed = self.counted.sum();
         let progress = Progress {
             step: (candidate.step as usize).saturating_sub(1),
             elapsed: self.elapsed,
@@ -434,11 +430,11 @@ impl Managed {
     }
 
     /// What is seen of the candidate in this step, while both revisions run.
-    fn observed(
+    fn seen_in_step<'a>(
         &self,
-        seen: Option<&Observation>,
+        seen: Option<&'a Observation>,
         candidate: &CandidateStatus,
-    ) -> Option<Observed> {
+    ) -> Option<&'a Observed> {
         let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
         // Beside a revision that has been replaced it says nothing.
@@ -447,14 +443,7 @@ impl Managed {
         }
         let running = seen.candidate.as_ref().filter(|one| one.complete)?;
         let is_it = running.recipe.to_string() == candidate.revision;
-        if !is_it || running.step != candidate.step {
-            return None;
-        }
-        let mut observed = running.observed.clone();
-        observed.counts = self.base.counts + observed.counts;
-        observed.failed_calls += self.base.failed_calls;
-        observed.refused_writes += self.base.refused_writes;
-        Some(observed)
+        (is_it && running.step == candidate.step).then_some(&running.observed)
     }
 
     fn take(&mut self, next: Next, steps: &[StepConfig], now: Timestamp, told: &mut Vec<Told>) {

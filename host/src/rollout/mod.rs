@@ -8,6 +8,7 @@
 
 mod conditions;
 mod controller;
+mod counted;
 pub mod declared;
 mod managed;
 pub mod records;
