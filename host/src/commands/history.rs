@@ -20,13 +20,22 @@ const MOST_TRIES: usize = 5;
 pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let found = Found::read(client, name).await?;
     let kept = kept(client, namespace, name, &found).await?;
-    let mut rows = vec![["NUMBER", "REVISION", "MODULE", "ACTIVE SINCE", ""].map(str::to_owned)];
+    let titles = [
+        "NUMBER",
+        "REVISION",
+        "MODULE",
+        "ACTIVE SINCE",
+        "STABLE SINCE",
+        "",
+    ];
+    let mut rows = vec![titles.map(str::to_owned)];
     rows.extend(kept.iter().map(|kept| {
         [
             kept.number.to_string(),
             kept.revision.clone(),
             short_digest(&kept.spec.module),
             kept.at.clone(),
+            kept.stable_since.clone().unwrap_or("never".to_owned()),
             mark(&found.status, &kept.revision).to_owned(),
         ]
     }));
@@ -34,8 +43,9 @@ pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<Str
 }
 
 /// Brings module, configuration and limits of a former spec back: of that
-/// number; or else of the stable revision, if the spec asks for another; or else
-/// of the one that was active before it.
+/// number; or else of the stable revision, if the spec asks for another, or for
+/// whatever its source holds and that is another; or else of the one that was
+/// stable before it.
 pub async fn rollback(
     client: &Client,
     namespace: &str,
@@ -102,17 +112,27 @@ fn target<'a>(found: &Found, name: &str, kept: &'a [Kept], to: Option<i64>) -> R
     let Some(stable) = &found.status.stable else {
         bail!("nothing of {name} runs yet that could be rolled back: name a number with --to");
     };
-    let stable = kept.iter().find(|kept| kept.revision == stable.revision);
-    let stable = stable.ok_or_else(|| {
+    let running = kept.iter().find(|kept| kept.revision == stable.revision);
+    let running = running.ok_or_else(|| {
         anyhow!("the spec of the stable revision of {name} is not kept: name a number with --to")
     })?;
-    if found.status.candidate.is_some() || !asks_for(found.spec(""), &stable.spec) {
-        return Ok(stable);
+    // Without a digest, a spec asks for the stable revision and for another at
+    // once: what is tried, or was taken back, says so.
+    let is_another = found.status.candidate.is_some() || found.status.rejected.is_some();
+    if is_another || !asks_for(found.spec(""), &running.spec) {
+        return Ok(running);
     }
-    let mut before = kept.iter().filter(|kept| kept.number < stable.number);
-    before
-        .next()
-        .ok_or_else(|| anyhow!("no spec of {name} is kept that was active before the stable one"))
+    // Never one that was tried and taken back. Texts of the same form are in the
+    // order of their times.
+    let others = kept.iter().filter(|kept| kept.revision != stable.revision);
+    let stable_ones = others.filter(|kept| kept.stable_since.is_some());
+    let before = stable_ones.max_by(|a, b| a.stable_since.cmp(&b.stable_since));
+    before.ok_or_else(|| {
+        anyhow!(
+            "no spec of {name} is kept that was stable before this one: davit history {name} \
+             shows what is kept, and --to names one of them"
+        )
+    })
 }
 
 /// Whether a spec asks for a revision: for any module of its source, if it pins

@@ -1,7 +1,7 @@
 //! One controller in the task of the rollouts: how its revisions are being
 //! prepared, and what of it is written down.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::object::ObjectRef;
@@ -25,8 +25,9 @@ pub(super) struct Controller {
     /// What was last written down.
     pub(super) saved: ControllerStatus,
     pub(super) saved_at: Option<Instant>,
-    /// The revisions that are active, as far as their specs are kept.
-    pub(super) kept: BTreeSet<String>,
+    /// The revisions that are active, as far as their specs are kept, and since
+    /// when which of them is kept as stable.
+    pub(super) kept: BTreeMap<String, Option<String>>,
     /// What its module's source held when it was last looked at.
     pub(super) version: Option<Version>,
     /// When the module's source is looked at again.
@@ -223,12 +224,17 @@ impl Controller {
             .flatten()
         {
             let revision_name = revision.name();
-            if active.contains(&revision_name) && !self.kept.contains(&revision_name) {
-                records.keep(owner, &revision_name, &revision.spec).await?;
-                self.kept.insert(revision_name);
+            let Some(stable_since) = active.get(&revision_name) else {
+                continue;
+            };
+            if self.kept.get(&revision_name) != Some(stable_since) {
+                let (spec, since) = (&revision.spec, stable_since.as_deref());
+                records.keep(owner, &revision_name, spec, since).await?;
+                self.kept.insert(revision_name, stable_since.clone());
             }
         }
-        self.kept.retain(|revision| active.contains(revision));
+        self.kept
+            .retain(|revision, _| active.contains_key(revision));
         let material_change = material(&self.saved) != material(status);
         let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
         if material_change || (is_due && self.saved != *status) {
@@ -250,11 +256,14 @@ pub(super) fn owner<'a>(name: &'a str, object: Option<&'a ObjectRef>) -> Owner<'
     }
 }
 
-/// The revisions that a status says are active.
-fn active(status: &ControllerStatus) -> BTreeSet<String> {
-    let stable = status.stable.iter().map(|one| one.revision.clone());
-    let candidate = status.candidate.iter().map(|one| one.revision.clone());
-    stable.chain(candidate).collect()
+/// The revisions that a status says are active, the stable one with the time
+/// since when it is that.
+fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
+    let stable = status.stable.iter();
+    let stable = stable.map(|one| (one.revision.clone(), Some(one.since.clone())));
+    let candidate = status.candidate.iter();
+    let candidate = candidate.map(|one| (one.revision.clone(), None));
+    candidate.chain(stable).collect()
 }
 
 /// A status without what only counts up.

@@ -59,8 +59,12 @@ pub struct Kept {
     pub number: i64,
     /// The revision's name.
     pub revision: String,
-    /// When it last became active, RFC 3339.
+    /// When it last became active, RFC 3339: as candidate or stable revision.
     pub at: String,
+    /// When it last became stable, RFC 3339 with milliseconds; none of a
+    /// candidate that never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable_since: Option<String>,
     /// The spec, its module with the digest that it had.
     pub spec: ControllerSpec,
 }
@@ -96,6 +100,15 @@ pub enum RecordError {
         /// What is wrong with it.
         reason: String,
     },
+}
+
+/// How a spec becomes active.
+#[derive(Clone, Copy)]
+struct Activation<'a> {
+    /// When.
+    at: &'a str,
+    /// When its revision became stable, if it is.
+    stable_since: Option<&'a str>,
 }
 
 impl<'a> Owner<'a> {
@@ -154,23 +167,30 @@ impl Records {
     }
 
     /// Keeps a spec that becomes active, its module pinned, under the name of
-    /// its revision. One that was kept before counts as the latest again.
+    /// its revision, and since when that is stable if it is. One that was kept
+    /// before counts as the latest again.
     pub async fn keep(
         &self,
         owner: Owner<'_>,
         revision: &str,
         spec: &ControllerSpec,
+        stable_since: Option<&str>,
     ) -> Result<(), RecordError> {
-        let at = now();
+        let activation = Activation {
+            at: &now(),
+            stable_since,
+        };
         match self {
             Self::Memory(books) => {
-                write(books, owner.name, |book| book.keep(revision, spec, at));
+                write(books, owner.name, |book| {
+                    book.keep(revision, spec, activation)
+                });
                 Ok(())
             }
             Self::Directory(directory) => {
-                directory.change(owner.name, |book| book.keep(revision, spec, at))
+                directory.change(owner.name, |book| book.keep(revision, spec, activation))
             }
-            Self::Cluster(cluster) => cluster.keep(owner, revision, spec, at).await,
+            Self::Cluster(cluster) => cluster.keep(owner, revision, spec, activation).await,
         }
     }
 

@@ -48,9 +48,9 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
         last_transition_time: "2026-11-20T10:00:00Z".into(),
         ..ConditionStatus::default()
     }];
-    records.keep(PODGC, "a", &read(1)).await.unwrap();
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
     records.save(PODGC, &status).await.unwrap();
-    records.keep(PODGC, "b", &read(2)).await.unwrap();
+    records.keep(PODGC, "b", &read(2), None).await.unwrap();
     assert_eq!(records.load(PODGC).await.unwrap(), status);
     if let Some(again) = again() {
         assert_eq!(again.load(PODGC).await.unwrap(), status);
@@ -61,8 +61,10 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
     assert_eq!(records.load(PODGC).await.unwrap(), stable("b"));
     assert_eq!(records.spec(PODGC, "b").await.unwrap(), Some(read(2)));
 
-    // An old one is active again.
-    records.keep(PODGC, "a", &read(1)).await.unwrap();
+    // It is promoted; an old one is active again.
+    let since = Some("2026-11-20T10:00:00.000Z");
+    records.keep(PODGC, "b", &read(2), since).await.unwrap();
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
     let history = records.history(PODGC).await.unwrap();
     let numbers: Vec<_> = history
         .iter()
@@ -70,6 +72,8 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
         .collect();
     assert_eq!(numbers, [(3, "a"), (2, "b")]);
     assert_eq!(history[1].spec, read(2));
+    assert_eq!(history[1].stable_since.as_deref(), since);
+    assert_eq!(history[0].stable_since, None);
     assert!(
         history[0].at.parse::<jiff::Timestamp>().is_ok(),
         "{}",
@@ -81,7 +85,10 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
     // The stable one is "b", however many came after it.
     for number in 10..30 {
         let revision = format!("r{number}");
-        records.keep(PODGC, &revision, &read(number)).await.unwrap();
+        records
+            .keep(PODGC, &revision, &read(number), None)
+            .await
+            .unwrap();
     }
     let history = records.history(PODGC).await.unwrap();
     assert_eq!(history.len(), 10);
@@ -117,7 +124,7 @@ async fn a_cluster_remembers() {
     let open = || Records::cluster(cluster.client.clone(), NAMESPACE);
     let records = open();
     records
-        .keep(Owner::named("other"), "a", &read(7))
+        .keep(Owner::named("other"), "a", &read(7), None)
         .await
         .unwrap();
     remembers(&records, || Some(open())).await;
@@ -172,8 +179,8 @@ async fn a_controller_that_is_gone_is_no_error() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     let records = Records::cluster(cluster.client.clone(), NAMESPACE);
-    records.keep(PODGC, "a", &read(1)).await.unwrap();
-    records.keep(PODGC, "b", &read(2)).await.unwrap();
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
+    records.keep(PODGC, "b", &read(2), None).await.unwrap();
     records.save(PODGC, &stable("a")).await.unwrap();
     let delete = cluster.controllers();
     delete
@@ -181,7 +188,7 @@ async fn a_controller_that_is_gone_is_no_error() {
         .await
         .unwrap();
     records.save(PODGC, &stable("b")).await.unwrap();
-    records.keep(PODGC, "c", &read(3)).await.unwrap();
+    records.keep(PODGC, "c", &read(3), None).await.unwrap();
 
     // Another of the same name has a history of its own, also before the
     // garbage collector has come by.
@@ -190,7 +197,7 @@ async fn a_controller_that_is_gone_is_no_error() {
         records.load(PODGC).await.unwrap(),
         ControllerStatus::default()
     );
-    records.keep(PODGC, "a", &read(1)).await.unwrap();
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
     let uid = cluster.get("podgc")["metadata"]["uid"].clone();
     let revisions = cluster.revisions();
     let kept = revisions
@@ -217,7 +224,7 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
         name: "podgc",
         uid: Some(&former),
     };
-    records.keep(former, "a", &read(1)).await.unwrap();
+    records.keep(former, "a", &read(1), None).await.unwrap();
     records.save(former, &stable("a")).await.unwrap();
     let delete = DeleteParams::default();
     cluster
@@ -233,7 +240,7 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
     };
 
     records.save(former, &stable("b")).await.unwrap();
-    records.keep(former, "b", &read(3)).await.unwrap();
+    records.keep(former, "b", &read(3), None).await.unwrap();
     assert!(cluster.get("podgc").get("status").is_none());
     let nothing = ControllerStatus::default();
     assert_eq!(records.load(former).await.unwrap(), nothing);

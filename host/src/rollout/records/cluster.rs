@@ -16,13 +16,15 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::book::{in_use, surplus};
-use super::{CONTROLLER_LABEL, Kept, Owner, RecordError};
+use super::{Activation, CONTROLLER_LABEL, Kept, Owner, RecordError};
 use crate::resource::{controllers, describe};
 use crate::spec::{Controller, ControllerSpec};
 use crate::status::ControllerStatus;
 
 /// When the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";
+/// When its revision last became stable.
+const STABLE_SINCE: &str = "davit.dev/stable-since";
 /// The revision's name.
 const REVISION_LABEL: &str = "davit.dev/revision";
 
@@ -98,7 +100,7 @@ impl ClusterRecords {
         owner: Owner<'_>,
         revision: &str,
         spec: &ControllerSpec,
-        at: String,
+        activation: Activation<'_>,
     ) -> Result<(), RecordError> {
         let Some(controller) = self.controller(owner).await? else {
             return Ok(());
@@ -117,17 +119,24 @@ impl ClusterRecords {
             self.delete(former).await?;
         }
         let latest = kept.last();
-        if latest.is_some_and(|latest| revision_of(latest) == revision) {
-            return Ok(());
+        if let Some(latest) = latest.filter(|latest| revision_of(latest) == revision) {
+            let number = latest.revision;
+            return self
+                .activate(latest, number, None, activation.stable_since)
+                .await;
         }
         let number = latest.map_or(0, |latest| latest.revision) + 1;
         let before = kept.iter().position(|kept| revision_of(kept) == revision);
         let now = if let Some(position) = before {
             let again = kept.remove(position);
-            self.renumber(&again, number, &at).await?
+            let Activation { at, stable_since } = activation;
+            self.activate(&again, number, Some(at), stable_since)
+                .await?;
+            again
         } else {
             let reference = reference(name, &uid);
-            self.create(reference, revision, spec, number, at).await?
+            self.create(reference, revision, spec, number, activation)
+                .await?
         };
         kept.push(now);
         let status = read_status(name, &controller)?;
@@ -183,7 +192,7 @@ impl ClusterRecords {
         revision: &str,
         spec: &ControllerSpec,
         number: i64,
-        at: String,
+        activation: Activation<'_>,
     ) -> Result<ControllerRevision, RecordError> {
         let name = kept_name(&owner.name, revision);
         let labels = [
@@ -195,7 +204,7 @@ impl ClusterRecords {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 labels: Some(labels.into()),
-                annotations: Some([(ACTIVE_SINCE.to_owned(), at)].into()),
+                annotations: Some(annotations(Some(activation.at), activation.stable_since)),
                 owner_references: Some(vec![owner]),
                 ..ObjectMeta::default()
             },
@@ -207,21 +216,30 @@ impl ClusterRecords {
         asked("create", || revision_name(&name), created).await
     }
 
-    /// A revision is active again. What it holds cannot change, its number can.
-    async fn renumber(
+    /// A revision is active again, or becomes stable. What it holds cannot
+    /// change; its number and its times can.
+    async fn activate(
         &self,
         kept: &ControllerRevision,
         number: i64,
-        at: &str,
-    ) -> Result<ControllerRevision, RecordError> {
+        at: Option<&str>,
+        stable_since: Option<&str>,
+    ) -> Result<(), RecordError> {
+        let annotations = annotations(at, stable_since);
+        let mut said = annotations.iter();
+        let is_said = said.all(|(name, value)| kept.annotations().get(name) == Some(value));
+        if is_said && kept.revision == number {
+            return Ok(());
+        }
         let name = kept.name_any();
         let patch = Patch::Merge(json!({
-            "metadata": {"uid": kept.uid(), "annotations": {ACTIVE_SINCE: at}},
+            "metadata": {"uid": kept.uid(), "annotations": annotations},
             "revision": number,
         }));
         let params = PatchParams::default();
         let patched = self.revisions.patch(&name, &params, &patch);
-        asked("renumber", || revision_name(&name), patched).await
+        asked("renumber", || revision_name(&name), patched).await?;
+        Ok(())
     }
 
     async fn delete(&self, kept: &ControllerRevision) -> Result<(), RecordError> {
@@ -267,6 +285,14 @@ fn is_owned_by(kept: &ControllerRevision, uid: &str) -> bool {
     kept.owner_references().iter().any(|owner| owner.uid == uid)
 }
 
+fn annotations(at: Option<&str>, stable_since: Option<&str>) -> BTreeMap<String, String> {
+    let annotations = [(ACTIVE_SINCE, at), (STABLE_SINCE, stable_since)].into_iter();
+    let annotations = annotations.filter_map(|(name, value)| Some((name, value?)));
+    annotations
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
 fn kept_name(controller: &str, revision: &str) -> String {
     format!("{controller}-{revision}")
 }
@@ -287,6 +313,7 @@ fn read_kept(kept: &ControllerRevision) -> Result<Kept, RecordError> {
         at: at
             .or_else(|| created.map(|at| at.0.to_string()))
             .unwrap_or_default(),
+        stable_since: kept.annotations().get(STABLE_SINCE).cloned(),
         spec: spec.map_err(|error| unreadable(revision_name(&kept.name_any()), &error))?,
     })
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit::rollout::declared::{abort, promote_fully, retry};
-use davit::rollout::{Records, Requests};
+use davit::rollout::{Owner, Records, Requests};
 use davit::spec::SpecError;
 use davit::status::ControllerStatus;
 use davit_sim::fault::{Action, Fault, Match, When};
@@ -304,6 +304,15 @@ fn taking_the_steps_away_passes_over_no_abort_and_no_pause() {
         let candidate = host.until_candidate(|one| one.step == 1).await;
         host.declare(&podgc(STRICT, "{}"), 6).await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
-        assert_eq!(status.stable.unwrap().revision, candidate.revision);
+        let stable = status.stable.unwrap();
+        assert_eq!(stable.revision, candidate.revision);
+
+        // A rollback knows which of them were ever stable.
+        let history = host.records.history(Owner::named("podgc")).await.unwrap();
+        let since: Vec<_> = history.into_iter().map(|kept| kept.stable_since).collect();
+        assert_eq!(
+            since,
+            [Some(stable.since), None, Some(before.stable.unwrap().since)]
+        );
     });
 }
