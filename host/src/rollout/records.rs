@@ -183,7 +183,7 @@ impl Records {
         match self {
             Self::Memory(books) => {
                 write(books, owner.name, |book| {
-                    book.keep(revision, spec, activation)
+                    book.keep(revision, spec, activation);
                 });
                 Ok(())
             }
