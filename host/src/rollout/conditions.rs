@@ -6,7 +6,8 @@ use davit_core::time::{Now, Wall};
 use davit_engine::LoadError;
 use jiff::Timestamp;
 
-use super::managed::{Managed, Problem, Told, precise_time, time};
+use super::managed::{Managed, Told, precise_time, time};
+use super::revision::Problem;
 use crate::host::{Observation, Reason, Tripped};
 use crate::modules::ModuleError;
 use crate::spec::ModeConfig;

@@ -8,8 +8,9 @@ use davit_core::object::ObjectRef;
 use tokio::time::Instant;
 
 use super::declared::Declared;
-use super::managed::{Loss, Managed, Problem, Revision};
+use super::managed::Managed;
 use super::records::{Owner, RecordError, Records};
+use super::revision::{Loss, Problem, Revision};
 use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, UPDATED, What};
 use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;

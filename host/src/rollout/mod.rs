@@ -12,6 +12,7 @@ mod counted;
 pub mod declared;
 mod managed;
 pub mod records;
+mod revision;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -34,7 +35,8 @@ use crate::modules::{ModuleError, ModuleSource, Version};
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 use controller::{Controller, owner};
-use managed::{Problem, Revision, Told};
+use managed::Told;
+use revision::{Problem, Revision};
 
 /// How often rollouts go on.
 const PERIOD: Duration = Duration::from_secs(1);
