@@ -180,7 +180,7 @@ impl Managed {
             let message = format!("{name} takes over: {former}, which is lost, is given up");
             told.push(Told::normal("Promoted", message));
             self.establish(now);
-        } else if self.is_updated() {
+        } else if self.is_updated(&name) {
             let message = format!(
                 "{name} takes the place of {former} at once, without any step: this Davit comes \
                  with another guest of that name, and the former one is not kept"
@@ -194,14 +194,16 @@ impl Managed {
     /// spec describes is the same built-in guest, configuration and limits as
     /// before, so nobody has asked for anything but the update. Nothing that is
     /// being tried, or was taken back, takes over like that.
-    fn is_updated(&self) -> bool {
+    fn is_updated(&self, name: &str) -> bool {
         let is_lost = self.lost.as_ref().is_some_and(|lost| lost.is_updated);
         let (Some(spec), Some(stable)) = (&self.spec, &self.status.stable) else {
             return false;
         };
         let module = &spec.module;
         let is_builtin = matches!(module.source, ModuleSource::Builtin(_));
-        let is_free = self.status.candidate.is_none() && self.status.rejected.is_none();
+        let candidate = self.status.candidate.iter().map(|one| &one.revision);
+        let rejected = self.status.rejected.iter().map(|one| &one.revision);
+        let is_free = candidate.chain(rejected).all(|other| other != name);
         is_lost
             && is_builtin
             && module.digest.is_none()

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::declared::give_up;
+use davit::rollout::declared::{abort, give_up};
 use davit::rollout::{Records, Requests};
 use davit::status::{ControllerStatus, RevisionStatus};
 use tokio::time::sleep;
@@ -187,6 +187,35 @@ fn an_updated_guest_is_tried_if_it_can_be() {
         let candidate = host.until_candidate(|one| one.step == 1).await;
         assert_ne!(candidate.digest, before.digest);
         assert_eq!(host.status().await.stable, Some(before));
+    });
+}
+
+/// It was tried beside the former one, and taken back: without the former one it
+/// is no better.
+#[test]
+fn an_updated_guest_that_was_taken_back_stays_so() {
+    on_the_sim(|bench| async move {
+        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
+        let before = image.run(&bench, true, &config).await;
+        image.ship(&another_podgc());
+        let host = declared_to(image.start(&bench, true), &config, 1).await;
+        let candidate = host.until_candidate(|one| one.step == 1).await;
+        let asked = Requests {
+            abort: Some(abort(&candidate)),
+            ..Requests::default()
+        };
+        host.request(&config, 1, asked.clone()).await;
+        host.until_status(|status| status.rejected.is_some()).await;
+        host.host.stop().await;
+
+        let host = image.start(&bench, false);
+        host.request(&config, 1, asked).await;
+        let status = host.until_status(|status| status.lost.is_some()).await;
+        assert_eq!(status.stable.as_ref(), Some(&before));
+        sleep(Duration::from_secs(300)).await;
+        let status = host.status().await;
+        assert_eq!(status.stable, Some(before));
+        assert_eq!(status.lost.unwrap().ready, Some(candidate.revision));
     });
 }
 
