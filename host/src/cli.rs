@@ -217,7 +217,8 @@ pub struct PromoteArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub controller: ControllerArguments,
-    /// Skips the steps that are left: the candidate takes over at once.
+    /// Skips the steps that are left: the candidate takes over at once. So does
+    /// what the spec describes if the stable revision is lost.
     #[arg(long)]
     pub full: bool,
 }

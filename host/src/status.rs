@@ -22,6 +22,10 @@ pub struct ControllerStatus {
     /// The revision that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable: Option<RevisionStatus>,
+    /// Why nothing runs, if the stable revision cannot be had again after a
+    /// start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<LostStatus>,
     /// The revision that is being tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
@@ -57,8 +61,23 @@ pub struct RevisionStatus {
     pub digest: String,
     /// The first twelve hexadecimal digits of the configuration's SHA-256.
     pub config_hash: String,
-    /// Since when, RFC 3339.
+    /// Since when, RFC 3339 with milliseconds.
     pub since: String,
+}
+
+/// A stable revision that cannot be had again.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LostStatus {
+    /// Since when, RFC 3339 with milliseconds: it names what `davit promote
+    /// --full` gives up.
+    pub since: String,
+    /// Why.
+    pub reason: String,
+    /// The revision that the spec describes, which takes over once the lost one
+    /// is given up; none as long as it cannot be had either.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ready: Option<String>,
 }
 
 /// A revision that is being tried.
@@ -71,7 +90,8 @@ pub struct CandidateStatus {
     pub digest: String,
     /// The first twelve hexadecimal digits of the configuration's SHA-256.
     pub config_hash: String,
-    /// Since when, RFC 3339.
+    /// Since when, RFC 3339 with milliseconds: it tells this trial of the
+    /// revision from any other.
     pub since: String,
     /// The step, counted from 1.
     pub step: u32,
@@ -121,7 +141,7 @@ pub struct ComparisonStatus {
 pub struct RejectedStatus {
     /// Its name.
     pub revision: String,
-    /// When, RFC 3339.
+    /// When, RFC 3339 with milliseconds: it names what `davit resume` forgives.
     pub at: String,
     /// The step in which it was, counted from 1.
     pub step: u32,

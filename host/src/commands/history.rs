@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{Found, refused};
 use crate::modules::ModuleConfig;
-use crate::rollout::records::{Kept, Records};
+use crate::rollout::records::{Kept, Owner, Records};
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 
@@ -19,14 +19,23 @@ const MOST_TRIES: usize = 5;
 /// A table of the specs that are kept in this namespace, the latest first.
 pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<String> {
     let found = Found::read(client, name).await?;
-    let kept = kept(client, namespace, name).await?;
-    let mut rows = vec![["NUMBER", "REVISION", "MODULE", "ACTIVE SINCE", ""].map(str::to_owned)];
+    let kept = kept(client, namespace, name, &found).await?;
+    let titles = [
+        "NUMBER",
+        "REVISION",
+        "MODULE",
+        "ACTIVE SINCE",
+        "STABLE SINCE",
+        "",
+    ];
+    let mut rows = vec![titles.map(str::to_owned)];
     rows.extend(kept.iter().map(|kept| {
         [
             kept.number.to_string(),
             kept.revision.clone(),
             short_digest(&kept.spec.module),
             kept.at.clone(),
+            kept.stable_since.clone().unwrap_or("never".to_owned()),
             mark(&found.status, &kept.revision).to_owned(),
         ]
     }));
@@ -34,8 +43,9 @@ pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<Str
 }
 
 /// Brings module, configuration and limits of a former spec back: of that
-/// number; or else of the stable revision, if the spec asks for another; or else
-/// of the one that was active before it.
+/// number; or else of the stable revision, if the spec asks for another, or for
+/// whatever its source holds and that is another; or else of the one that was
+/// stable before it.
 pub async fn rollback(
     client: &Client,
     namespace: &str,
@@ -44,7 +54,7 @@ pub async fn rollback(
 ) -> Result<String> {
     let mut found = Found::read(client, name).await?;
     let generation = found.object.metadata.generation;
-    let kept = kept(client, namespace, name).await?;
+    let kept = kept(client, namespace, name, &found).await?;
     let target = target(&found, name, &kept, to)?;
     let wanted = serde_json::to_value(&target.spec).context("the kept spec cannot be written")?;
     for _ in 0..MOST_TRIES {
@@ -77,10 +87,10 @@ pub async fn rollback(
     bail!("{name}: it was changed by others {MOST_TRIES} times in between: try again")
 }
 
-async fn kept(client: &Client, namespace: &str, name: &str) -> Result<Vec<Kept>> {
-    let kept = Records::cluster(client.clone(), namespace)
-        .history(name)
-        .await?;
+async fn kept(client: &Client, namespace: &str, name: &str, found: &Found) -> Result<Vec<Kept>> {
+    let uid = found.object.metadata.uid.as_deref();
+    let records = Records::cluster(client.clone(), namespace);
+    let kept = records.history(Owner { name, uid }).await?;
     if kept.is_empty() {
         bail!(
             "no spec of {name} is kept in the namespace {namespace}: if Davit runs in another \
@@ -102,17 +112,27 @@ fn target<'a>(found: &Found, name: &str, kept: &'a [Kept], to: Option<i64>) -> R
     let Some(stable) = &found.status.stable else {
         bail!("nothing of {name} runs yet that could be rolled back: name a number with --to");
     };
-    let stable = kept.iter().find(|kept| kept.revision == stable.revision);
-    let stable = stable.ok_or_else(|| {
+    let running = kept.iter().find(|kept| kept.revision == stable.revision);
+    let running = running.ok_or_else(|| {
         anyhow!("the spec of the stable revision of {name} is not kept: name a number with --to")
     })?;
-    if found.status.candidate.is_some() || !asks_for(found.spec(""), &stable.spec) {
-        return Ok(stable);
+    // Without a digest, a spec asks for the stable revision and for another at
+    // once: what is tried, or was taken back, says so.
+    let is_another = found.status.candidate.is_some() || found.status.rejected.is_some();
+    if is_another || !asks_for(found.spec(""), &running.spec) {
+        return Ok(running);
     }
-    let mut before = kept.iter().filter(|kept| kept.number < stable.number);
-    before
-        .next()
-        .ok_or_else(|| anyhow!("no spec of {name} is kept that was active before the stable one"))
+    // Never one that was tried and taken back. Texts of the same form are in the
+    // order of their times.
+    let others = kept.iter().filter(|kept| kept.revision != stable.revision);
+    let stable_ones = others.filter(|kept| kept.stable_since.is_some());
+    let before = stable_ones.max_by(|a, b| a.stable_since.cmp(&b.stable_since));
+    before.ok_or_else(|| {
+        anyhow!(
+            "no spec of {name} is kept that was stable before this one: davit history {name} \
+             shows what is kept, and --to names one of them"
+        )
+    })
 }
 
 /// Whether a spec asks for a revision: for any module of its source, if it pins

@@ -12,27 +12,59 @@ use serde_json::{Map, Value, json};
 
 use super::{Found, refused};
 use crate::rollout::declared::{
-    ABORT, PROMOTE, RELEASE, RETRY, promote_fully, promote_step, retry,
+    self, ABORT, GIVE_UP, PROMOTE, RELEASE, RETRY, give_up, promote_fully, promote_step, retry,
 };
-use crate::status::CandidateStatus;
+use crate::status::{CandidateStatus, LostStatus, RevisionStatus};
 
-/// Lets the candidate leave its step, or (`full`) take over at once.
+/// Lets the candidate leave its step, or (`full`) take over at once. What the
+/// spec describes also takes over from a stable revision that is lost.
 pub async fn promote(client: &Client, name: &str, full: bool) -> Result<String> {
     let found = Found::read(client, name).await?;
+    if let Some((stable, lost)) = found.status.stable.as_ref().zip(found.status.lost.as_ref()) {
+        let ready = may_be_given_up(name, stable, lost, full)?;
+        let value = give_up(stable, lost);
+        found.annotate(name, GIVE_UP, &value).await?;
+        let revision = &stable.revision;
+        return Ok(format!(
+            "{name}: the lost stable revision {revision} is given up, and {ready} takes over"
+        ));
+    }
     let candidate = found.candidate(name)?;
-    let CandidateStatus { revision, step, .. } = candidate;
+    let revision = &candidate.revision;
     let (value, done) = if full {
         let done = format!("{name}: the candidate {revision} takes over");
-        (promote_fully(revision), done)
+        (promote_fully(candidate), done)
     } else {
         let done = format!(
             "{name}: the candidate {revision} may leave {}",
             in_words(candidate)
         );
-        (promote_step(revision, *step), done)
+        (promote_step(candidate), done)
     };
     found.annotate(name, PROMOTE, &value).await?;
     Ok(done)
+}
+
+/// What takes over if the lost stable revision is given up.
+fn may_be_given_up<'a>(
+    name: &str,
+    stable: &RevisionStatus,
+    lost: &'a LostStatus,
+    full: bool,
+) -> Result<&'a str> {
+    let (revision, reason) = (&stable.revision, &lost.reason);
+    match &lost.ready {
+        Some(ready) if full => Ok(ready),
+        Some(ready) => bail!(
+            "the stable revision {revision} of {name} is lost, and nothing runs: {reason}; \
+             davit promote --full {name} gives it up for {ready}, which the spec describes"
+        ),
+        None => bail!(
+            "the stable revision {revision} of {name} is lost, and nothing runs: {reason}; what \
+             the spec describes cannot be had either, so there is nothing to take over: the \
+             conditions of {name} say why"
+        ),
+    }
 }
 
 /// Lets the candidate, or the next one, stay in its step.
@@ -81,8 +113,10 @@ pub async fn resume(client: &Client, name: &str) -> Result<String> {
 /// Takes the candidate back.
 pub async fn abort(client: &Client, name: &str) -> Result<String> {
     let found = Found::read(client, name).await?;
-    let revision = &found.candidate(name)?.revision;
-    found.annotate(name, ABORT, revision).await?;
+    let candidate = found.candidate(name)?;
+    let value = declared::abort(candidate);
+    found.annotate(name, ABORT, &value).await?;
+    let revision = &candidate.revision;
     Ok(format!("{name}: the candidate {revision} is taken back"))
 }
 

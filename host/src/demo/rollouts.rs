@@ -8,6 +8,7 @@ use tokio::time::{Duration, Instant};
 
 use super::chapters::podgc;
 use super::{PATIENCE, Story};
+use crate::rollout::Owner;
 use crate::status::{CandidateStatus, ControllerStatus};
 
 const PODGC: &str = "podgc";
@@ -121,8 +122,7 @@ impl Story {
 
     /// What is written down of PodGC.
     async fn status(&self) -> Result<ControllerStatus> {
-        let remembered = self.records.load(PODGC).await?;
-        Ok(remembered.status)
+        Ok(self.records.load(Owner::named(PODGC)).await?)
     }
 }
 

@@ -111,10 +111,11 @@ impl Host {
         }
     }
 
-    /// Makes these the controllers of the host, and no others. All of them are
-    /// prepared first: with an error, nothing changes. Another revision of a
-    /// controller takes over as its rollout says; when it does, with the
-    /// former one's queues.
+    /// Makes these the controllers of the host, and no others. Those that changed
+    /// are prepared first: with an error, nothing changes. A module that cannot
+    /// be had now holds up its own controller alone, and is tried again. Another
+    /// revision of a controller takes over as its rollout says; when it does,
+    /// with the former one's queues.
     pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), PrepareError> {
         self.rollouts.apply(controllers).await
     }

@@ -6,11 +6,12 @@ use davit_core::time::{Now, Wall};
 use davit_engine::LoadError;
 use jiff::Timestamp;
 
-use super::managed::{Managed, Problem, Told, time};
+use super::managed::{Managed, Told, precise_time, time};
+use super::revision::Problem;
 use crate::host::{Observation, Reason, Tripped};
 use crate::modules::ModuleError;
 use crate::spec::ModeConfig;
-use crate::status::{ConditionStatus, ControllerStatus, TrippedStatus};
+use crate::status::{ConditionStatus, ControllerStatus, LostStatus, TrippedStatus};
 
 const RESOLVED: &str = "Resolved";
 const VERIFIED: &str = "Verified";
@@ -94,7 +95,13 @@ fn set(status: &mut ControllerStatus, mut condition: ConditionStatus) {
 
 fn preparation(managed: &Managed) -> Vec<Said> {
     let problem = managed.spec_error.as_ref();
-    let problem = problem.map(|error| bad_spec(error.to_string()));
+    let problem = problem.map(|error| match &managed.spec {
+        Some(_) => bad_spec(error.to_string()),
+        // Mode, permissions, guardrails and account stand there alone.
+        None => bad_spec(format!(
+            "{error}; nothing runs until the spec says again how it may"
+        )),
+    });
     let problem = problem.as_ref().or(managed.problem.as_ref());
     let is_over = managed.desired.is_some();
     let failed_at = problem.and_then(|problem| {
@@ -157,8 +164,13 @@ fn progressing(managed: &Managed) -> Said {
 }
 
 fn degraded(managed: &Managed, seen: Option<&Observation>) -> Said {
-    if let Some(lost) = &managed.lost {
-        return ("Degraded", Some(true), "StableLost", lost.clone());
+    if let Some(lost) = &managed.status.lost {
+        return (
+            "Degraded",
+            Some(true),
+            "StableLost",
+            say_lost(managed, lost),
+        );
     }
     let tripped = managed.status.tripped.iter().map(say_tripped);
     let tripped: Vec<String> = tripped.collect();
@@ -263,11 +275,21 @@ fn tripped_status(spent: &Spent, now: &Now) -> TrippedStatus {
         limit: spent.limit,
         // To the millisecond: it names this trip, which may soon be followed by
         // another.
-        since: at(spent.since.unwrap_or(now.instant))
-            .strftime("%Y-%m-%dT%H:%M:%S.%3fZ")
-            .to_string(),
+        since: precise_time(at(spent.since.unwrap_or(now.instant))),
+
         until: spent.until.map(|until| time(at(until))),
     }
+}
+
+fn say_lost(managed: &Managed, lost: &LostStatus) -> String {
+    let (name, reason) = (&managed.name, &lost.reason);
+    let way = match &lost.ready {
+        Some(ready) => {
+            format!("davit promote --full {name} gives it up for {ready}, which the spec describes")
+        }
+        None => "what the spec describes cannot be had yet either".to_owned(),
+    };
+    format!("the stable revision cannot be had again, and nothing runs: {reason}; {way}")
 }
 
 fn say_tripped(tripped: &TrippedStatus) -> String {

@@ -1,16 +1,17 @@
 //! One controller in the task of the rollouts: how its revisions are being
 //! prepared, and what of it is written down.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::object::ObjectRef;
 use tokio::time::Instant;
 
 use super::declared::Declared;
-use super::managed::{Managed, Problem, Revision};
-use super::records::{RecordError, Records, Remembered};
-use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, What};
+use super::managed::Managed;
+use super::records::{Owner, RecordError, Records};
+use super::revision::{Loss, Problem, Revision};
+use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, UPDATED, What};
 use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
@@ -25,8 +26,9 @@ pub(super) struct Controller {
     /// What was last written down.
     pub(super) saved: ControllerStatus,
     pub(super) saved_at: Option<Instant>,
-    /// The revisions that are active, as far as their specs are kept.
-    pub(super) kept: BTreeSet<String>,
+    /// The revisions that are active, as far as their specs are kept, and since
+    /// when which of them is kept as stable.
+    pub(super) kept: BTreeMap<String, Option<String>>,
     /// What its module's source held when it was last looked at.
     pub(super) version: Option<Version>,
     /// Why that cannot be used, if so.
@@ -41,16 +43,14 @@ pub(super) struct Controller {
 }
 
 impl Controller {
-    pub(super) fn new(name: &str, object: Option<ObjectRef>, remembered: Remembered) -> Self {
-        let kept = active(&remembered.status);
-        let mut managed = Managed::new(name, remembered.status.clone());
-        // Until a better one is declared.
-        managed.spec = remembered.stable;
+    /// One that is remembered by its status.
+    pub(super) fn new(name: &str, object: Option<ObjectRef>, status: ControllerStatus) -> Self {
+        let kept = active(&status);
         Self {
-            managed,
+            managed: Managed::new(name, status.clone()),
             object,
             wanted: None,
-            saved: remembered.status,
+            saved: status,
             saved_at: None,
             kept,
             version: None,
@@ -84,6 +84,7 @@ impl Controller {
                     self.unusable = None;
                     self.pause = RETRY_FIRST;
                     self.look_at = Some(Instant::now());
+                    self.restore_at.get_or_insert_with(Instant::now);
                 }
             }
         }
@@ -109,7 +110,7 @@ impl Controller {
         let missing = if managed.stable.is_none() {
             let revision = status.stable.as_ref()?.revision.clone();
             (What::Stable, revision)
-        } else if managed.desired.is_none() && managed.is_unchanged() {
+        } else if managed.desired.is_none() && managed.spec.is_some() {
             let revision = status.candidate.as_ref()?.revision.clone();
             (What::Candidate, revision)
         } else {
@@ -130,20 +131,24 @@ impl Controller {
                 match result {
                     Ok(Preparation::Ready { revision, .. }) if what == What::Stable => {
                         self.managed.stable.get_or_insert(*revision);
-                        self.managed.lost = None;
                     }
                     Ok(Preparation::Ready { revision, .. }) => {
-                        self.managed.desired.get_or_insert(*revision);
+                        // It may have been replaced while no host was there.
+                        if self.managed.is_described(&revision) {
+                            self.managed.desired.get_or_insert(*revision);
+                        } else {
+                            self.restore_at = None;
+                        }
                     }
                     // That is said only of what a spec describes.
                     Ok(Preparation::Unchanged | Preparation::Unusable { .. }) => {}
                     Err(problem) => {
                         self.restore_at = Some(now + RETRY_MOST.min(self.pause));
                         if what == What::Stable && self.managed.stable.is_none() {
-                            self.managed.lost = Some(format!(
-                                "the stable revision cannot be had again: {}",
-                                problem.message
-                            ));
+                            self.managed.lost = Some(Loss {
+                                reason: problem.message,
+                                is_updated: problem.reason == UPDATED,
+                            });
                         }
                     }
                 }
@@ -226,6 +231,7 @@ impl Controller {
     /// Writes its status down if it changed, and keeps the specs of revisions
     /// that are active.
     pub(super) async fn save(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
+        let owner = owner(name, self.object.as_ref());
         let status = &self.managed.status;
         let active = active(status);
         for revision in [&self.managed.stable, &self.managed.desired]
@@ -233,16 +239,21 @@ impl Controller {
             .flatten()
         {
             let revision_name = revision.name();
-            if active.contains(&revision_name) && !self.kept.contains(&revision_name) {
-                records.keep(name, &revision_name, &revision.spec).await?;
-                self.kept.insert(revision_name);
+            let Some(stable_since) = active.get(&revision_name) else {
+                continue;
+            };
+            if self.kept.get(&revision_name) != Some(stable_since) {
+                let (spec, since) = (&revision.spec, stable_since.as_deref());
+                records.keep(owner, &revision_name, spec, since).await?;
+                self.kept.insert(revision_name, stable_since.clone());
             }
         }
-        self.kept.retain(|revision| active.contains(revision));
+        self.kept
+            .retain(|revision, _| active.contains_key(revision));
         let material_change = material(&self.saved) != material(status);
         let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
         if material_change || (is_due && self.saved != *status) {
-            records.save(name, status).await?;
+            records.save(owner, status).await?;
             self.saved = status.clone();
             self.saved_at = Some(Instant::now());
         }
@@ -250,11 +261,24 @@ impl Controller {
     }
 }
 
-/// The revisions that a status says are active.
-fn active(status: &ControllerStatus) -> BTreeSet<String> {
-    let stable = status.stable.iter().map(|one| one.revision.clone());
-    let candidate = status.candidate.iter().map(|one| one.revision.clone());
-    stable.chain(candidate).collect()
+/// Whose records they are: a controller's, and those of its resource alone if
+/// it has one.
+pub(super) fn owner<'a>(name: &'a str, object: Option<&'a ObjectRef>) -> Owner<'a> {
+    let uid = object.map(|object| object.uid.as_str());
+    Owner {
+        name,
+        uid: uid.filter(|uid| !uid.is_empty()),
+    }
+}
+
+/// The revisions that a status says are active, the stable one with the time
+/// since when it is that.
+fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
+    let stable = status.stable.iter();
+    let stable = stable.map(|one| (one.revision.clone(), Some(one.since.clone())));
+    let candidate = status.candidate.iter();
+    let candidate = candidate.map(|one| (one.revision.clone(), None));
+    candidate.chain(stable).collect()
 }
 
 /// A status without what only counts up.

@@ -1,10 +1,11 @@
 //! What operators declare: a Controller as the cluster has it, and what its
 //! annotations ask for.
 //!
-//! A request says what it is about, not what happened: which candidate may
-//! leave which step, which rejection is forgiven. So it holds for exactly as
-//! long as that is how things are, may be seen twice or late, and need never
-//! be taken away again.
+//! A request says what it is about, not what happened: which trial may leave
+//! which step, which rejection is forgiven. So it holds for exactly as long as
+//! that is how things are, may be seen twice or late, and need never be taken
+//! away again. A revision alone would not do: it can be tried again, and a
+//! request about its former trial would decide the next one. Hence the times.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,19 @@ use davit_core::object::ObjectRef;
 use davit_core::rollout::progress::Request;
 
 use crate::spec::{ControllerSpec, SpecError};
-use crate::status::{CandidateStatus, ControllerStatus, RejectedStatus};
+use crate::status::{
+    CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus,
+};
 
-/// `REVISION@STEP` or `REVISION@all`: the candidate of that name may leave that
-/// step, counted from 1, or take over.
+/// `REVISION@SINCE/STEP` or `REVISION@SINCE/all`: the candidate of that name
+/// that is tried since then may leave that step, counted from 1, or take over.
 pub const PROMOTE: &str = "davit.dev/promote";
-/// `REVISION`: the candidate of that name is taken back.
+/// `REVISION@SINCE`: the candidate of that name that is tried since then is
+/// taken back.
 pub const ABORT: &str = "davit.dev/abort";
+/// `REVISION@SINCE`: the stable revision of that name that is lost since then is
+/// given up, and what the spec describes takes over.
+pub const GIVE_UP: &str = "davit.dev/give-up";
 /// `REVISION@TIME`: the revision that was rejected then is tried once more.
 pub const RETRY: &str = "davit.dev/retry";
 /// `TIME`: guardrails that had tripped by then hold nothing back any more.
@@ -48,6 +55,8 @@ pub struct Requests {
     pub promote: Option<String>,
     /// [`ABORT`]
     pub abort: Option<String>,
+    /// [`GIVE_UP`]
+    pub give_up: Option<String>,
     /// [`RETRY`]
     pub retry: Option<String>,
     /// [`RELEASE`]
@@ -62,6 +71,7 @@ impl Requests {
         Self {
             promote: value(PROMOTE),
             abort: value(ABORT),
+            give_up: value(GIVE_UP),
             retry: value(RETRY),
             release: value(RELEASE),
         }
@@ -70,14 +80,13 @@ impl Requests {
     /// What is asked of this candidate in its present step.
     #[must_use]
     pub fn of(&self, candidate: &CandidateStatus) -> Option<Request> {
-        let CandidateStatus { revision, step, .. } = candidate;
-        if self.abort.as_ref() == Some(revision) {
+        if self.abort == Some(abort(candidate)) {
             return Some(Request::Abort);
         }
         let promote = self.promote.as_ref()?;
-        if *promote == promote_fully(revision) {
+        if *promote == promote_fully(candidate) {
             Some(Request::PromoteFully)
-        } else if *promote == promote_step(revision, *step) {
+        } else if *promote == promote_step(candidate) {
             Some(Request::Promote)
         } else {
             None
@@ -90,6 +99,14 @@ impl Requests {
         self.retry == Some(retry(rejected))
     }
 
+    /// Whether the stable revision is given up, which is lost.
+    #[must_use]
+    pub fn gives_up(&self, status: &ControllerStatus) -> bool {
+        let (stable, lost) = (status.stable.as_ref(), status.lost.as_ref());
+        let named = stable.zip(lost).map(|(stable, lost)| give_up(stable, lost));
+        named.is_some() && self.give_up == named
+    }
+
     /// Whether the guardrails are to hold nothing back any more. Whoever asked
     /// has seen them all.
     #[must_use]
@@ -99,16 +116,33 @@ impl Requests {
     }
 }
 
-/// The value of [`PROMOTE`] that lets a candidate leave a step.
+/// The value of [`PROMOTE`] that lets a candidate leave its present step.
 #[must_use]
-pub fn promote_step(revision: &str, step: u32) -> String {
-    format!("{revision}@{step}")
+pub fn promote_step(candidate: &CandidateStatus) -> String {
+    format!("{}/{}", trial(candidate), candidate.step)
 }
 
 /// The value of [`PROMOTE`] that lets a candidate take over.
 #[must_use]
-pub fn promote_fully(revision: &str) -> String {
-    format!("{revision}@all")
+pub fn promote_fully(candidate: &CandidateStatus) -> String {
+    format!("{}/all", trial(candidate))
+}
+
+/// The value of [`ABORT`] that takes a candidate back.
+#[must_use]
+pub fn abort(candidate: &CandidateStatus) -> String {
+    trial(candidate)
+}
+
+/// The value of [`GIVE_UP`] that gives a lost stable revision up.
+#[must_use]
+pub fn give_up(stable: &RevisionStatus, lost: &LostStatus) -> String {
+    format!("{}@{}", stable.revision, lost.since)
+}
+
+/// No two trials have the same name.
+fn trial(candidate: &CandidateStatus) -> String {
+    format!("{}@{}", candidate.revision, candidate.since)
 }
 
 /// The value of [`RETRY`] that forgives a rejection.
@@ -122,9 +156,13 @@ mod tests {
     use super::*;
     use crate::status::TrippedStatus;
 
-    fn candidate(revision: &str, step: u32) -> CandidateStatus {
+    const MORNING: &str = "2026-11-20T08:00:00.000Z";
+    const NOON: &str = "2026-11-20T12:00:00.000Z";
+
+    fn candidate(revision: &str, since: &str, step: u32) -> CandidateStatus {
         CandidateStatus {
             revision: revision.into(),
+            since: since.into(),
             step,
             ..CandidateStatus::default()
         }
@@ -135,29 +173,63 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_holds_for_one_step_of_one_candidate() {
-        let asks = asked(PROMOTE, &promote_step("abc", 2));
-        assert_eq!(asks.of(&candidate("abc", 2)), Some(Request::Promote));
+    fn a_promotion_holds_for_one_step_of_one_trial() {
+        let asks = asked(PROMOTE, "abc@2026-11-20T08:00:00.000Z/2");
+        let this = candidate("abc", MORNING, 2);
+        assert_eq!(asks.of(&this), Some(Request::Promote));
+        assert_eq!(promote_step(&this), asks.promote.clone().unwrap());
         for other in [
-            candidate("abc", 1),
-            candidate("abc", 3),
-            candidate("abd", 2),
+            candidate("abc", MORNING, 1),
+            candidate("abc", MORNING, 3),
+            candidate("abd", MORNING, 2),
+            candidate("abc", NOON, 2),
         ] {
             assert_eq!(asks.of(&other), None, "{other:?}");
         }
-        let asks = asked(PROMOTE, &promote_fully("abc"));
-        assert_eq!(asks.of(&candidate("abc", 7)), Some(Request::PromoteFully));
-        assert_eq!(asks.of(&candidate("abd", 7)), None);
+        let asks = asked(PROMOTE, "abc@2026-11-20T08:00:00.000Z/all");
+        let last = candidate("abc", MORNING, 7);
+        assert_eq!(asks.of(&last), Some(Request::PromoteFully));
+        assert_eq!(asks.of(&candidate("abd", MORNING, 7)), None);
+        assert_eq!(asks.of(&candidate("abc", NOON, 7)), None);
     }
 
     #[test]
-    fn taking_back_comes_before_promoting() {
-        let asks = Requests {
-            promote: Some(promote_fully("abc")),
-            abort: Some("abc".into()),
-            ..Requests::default()
+    fn an_abort_holds_for_one_trial() {
+        let asks = asked(ABORT, "abc@2026-11-20T08:00:00.000Z");
+        let this = candidate("abc", MORNING, 1);
+        assert_eq!(asks.of(&this), Some(Request::Abort));
+        assert_eq!(asks.of(&candidate("abc", NOON, 1)), None);
+        // It comes before a promotion.
+        let both = Requests {
+            promote: Some(promote_fully(&this)),
+            ..asks
         };
-        assert_eq!(asks.of(&candidate("abc", 1)), Some(Request::Abort));
+        assert_eq!(both.of(&this), Some(Request::Abort));
+    }
+
+    #[test]
+    fn what_is_given_up_is_one_loss_of_one_revision() {
+        let lost = |revision: &str, since: &str| ControllerStatus {
+            stable: Some(RevisionStatus {
+                revision: revision.into(),
+                ..RevisionStatus::default()
+            }),
+            lost: Some(LostStatus {
+                since: since.into(),
+                ..LostStatus::default()
+            }),
+            ..ControllerStatus::default()
+        };
+        let asks = asked(GIVE_UP, "abc@2026-11-20T08:00:00.000Z");
+        assert!(asks.gives_up(&lost("abc", MORNING)));
+        assert!(!asks.gives_up(&lost("abc", NOON)));
+        assert!(!asks.gives_up(&lost("abd", MORNING)));
+        let found = ControllerStatus {
+            lost: None,
+            ..lost("abc", MORNING)
+        };
+        assert!(!asks.gives_up(&found));
+        assert!(!Requests::default().gives_up(&found));
     }
 
     #[test]

@@ -6,30 +6,32 @@
 
 use std::time::Duration;
 
-use davit_cluster::api::chain;
 use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 
 use super::conditions;
-use super::declared::{self, Requests};
-use crate::host::{Observation, Prepared, Reason, Trial, Tripped, Wanted};
-use crate::modules::ModuleConfig;
+use super::counted::Counted;
+use super::declared::Requests;
+use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
+use crate::host::{Observation, Trial, Tripped, Wanted};
+use crate::modules::ModuleSource;
 use crate::spec::rollout::StepConfig;
 use crate::spec::{ControllerSpec, ModeConfig, SpecError};
 use crate::status::{
-    CandidateStatus, ComparisonStatus, ControllerStatus, RejectedStatus, RevisionStatus,
-    TrippedStatus,
+    CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus, RejectedStatus, TrippedStatus,
 };
 
 /// One controller.
 pub(super) struct Managed {
     pub(super) name: String,
     pub(super) generation: Option<i64>,
-    /// What is wanted; the last spec that made sense.
+    /// What is wanted; the last spec that made sense. None as long as this host
+    /// has seen none: then nothing runs. What is kept of former specs says what
+    /// a revision was made of, not what it may do by now.
     pub(super) spec: Option<ControllerSpec>,
     /// What is wrong with the present one.
     pub(super) spec_error: Option<SpecError>,
@@ -43,31 +45,16 @@ pub(super) struct Managed {
     /// Why what the spec describes cannot be had.
     pub(super) problem: Option<Problem>,
     /// Why the stable revision cannot be had again after a start.
-    pub(super) lost: Option<String>,
+    pub(super) lost: Option<Loss>,
     /// The guardrails that hold plans back, as this host has seen them, and
     /// what is said of each.
     pub(super) tripped: Vec<(Spent, TrippedStatus)>,
     /// Those that did when an earlier host ended.
     remembered_trips: Vec<Tripped>,
-    /// What was counted in this step before this host began to.
-    base: Observed,
+    counted: Counted,
     elapsed: Duration,
-}
-
-/// A revision that is ready to run, and what it was made of.
-#[derive(Clone)]
-pub(super) struct Revision {
-    pub(super) prepared: Prepared,
-    /// With the digest of its module pinned.
-    pub(super) spec: ControllerSpec,
-}
-
-/// Why a revision cannot be had, and which condition says so.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Problem {
-    pub(super) condition: &'static str,
-    pub(super) reason: &'static str,
-    pub(super) message: String,
+    /// The last time that tells one trial, rejection or loss from another.
+    named: Timestamp,
 }
 
 /// Something that people are told.
@@ -76,45 +63,6 @@ pub(super) struct Told {
     pub(super) warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
-}
-
-impl Revision {
-    pub(super) fn new(prepared: Prepared, spec: &ControllerSpec) -> Self {
-        let module = ModuleConfig {
-            digest: Some(prepared.recipe.digest()),
-            ..spec.module.clone()
-        };
-        let spec = ControllerSpec {
-            module,
-            ..spec.clone()
-        };
-        Self { prepared, spec }
-    }
-
-    pub(super) fn name(&self) -> String {
-        self.prepared.recipe.to_string()
-    }
-
-    /// Whether this is what a spec describes, as far as the spec tells.
-    fn is_described_by(&self, spec: &ControllerSpec) -> bool {
-        let (own, module) = (&self.spec, &spec.module);
-        module.source == own.module.source
-            && module
-                .digest
-                .is_none_or(|pinned| own.module.digest == Some(pinned))
-            && spec.config == own.config
-            && spec.limits == own.limits
-    }
-
-    fn status(&self, now: Timestamp) -> RevisionStatus {
-        let recipe = &self.prepared.recipe;
-        RevisionStatus {
-            revision: recipe.to_string(),
-            digest: format!("sha256:{}", recipe.digest()),
-            config_hash: recipe.config_hash(),
-            since: time(now),
-        }
-    }
 }
 
 impl Managed {
@@ -134,8 +82,9 @@ impl Managed {
             lost: None,
             tripped: Vec::new(),
             remembered_trips: tripped.filter_map(conditions::remembered_trip).collect(),
-            base: candidate.map(Observed::from).unwrap_or_default(),
+            counted: Counted::since(candidate.map(Observed::from).unwrap_or_default()),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
+            named: Timestamp::MIN,
             status,
         }
     }
@@ -149,7 +98,8 @@ impl Managed {
         now: Timestamp,
     ) -> Vec<Told> {
         let mut told = Vec::new();
-        self.choose_stable(now);
+        self.choose_stable(now, &mut told);
+        self.note_loss(now);
         self.choose_candidate(now, &mut told);
         self.judge(seen, passed, now, &mut told);
         conditions::describe(self, seen, now, &mut told);
@@ -179,7 +129,7 @@ impl Managed {
             stable: stable.prepared.clone(),
             // Without steps no candidate is ever tried: nothing beyond what the
             // guest reads has to be held.
-            cohort: if spec.rollout.steps.is_empty() {
+            cohort: if spec.rollout.steps.is_empty() && candidate.is_none() {
                 Cohort::default()
             } else {
                 cohort
@@ -189,52 +139,127 @@ impl Managed {
         })
     }
 
-    /// Whether the spec is that of the time when the status was written.
-    pub(super) fn is_unchanged(&self) -> bool {
-        self.generation.is_some() && self.generation == self.status.observed_generation
-    }
-
     /// Whether the revision at hand is what the present spec describes. Until
     /// then nothing begins and nothing gets further: it may be what an operator
     /// has just taken back.
     fn is_current(&self) -> bool {
-        let (spec, desired) = (self.spec.as_ref(), self.desired.as_ref());
-        desired.is_some_and(|desired| spec.is_some_and(|spec| desired.is_described_by(spec)))
+        let desired = self.desired.as_ref();
+        desired.is_some_and(|desired| self.is_described(desired))
     }
 
-    fn choose_stable(&mut self, now: Timestamp) {
+    /// Whether the present spec describes this revision.
+    pub(super) fn is_described(&self, revision: &Revision) -> bool {
+        let spec = self.spec.as_ref();
+        spec.is_some_and(|spec| revision.is_described_by(spec))
+    }
+
+    fn choose_stable(&mut self, now: Timestamp, told: &mut Vec<Told>) {
         if self.stable.is_some() {
             return;
         }
         let Some(desired) = &self.desired else {
             return;
         };
-        let promoted = declared::promote_fully(&desired.name());
-        let is_promoted = self.requests.promote.as_ref() == Some(&promoted);
-        match &self.status.stable {
-            Some(former) if former.revision == desired.name() => {
-                self.stable = Some(desired.clone());
+        let name = desired.name();
+        let Some(former) = &self.status.stable else {
+            if self.is_current() {
+                self.establish(now);
             }
-            // The former one is fetched, unless an operator gives it up.
-            Some(_) if !is_promoted => {}
-            _ if !self.is_current() => {}
-            _ => self.establish(now),
+            return;
+        };
+        if former.revision == name {
+            self.stable = Some(desired.clone());
+            return;
         }
+        if !self.is_current() {
+            return;
+        }
+        // The former one is fetched, unless nobody waits for it any more.
+        let former = &former.revision;
+        if self.requests.gives_up(&self.status) {
+            let message = format!("{name} takes over: {former}, which is lost, is given up");
+            told.push(Told::normal("Promoted", message));
+            self.establish(now);
+        } else if self.is_updated(&name) {
+            let message = format!(
+                "{name} takes the place of {former} at once, without any step: this Davit comes \
+                 with another guest of that name, and the former one is not kept"
+            );
+            told.push(Told::warning("Updated", message));
+            self.establish(now);
+        }
+    }
+
+    /// Whether the stable revision is lost because Davit was updated: what the
+    /// spec describes is the same built-in guest, configuration and limits as
+    /// before, so nobody has asked for anything but the update. Nothing that is
+    /// being tried, or was taken back, takes over like that.
+    fn is_updated(&self, name: &str) -> bool {
+        let is_lost = self.lost.as_ref().is_some_and(|lost| lost.is_updated);
+        let (Some(spec), Some(stable)) = (&self.spec, &self.status.stable) else {
+            return false;
+        };
+        let module = &spec.module;
+        let is_builtin = matches!(module.source, ModuleSource::Builtin(_));
+        let candidate = self.status.candidate.iter().map(|one| &one.revision);
+        let rejected = self.status.rejected.iter().map(|one| &one.revision);
+        let is_free = candidate.chain(rejected).all(|other| other != name);
+        is_lost
+            && is_builtin
+            && module.digest.is_none()
+            && is_free
+            && differs_in_module_alone(spec, stable)
+    }
+
+    /// Says that the stable revision is lost, until it is there or given up.
+    fn note_loss(&mut self, now: Timestamp) {
+        if self.stable.is_some() || self.status.stable.is_none() {
+            self.lost = None;
+            self.status.lost = None;
+            return;
+        }
+        let ready = self.desired.as_ref().filter(|_| self.is_current());
+        let ready = ready.map(Revision::name);
+        let since = self.status.lost.as_ref().map(|said| said.since.clone());
+        if let Some(lost) = self.lost.clone() {
+            let since = since.unwrap_or_else(|| self.name_time(now));
+            let reason = lost.reason;
+            self.status.lost = Some(LostStatus {
+                since,
+                reason,
+                ready,
+            });
+        } else if let Some(said) = &mut self.status.lost {
+            said.ready = ready;
+        }
+    }
+
+    /// The time by which requests tell a trial, a rejection or a loss from any
+    /// other: never the same twice, to the millisecond.
+    fn name_time(&mut self, now: Timestamp) -> String {
+        let next = self.named.checked_add(SignedDuration::from_millis(1));
+        self.named = now.max(next.unwrap_or(now));
+        precise_time(self.named)
     }
 
     /// What the spec describes runs from now on.
     fn establish(&mut self, now: Timestamp) {
+        let since = self.name_time(now);
         if let Some(desired) = &self.desired {
-            self.status.stable = Some(desired.status(now));
+            self.status.stable = Some(desired.status(since));
             self.stable = Some(desired.clone());
-            self.lost = None;
+            self.status.rejected = None;
         }
         self.end_trial();
     }
 
     fn end_trial(&mut self) {
         self.status.candidate = None;
-        self.base = Observed::default();
+        self.begin_step();
+    }
+
+    fn begin_step(&mut self) {
+        self.counted = Counted::default();
         self.elapsed = Duration::ZERO;
     }
 
@@ -248,8 +273,8 @@ impl Managed {
 
     fn choose_candidate(&mut self, now: Timestamp, told: &mut Vec<Told>) {
         if !self.is_current() {
-            let (spec, stable) = (self.spec.as_ref(), self.stable.as_ref());
-            if stable.is_some_and(|stable| spec.is_some_and(|spec| stable.is_described_by(spec))) {
+            let stable = self.stable.as_ref();
+            if stable.is_some_and(|stable| self.is_described(stable)) {
                 // Taken back, even if its source is away by now.
                 self.give_up_candidate(told);
             }
@@ -268,19 +293,20 @@ impl Managed {
         if name == stable.name() || self.status.rejected.is_some() {
             return self.give_up_candidate(told);
         }
-        let steps = &spec.rollout.steps;
-        let Some(first) = steps.first() else {
+        let candidate = self.status.candidate.as_ref();
+        if candidate.is_some_and(|candidate| candidate.revision == name) {
+            // Also if its steps are taken away: how it ends is judged below.
+            return;
+        }
+        let Some(first) = spec.rollout.steps.first() else {
             let message = format!("{name} takes the place of {}", stable.name());
             told.push(Told::normal("Swapped", message));
             return self.establish(now);
         };
-        let candidate = self.status.candidate.as_ref();
-        if candidate.is_some_and(|candidate| candidate.revision == name) {
-            return;
-        }
-        let revision = desired.status(now);
         let message = format!("{name} is tried beside {}: {first}", stable.name());
         told.push(Told::normal("RolloutStarted", message));
+        let desired = desired.clone();
+        let revision = desired.status(self.name_time(now));
         self.end_trial();
         self.status.candidate = Some(CandidateStatus {
             revision: revision.revision,
@@ -303,13 +329,16 @@ impl Managed {
             return;
         };
         let rollout = &spec.rollout;
-        let observed = self.observed(seen, candidate);
+        let seen = self.seen_in_step(seen, candidate);
         let is_current = self.is_current();
         let is_held = rollout.paused || !is_current;
-        if observed.is_some() && !is_held && spec.mode != ModeConfig::Off {
-            self.elapsed += passed;
+        if let Some(seen) = seen {
+            self.counted.see(seen);
+            if !is_held && spec.mode != ModeConfig::Off {
+                self.elapsed += passed;
+            }
         }
-        let observed = observed.unwrap_or_else(|| self.base.clone());
+        let observed = self.counted.sum();
         let progress = Progress {
             step: (candidate.step as usize).saturating_sub(1),
             elapsed: self.elapsed,
@@ -339,22 +368,20 @@ impl Managed {
     }
 
     /// What is seen of the candidate in this step, while both revisions run.
-    fn observed(
+    fn seen_in_step<'a>(
         &self,
-        seen: Option<&Observation>,
+        seen: Option<&'a Observation>,
         candidate: &CandidateStatus,
-    ) -> Option<Observed> {
+    ) -> Option<&'a Observed> {
+        let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
-        let running = seen.candidate.as_ref().filter(|one| one.complete)?;
-        let is_it = running.recipe.to_string() == candidate.revision;
-        if !is_it || running.step != candidate.step {
+        // Beside a revision that has been replaced it says nothing.
+        if seen.stable.as_ref() != Some(&stable.prepared.recipe) {
             return None;
         }
-        let mut observed = running.observed.clone();
-        observed.counts = self.base.counts + observed.counts;
-        observed.failed_calls += self.base.failed_calls;
-        observed.refused_writes += self.base.refused_writes;
-        Some(observed)
+        let running = seen.candidate.as_ref().filter(|one| one.complete)?;
+        let is_it = running.recipe.to_string() == candidate.revision;
+        (is_it && running.step == candidate.step).then_some(&running.observed)
     }
 
     fn take(&mut self, next: Next, steps: &[StepConfig], now: Timestamp, told: &mut Vec<Told>) {
@@ -367,10 +394,9 @@ impl Managed {
             Next::Advance => {
                 candidate.step += 1;
                 candidate.waits_for.clear();
-                self.elapsed = Duration::ZERO;
-                self.base = Observed::default();
-                let text = step_text(steps, candidate.step);
-                let message = format!("{name}: step {} of {}: {text}", candidate.step, steps.len());
+                let (step, text) = (candidate.step, step_text(steps, candidate.step));
+                let message = format!("{name}: step {step} of {}: {text}", steps.len());
+                self.begin_step();
                 told.push(Told::normal("StepStarted", message));
             }
             Next::Promote => {
@@ -387,7 +413,7 @@ impl Managed {
                 });
                 self.status.rejected = Some(RejectedStatus {
                     revision: name,
-                    at: time(now),
+                    at: self.name_time(now),
                     step,
                     reason: fault.to_string(),
                 });
@@ -399,10 +425,12 @@ impl Managed {
     fn say_progress(&mut self, steps: &[StepConfig], counted: &Observed) {
         let elapsed = self.elapsed.as_secs();
         if let Some(candidate) = &mut self.status.candidate {
-            let step = step_of(steps, candidate.step);
-            candidate.steps = u32::try_from(steps.len()).unwrap_or(u32::MAX);
-            candidate.step_text = step_text(steps, candidate.step);
-            candidate.weight = step.map_or(0, |step| step.0.weight);
+            // Without steps, it keeps what it has for as long as it is paused.
+            if let Some(step) = step_of(steps, candidate.step) {
+                candidate.steps = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+                candidate.step_text = step.to_string();
+                candidate.weight = step.0.weight;
+            }
             candidate.elapsed_seconds = elapsed;
             candidate.comparison = ComparisonStatus::from(&counted.counts);
             candidate.failed_calls = counted.failed_calls;
@@ -412,6 +440,13 @@ impl Managed {
 }
 
 impl Told {
+    fn warning(reason: &'static str, message: String) -> Self {
+        Self {
+            warning: true,
+            ..Self::normal(reason, message)
+        }
+    }
+
     pub(super) fn normal(reason: &'static str, message: String) -> Self {
         Self {
             warning: false,
@@ -421,16 +456,9 @@ impl Told {
     }
 }
 
-impl Problem {
-    /// Which condition an error of preparing a revision belongs to.
-    pub(super) fn new(reason: &Reason) -> Self {
-        let (condition, word) = conditions::of(reason);
-        Self {
-            condition,
-            reason: word,
-            message: chain(reason),
-        }
-    }
+/// A point in time that names something, to the millisecond.
+pub(super) fn precise_time(at: Timestamp) -> String {
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
 /// A point in time as Kubernetes writes it.

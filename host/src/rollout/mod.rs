@@ -8,10 +8,12 @@
 
 mod conditions;
 mod controller;
+mod counted;
 pub mod declared;
 mod managed;
 mod prepare;
 pub mod records;
+mod revision;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,14 +30,16 @@ use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
-pub use records::{RecordError, Records, Remembered};
+pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
-use controller::{Controller, is_same_revision};
-use managed::{Problem, Revision, Told};
+use crate::status::ControllerStatus;
+use controller::{Controller, is_same_revision, owner};
+use managed::Told;
+use revision::{Problem, Revision};
 
 /// How often rollouts go on.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -49,6 +53,10 @@ const SAVE_PATIENCE: Duration = Duration::from_secs(10);
 /// The pauses between tries to prepare a revision.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_MOST: Duration = Duration::from_secs(60);
+
+/// Why a revision is lost: what the spec of a built-in guest stands for is
+/// another module in this Davit.
+const UPDATED: &str = "Updated";
 
 /// Who tells people about controllers.
 const COMPONENT: &str = "davit";
@@ -245,8 +253,9 @@ impl Task {
 
     /// What is remembered of a controller: what its records say, or else its
     /// status.
-    async fn remember(&self, declared: &Declared) -> Remembered {
-        let loaded = timeout(SAVE_PATIENCE, self.options.records.load(&declared.name)).await;
+    async fn remember(&self, declared: &Declared) -> ControllerStatus {
+        let owner = owner(&declared.name, declared.object.as_ref());
+        let loaded = timeout(SAVE_PATIENCE, self.options.records.load(owner)).await;
         if let Ok(Ok(remembered)) = loaded {
             return remembered;
         }
@@ -256,10 +265,7 @@ impl Task {
             _ => format!("no answer within {SAVE_PATIENCE:?}"),
         };
         tracing::warn!(controller, "the rollout's record cannot be read: {error}");
-        Remembered {
-            status: declared.status.clone().unwrap_or_default(),
-            stable: None,
-        }
+        declared.status.clone().unwrap_or_default()
     }
 
     /// Goes on with every rollout.
@@ -350,7 +356,8 @@ impl Task {
             }
             if let Some((what, revision)) = controller.due_to_restore(now) {
                 let (preparer, records) = (Arc::clone(preparer), Arc::clone(&self.options.records));
-                prepare::start_remembered(preparer, records, inbox, name.clone(), what, revision);
+                let (name, object) = (name.clone(), controller.object.clone());
+                prepare::start_remembered(preparer, records, inbox, (name, object), what, revision);
             }
         }
     }
@@ -409,11 +416,7 @@ mod tests {
             }),
             ..ControllerStatus::default()
         };
-        let remembered = Remembered {
-            status,
-            stable: None,
-        };
-        let controller = Controller::new("podgc", None, remembered);
+        let controller = Controller::new("podgc", None, status);
         assert_eq!(modules(&controller), [digest(1), digest(2)]);
     }
 }

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
+use davit_core::object::ObjectRef;
 use davit_engine::{CallError, DescribeError};
 use tokio::time::timeout;
 
-use super::managed::{Problem, Revision};
-use super::records::Records;
-use super::{Inbox, Input, Preparation, What};
+use super::controller::owner;
+use super::records::{Owner, Records};
+use super::revision::{Problem, Revision};
+use super::{Inbox, Input, Preparation, UPDATED, What};
 use crate::config::ControllerConfig;
 use crate::host::{PrepareError, Prepared, Preparer, Reason};
-use crate::modules::{ModuleError, Version};
+use crate::modules::{ModuleError, ModuleSource, Version};
 use crate::spec::ControllerSpec;
 
 /// How long preparing a revision may take: more than a registry is given for a
@@ -44,12 +46,15 @@ pub(super) fn start_remembered(
     preparer: Arc<Preparer>,
     records: Arc<Records>,
     inbox: Inbox,
-    controller: String,
+    (controller, object): (String, Option<ObjectRef>),
     what: What,
     revision: String,
 ) {
     let name = controller.clone();
-    let work = async move { remembered(&preparer, &records, &name, &revision).await };
+    let work = async move {
+        let owner = owner(&name, object.as_ref());
+        remembered(&preparer, &records, owner, &revision).await
+    };
     answer(inbox, controller, what, work);
 }
 
@@ -177,19 +182,35 @@ fn is_final(reason: &Reason) -> bool {
 async fn remembered(
     preparer: &Preparer,
     records: &Records,
-    controller: &str,
+    owner: Owner<'_>,
     revision: &str,
 ) -> Result<Preparation, Problem> {
-    let lost = |message| Problem {
+    let lost = |reason, message| Problem {
         condition: "Degraded",
-        reason: "StableLost",
+        reason,
         message,
     };
-    let spec = records.spec(controller, revision).await;
-    let spec = spec.map_err(|error| lost(error.to_string()))?;
-    let spec = spec.ok_or_else(|| lost(format!("the spec of {revision} is not kept")))?;
+    let unknown = |message| lost("NotKept", message);
+    let spec = records.spec(owner, revision).await;
+    let spec = spec.map_err(|error| unknown(error.to_string()))?;
+    let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not kept")))?;
     let prepared = preparer.prepare(&spec).await;
-    let prepared = prepared.map_err(|reason| lost(chain(&reason)))?;
+    let prepared = prepared.map_err(|reason| match reason {
+        // Nobody has set a digest: it is that of the time.
+        Reason::Module(ModuleError::OtherDigest {
+            origin,
+            found,
+            wanted,
+        }) => {
+            let message = format!(
+                "{origin} is the module sha256:{found} by now, and sha256:{wanted} of {revision} \
+                 is not kept"
+            );
+            let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
+            lost(if is_builtin { UPDATED } else { "NotKept" }, message)
+        }
+        reason => lost("NotKept", chain(&reason)),
+    })?;
     Ok(Preparation::Ready {
         revision: Box::new(Revision::new(prepared, &spec)),
         version: None,

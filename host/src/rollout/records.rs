@@ -41,26 +41,30 @@ pub enum Records {
     Cluster(Box<ClusterRecords>),
 }
 
-/// What is remembered of a controller.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Remembered {
-    /// What was said of it last.
-    pub status: ControllerStatus,
-    /// What its stable revision was made of, if that was kept. Only its module,
-    /// configuration and limits are the revision's: the rest is what the spec
-    /// said when it became active.
-    pub stable: Option<ControllerSpec>,
+/// Whose record it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner<'a> {
+    /// The controller's name.
+    pub name: &'a str,
+    /// The uid of its resource: nothing of it is read from or written to another
+    /// of the same name. None for whichever has the name.
+    pub uid: Option<&'a str>,
 }
 
-/// A spec that was active.
+/// A spec that was active. Only its module, configuration and limits are the
+/// revision's: the rest is what it said when the revision became active.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kept {
     /// Counts the activations of the controller: the highest is the latest.
     pub number: i64,
     /// The revision's name.
     pub revision: String,
-    /// When it last became active, RFC 3339.
+    /// When it last became active, RFC 3339: as candidate or stable revision.
     pub at: String,
+    /// When it last became stable, RFC 3339 with milliseconds; none of a
+    /// candidate that never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable_since: Option<String>,
     /// The spec, its module with the digest that it had.
     pub spec: ControllerSpec,
 }
@@ -98,6 +102,23 @@ pub enum RecordError {
     },
 }
 
+/// How a spec becomes active.
+#[derive(Clone, Copy)]
+struct Activation<'a> {
+    /// When.
+    at: &'a str,
+    /// When its revision became stable, if it is.
+    stable_since: Option<&'a str>,
+}
+
+impl<'a> Owner<'a> {
+    /// Whichever controller has that name.
+    #[must_use]
+    pub fn named(name: &'a str) -> Self {
+        Self { name, uid: None }
+    }
+}
+
 impl Records {
     /// Nowhere beyond this process.
     #[must_use]
@@ -116,76 +137,82 @@ impl Records {
         Self::Cluster(Box::new(ClusterRecords::new(client, namespace)))
     }
 
-    /// What is remembered of a controller; nothing of one that is not known.
+    /// What was said of a controller last; nothing of one that is not known.
     /// To be asked for when a controller is seen for the first time, or again.
-    pub async fn load(&self, name: &str) -> Result<Remembered, RecordError> {
-        let status = match self {
-            Self::Memory(books) => read(books, name, |book| book.status.clone()),
-            Self::Directory(directory) => directory.read(name)?.status,
-            Self::Cluster(cluster) => cluster.status(name).await?,
-        };
-        let stable = match &status.stable {
-            Some(stable) => self.spec(name, &stable.revision).await?,
-            None => None,
-        };
-        Ok(Remembered { status, stable })
+    pub async fn load(&self, owner: Owner<'_>) -> Result<ControllerStatus, RecordError> {
+        match self {
+            Self::Memory(books) => Ok(read(books, owner.name, |book| book.status.clone())),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.status),
+            Self::Cluster(cluster) => cluster.status(owner).await,
+        }
     }
 
     /// Remembers what is said of a controller now, if that is another than what
     /// was loaded or saved last. One that is gone needs no status.
-    pub async fn save(&self, name: &str, status: &ControllerStatus) -> Result<(), RecordError> {
+    pub async fn save(
+        &self,
+        owner: Owner<'_>,
+        status: &ControllerStatus,
+    ) -> Result<(), RecordError> {
         match self {
             Self::Memory(books) => {
-                write(books, name, |book| book.status = status.clone());
+                write(books, owner.name, |book| book.status = status.clone());
                 Ok(())
             }
             Self::Directory(directory) => {
-                directory.change(name, |book| book.status = status.clone())
+                directory.change(owner.name, |book| book.status = status.clone())
             }
-            Self::Cluster(cluster) => cluster.save(name, status).await,
+            Self::Cluster(cluster) => cluster.save(owner, status).await,
         }
     }
 
     /// Keeps a spec that becomes active, its module pinned, under the name of
-    /// its revision. One that was kept before counts as the latest again.
+    /// its revision, and since when that is stable if it is. One that was kept
+    /// before counts as the latest again.
     pub async fn keep(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         revision: &str,
         spec: &ControllerSpec,
+        stable_since: Option<&str>,
     ) -> Result<(), RecordError> {
-        let at = now();
+        let activation = Activation {
+            at: &now(),
+            stable_since,
+        };
         match self {
             Self::Memory(books) => {
-                write(books, name, |book| book.keep(revision, spec, at));
+                write(books, owner.name, |book| {
+                    book.keep(revision, spec, activation);
+                });
                 Ok(())
             }
             Self::Directory(directory) => {
-                directory.change(name, |book| book.keep(revision, spec, at))
+                directory.change(owner.name, |book| book.keep(revision, spec, activation))
             }
-            Self::Cluster(cluster) => cluster.keep(name, revision, spec, at).await,
+            Self::Cluster(cluster) => cluster.keep(owner, revision, spec, activation).await,
         }
     }
 
     /// What a revision was made of, if that was kept.
     pub async fn spec(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         revision: &str,
     ) -> Result<Option<ControllerSpec>, RecordError> {
         match self {
-            Self::Memory(books) => Ok(read(books, name, |book| book.spec(revision))),
-            Self::Directory(directory) => Ok(directory.read(name)?.spec(revision)),
-            Self::Cluster(cluster) => cluster.spec(name, revision).await,
+            Self::Memory(books) => Ok(read(books, owner.name, |book| book.spec(revision))),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.spec(revision)),
+            Self::Cluster(cluster) => cluster.spec(owner, revision).await,
         }
     }
 
     /// Every spec that is kept, the latest first.
-    pub async fn history(&self, name: &str) -> Result<Vec<Kept>, RecordError> {
+    pub async fn history(&self, owner: Owner<'_>) -> Result<Vec<Kept>, RecordError> {
         match self {
-            Self::Memory(books) => Ok(read(books, name, Book::history)),
-            Self::Directory(directory) => Ok(directory.read(name)?.history()),
-            Self::Cluster(cluster) => cluster.history(name).await,
+            Self::Memory(books) => Ok(read(books, owner.name, Book::history)),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.history()),
+            Self::Cluster(cluster) => cluster.history(owner).await,
         }
     }
 }

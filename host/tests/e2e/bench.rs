@@ -351,6 +351,8 @@ pub(crate) struct Setup {
     pub(crate) records: Arc<Records>,
     /// Where modules are kept.
     pub(crate) cache: Option<PathBuf>,
+    /// Where the built-in guests are; those of the tests if none.
+    pub(crate) guests: Option<PathBuf>,
     pub(crate) rates: ClientConfig,
 }
 
@@ -359,6 +361,7 @@ impl Default for Setup {
         Self {
             records: Arc::new(Records::memory()),
             cache: None,
+            guests: None,
             rates: ClientConfig::default(),
         }
     }
@@ -383,6 +386,7 @@ impl Running {
         let Setup {
             records,
             cache,
+            guests,
             rates,
         } = setup;
         let (listener, reports) = mpsc::unbounded_channel();
@@ -390,7 +394,7 @@ impl Running {
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,
-            ..ModulesOptions::default()
+            guests,
         });
         let host = Host::start(HostOptions {
             client,

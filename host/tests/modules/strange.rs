@@ -10,7 +10,7 @@ use davit::host::{Host, HostOptions};
 use davit::http::Health;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
-use davit::rollout::{Declared, Records, Requests};
+use davit::rollout::{Declared, Owner, Records, Requests};
 use davit::spec::ControllerSpec;
 use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
@@ -318,7 +318,11 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
         blobs.count()
     };
     let refused = async || {
-        let status = records.load("a").await.unwrap().status;
+        let owner = Owner {
+            name: "a",
+            uid: None,
+        };
+        let status = records.load(owner).await.unwrap();
         let mut conditions = status.conditions.into_iter();
         let verified = conditions.find(|one| one.type_ == "Verified");
         verified.is_some_and(|one| one.status == "False" && one.reason == "NoGuest")

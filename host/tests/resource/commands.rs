@@ -8,7 +8,7 @@ use davit::commands::diff::{self, Server};
 use davit::commands::{history, requests};
 use davit::http::disagreements::Page;
 use davit::rollout::declared::Requests;
-use davit::rollout::records::Records;
+use davit::rollout::records::{Owner, Records};
 use davit::spec::ControllerSpec;
 use davit::status::ControllerStatus;
 use http::{Request, Response};
@@ -19,7 +19,7 @@ use tower::service_fn;
 
 use crate::cluster::{Cluster, DIGEST, NAMESPACE, spec};
 
-const AT: &str = "2026-11-20T10:00:00Z";
+const AT: &str = "2026-11-20T10:00:00.000Z";
 
 fn error(result: Result<String>) -> String {
     format!("{:#}", result.unwrap_err())
@@ -64,15 +64,24 @@ async fn a_promotion_is_for_the_step_that_was_seen() {
         said,
         "podgc: the candidate bbbb may leave step 2 of 3 (weight 10 for 10m)"
     );
-    assert_eq!(asked(&cluster).promote.as_deref(), Some("bbbb@2"));
+    assert_eq!(
+        asked(&cluster).promote.as_deref(),
+        Some("bbbb@2026-11-20T10:00:00.000Z/2")
+    );
     let said = requests::promote(&cluster.client, "podgc", true)
         .await
         .unwrap();
     assert_eq!(said, "podgc: the candidate bbbb takes over");
-    assert_eq!(asked(&cluster).promote.as_deref(), Some("bbbb@all"));
+    assert_eq!(
+        asked(&cluster).promote.as_deref(),
+        Some("bbbb@2026-11-20T10:00:00.000Z/all")
+    );
     let said = requests::abort(&cluster.client, "podgc").await.unwrap();
     assert_eq!(said, "podgc: the candidate bbbb is taken back");
-    assert_eq!(asked(&cluster).abort.as_deref(), Some("bbbb"));
+    assert_eq!(
+        asked(&cluster).abort.as_deref(),
+        Some("bbbb@2026-11-20T10:00:00.000Z")
+    );
 }
 
 #[tokio::test]
@@ -99,6 +108,37 @@ async fn without_a_candidate_there_is_nothing_to_promote() {
         ),
         "{error}"
     );
+}
+
+/// Also in the middle of a trial: nothing runs, so nothing can be compared.
+#[tokio::test]
+async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
+    let lost = json!({"since": AT, "reason": "it is not kept", "ready": "bbbb"});
+    let status = json!({
+        "stable": stable("aaaa"), "lost": lost, "candidate": candidate("bbbb", 2),
+    });
+    let cluster = controller(status).await;
+    let client = &cluster.client;
+    let said = error(requests::promote(client, "podgc", false).await);
+    assert_eq!(
+        said,
+        "the stable revision aaaa of podgc is lost, and nothing runs: it is not kept; davit \
+         promote --full podgc gives it up for bbbb, which the spec describes"
+    );
+    assert_eq!(asked(&cluster), Requests::default());
+    let said = requests::promote(client, "podgc", true).await.unwrap();
+    assert_eq!(
+        said,
+        "podgc: the lost stable revision aaaa is given up, and bbbb takes over"
+    );
+    let status = &cluster.get("podgc")["status"];
+    let status: ControllerStatus = serde_json::from_value(status.clone()).unwrap();
+    assert!(asked(&cluster).gives_up(&status));
+    assert_eq!(asked(&cluster).promote, None);
+
+    cluster.change("podgc", json!({"status": {"lost": {"ready": null}}}));
+    let said = error(requests::promote(client, "podgc", true).await);
+    assert!(said.contains("there is nothing to take over"), "{said}");
 }
 
 #[tokio::test]
@@ -167,8 +207,13 @@ async fn releasing_names_what_tripped() {
 }
 
 /// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were
-/// active, and that asks for the threshold given.
+/// active and stable, and that asks for the threshold given.
 async fn with_history(status: Value, asks_for: u32) -> Cluster {
+    with_stable(status, asks_for, &["a", "b", "c"]).await
+}
+
+/// The same, of which only these were stable.
+async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Cluster {
     let cluster = Cluster::new();
     let mut asked = spec(asks_for);
     asked["mode"] = json!("Enforce");
@@ -182,7 +227,12 @@ async fn with_history(status: Value, asks_for: u32) -> Cluster {
             kept["config"]["period"] = json!("1m");
         }
         let kept = ControllerSpec::read(kept).unwrap();
-        records.keep("podgc", revision, &kept).await.unwrap();
+        let since = format!("2026-11-20T10:00:0{threshold}.000Z");
+        let since = were_stable.contains(&revision).then_some(since.as_str());
+        records
+            .keep(Owner::named("podgc"), revision, &kept, since)
+            .await
+            .unwrap();
     }
     cluster.change("podgc", json!({"status": status}));
     cluster
@@ -191,7 +241,7 @@ async fn with_history(status: Value, asks_for: u32) -> Cluster {
 #[tokio::test]
 async fn history_shows_what_was_active() {
     let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
-    let cluster = with_history(status, 3).await;
+    let cluster = with_stable(status, 3, &["a", "b"]).await;
     let table = history::history(&cluster.client, NAMESPACE, "podgc")
         .await
         .unwrap();
@@ -200,21 +250,23 @@ async fn history_shows_what_was_active() {
         .map(|line| line.split_whitespace().collect())
         .collect();
     assert_eq!(
-        lines[0],
-        ["NUMBER", "REVISION", "MODULE", "ACTIVE", "SINCE"]
+        lines[0].join(" "),
+        "NUMBER REVISION MODULE ACTIVE SINCE STABLE SINCE"
     );
     let facts = |line: usize| {
         (
             lines[line][0],
             lines[line][1],
             lines[line][2],
-            lines[line].get(4).copied(),
+            lines[line][4],
+            lines[line].get(5).copied(),
         )
     };
     let digest = "sha256:9f86d081884c";
-    assert_eq!(facts(1), ("3", "c", digest, Some("candidate")));
-    assert_eq!(facts(2), ("2", "b", digest, Some("stable")));
-    assert_eq!(facts(3), ("1", "a", digest, None));
+    let (first, second) = ("2026-11-20T10:00:01.000Z", "2026-11-20T10:00:02.000Z");
+    assert_eq!(facts(1), ("3", "c", digest, "never", Some("candidate")));
+    assert_eq!(facts(2), ("2", "b", digest, second, Some("stable")));
+    assert_eq!(facts(3), ("1", "a", digest, first, None));
     let error = error(history::history(&cluster.client, "default", "podgc").await);
     assert!(
         error.contains("in the namespace default") && error.contains("--namespace"),
@@ -256,9 +308,35 @@ async fn a_rollback_gives_up_what_was_rejected() {
     );
 }
 
+/// Another module under the same tag was tried, and taken back: the spec asks
+/// for whatever the tag names.
 #[tokio::test]
-async fn a_rollback_goes_to_what_was_active_before() {
-    let cluster = with_history(json!({"stable": stable("b")}), 2).await;
+async fn a_rollback_pins_what_runs_if_its_source_holds_another() {
+    let status = json!({"stable": stable("b"), "rejected": rejected("d")});
+    let cluster = with_history(status, 2).await;
+    let unpinned = json!({"spec": {"module": {"digest": null}}});
+    cluster.change("podgc", unpinned);
+    assert_eq!(
+        rolled_back(&cluster, None).await["terminatedPodThreshold"],
+        2
+    );
+}
+
+#[tokio::test]
+async fn a_rollback_does_not_go_to_what_was_only_tried() {
+    let cluster = with_stable(json!({"stable": stable("c")}), 3, &["a", "c"]).await;
+    assert_eq!(
+        rolled_back(&cluster, None).await,
+        json!({"terminatedPodThreshold": 1})
+    );
+    let cluster = with_stable(json!({"stable": stable("c")}), 3, &["c"]).await;
+    let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", None).await);
+    assert!(error.contains("--to names one of them"), "{error}");
+}
+
+#[tokio::test]
+async fn a_rollback_goes_to_what_was_stable_before() {
+    let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     assert_eq!(
         rolled_back(&cluster, None).await,
         json!({"terminatedPodThreshold": 1})
@@ -307,7 +385,7 @@ fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 's
 
 #[tokio::test]
 async fn a_rollback_undoes_nobody_elses_change() {
-    let cluster = with_history(json!({"stable": stable("b")}), 2).await;
+    let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Off"}}));
     let error = error(history::rollback(&client, NAMESPACE, "podgc", None).await);
     assert!(error.contains("its spec was changed meanwhile"), "{error}");
@@ -316,7 +394,7 @@ async fn a_rollback_undoes_nobody_elses_change() {
     assert_eq!(spec["config"]["terminatedPodThreshold"], 2);
 
     // The host writes the status all the time.
-    let cluster = with_history(json!({"stable": stable("b")}), 2).await;
+    let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     let client = disturbed(&cluster, |count| match count {
         1 | 2 => json!({"status": {"summary": format!("{count}")}}),
         _ => Value::Null,

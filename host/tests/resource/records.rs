@@ -2,13 +2,18 @@
 
 use std::sync::atomic::Ordering;
 
-use davit::rollout::records::{Records, Remembered};
+use davit::rollout::records::{Owner, Records};
 use davit::spec::ControllerSpec;
 use davit::status::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
 use kube::api::DeleteParams;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE, spec};
+
+const PODGC: Owner<'static> = Owner {
+    name: "podgc",
+    uid: None,
+};
 
 fn read(threshold: u32) -> ControllerSpec {
     ControllerSpec::read(spec(threshold)).unwrap()
@@ -26,7 +31,10 @@ fn stable(revision: &str) -> ControllerStatus {
 
 /// The same story in every place.
 async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
-    assert_eq!(records.load("podgc").await.unwrap(), Remembered::default());
+    assert_eq!(
+        records.load(PODGC).await.unwrap(),
+        ControllerStatus::default()
+    );
     let mut status = stable("a");
     status.observed_generation = Some(3);
     status.candidate = Some(CandidateStatus {
@@ -40,50 +48,49 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
         last_transition_time: "2026-11-20T10:00:00Z".into(),
         ..ConditionStatus::default()
     }];
-    records.keep("podgc", "a", &read(1)).await.unwrap();
-    records.save("podgc", &status).await.unwrap();
-    records.keep("podgc", "b", &read(2)).await.unwrap();
-    let expected = Remembered {
-        status,
-        stable: Some(read(1)),
-    };
-    assert_eq!(records.load("podgc").await.unwrap(), expected);
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
+    records.save(PODGC, &status).await.unwrap();
+    records.keep(PODGC, "b", &read(2), None).await.unwrap();
+    assert_eq!(records.load(PODGC).await.unwrap(), status);
     if let Some(again) = again() {
-        assert_eq!(again.load("podgc").await.unwrap(), expected);
+        assert_eq!(again.load(PODGC).await.unwrap(), status);
     }
 
     // What vanishes from a status is gone from the record as well.
-    records.save("podgc", &stable("b")).await.unwrap();
-    let remembered = records.load("podgc").await.unwrap();
-    assert_eq!(remembered.status, stable("b"));
-    assert_eq!(remembered.stable, Some(read(2)));
+    records.save(PODGC, &stable("b")).await.unwrap();
+    assert_eq!(records.load(PODGC).await.unwrap(), stable("b"));
+    assert_eq!(records.spec(PODGC, "b").await.unwrap(), Some(read(2)));
 
-    // An old one is active again.
-    records.keep("podgc", "a", &read(1)).await.unwrap();
-    let history = records.history("podgc").await.unwrap();
+    // It is promoted; an old one is active again.
+    let since = Some("2026-11-20T10:00:00.000Z");
+    records.keep(PODGC, "b", &read(2), since).await.unwrap();
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
+    let history = records.history(PODGC).await.unwrap();
     let numbers: Vec<_> = history
         .iter()
         .map(|kept| (kept.number, kept.revision.as_str()))
         .collect();
     assert_eq!(numbers, [(3, "a"), (2, "b")]);
     assert_eq!(history[1].spec, read(2));
+    assert_eq!(history[1].stable_since.as_deref(), since);
+    assert_eq!(history[0].stable_since, None);
     assert!(
         history[0].at.parse::<jiff::Timestamp>().is_ok(),
         "{}",
         history[0].at
     );
-    assert_eq!(records.spec("podgc", "a").await.unwrap(), Some(read(1)));
-    assert_eq!(records.spec("podgc", "z").await.unwrap(), None);
+    assert_eq!(records.spec(PODGC, "a").await.unwrap(), Some(read(1)));
+    assert_eq!(records.spec(PODGC, "z").await.unwrap(), None);
 
     // The stable one is "b", however many came after it.
     for number in 10..30 {
         let revision = format!("r{number}");
         records
-            .keep("podgc", &revision, &read(number))
+            .keep(PODGC, &revision, &read(number), None)
             .await
             .unwrap();
     }
-    let history = records.history("podgc").await.unwrap();
+    let history = records.history(PODGC).await.unwrap();
     assert_eq!(history.len(), 10);
     assert_eq!(history[0].revision, "r29");
     assert_eq!(history[9].revision, "b");
@@ -105,7 +112,7 @@ async fn a_directory_remembers() {
     assert_eq!(names, ["podgc.json"], "nothing else is left behind");
 
     std::fs::write(path.join("podgc.json"), "{").unwrap();
-    let error = open().load("podgc").await.unwrap_err().to_string();
+    let error = open().load(PODGC).await.unwrap_err().to_string();
     assert!(error.contains("podgc.json cannot be understood"), "{error}");
 }
 
@@ -116,9 +123,15 @@ async fn a_cluster_remembers() {
     cluster.create("other", spec(1)).await.unwrap();
     let open = || Records::cluster(cluster.client.clone(), NAMESPACE);
     let records = open();
-    records.keep("other", "a", &read(7)).await.unwrap();
+    records
+        .keep(Owner::named("other"), "a", &read(7), None)
+        .await
+        .unwrap();
     remembers(&records, || Some(open())).await;
-    assert_eq!(records.history("other").await.unwrap().len(), 1);
+    assert_eq!(
+        records.history(Owner::named("other")).await.unwrap().len(),
+        1
+    );
 
     let uid = cluster.get("podgc")["metadata"]["uid"].clone();
     let revisions = cluster.revisions();
@@ -150,12 +163,12 @@ async fn a_status_is_written_only_when_it_is_another() {
     cluster.create("podgc", spec(1)).await.unwrap();
     let requests = || cluster.requests.load(Ordering::Relaxed);
     let records = Records::cluster(cluster.client.clone(), NAMESPACE);
-    records.load("podgc").await.unwrap();
-    records.save("podgc", &stable("a")).await.unwrap();
+    records.load(PODGC).await.unwrap();
+    records.save(PODGC, &stable("a")).await.unwrap();
     let before = requests();
-    records.save("podgc", &stable("a")).await.unwrap();
+    records.save(PODGC, &stable("a")).await.unwrap();
     assert_eq!(requests(), before);
-    records.save("podgc", &stable("b")).await.unwrap();
+    records.save(PODGC, &stable("b")).await.unwrap();
     assert_eq!(requests(), before + 1);
     assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "b");
     assert_eq!(cluster.get("podgc")["metadata"]["generation"], 1);
@@ -166,22 +179,25 @@ async fn a_controller_that_is_gone_is_no_error() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     let records = Records::cluster(cluster.client.clone(), NAMESPACE);
-    records.keep("podgc", "a", &read(1)).await.unwrap();
-    records.keep("podgc", "b", &read(2)).await.unwrap();
-    records.save("podgc", &stable("a")).await.unwrap();
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
+    records.keep(PODGC, "b", &read(2), None).await.unwrap();
+    records.save(PODGC, &stable("a")).await.unwrap();
     let delete = cluster.controllers();
     delete
         .delete("podgc", &DeleteParams::default())
         .await
         .unwrap();
-    records.save("podgc", &stable("b")).await.unwrap();
-    records.keep("podgc", "c", &read(3)).await.unwrap();
+    records.save(PODGC, &stable("b")).await.unwrap();
+    records.keep(PODGC, "c", &read(3), None).await.unwrap();
 
     // Another of the same name has a history of its own, also before the
     // garbage collector has come by.
     cluster.create("podgc", spec(1)).await.unwrap();
-    assert_eq!(records.load("podgc").await.unwrap(), Remembered::default());
-    records.keep("podgc", "a", &read(1)).await.unwrap();
+    assert_eq!(
+        records.load(PODGC).await.unwrap(),
+        ControllerStatus::default()
+    );
+    records.keep(PODGC, "a", &read(1), None).await.unwrap();
     let uid = cluster.get("podgc")["metadata"]["uid"].clone();
     let revisions = cluster.revisions();
     let kept = revisions
@@ -190,4 +206,68 @@ async fn a_controller_that_is_gone_is_no_error() {
         .unwrap();
     assert_eq!(kept["metadata"]["ownerReferences"][0]["uid"], uid);
     assert_eq!(kept["revision"], 1);
+}
+
+/// The former one's rollout may be written down late: its resource is gone, and
+/// another has its name.
+#[tokio::test]
+async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
+    let cluster = Cluster::new();
+    let uid = || {
+        let uid = &cluster.get("podgc")["metadata"]["uid"];
+        uid.as_str().unwrap().to_owned()
+    };
+    let records = Records::cluster(cluster.client.clone(), NAMESPACE);
+    cluster.create("podgc", spec(1)).await.unwrap();
+    let former = uid();
+    let former = Owner {
+        name: "podgc",
+        uid: Some(&former),
+    };
+    records.keep(former, "a", &read(1), None).await.unwrap();
+    records.save(former, &stable("a")).await.unwrap();
+    let delete = DeleteParams::default();
+    cluster
+        .controllers()
+        .delete("podgc", &delete)
+        .await
+        .unwrap();
+    cluster.create("podgc", spec(2)).await.unwrap();
+    let present = uid();
+    let present = Owner {
+        name: "podgc",
+        uid: Some(&present),
+    };
+
+    records.save(former, &stable("b")).await.unwrap();
+    records.keep(former, "b", &read(3), None).await.unwrap();
+    assert!(cluster.get("podgc").get("status").is_none());
+    let nothing = ControllerStatus::default();
+    assert_eq!(records.load(former).await.unwrap(), nothing);
+    assert_eq!(records.load(present).await.unwrap(), nothing);
+    assert_eq!(records.spec(present, "a").await.unwrap(), None);
+    assert_eq!(records.history(present).await.unwrap(), []);
+    assert_eq!(records.spec(former, "a").await.unwrap(), Some(read(1)));
+    let names: Vec<Value> = cluster
+        .revisions()
+        .iter()
+        .map(|one| one["metadata"]["name"].clone())
+        .collect();
+    assert_eq!(names, ["podgc-a"], "nothing more is kept of it");
+    records.save(present, &stable("c")).await.unwrap();
+    assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "c");
+
+    // What the definition does not allow is refused, not taken for gone.
+    let bad = ControllerStatus {
+        conditions: vec![ConditionStatus {
+            status: "Perhaps".into(),
+            ..ConditionStatus::default()
+        }],
+        ..ControllerStatus::default()
+    };
+    let error = records.save(present, &bad).await.unwrap_err().to_string();
+    assert!(
+        error.contains("cannot write the status of the Controller podgc"),
+        "{error}"
+    );
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kept, MOST_KEPT};
+use super::{Activation, Kept, MOST_KEPT};
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 
@@ -18,17 +18,22 @@ pub struct Book {
 
 impl Book {
     /// Keeps a spec as the latest, and drops those that are too many.
-    pub(super) fn keep(&mut self, revision: &str, spec: &ControllerSpec, at: String) {
-        let latest = self.kept.last();
-        if latest.is_some_and(|latest| latest.revision == revision) {
+    pub(super) fn keep(&mut self, revision: &str, spec: &ControllerSpec, as_it: Activation<'_>) {
+        let stable_since = as_it.stable_since.map(str::to_owned);
+        if let Some(latest) = self.kept.last_mut()
+            && latest.revision == revision
+        {
+            latest.stable_since = stable_since.or(latest.stable_since.take());
             return;
         }
-        let number = latest.map_or(0, |latest| latest.number) + 1;
-        self.kept.retain(|kept| kept.revision != revision);
+        let number = self.kept.last().map_or(0, |latest| latest.number) + 1;
+        let before = self.kept.iter().position(|kept| kept.revision == revision);
+        let before = before.map(|position| self.kept.remove(position));
         self.kept.push(Kept {
             number,
             revision: revision.to_owned(),
-            at,
+            at: as_it.at.to_owned(),
+            stable_since: stable_since.or(before.and_then(|before| before.stable_since)),
             spec: spec.clone(),
         });
         let revisions = self.kept.iter().map(|kept| kept.revision.as_str());
@@ -77,7 +82,15 @@ mod tests {
     }
 
     fn keep(book: &mut Book, revision: &str) {
-        book.keep(revision, &spec(revision), "2026-11-20T10:00:00Z".into());
+        keep_as(book, revision, None);
+    }
+
+    fn keep_as(book: &mut Book, revision: &str, stable_since: Option<&str>) {
+        let activation = Activation {
+            at: "2026-11-20T10:00:00Z",
+            stable_since,
+        };
+        book.keep(revision, &spec(revision), activation);
     }
 
     fn numbered(book: &Book) -> Vec<(i64, String)> {
@@ -95,6 +108,27 @@ mod tests {
         assert_eq!(numbered(&book), expected.map(|(n, r)| (n, r.to_owned())));
         assert_eq!(book.spec("b"), Some(spec("b")));
         assert_eq!(book.spec("d"), None);
+    }
+
+    #[test]
+    fn what_was_stable_is_known_for_ever() {
+        let mut book = Book::default();
+        keep_as(&mut book, "a", Some("1"));
+        keep(&mut book, "b");
+        let since = |book: &Book| {
+            let history = book.history().into_iter();
+            let since = history.map(|kept| (kept.revision, kept.stable_since));
+            since.collect::<Vec<_>>()
+        };
+        let of =
+            |revision: &str, since: Option<&str>| (revision.to_owned(), since.map(str::to_owned));
+        assert_eq!(since(&book), [of("b", None), of("a", Some("1"))]);
+        // Promoted; and the former one is tried again, in vain.
+        keep_as(&mut book, "b", Some("2"));
+        keep(&mut book, "a");
+        assert_eq!(since(&book), [of("a", Some("1")), of("b", Some("2"))]);
+        keep(&mut book, "a");
+        assert_eq!(since(&book), [of("a", Some("1")), of("b", Some("2"))]);
     }
 
     #[test]

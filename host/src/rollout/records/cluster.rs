@@ -16,13 +16,15 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::book::{in_use, surplus};
-use super::{CONTROLLER_LABEL, Kept, RecordError};
+use super::{Activation, CONTROLLER_LABEL, Kept, Owner, RecordError};
 use crate::resource::{controllers, describe};
 use crate::spec::{Controller, ControllerSpec};
 use crate::status::ControllerStatus;
 
 /// When the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";
+/// When its revision last became stable.
+const STABLE_SINCE: &str = "davit.dev/stable-since";
 /// The revision's name.
 const REVISION_LABEL: &str = "davit.dev/revision";
 
@@ -47,13 +49,13 @@ impl ClusterRecords {
     }
 
     /// What a Controller's status says; nothing if it is gone.
-    pub(super) async fn status(&self, name: &str) -> Result<ControllerStatus, RecordError> {
-        self.remember(name, None);
-        let Some(controller) = self.controller(name).await? else {
+    pub(super) async fn status(&self, owner: Owner<'_>) -> Result<ControllerStatus, RecordError> {
+        self.remember(owner.name, None);
+        let Some(controller) = self.controller(owner).await? else {
             return Ok(ControllerStatus::default());
         };
-        let status = read_status(name, &controller)?;
-        self.remember(name, Some(&status));
+        let status = read_status(owner.name, &controller)?;
+        self.remember(owner.name, Some(&status));
         Ok(status)
     }
 
@@ -61,24 +63,33 @@ impl ClusterRecords {
     /// one is left.
     pub(super) async fn save(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         status: &ControllerStatus,
     ) -> Result<(), RecordError> {
+        const VERB: &str = "write the status of";
+        let name = owner.name;
         if self.said().get(name) == Some(status) {
             return Ok(());
         }
-        let operations = json!([{"op": "add", "path": "/status", "value": status}]);
-        let patch = serde_json::from_value(operations).map_err(|error| {
-            failed(
-                "write the status of",
-                controller_name(name),
-                error.to_string(),
-            )
-        })?;
+        let write = json!({"op": "add", "path": "/status", "value": status});
+        let is_it = owner
+            .uid
+            .map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
+        let operations: Vec<Value> = is_it.into_iter().chain([write]).collect();
+        let patch = serde_json::from_value(Value::Array(operations))
+            .map_err(|error| failed(VERB, controller_name(name), error.to_string()))?;
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
-        let written = self.controllers.patch_status(name, &params, &patch);
-        let object = || controller_name(name);
-        let written = found("write the status of", object, written).await?;
+        let request = async {
+            let written = self.controllers.patch_status(name, &params, &patch).await;
+            // A test that fails and a status that the definition does not allow
+            // are both "invalid": only the object says which it was.
+            if is_invalid(&written) && matches!(self.controller(owner).await, Ok(None)) {
+                return Ok(None);
+            }
+            written.map(Some)
+        };
+        let written = found(VERB, || controller_name(name), request).await?;
+        let written = written.flatten();
         self.remember(name, written.is_some().then_some(status));
         Ok(())
     }
@@ -86,14 +97,15 @@ impl ClusterRecords {
     /// Keeps a spec as the latest, and drops those that are too many.
     pub(super) async fn keep(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         revision: &str,
         spec: &ControllerSpec,
-        at: String,
+        activation: Activation<'_>,
     ) -> Result<(), RecordError> {
-        let Some(controller) = self.controller(name).await? else {
+        let Some(controller) = self.controller(owner).await? else {
             return Ok(());
         };
+        let name = owner.name;
         let uid = controller.uid().unwrap_or_default();
         let (mut kept, strange): (Vec<_>, Vec<_>) = self
             .list(name)
@@ -107,17 +119,24 @@ impl ClusterRecords {
             self.delete(former).await?;
         }
         let latest = kept.last();
-        if latest.is_some_and(|latest| revision_of(latest) == revision) {
-            return Ok(());
+        if let Some(latest) = latest.filter(|latest| revision_of(latest) == revision) {
+            let number = latest.revision;
+            return self
+                .activate(latest, number, None, activation.stable_since)
+                .await;
         }
         let number = latest.map_or(0, |latest| latest.revision) + 1;
         let before = kept.iter().position(|kept| revision_of(kept) == revision);
         let now = if let Some(position) = before {
             let again = kept.remove(position);
-            self.renumber(&again, number, &at).await?
+            let Activation { at, stable_since } = activation;
+            self.activate(&again, number, Some(at), stable_since)
+                .await?;
+            again
         } else {
-            let owner = Owner { name, uid };
-            self.create(&owner, revision, spec, number, at).await?
+            let reference = reference(name, &uid);
+            self.create(reference, revision, spec, number, activation)
+                .await?
         };
         kept.push(now);
         let status = read_status(name, &controller)?;
@@ -132,24 +151,29 @@ impl ClusterRecords {
     /// What a revision was made of.
     pub(super) async fn spec(
         &self,
-        name: &str,
+        owner: Owner<'_>,
         revision: &str,
     ) -> Result<Option<ControllerSpec>, RecordError> {
-        let object = || revision_name(&kept_name(name, revision));
-        let kept_name = kept_name(name, revision);
+        let kept_name = kept_name(owner.name, revision);
+        let object = || revision_name(&kept_name);
         let kept = found("read", object, self.revisions.get(&kept_name)).await?;
+        let kept = kept.filter(|kept| is_of(kept, owner));
         kept.map(|kept| read_kept(&kept).map(|kept| kept.spec))
             .transpose()
     }
 
     /// Every spec that is kept, the latest first.
-    pub(super) async fn history(&self, name: &str) -> Result<Vec<Kept>, RecordError> {
-        let kept = self.list(name).await?;
-        kept.iter().rev().map(read_kept).collect()
+    pub(super) async fn history(&self, owner: Owner<'_>) -> Result<Vec<Kept>, RecordError> {
+        let kept = self.list(owner.name).await?;
+        let own = kept.iter().rev().filter(|kept| is_of(kept, owner));
+        own.map(read_kept).collect()
     }
 
-    async fn controller(&self, name: &str) -> Result<Option<DynamicObject>, RecordError> {
-        found("read", || controller_name(name), self.controllers.get(name)).await
+    /// The Controller; none if it is gone, also if another has its name now.
+    async fn controller(&self, owner: Owner<'_>) -> Result<Option<DynamicObject>, RecordError> {
+        let object = || controller_name(owner.name);
+        let found = found("read", object, self.controllers.get(owner.name)).await?;
+        Ok(found.filter(|found| owner.uid.is_none() || owner.uid == found.metadata.uid.as_deref()))
     }
 
     /// The specs that are kept, the latest last.
@@ -164,21 +188,24 @@ impl ClusterRecords {
 
     async fn create(
         &self,
-        owner: &Owner<'_>,
+        owner: OwnerReference,
         revision: &str,
         spec: &ControllerSpec,
         number: i64,
-        at: String,
+        activation: Activation<'_>,
     ) -> Result<ControllerRevision, RecordError> {
-        let name = kept_name(owner.name, revision);
-        let labels = [(CONTROLLER_LABEL, owner.name), (REVISION_LABEL, revision)];
+        let name = kept_name(&owner.name, revision);
+        let labels = [
+            (CONTROLLER_LABEL, owner.name.as_str()),
+            (REVISION_LABEL, revision),
+        ];
         let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned()));
         let kept = ControllerRevision {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 labels: Some(labels.into()),
-                annotations: Some([(ACTIVE_SINCE.to_owned(), at)].into()),
-                owner_references: Some(vec![owner.reference()]),
+                annotations: Some(annotations(Some(activation.at), activation.stable_since)),
+                owner_references: Some(vec![owner]),
                 ..ObjectMeta::default()
             },
             data: Some(RawExtension(json!({"spec": spec}))),
@@ -189,21 +216,30 @@ impl ClusterRecords {
         asked("create", || revision_name(&name), created).await
     }
 
-    /// A revision is active again. What it holds cannot change, its number can.
-    async fn renumber(
+    /// A revision is active again, or becomes stable. What it holds cannot
+    /// change; its number and its times can.
+    async fn activate(
         &self,
         kept: &ControllerRevision,
         number: i64,
-        at: &str,
-    ) -> Result<ControllerRevision, RecordError> {
+        at: Option<&str>,
+        stable_since: Option<&str>,
+    ) -> Result<(), RecordError> {
+        let annotations = annotations(at, stable_since);
+        let mut said = annotations.iter();
+        let is_said = said.all(|(name, value)| kept.annotations().get(name) == Some(value));
+        if is_said && kept.revision == number {
+            return Ok(());
+        }
         let name = kept.name_any();
         let patch = Patch::Merge(json!({
-            "metadata": {"uid": kept.uid(), "annotations": {ACTIVE_SINCE: at}},
+            "metadata": {"uid": kept.uid(), "annotations": annotations},
             "revision": number,
         }));
         let params = PatchParams::default();
         let patched = self.revisions.patch(&name, &params, &patch);
-        asked("renumber", || revision_name(&name), patched).await
+        asked("renumber", || revision_name(&name), patched).await?;
+        Ok(())
     }
 
     async fn delete(&self, kept: &ControllerRevision) -> Result<(), RecordError> {
@@ -230,26 +266,31 @@ impl ClusterRecords {
 }
 
 /// The Controller that a kept spec belongs to.
-struct Owner<'a> {
-    name: &'a str,
-    uid: String,
+fn reference(name: &str, uid: &str) -> OwnerReference {
+    OwnerReference {
+        api_version: Controller::api_version(&()).into_owned(),
+        kind: Controller::kind(&()).into_owned(),
+        name: name.to_owned(),
+        uid: uid.to_owned(),
+        controller: Some(true),
+        block_owner_deletion: None,
+    }
 }
 
-impl Owner<'_> {
-    fn reference(&self) -> OwnerReference {
-        OwnerReference {
-            api_version: Controller::api_version(&()).into_owned(),
-            kind: Controller::kind(&()).into_owned(),
-            name: self.name.to_owned(),
-            uid: self.uid.clone(),
-            controller: Some(true),
-            block_owner_deletion: None,
-        }
-    }
+fn is_of(kept: &ControllerRevision, owner: Owner<'_>) -> bool {
+    owner.uid.is_none_or(|uid| is_owned_by(kept, uid))
 }
 
 fn is_owned_by(kept: &ControllerRevision, uid: &str) -> bool {
     kept.owner_references().iter().any(|owner| owner.uid == uid)
+}
+
+fn annotations(at: Option<&str>, stable_since: Option<&str>) -> BTreeMap<String, String> {
+    let annotations = [(ACTIVE_SINCE, at), (STABLE_SINCE, stable_since)].into_iter();
+    let annotations = annotations.filter_map(|(name, value)| Some((name, value?)));
+    annotations
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
 }
 
 fn kept_name(controller: &str, revision: &str) -> String {
@@ -272,6 +313,7 @@ fn read_kept(kept: &ControllerRevision) -> Result<Kept, RecordError> {
         at: at
             .or_else(|| created.map(|at| at.0.to_string()))
             .unwrap_or_default(),
+        stable_since: kept.annotations().get(STABLE_SINCE).cloned(),
         spec: spec.map_err(|error| unreadable(revision_name(&kept.name_any()), &error))?,
     })
 }
@@ -291,6 +333,11 @@ fn controller_name(name: &str) -> String {
 
 fn revision_name(name: &str) -> String {
     format!("the ControllerRevision {name}")
+}
+
+/// Whether the API server understood a request and refuses it: 422.
+fn is_invalid<T>(answer: &kube::Result<T>) -> bool {
+    matches!(answer, Err(kube::Error::Api(status)) if status.is_invalid())
 }
 
 /// Waits for an answer, but not for ever. An object that is not there is none.

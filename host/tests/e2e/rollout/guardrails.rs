@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use davit::host::Report;
-use davit::rollout::{Records, Requests};
+use davit::rollout::{Owner, Records, Requests};
 use davit::status::{ControllerStatus, TrippedStatus};
 use davit_core::gate::{Ruling, Waiting};
 use http::Request;
@@ -250,7 +250,12 @@ fn what_is_written_says_who_decided_it() {
         for path in patches {
             assert!(path.ends_with("?fieldManager=davit%2Fevict"), "{path}");
         }
-        let stable = host.records.load("evict").await.unwrap().status.stable;
+        let stable = host
+            .records
+            .load(Owner::named("evict"))
+            .await
+            .unwrap()
+            .stable;
         let revision = stable.unwrap().revision;
         // The event is a step of its plan, and may be there before the rest.
         sleep(Duration::from_secs(5)).await;

@@ -12,7 +12,8 @@ mod trial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::{Declared, Records, Requests};
+use davit::rollout::{Declared, Owner, Records, Requests};
+use davit::spec::SpecError;
 use davit::status::{CandidateStatus, ControllerStatus};
 use tokio::time::{Instant, sleep};
 
@@ -73,8 +74,21 @@ impl Running {
         self.host.declare(declared.collect()).await;
     }
 
+    /// Declares PodGC with a spec of this generation that cannot be read.
+    async fn declare_nonsense(&self, error: SpecError, generation: i64) {
+        let declared = Declared {
+            name: "podgc".into(),
+            generation: Some(generation),
+            object: None,
+            status: None,
+            spec: Err(error),
+            requests: Requests::default(),
+        };
+        self.host.declare(vec![declared]).await;
+    }
+
     async fn status(&self) -> ControllerStatus {
-        self.records.load("podgc").await.unwrap().status
+        self.records.load(Owner::named("podgc")).await.unwrap()
     }
 
     /// Waits until the status fits.

@@ -1,13 +1,16 @@
 //! Modules and configurations that cannot be had or used: what runs goes on.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::Records;
+use davit::rollout::declared::{abort, give_up};
+use davit::rollout::{Records, Requests};
+use davit::status::{ControllerStatus, RevisionStatus};
 use tokio::time::sleep;
 
 use super::{condition, declared, declared_to, podgc, remembering};
-use crate::bench::{Running, Setup, builtin_guest, on_the_sim};
+use crate::bench::{Bench, Running, Setup, builtin_guest, on_the_sim};
 
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
 
@@ -103,6 +106,162 @@ fn a_registry_that_does_not_answer() {
     );
 }
 
+/// Another module that does the same.
+fn another_podgc() -> Vec<u8> {
+    let mut wasm = std::fs::read(builtin_guest("podgc")).unwrap();
+    // A custom section without content.
+    wasm.extend([0, 3, 2, b'a', b'b']);
+    wasm
+}
+
+/// A Davit with built-in guests and a cache of its own.
+struct Image {
+    directory: tempfile::TempDir,
+    records: Arc<Records>,
+}
+
+impl Image {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("guests")).unwrap();
+        let image = Self {
+            directory,
+            records: Arc::new(Records::memory()),
+        };
+        image.ship(&std::fs::read(builtin_guest("podgc")).unwrap());
+        image
+    }
+
+    /// From now on it comes with this module.
+    fn ship(&self, podgc: &[u8]) {
+        let file = self.directory.path().join("guests/podgc.wasm");
+        std::fs::write(file, podgc).unwrap();
+    }
+
+    fn start(&self, bench: &Bench, is_cached: bool) -> Running {
+        let path = self.directory.path();
+        let setup = Setup {
+            guests: Some(path.join("guests")),
+            cache: is_cached.then(|| path.join("cache")),
+            ..remembering(&self.records)
+        };
+        Running::start_with(bench.client(), setup)
+    }
+
+    /// Runs a configuration until it is stable, and stops; returns the stable
+    /// revision.
+    async fn run(&self, bench: &Bench, is_cached: bool, config: &str) -> RevisionStatus {
+        let host = declared_to(self.start(bench, is_cached), config, 1).await;
+        let status = host.until_status(|status| status.stable.is_some()).await;
+        host.host.stop().await;
+        status.stable.unwrap()
+    }
+}
+
+const STEPS: &str = "{steps: [shadow 1h]}";
+
+/// Its image comes with another guest, and what was kept went with the pod.
+#[test]
+fn an_update_of_davit_updates_its_guests() {
+    on_the_sim(|bench| async move {
+        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
+        let before = image.run(&bench, false, &config).await;
+        image.ship(&another_podgc());
+        let host = declared_to(image.start(&bench, false), &config, 1).await;
+        let status = host.status().await;
+        assert_ne!(status.stable.unwrap().digest, before.digest);
+        assert_eq!((status.candidate, status.lost), (None, None));
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+    });
+}
+
+/// The former guest is kept: the update is a change like any other.
+#[test]
+fn an_updated_guest_is_tried_if_it_can_be() {
+    on_the_sim(|bench| async move {
+        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
+        let before = image.run(&bench, true, &config).await;
+        image.ship(&another_podgc());
+        let host = declared_to(image.start(&bench, true), &config, 1).await;
+        let candidate = host.until_candidate(|one| one.step == 1).await;
+        assert_ne!(candidate.digest, before.digest);
+        assert_eq!(host.status().await.stable, Some(before));
+    });
+}
+
+/// It was tried beside the former one, and taken back: without the former one it
+/// is no better.
+#[test]
+fn an_updated_guest_that_was_taken_back_stays_so() {
+    on_the_sim(|bench| async move {
+        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
+        let before = image.run(&bench, true, &config).await;
+        image.ship(&another_podgc());
+        let host = declared_to(image.start(&bench, true), &config, 1).await;
+        let candidate = host.until_candidate(|one| one.step == 1).await;
+        let asked = Requests {
+            abort: Some(abort(&candidate)),
+            ..Requests::default()
+        };
+        host.request(&config, 1, asked.clone()).await;
+        host.until_status(|status| status.rejected.is_some()).await;
+        host.host.stop().await;
+
+        let host = image.start(&bench, false);
+        host.request(&config, 1, asked).await;
+        let status = host.until_status(|status| status.lost.is_some()).await;
+        assert_eq!(status.stable.as_ref(), Some(&before));
+        sleep(Duration::from_secs(300)).await;
+        let status = host.status().await;
+        assert_eq!(status.stable, Some(before));
+        assert_eq!(status.lost.unwrap().ready, Some(candidate.revision));
+    });
+}
+
+/// Somebody has asked for more than the update: an operator has to say whether
+/// that may take over untried.
+#[test]
+fn a_lost_revision_is_given_up_by_an_operator() {
+    on_the_sim(|bench| async move {
+        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
+        let before = image.run(&bench, false, &config).await;
+        image.ship(&another_podgc());
+        let host = image.start(&bench, false);
+        let other = podgc("{quarantine: 2s, period: 1s}", STEPS);
+        host.declare(&other, 2).await;
+        let is_ready = |status: &ControllerStatus| {
+            let lost = status.lost.as_ref();
+            lost.is_some_and(|lost| lost.ready.is_some())
+        };
+        let status = host.until_status(is_ready).await;
+        let lost = status.lost.clone().unwrap();
+        let ready = lost.ready.clone().unwrap();
+        let (is, reason, message) = condition(&status, "Degraded");
+        assert_eq!((is.as_str(), reason.as_str()), ("True", "StableLost"));
+        for part in [&before.digest, &ready, "davit promote --full podgc"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        assert!(!message.contains("change the digest"), "{message}");
+        bench.pod("orphan", "missing", "Running").await;
+        sleep(Duration::from_secs(300)).await;
+        let status = host.status().await;
+        assert_eq!(status.stable.as_ref(), Some(&before));
+        assert_eq!(status.lost.as_ref(), Some(&lost), "the same loss");
+        assert_eq!(bench.pods().await.len(), 1, "nothing runs");
+
+        let asked = Requests {
+            give_up: Some(give_up(&before, &lost)),
+            ..Requests::default()
+        };
+        host.request(&other, 2, asked).await;
+        bench.until_left(&[]).await;
+        let status = host.status().await;
+        assert_eq!(status.stable.unwrap().revision, ready);
+        assert_eq!(status.lost, None);
+    });
+}
+
 /// The file is gone when the host starts again: the module is kept.
 #[test]
 fn a_restart_while_the_source_is_away() {
@@ -136,10 +295,7 @@ fn a_restart_while_the_source_is_away() {
         assert_eq!(status.stable, before.stable);
 
         // It comes back with other content: that is another revision.
-        let mut other = std::fs::read(builtin_guest("podgc")).unwrap();
-        // A custom section without content: another module that does the same.
-        other.extend([0, 3, 2, b'a', b'b']);
-        std::fs::write(&file, other).unwrap();
+        std::fs::write(&file, another_podgc()).unwrap();
         let after = host
             .until_status(|status| status.stable != before.stable)
             .await;
@@ -227,5 +383,43 @@ fn a_file_that_cannot_be_used_until_it_changes() {
         compiled("False").await;
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();
         compiled("True").await;
+    });
+}
+
+const CANDIDATE: &str = "{steps: [weight 100 until promoted]}";
+
+/// A host that tried an eager candidate, whose source goes away with it.
+async fn trying(bench: &Bench, image: &Image, config: &str, file: &Path) {
+    let lenient = podgc("{quarantine: 24h, period: 1s}", CANDIDATE);
+    let host = declared_to(image.start(bench, true), &lenient, 1).await;
+    host.declare(config, 2).await;
+    host.until_candidate(|one| one.step == 1).await;
+    host.host.stop().await;
+    std::fs::remove_file(file).unwrap();
+}
+
+/// The candidate goes on after a restart without its source, unless the spec
+/// has replaced it meanwhile.
+#[test]
+fn a_candidate_that_was_replaced_meanwhile_gets_no_share() {
+    on_the_sim(|bench| async move {
+        let image = Image::new();
+        let file = image.directory.path().join("mine.wasm");
+        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
+        let config = |quarantine: &str| {
+            let module = format!("{{file: {}}}", file.display());
+            let config = format!("{{quarantine: {quarantine}, period: 1s}}");
+            format!("{}  rollout: {CANDIDATE}\n", with(&module, &config))
+        };
+        trying(&bench, &image, &config("1s"), &file).await;
+        // While no host was there, another was asked for, which cannot be had.
+        let host = declared_to(image.start(&bench, true), &config("2s"), 3).await;
+        bench.pod("orphan", "missing", "Running").await;
+        sleep(Duration::from_secs(300)).await;
+        assert_eq!(bench.pods().await.len(), 1);
+        assert!(host.status().await.candidate.is_some());
+        // It is asked for again.
+        host.declare(&config("1s"), 4).await;
+        bench.until_left(&[]).await;
     });
 }

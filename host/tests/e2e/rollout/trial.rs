@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit::rollout::declared::{abort, promote_step, retry};
 use davit::rollout::{Records, Requests};
 use davit::status::{CandidateStatus, RejectedStatus};
 use davit_core::object::ObjectRef;
@@ -48,18 +49,20 @@ fn a_shadow_with_a_stricter_podgc() {
         assert_eq!(plan.reason, "terminated");
         assert!(disagreements.last.iter().all(|one| one.stable.is_none()));
 
-        let promote = |step: u32| Requests {
-            promote: Some(format!("{}@{step}", candidate.revision)),
+        let promote = |candidate: &CandidateStatus| Requests {
+            promote: Some(promote_step(candidate)),
             ..Requests::default()
         };
-        host.request(&podgc(STRICT, steps), 2, promote(1)).await;
+        host.request(&podgc(STRICT, steps), 2, promote(&candidate))
+            .await;
         bench.until_left(&["p-08", "p-09"]).await;
         let second = host.until_candidate(|candidate| candidate.step == 2).await;
         assert_eq!(second.weight, 100);
         // The same request says nothing about the next step.
         sleep(Duration::from_secs(60)).await;
         assert_eq!(host.status().await.candidate.unwrap().step, 2);
-        host.request(&podgc(STRICT, steps), 2, promote(2)).await;
+        host.request(&podgc(STRICT, steps), 2, promote(&second))
+            .await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!(status.stable.unwrap().revision, candidate.revision);
         assert_eq!(status.rejected, None);
@@ -148,7 +151,7 @@ fn thirty_percent_by_namespace() {
 
         let candidate = host.status().await.candidate.unwrap();
         let abort = Requests {
-            abort: Some(candidate.revision.clone()),
+            abort: Some(abort(&candidate)),
             ..Requests::default()
         };
         host.request(&podgc(eager, rollout), 2, abort).await;
@@ -177,7 +180,7 @@ async fn taken_back(bench: &Bench, stable: &str, candidate: &str) -> String {
     assert_eq!(host.status().await.rejected, Some(rejected.clone()));
     // And what it was to replace still does its work.
     let retry = Requests {
-        retry: Some(format!("{}@{}", rejected.revision, rejected.at)),
+        retry: Some(retry(&rejected)),
         ..Requests::default()
     };
     host.request(candidate, 2, retry).await;

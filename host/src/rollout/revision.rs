@@ -1,0 +1,96 @@
+//! Revisions as rollouts have them: ready to run, or why they cannot be had.
+
+use davit_cluster::api::chain;
+
+use super::conditions;
+use crate::host::{Prepared, Reason, Recipe, encode};
+use crate::modules::ModuleConfig;
+use crate::spec::ControllerSpec;
+use crate::status::RevisionStatus;
+
+/// A revision that is ready to run, and what it was made of.
+#[derive(Clone)]
+pub(super) struct Revision {
+    pub(super) prepared: Prepared,
+    /// With the digest of its module pinned.
+    pub(super) spec: ControllerSpec,
+}
+
+/// Why a revision cannot be had, and which condition says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) condition: &'static str,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// Why the stable revision cannot be had again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Loss {
+    pub(super) reason: String,
+    /// Whether it was a built-in guest, and this Davit comes with another.
+    pub(super) is_updated: bool,
+}
+
+impl Revision {
+    pub(super) fn new(prepared: Prepared, spec: &ControllerSpec) -> Self {
+        let module = ModuleConfig {
+            digest: Some(prepared.recipe.digest()),
+            ..spec.module.clone()
+        };
+        let spec = ControllerSpec {
+            module,
+            ..spec.clone()
+        };
+        Self { prepared, spec }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.prepared.recipe.to_string()
+    }
+
+    /// Whether this is what a spec describes, as far as the spec tells.
+    pub(super) fn is_described_by(&self, spec: &ControllerSpec) -> bool {
+        let (own, module) = (&self.spec, &spec.module);
+        module.source == own.module.source
+            && module
+                .digest
+                .is_none_or(|pinned| own.module.digest == Some(pinned))
+            && spec.config == own.config
+            && spec.limits == own.limits
+    }
+
+    pub(super) fn status(&self, since: String) -> RevisionStatus {
+        let recipe = &self.prepared.recipe;
+        RevisionStatus {
+            revision: recipe.to_string(),
+            digest: format!("sha256:{}", recipe.digest()),
+            config_hash: recipe.config_hash(),
+            since,
+        }
+    }
+}
+
+impl Problem {
+    /// Which condition an error of preparing a revision belongs to.
+    pub(super) fn new(reason: &Reason) -> Self {
+        let (condition, word) = conditions::of(reason);
+        Self {
+            condition,
+            reason: word,
+            message: chain(reason),
+        }
+    }
+}
+
+/// Whether what a spec describes has the configuration and limits of a revision
+/// that was had before.
+pub(super) fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
+    let digest = former.digest.parse();
+    let config = encode(&spec.config);
+    digest.is_ok_and(|digest| {
+        config.is_ok_and(|config| {
+            Recipe::new(digest, config.into(), spec.limits).to_string() == former.revision
+        })
+    })
+}
