@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::fault::{Action, Fault, Match, WatchFault, When};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -94,7 +94,11 @@ fn gc_71_a_definition_goes_with_its_objects_and_their_dependents() {
             let dependent = cluster.create(owned(config_map("dependent"), &[reference(&owner)]));
             cluster.stay(&[&owner, &dependent]).await;
             // The owner's kind is gone before it could be read.
-            let slow = cluster.refuse(Match::new("get", "foos"), Refusal::Unavailable);
+            let slow = cluster.sim.add_fault(Fault {
+                matches: Match::new("get", "foos"),
+                when: When::Always,
+                action: Action::Delay(Duration::from_secs(1)),
+            });
             cluster.delete(&owner, "");
             sleep(Duration::from_millis(500)).await;
             assert!(cluster.is_there(&dependent), "round {round}");
