@@ -1,9 +1,11 @@
 //! What has become of the owners that objects name.
 //!
-//! An owner that the cache holds needs no request. Every other one is read live
-//! at the coordinates that the reference gives, in the dependent's namespace:
-//! all that a call has to know in one batch, each of them once. That it is not
-//! in the cache proves nothing: its resource may be followed no longer.
+//! An owner that the cache holds, and that does not wait for its dependents,
+//! needs no request: the dependent stays. Every other one is read live at the
+//! coordinates that the reference gives, in the dependent's namespace: all that
+//! a call has to know in one batch, each of them once. The cache proves nothing
+//! against a dependent: an owner that is not in it may be followed no longer,
+//! and one that waits may have been rescued while the cache lags.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -88,8 +90,9 @@ impl<'a> Owners<'a> {
         if let Some(owner) = self.cached(&reference.uid)
             && reference.means(&owner, namespace)
             && reference.api_version == owner.reference.api_version
+            && !owner.view.metadata.waits_for_dependents()
         {
-            return Finding::Known(Ok(standing(&owner.view, true)));
+            return Finding::Known(Ok(Standing::Solid));
         }
         if self.is_known_absent(reference, namespace) {
             return Finding::Known(Ok(Standing::Dangling));
