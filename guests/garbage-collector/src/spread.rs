@@ -62,6 +62,7 @@ fn look_after(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item])
         .into_iter()
         .filter_map(|((api_version, kind), (reference, namespace))| {
             let mapped = cx.lookup(api_version, kind)?;
+            // It went because of the configuration, not because it was deleted.
             if config.ignores(&mapped.resource) {
                 return None;
             }
