@@ -54,6 +54,12 @@ impl Config {
         Ok(())
     }
 
+    /// Whether a resource is not watched because the operator says so.
+    pub(crate) fn ignores(&self, resource: &ApiResource) -> bool {
+        let mut ignored = self.ignored_resources.iter();
+        ignored.any(|it| it.group == resource.group && it.resource == resource.plural)
+    }
+
     /// The resources that are not watched. Events come and go by the thousand
     /// and own nothing: kube-controller-manager ignores the same two.
     pub(crate) fn ignored(&self) -> Vec<ApiResource> {

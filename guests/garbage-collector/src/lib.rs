@@ -87,7 +87,7 @@ impl Controller for GarbageCollector {
                     .workers(self.config.concurrent_syncs)
                     .batch(BATCH),
                 queue(OWNERS).workers(OWNER_WORKERS),
-                queue(DEPENDENTS),
+                queue(DEPENDENTS).workers(OWNER_WORKERS),
             ],
             permissions: ["get", "patch", "delete"]
                 .map(|verb| Permission::new(verb, "*", "*"))
@@ -104,7 +104,7 @@ impl Controller for GarbageCollector {
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
         match item.queue.as_str() {
             OWNERS => finalizer::reconcile(&self.config, cx, item),
-            DEPENDENTS => spread::reconcile(cx, &item.key),
+            DEPENDENTS => spread::reconcile(&self.config, cx, &item.key),
             _ => {
                 let mut decisions = dependent::reconcile(cx, std::slice::from_ref(item));
                 decisions.pop().unwrap_or_else(Decision::done)

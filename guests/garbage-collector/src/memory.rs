@@ -15,9 +15,10 @@ pub(crate) enum Fact<'a> {
     /// The API server has no object with this uid at these coordinates. Uids
     /// are never given twice.
     Absent(&'a ObjectRef),
-    /// The object with this uid was in the cache and is no longer, while this
-    /// kind, by which it is named, was served: it was deleted.
-    Deleted {
+    /// The object with this uid went from the cache, and the API server did not
+    /// even know this kind, by which it is named, when it was asked at once: the
+    /// kind went after its objects.
+    GoneWithKind {
         /// The object's uid.
         uid: &'a str,
         /// The group and version by which it is named.
@@ -59,11 +60,11 @@ impl Fact<'_> {
                 } = object;
                 format!("absent {api_version} {kind} {namespace}/{name} {uid}")
             }
-            Self::Deleted {
+            Self::GoneWithKind {
                 uid,
                 api_version,
                 kind,
-            } => format!("deleted {api_version} {kind} {uid}"),
+            } => format!("gone-with-kind {api_version} {kind} {uid}"),
             Self::MergeOnly { api_version, kind } => format!("merge-only {api_version} {kind}"),
         }
     }

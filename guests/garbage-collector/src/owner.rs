@@ -1,13 +1,16 @@
 //! What has become of the owners that objects name.
 //!
-//! An owner that the cache holds needs no request. Every other one is read live
-//! at the coordinates that the reference gives, in the dependent's namespace:
-//! all that a call has to know in one batch, each of them once.
+//! An owner that the cache holds, and that does not wait for its dependents,
+//! needs no request: the dependent stays. Every other one is read live at the
+//! coordinates that the reference gives, in the dependent's namespace: all that
+//! a call has to know in one batch, each of them once. The cache proves nothing
+//! against a dependent: an owner that is not in it may be followed no longer,
+//! and one that waits may have been rescued while the cache lags.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use davit_guest::{Command, Context, Failure, Object, ObjectRef};
+use davit_guest::{Command, Context, Failure, Mapped, Object, ObjectRef};
 
 use crate::memory::Fact;
 use crate::view::{Item, Meta, OBJECTS, OwnerReference};
@@ -87,30 +90,29 @@ impl<'a> Owners<'a> {
         if let Some(owner) = self.cached(&reference.uid)
             && reference.means(&owner, namespace)
             && reference.api_version == owner.reference.api_version
+            && !owner.view.metadata.waits_for_dependents()
         {
-            return Finding::Known(Ok(standing(&owner.view, true)));
+            return Finding::Known(Ok(Standing::Solid));
+        }
+        if self.is_known_absent(reference, namespace) {
+            return Finding::Known(Ok(Standing::Dangling));
         }
         let Some(mapped) = self.cx.lookup(&reference.api_version, &reference.kind) else {
             return Finding::Known(self.unserved(reference));
         };
-        let namespace = match (mapped.namespaced, namespace) {
-            (true, "") => return Finding::Known(Err(Obstacle::NoNamespace)),
-            (true, namespace) => namespace,
-            (false, _) => "",
-        };
-        let target = ObjectRef {
-            uid: reference.uid.clone(),
-            ..ObjectRef::named(
-                &reference.api_version,
-                &reference.kind,
-                namespace,
-                &reference.name,
-            )
-        };
-        if Fact::Absent(&target).is_known(self.cx) {
-            return Finding::Known(Ok(Standing::Dangling));
+        match target(reference, namespace, &mapped) {
+            Some(target) => Finding::Asked(self.ask(target)),
+            None => Finding::Known(Err(Obstacle::NoNamespace)),
         }
-        Finding::Asked(self.ask(target))
+    }
+
+    /// Whether a read has shown that the owner is gone: in the dependent's
+    /// namespace, or in none. Where its kind lives is not asked, so that it
+    /// holds when the kind has gone after its objects, as that of a custom
+    /// resource does.
+    fn is_known_absent(&self, reference: &OwnerReference, namespace: &str) -> bool {
+        let is_absent = |place| Fact::Absent(&named(reference, place)).is_known(self.cx);
+        is_absent(namespace) || is_absent("")
     }
 
     /// Reads what was noted down. Returns what is to be remembered of it.
@@ -150,15 +152,15 @@ impl<'a> Owners<'a> {
     }
 
     /// An owner of a kind that is not served cannot be looked for. It is gone
-    /// only if it was seen to go: with a custom resource's definition first its
-    /// objects are deleted, and then the kind.
-    fn unserved(&self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
-        let deleted = Fact::Deleted {
+    /// only if it went with its kind, and not if the cache has it in another
+    /// version.
+    fn unserved(&mut self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
+        let gone = Fact::GoneWithKind {
             uid: &reference.uid,
             api_version: &reference.api_version,
             kind: &reference.kind,
         };
-        if deleted.is_known(self.cx) {
+        if gone.is_known(self.cx) && self.cached(&reference.uid).is_none() {
             Ok(Standing::Dangling)
         } else {
             Err(Obstacle::Unmappable)
@@ -180,6 +182,34 @@ impl<'a> Owners<'a> {
             self.targets.push(target);
         }
         number
+    }
+}
+
+/// What a reference from this namespace names, if its kind is served so; none
+/// if the kind lives in namespaces and the dependent does not.
+pub(crate) fn target(
+    reference: &OwnerReference,
+    namespace: &str,
+    mapped: &Mapped,
+) -> Option<ObjectRef> {
+    match (mapped.namespaced, namespace) {
+        (true, "") => None,
+        (true, namespace) => Some(named(reference, namespace)),
+        (false, _) => Some(named(reference, "")),
+    }
+}
+
+fn named(reference: &OwnerReference, namespace: &str) -> ObjectRef {
+    let OwnerReference {
+        api_version,
+        kind,
+        name,
+        uid,
+        ..
+    } = reference;
+    ObjectRef {
+        uid: uid.clone(),
+        ..ObjectRef::named(api_version, kind, namespace, name)
     }
 }
 

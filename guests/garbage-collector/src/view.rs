@@ -89,6 +89,6 @@ impl OwnerReference {
 }
 
 /// The group of an API version; empty for core.
-fn group(api_version: &str) -> &str {
+pub(crate) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
 }

@@ -13,8 +13,11 @@
 
 mod common;
 
-use common::{Gc, collector, object, owner};
-use serde_json::Value;
+use std::time::Duration;
+
+use common::{Gc, collector, harness, object, owner, pod};
+use garbage_collector::DEPENDENTS;
+use serde_json::{Value, json};
 
 /// The owner's uid in every case.
 const UID: &str = "uid1";
@@ -288,6 +291,112 @@ fn gc_50_the_same_alternative_many_times() {
         harness.put(dependent(number, &wrong));
         harness.run();
     }
+    assert_eq!(left(&harness), [""; 0]);
+    assert_eq!(harness.live_reads().len(), 1);
+}
+
+const V1: &str = "example.com/v1";
+const V1_BETA1: &str = "example.com/v1beta1";
+
+/// A custom resource called `owner` in this version, a pod that names it by
+/// `v1beta1`, and another resource that shows that `v1beta1` is served.
+fn custom_owner(version: &str) -> Gc {
+    let mut harness = collector();
+    harness.put(object(V1_BETA1, "Foo", "default", "served", &[]));
+    harness.put(object(version, "Foo", "default", "owner", &[]));
+    let named = owner(V1_BETA1, "Foo", "owner", "owner");
+    harness.put(pod("child", &[named]));
+    harness.run();
+    assert_eq!(left(&harness), ["default/child"]);
+    harness
+}
+
+/// Time for many tries.
+fn wait(harness: &mut Gc) {
+    harness.advance(Duration::from_mins(12));
+}
+
+/// The version that was followed is served no longer, the dependent's cannot be
+/// read, and then it is not served either: the owner lives all the while.
+#[test]
+fn an_owner_whose_resource_is_followed_no_longer_is_not_taken_for_gone() {
+    for class in ["server", "forbidden", "timeout", "throttled"] {
+        let mut harness = custom_owner(V1);
+        harness.fail_reads("Foo", "default/owner", class);
+        harness.hide("Foo", "default/owner");
+        wait(&mut harness);
+        harness.remove("Foo", "default/served");
+        wait(&mut harness);
+        assert_eq!(left(&harness), ["default/child"], "{class}: not followed");
+        harness.show("Foo", "default/owner");
+        wait(&mut harness);
+        assert_eq!(left(&harness), ["default/child"], "{class}: followed");
+    }
+}
+
+/// Whatever was learnt about an owner, what the cache shows counts for more.
+#[test]
+fn a_cached_owner_is_not_gone_with_its_kind() {
+    for back in [true, false] {
+        let mut harness = custom_owner(V1);
+        harness.fail_writes("Pod", "default/child", "server");
+        harness.fail_reads("Foo", "default/owner", "unmappable");
+        harness.hide("Foo", "default/owner");
+        harness.run();
+        if back {
+            harness.show("Foo", "default/owner");
+        }
+        harness.heal();
+        harness.remove("Foo", "default/served");
+        wait(&mut harness);
+        assert_eq!(left(&harness).is_empty(), !back);
+    }
+}
+
+/// The collector does not follow the resource, so the owner never was in its
+/// cache, whatever a revision with other settings has left to do.
+#[test]
+fn an_owner_of_an_ignored_resource_is_not_gone_with_its_kind() {
+    for (resource, reads) in [("foos", 0), ("bars", 1)] {
+        let ignored = json!({"group": "example.com", "resource": resource});
+        let mut harness = harness(&json!({"ignoredResources": [ignored]}));
+        harness.put(object(V1_BETA1, "Foo", "default", "served", &[]));
+        let named = owner(V1_BETA1, "Foo", "owner", "owner");
+        harness.put(pod("child", &[named]));
+        harness.fail_reads("Foo", "default/owner", "unmappable");
+        let decision = harness.decide(DEPENDENTS, "owner");
+        assert_eq!(harness.live_reads().len(), reads, "{resource}");
+        assert_eq!(
+            decision.commands.len(),
+            1 + reads,
+            "the child, what is known"
+        );
+    }
+}
+
+/// A definition goes right after its objects: when the owner is looked for, its
+/// kind is not known any more.
+#[test]
+fn an_owner_that_goes_with_its_kind_is_gone() {
+    let mut harness = custom_owner(V1_BETA1);
+    harness.fail_reads("Foo", "default/owner", "unmappable");
+    harness.remove("Foo", "default/owner");
+    harness.run();
+    assert_eq!(left(&harness), [""; 0]);
+}
+
+/// What was found once holds when its kind has gone too.
+#[test]
+fn an_owner_that_was_not_found_is_gone_without_its_kind() {
+    let mut harness = custom_owner(V1_BETA1);
+    harness.fail_writes("Pod", "default/child", "server");
+    harness.remove("Foo", "default/owner");
+    harness.run();
+    harness.remove("Foo", "default/served");
+    wait(&mut harness);
+    assert_eq!(left(&harness), ["default/child"]);
+    harness.heal();
+    wait(&mut harness);
     assert_eq!(left(&harness), [""; 0]);
     assert_eq!(harness.live_reads().len(), 1);
 }

@@ -337,3 +337,41 @@ fn a_new_preferred_version_takes_the_place_of_the_old_one() {
         cluster.until_gone(&[&child, &owner]).await;
     });
 }
+
+/// The version that is followed is served no longer; the one that a dependent
+/// names cannot be listed or read, and then it is the first one's turn again.
+/// The owner lives all the while.
+#[test]
+fn an_owner_whose_version_is_followed_no_longer_is_not_taken_for_gone() {
+    test(|cluster| async move {
+        let made = cluster.create(definition("Foo", &["v1beta1", "v1"], "Namespaced"));
+        let owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));
+        let mut named = reference(&owner);
+        named["apiVersion"] = json!("example.com/v1beta1");
+        let child = cluster.create(owned(pod("child"), &[named]));
+        let _host = cluster.collector().await;
+        cluster.stay(&[&owner, &child]).await;
+        assert!(is_watched(&cluster, "foos"));
+        let serve = |only: &str| {
+            let mut definition = cluster.now(&made).unwrap();
+            for version in definition["spec"]["versions"].as_array_mut().unwrap() {
+                version["served"] = json!(version["name"] == only);
+            }
+            cluster.sim.update(definition).unwrap();
+        };
+        let mut broken = break_lists(&cluster, "foos");
+        broken.push(cluster.refuse(Match::new("get", "foos"), Refusal::InternalError));
+        serve("v1beta1");
+        sleep(PERIOD * 4).await;
+        assert!(!is_watched(&cluster, "foos"));
+        serve("v1");
+        sleep(PERIOD * 20).await;
+        cluster.stay(&[&child]).await;
+        for fault in broken {
+            cluster.sim.heal(fault);
+        }
+        sleep(PERIOD * 20).await;
+        assert!(is_watched(&cluster, "foos"));
+        cluster.stay(&[&owner, &child]).await;
+    });
+}

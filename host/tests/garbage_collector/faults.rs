@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::cluster::{
-    Cluster, blocking, config_map, definition, object, owned, pod, rc, reference, test,
+    Cluster, blocking, config_map, definition, held, object, owned, pod, rc, reference, test,
 };
 use crate::objects::SETTLED;
 
@@ -240,5 +240,30 @@ fn an_api_server_that_is_away_is_waited_for() {
         cluster.sim.heal(away);
         cluster.until_gone(&[&dependent]).await;
         assert_eq!(cluster.deletions(&dependent), 1);
+    });
+}
+
+/// A deletion in the foreground is taken back while the owner's watch is stuck:
+/// the cache has it wait all the while.
+#[test]
+fn an_owner_that_was_rescued_behind_a_stuck_watch_keeps_its_dependents() {
+    test(|cluster| async move {
+        let owner = cluster.create(held(rc("owner")));
+        let blocker = cluster.create(held(owned(pod("blocker"), &[blocking(&owner)])));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        sleep(SETTLED).await;
+        cluster.sim.disturb(
+            &Match::new("watch", "replicationcontrollers"),
+            WatchFault::Silence,
+        );
+        let rescued = cluster.set(&owner, &json!({"finalizers": ["example.com/hold"]}));
+        assert_eq!(
+            rescued["metadata"]["finalizers"],
+            json!(["example.com/hold"])
+        );
+        let late = cluster.create(owned(pod("late"), &[blocking(&owner)]));
+        cluster.stay(&[&late]).await;
+        assert!(cluster.is_there(&blocker) && cluster.is_there(&owner));
     });
 }
