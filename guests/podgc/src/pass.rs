@@ -15,6 +15,13 @@ use crate::{Config, ORPHANED};
 /// is not known or not set.
 const ALIVE: [&str; 3] = ["Pending", "Running", "Unknown"];
 
+/// How much a pass decides at most: the host takes 10,000 plans and as many
+/// commands, and no answer that has more. The next pass has the rest.
+const MOST_PLANS: usize = 9_000;
+const MOST_COMMANDS: usize = 9_000;
+/// Of which terminated pods, so that those of the other stages have their turn.
+const MOST_TERMINATED: usize = 5_000;
+
 /// Decides what to delete now, and which nodes to look for.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     let mut plans = Plans::default();
@@ -23,7 +30,7 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     }
     out_of_service(cx, &mut plans);
     unscheduled(cx, &mut plans);
-    let missing = missing_nodes(cx);
+    let missing = missing_nodes(cx).take(MOST_COMMANDS);
     if !plans.all.is_empty() {
         let count = plans.all.len().to_string();
         cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
@@ -43,7 +50,7 @@ struct Plans {
 
 impl Plans {
     fn add(&mut self, cx: &Context<'_>, pod: Object<Pod>, reason: Reason, message: String) {
-        if self.uids.insert(pod.reference.uid.clone()) {
+        if self.all.len() < MOST_PLANS && self.uids.insert(pod.reference.uid.clone()) {
             self.all.push(deletion::plan(cx, pod, reason, message));
         }
     }
@@ -76,7 +83,7 @@ fn terminated(cx: &Context<'_>, threshold: usize, plans: &mut Plans) {
     let count = candidates.len();
     let excess = count.saturating_sub(threshold);
     candidates.sort_by(|one, other| age(one).cmp(&age(other)));
-    for pod in candidates.into_iter().take(excess) {
+    for pod in candidates.into_iter().take(excess.min(MOST_TERMINATED)) {
         let message = format!("{count} pods have terminated, {threshold} are kept");
         plans.add(cx, pod, Reason::Terminated, message);
     }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{assert_counted, handled, harness, patched, pod, ready_node};
+use common::{PERIOD, assert_counted, handled, harness, patched, pod, ready_node};
 use davit_guest::testing::Harness;
 use podgc::PodGc;
 use serde_json::{Value, json};
@@ -277,4 +277,27 @@ fn an_orphan_that_is_being_deleted_does_not_count() {
         harness.run();
         assert_eq!(harness.keys("Pod").len(), left, "{node}");
     }
+}
+
+/// The host takes 10,000 plans in one decision, and no decision that has more.
+#[test]
+fn a_backlog_is_worked_off_in_several_passes() {
+    let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
+    harness.put(ready_node("node"));
+    for number in 0..5_002 {
+        let pod = pod(&format!("pod-{number:05}")).phase("Failed");
+        harness.put(pod.created(number / 1000).into());
+    }
+    // Another stage has its turn meanwhile.
+    harness.put(pod("unbound").node("").terminating().finalizer().into());
+    harness.run();
+    assert_eq!(harness.keys("Pod").len(), 5_003 - 5_000);
+    assert!(handled(&harness).contains(&"unbound"));
+    for _ in 0..3 {
+        harness.advance(PERIOD);
+    }
+    assert_eq!(
+        harness.keys("Pod"),
+        ["default/pod-05001", "default/unbound"]
+    );
 }

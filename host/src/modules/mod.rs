@@ -34,7 +34,7 @@ pub use source::{
 
 use cache::Cache;
 use objects::Cluster;
-use oci::Artefact;
+use oci::{Artefact, Layer};
 
 /// The largest module that is read, in bytes: what the engine compiles at most.
 pub const MOST_BYTES: usize = 32 << 20;
@@ -157,20 +157,6 @@ impl Modules {
         .await
     }
 
-    /// Finds the module that ran before by its digest, whatever its source
-    /// holds by now: among those that are kept, or else at its source.
-    pub async fn fetch_recorded(
-        &self,
-        source: &ModuleSource,
-        digest: ModuleDigest,
-    ) -> Result<Fetched, ModuleError> {
-        let module = ModuleConfig {
-            source: source.clone(),
-            digest: Some(digest),
-        };
-        self.fetch(&module).await
-    }
-
     /// Looks whether a source may hold another module than before: as long as
     /// the version is the same, it does not. Costs a request where the source
     /// is not a file; [`ModuleConfig::look_every`] says how often it is meant to
@@ -209,7 +195,8 @@ impl Modules {
         })
     }
 
-    /// Pulls an artefact's module, unless it is kept or not the one wanted.
+    /// Pulls an artefact's module, unless it is kept; or else the one wanted, if
+    /// the tag has moved on and the repository still has it.
     async fn pull(
         &self,
         oci: &OciSource,
@@ -217,8 +204,20 @@ impl Modules {
     ) -> Result<Vec<u8>, ModuleError> {
         let artefact = self.artefact(oci).await?;
         let layer = bounded(oci, artefact.layer()).await?;
-        let origin = format!("the artefact {}", oci.reference);
-        check_digest(&origin, layer.digest, wanted)?;
+        if let Some(wanted) = wanted.filter(|wanted| *wanted != layer.digest) {
+            let former = Layer::of(wanted);
+            return match bounded(oci, artefact.pull(&former)).await {
+                Err(ModuleError::Oci {
+                    problem: OciProblem::NotFound(_),
+                    ..
+                }) => Err(ModuleError::OtherDigest {
+                    origin: format!("the artefact {}", oci.reference),
+                    found: layer.digest,
+                    wanted,
+                }),
+                answer => answer,
+            };
+        }
         match self.kept(layer.digest).await {
             Some(wasm) => Ok(wasm),
             None => bounded(oci, artefact.pull(&layer)).await,

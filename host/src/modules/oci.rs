@@ -133,6 +133,17 @@ pub(super) struct Layer {
     pub(super) digest: ModuleDigest,
 }
 
+impl Layer {
+    /// The layer that is a module, whatever artefact it is of.
+    pub(super) fn of(digest: ModuleDigest) -> Self {
+        let descriptor = OciDescriptor {
+            digest: format!("sha256:{digest}"),
+            ..OciDescriptor::default()
+        };
+        Self { descriptor, digest }
+    }
+}
+
 impl<'a> Artefact<'a> {
     /// Prepares the way; nothing is sent yet.
     pub(super) fn new(

@@ -52,6 +52,9 @@ pub const START: Instant = 1_700_000_000_000;
 /// More calls than any test needs at one point in time.
 const MAX_CALLS: usize = 10_000;
 
+/// How many plans, and how many commands, the host takes in one decision.
+const MOST_IN_A_DECISION: usize = 10_000;
+
 /// How long the host lets an item rest after a write was forbidden.
 const FORBIDDEN_PAUSE: u64 = 30_000;
 
@@ -218,6 +221,12 @@ impl<C: Controller> Harness<C> {
     }
 
     fn carry_out(&mut self, item: &WorkItem, decision: Decision) {
+        let (plans, commands) = (decision.plans.len(), decision.commands.len());
+        assert!(
+            plans <= MOST_IN_A_DECISION && commands <= MOST_IN_A_DECISION,
+            "a decision has {plans} plans and {commands} commands: the host takes \
+             {MOST_IN_A_DECISION} of each, and refuses an answer with more"
+        );
         let cancelled = self.command(decision.commands);
         let mut failures = Vec::new();
         for plan in decision.plans {
