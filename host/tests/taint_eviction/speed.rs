@@ -105,5 +105,7 @@ fn assert_only_of_node(sim: &Sim, number: usize) {
     let names: Vec<&str> = about_pods.map(|it| it.work.name.as_str()).collect();
     assert_eq!(names.len(), 2 * PODS);
     assert!(names.iter().all(|name| name.starts_with(&own)), "{names:?}");
-    assert_eq!(sim.count(&Match::new("get", "nodes")), 1);
+    // Once in each of the calls that the timers of its pods are spread over.
+    let reads = sim.count(&Match::new("get", "nodes"));
+    assert!((1..=4).contains(&reads), "{reads}");
 }
