@@ -11,23 +11,25 @@ use crate::bench::{Bench, on_the_sim};
 const ALL: &str = "{terminatedPodThreshold: 1, quarantine: 24h, period: 1s, \
                     maxParallelDeletes: 400}";
 
-async fn failed_pods(bench: &Bench, count: usize) {
-    for number in 0..count {
+/// Three hundred failed pods, of which a webhook makes every deletion take half
+/// a minute.
+async fn slow_deletions(bench: &Bench) {
+    for number in 0..300 {
         bench.pod(&format!("p-{number:03}"), "", "Failed").await;
     }
+    bench.sim().add_fault(Fault {
+        matches: Match::new("delete", "pods"),
+        when: When::Always,
+        action: Action::Delay(Duration::from_secs(30)),
+    });
 }
 
-/// A webhook makes every deletion take half a minute, and the guest has decided
-/// on hundreds: the operator's word holds for all that have not begun.
+/// The guest has decided on hundreds: the operator's word holds for all that
+/// have not begun.
 #[test]
 fn what_has_not_begun_never_does_once_a_controller_is_off() {
     on_the_sim(|bench| async move {
-        failed_pods(&bench, 300).await;
-        bench.sim().add_fault(Fault {
-            matches: Match::new("delete", "pods"),
-            when: When::Always,
-            action: Action::Delay(Duration::from_secs(30)),
-        });
+        slow_deletions(&bench).await;
         let enforce = podgc(ALL, "{}");
         let host = declared(&bench, &enforce).await;
         sleep(Duration::from_secs(5)).await;
@@ -48,12 +50,7 @@ fn what_has_not_begun_never_does_once_a_controller_is_off() {
 #[test]
 fn a_host_that_stops_waits_only_for_what_has_begun() {
     on_the_sim(|bench| async move {
-        failed_pods(&bench, 300).await;
-        bench.sim().add_fault(Fault {
-            matches: Match::new("delete", "pods"),
-            when: When::Always,
-            action: Action::Delay(Duration::from_secs(30)),
-        });
+        slow_deletions(&bench).await;
         let host = declared(&bench, &podgc(ALL, "{}")).await;
         sleep(Duration::from_secs(5)).await;
         let begun = tokio::time::Instant::now();
