@@ -51,7 +51,8 @@ pub enum Written {
 
 #[derive(Clone, Debug)]
 enum Expected {
-    InFlight,
+    /// What the plan was decided on.
+    InFlight(Seen),
     Gone,
     Version(u64),
 }
@@ -66,19 +67,24 @@ pub struct Expectations {
 }
 
 impl Expectations {
-    /// A plan for this object is being carried out.
-    pub fn begin(&mut self, uid: Uid) {
-        self.by_uid
-            .insert(uid, (Expected::InFlight, Instant::FAR_FUTURE));
+    /// A plan for this object is being carried out, which was decided when the
+    /// cache showed that of it.
+    pub fn begin(&mut self, uid: Uid, decided_on: Seen) {
+        let expected = Expected::InFlight(decided_on);
+        self.by_uid.insert(uid, (expected, Instant::FAR_FUTURE));
     }
 
     /// The plan for this object has ended; `written` is what its last
     /// successful write left behind, if there was one.
     pub fn end(&mut self, uid: &Uid, written: Option<Written>, now: Instant) {
-        let expected = match written {
-            Some(Written::Gone) => Expected::Gone,
-            Some(Written::Version(version)) => Expected::Version(version),
-            Some(Written::Unknown) | None => {
+        let expected = match (written, self.by_uid.get(uid)) {
+            (Some(Written::Gone), _) => Expected::Gone,
+            (Some(Written::Version(version)), _) => Expected::Version(version),
+            // Any later one than that which was seen.
+            (Some(Written::Unknown), Some((Expected::InFlight(Seen::Version(version)), _))) => {
+                Expected::Version(version.saturating_add(1))
+            }
+            (Some(Written::Unknown) | None, _) => {
                 self.by_uid.remove(uid);
                 return;
             }
@@ -94,7 +100,7 @@ impl Expectations {
     pub fn held(&self, uid: &Uid, decided_on: Seen, seen: Seen, now: Instant) -> Option<Held> {
         let (expected, _) = self.by_uid.get(uid).filter(|(_, lapses)| now < *lapses)?;
         match (expected, decided_on) {
-            (Expected::InFlight, _) => Some(Held::InFlight),
+            (Expected::InFlight(_), _) => Some(Held::InFlight),
             // A uid never comes back. A decision from before can: of a call that
             // takes long, or of a plan that waited for its turn.
             (Expected::Gone, _) if seen == Seen::Gone => Some(Held::Gone),
@@ -153,7 +159,7 @@ mod tests {
     fn a_deleted_object_is_held_until_the_cache_has_lost_it() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
-        expectations.begin(UID);
+        expectations.begin(UID, Seen::Version(1));
         assert_eq!(
             held(&expectations, Seen::Version(1), start),
             Some(Held::InFlight)
@@ -178,7 +184,7 @@ mod tests {
     fn a_patched_object_is_held_until_its_version_is_seen() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
-        expectations.begin(UID);
+        expectations.begin(UID, Seen::Version(1));
         expectations.end(&UID, Some(Written::Version(10)), start);
         assert_eq!(
             held(&expectations, Seen::Version(9), start),
@@ -206,7 +212,7 @@ mod tests {
     #[test]
     fn the_event_may_come_before_the_answer() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID);
+        expectations.begin(UID, Seen::Version(1));
         expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
         assert_eq!(held(&expectations, Seen::Version(12), Instant::ZERO), None);
     }
@@ -232,7 +238,7 @@ mod tests {
         expectations.expire(lapsed);
         let seen = Seen::Version(10);
         assert_eq!(held(&expectations, seen, lapsed), Some(Held::NotSeenYet));
-        expectations.begin(UID);
+        expectations.begin(UID, Seen::Version(1));
         expectations.expire(again.after(LAPSE));
         let in_flight = held(&expectations, seen, again.after(LAPSE));
         assert_eq!(in_flight, Some(Held::InFlight));
@@ -241,10 +247,27 @@ mod tests {
         assert!(expectations.is_empty());
     }
 
+    /// An eviction does not say what it wrote.
+    #[test]
+    fn what_was_written_without_a_version_is_any_later_one() {
+        let mut expectations = Expectations::default();
+        expectations.begin(UID, Seen::Version(9));
+        expectations.end(&UID, Some(Written::Unknown), Instant::ZERO);
+        let at = |version| held(&expectations, Seen::Version(version), Instant::ZERO);
+        assert_eq!(at(9), Some(Held::NotSeenYet));
+        assert_eq!(at(10), None);
+        for decided_on in [Seen::Incomparable, Seen::Gone] {
+            let mut expectations = Expectations::default();
+            expectations.begin(UID, decided_on);
+            expectations.end(&UID, Some(Written::Unknown), Instant::ZERO);
+            assert!(expectations.is_empty());
+        }
+    }
+
     #[test]
     fn a_plan_that_wrote_nothing_leaves_nothing_behind() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID);
+        expectations.begin(UID, Seen::Version(1));
         expectations.end(&UID, None, Instant::ZERO);
         assert_eq!(held(&expectations, Seen::Version(1), Instant::ZERO), None);
     }

@@ -2,6 +2,7 @@
 
 use davit_cluster::write::{Decision, Writer};
 use davit_core::controller::Outcome;
+use davit_core::expectation::Written;
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Plan, Step};
 
@@ -22,7 +23,7 @@ pub(super) async fn carry_out(
                 // What was created is another object, and an event is none of
                 // the target's.
                 if !matches!(step, Step::Create(_) | Step::Event(_)) {
-                    written = Some(done.written());
+                    written = Some(after(written, done.written()));
                 }
             }
             Err(failure) => {
@@ -36,5 +37,16 @@ pub(super) async fn carry_out(
     Outcome {
         written,
         failed: None,
+    }
+}
+
+/// What two writes in a row left behind: what does not say its version has a
+/// later one than the write before it.
+fn after(before: Option<Written>, written: Written) -> Written {
+    match (before, written) {
+        (Some(Written::Version(version)), Written::Unknown) => {
+            Written::Version(version.saturating_add(1))
+        }
+        (_, written) => written,
     }
 }

@@ -103,6 +103,13 @@ impl Shared {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
     }
 
+    /// A plan for the object is being carried out that was decided on this
+    /// snapshot.
+    pub(super) fn expect(&mut self, uid: Uid, decided_on: &Snapshot) {
+        let seen = seen(&uid, decided_on);
+        self.expectations.begin(uid, seen);
+    }
+
     /// Compares what a look led to with what the other revision decided.
     pub(super) fn compare(&mut self, look: Look<'_>, plans: &[Arc<Plan>], world: &World<'_>) {
         let expectations = &self.expectations;

@@ -30,7 +30,7 @@ impl Revision {
         match &ruling {
             Ruling::Admit => {
                 running.carry();
-                shared.expectations.begin(uid);
+                shared.expect(uid, &running.decided_on);
                 let asker = self.asker(&plan, world, shared);
                 shared.budget.spend(&plan, asker, world.now);
                 let id = PlanId(shared.fresh_id());
