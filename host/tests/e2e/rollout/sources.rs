@@ -160,14 +160,25 @@ impl Image {
 
 const STEPS: &str = "{steps: [shadow 1h]}";
 
+fn config() -> String {
+    podgc(EAGER, STEPS)
+}
+
+/// An image that ran, stable, and comes with another guest by now; with the
+/// revision that was stable.
+async fn updated(bench: &Bench, is_cached: bool) -> (Image, RevisionStatus) {
+    let image = Image::new();
+    let before = image.run(bench, is_cached, &config()).await;
+    image.ship(&another_podgc());
+    (image, before)
+}
+
 /// Its image comes with another guest, and what was kept went with the pod.
 #[test]
 fn an_update_of_davit_updates_its_guests() {
     on_the_sim(|bench| async move {
-        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
-        let before = image.run(&bench, false, &config).await;
-        image.ship(&another_podgc());
-        let host = declared_to(image.start(&bench, false), &config, 1).await;
+        let (image, before) = updated(&bench, false).await;
+        let host = declared_to(image.start(&bench, false), &config(), 1).await;
         let status = host.status().await;
         assert_ne!(status.stable.unwrap().digest, before.digest);
         assert_eq!((status.candidate, status.lost), (None, None));
@@ -180,10 +191,8 @@ fn an_update_of_davit_updates_its_guests() {
 #[test]
 fn an_updated_guest_is_tried_if_it_can_be() {
     on_the_sim(|bench| async move {
-        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
-        let before = image.run(&bench, true, &config).await;
-        image.ship(&another_podgc());
-        let host = declared_to(image.start(&bench, true), &config, 1).await;
+        let (image, before) = updated(&bench, true).await;
+        let host = declared_to(image.start(&bench, true), &config(), 1).await;
         let candidate = host.until_candidate(|one| one.step == 1).await;
         assert_ne!(candidate.digest, before.digest);
         assert_eq!(host.status().await.stable, Some(before));
@@ -195,21 +204,19 @@ fn an_updated_guest_is_tried_if_it_can_be() {
 #[test]
 fn an_updated_guest_that_was_taken_back_stays_so() {
     on_the_sim(|bench| async move {
-        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
-        let before = image.run(&bench, true, &config).await;
-        image.ship(&another_podgc());
-        let host = declared_to(image.start(&bench, true), &config, 1).await;
+        let (image, before) = updated(&bench, true).await;
+        let host = declared_to(image.start(&bench, true), &config(), 1).await;
         let candidate = host.until_candidate(|one| one.step == 1).await;
         let asked = Requests {
             abort: Some(abort(&candidate)),
             ..Requests::default()
         };
-        host.request(&config, 1, asked.clone()).await;
+        host.request(&config(), 1, asked.clone()).await;
         host.until_status(|status| status.rejected.is_some()).await;
         host.host.stop().await;
 
         let host = image.start(&bench, false);
-        host.request(&config, 1, asked).await;
+        host.request(&config(), 1, asked).await;
         let status = host.until_status(|status| status.lost.is_some()).await;
         assert_eq!(status.stable.as_ref(), Some(&before));
         sleep(Duration::from_secs(300)).await;
@@ -224,9 +231,7 @@ fn an_updated_guest_that_was_taken_back_stays_so() {
 #[test]
 fn a_lost_revision_is_given_up_by_an_operator() {
     on_the_sim(|bench| async move {
-        let (image, config) = (Image::new(), podgc(EAGER, STEPS));
-        let before = image.run(&bench, false, &config).await;
-        image.ship(&another_podgc());
+        let (image, before) = updated(&bench, false).await;
         let host = image.start(&bench, false);
         let other = podgc("{quarantine: 2s, period: 1s}", STEPS);
         host.declare(&other, 2).await;
