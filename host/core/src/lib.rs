@@ -20,4 +20,5 @@ pub mod queue;
 pub mod rollout;
 pub mod store;
 pub mod time;
+pub mod untrusted;
 pub mod watch;
