@@ -389,8 +389,7 @@ fn the_examples_of_rollouts_are_read() {
         .filter_map(|block| block.strip_prefix("yaml\n"));
     let mut read = 0;
     for example in examples {
-        let options = serde_saphyr::options! { strict_booleans: true };
-        let mut value: Value = serde_saphyr::from_str_with_options(example, options).unwrap();
+        let mut value: Value = serde_saphyr::from_str(example).unwrap();
         if value.get("controllers").is_some() {
             config::parse(Path::new("the example"), example).unwrap();
         } else if let Some(spec) = value.get("spec") {

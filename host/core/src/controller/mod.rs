@@ -296,7 +296,7 @@ impl Controller {
         role: Role,
         snapshot: &Snapshot,
     ) -> Option<CallRequest> {
-        if self.shared.settings.mode == Mode::Off {
+        if self.shared.settings.mode == Mode::Disabled {
             return None;
         }
         let revision = match role {
@@ -365,7 +365,7 @@ impl Controller {
     /// nothing else happens. `ready` are the revisions that can be called.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant, ready: &[Role]) -> Option<Instant> {
-        if self.shared.settings.mode == Mode::Off {
+        if self.shared.settings.mode == Mode::Disabled {
             return None;
         }
         let ready = ready.iter().filter_map(|role| self.revision(*role));
