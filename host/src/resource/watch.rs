@@ -193,10 +193,7 @@ fn read_spec(name: &str, spec: Value) -> Result<ControllerSpec, SpecError> {
             reason: "it is no DNS label: 63 characters at most, no dots".to_owned(),
         });
     }
-    ControllerSpec::read(spec).map_err(|SpecError { field, reason }| SpecError {
-        field: format!("spec.{field}"),
-        reason,
-    })
+    ControllerSpec::read(spec).map_err(|error| error.below("spec"))
 }
 
 fn read_status(name: &str, status: Value) -> Option<ControllerStatus> {
