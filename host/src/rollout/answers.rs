@@ -10,6 +10,7 @@ use jiff::Timestamp;
 
 use super::declared::{RequestKind, subject, trial};
 use super::managed::{Managed, Told, time};
+use super::revision::Revision;
 use crate::host::Observation;
 use crate::status::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
 
@@ -36,7 +37,7 @@ impl Managed {
             match self.final_answer(kind, value) {
                 // What releases a trip is no part of the status: a host that
                 // crashed in between has it done again by the next one.
-                Some(RequestResult::Done) if kind == RequestKind::Release => continue,
+                Some(RequestResult::Done) if kind == RequestKind::Release => {}
                 Some(_) => in_force.clear(kind),
                 None => {
                     let misfit = misfit(&self.status, self.generation, kind, subject(value));
@@ -149,7 +150,7 @@ impl Managed {
                     done(format!("{revision} is the stable revision"))
                 }
                 _ if self.is_current() => {
-                    let described = self.desired.as_ref().map(|desired| desired.name());
+                    let described = self.desired.as_ref().map(Revision::name);
                     let described = described.unwrap_or_default();
                     refused(format!("the spec describes {described}, not {revision}"))
                 }

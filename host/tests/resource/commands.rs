@@ -27,8 +27,8 @@ const AT: &str = "2026-11-20T10:00:00.000Z";
 const NO_WAIT: Duration = Duration::ZERO;
 
 /// What a request is about, without what tells it from the same one before.
-fn subject(value: &Option<String>) -> &str {
-    declared::subject(value.as_ref().unwrap())
+fn subject(value: Option<&str>) -> &str {
+    declared::subject(value.unwrap())
 }
 
 fn error(result: Result<String>) -> String {
@@ -76,7 +76,7 @@ async fn a_promotion_is_for_the_step_that_was_seen() {
          host has not answered yet"
     );
     assert_eq!(
-        subject(&asked(&cluster).promote),
+        subject(asked(&cluster).promote.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z/2"
     );
     let said = requests::promote(&cluster.client, "podgc", true, NO_WAIT)
@@ -84,7 +84,7 @@ async fn a_promotion_is_for_the_step_that_was_seen() {
         .unwrap();
     assert!(said.contains("let the candidate bbbb take over"), "{said}");
     assert_eq!(
-        subject(&asked(&cluster).promote),
+        subject(asked(&cluster).promote.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z/all"
     );
     let said = requests::abort(&cluster.client, "podgc", NO_WAIT)
@@ -92,7 +92,7 @@ async fn a_promotion_is_for_the_step_that_was_seen() {
         .unwrap();
     assert!(said.contains("roll the candidate bbbb back"), "{said}");
     assert_eq!(
-        subject(&asked(&cluster).abort),
+        subject(asked(&cluster).abort.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z"
     );
 }
@@ -210,7 +210,7 @@ async fn releasing_names_what_tripped() {
     for part in ["writesPerMinute", "deletesPerMinute", AT, before] {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(subject(&asked(&cluster).release), AT);
+    assert_eq!(subject(asked(&cluster).release.as_deref()), AT);
     cluster.change("podgc", json!({"status": {"tripped": null}}));
     let error = error(requests::release(&cluster.client, "podgc", NO_WAIT).await);
     assert_eq!(
