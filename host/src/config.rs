@@ -206,10 +206,15 @@ fn read_client(value: &Value) -> Result<ClientConfig, SpecError> {
     Ok(client)
 }
 
-/// What the parser says, without its picture of the place.
+/// What the parser says, without its picture of the place, and without its
+/// advice to programmers.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    let advice = line.find(", set DuplicateKeyPolicy");
+    line.get(..advice.unwrap_or(line.len()))
+        .unwrap_or(line)
+        .to_owned()
 }
 
 pub(crate) fn is_dns_label(name: &str) -> bool {
@@ -244,35 +249,237 @@ mod tests {
         assert_eq!(config.client, ClientConfig::default());
     }
 
+    /// What is wrong with an entry of `controllers` that has these fields too.
+    fn entry(rest: &str) -> String {
+        let error = error(&format!(
+            "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  {rest}\n"
+        ));
+        let found = error.strip_prefix("c.yaml: controllers[0].");
+        found.unwrap_or(&error).to_owned()
+    }
+
     #[test]
-    fn errors_name_file_field_and_reason() {
-        let one = |rest: &str| {
-            error(&format!(
-                "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n{rest}"
-            ))
-        };
-        assert_eq!(
-            one("  mode: Enforced\n"),
-            "c.yaml: controllers[0].mode: unknown variant `Enforced`, expected one of \
-             `Enforce`, `DryRun`, `Disabled`"
-        );
-        assert!(one("  mode: Of\n").contains("unknown variant `Of`"));
-        assert!(one("  colour: red\n").starts_with("c.yaml: controllers[0].colour: unknown field"));
-        assert_eq!(
-            one("  limits: {instances: 0}\n"),
-            "c.yaml: controllers[0].limits.instances: 0 is out of range: 1 to 16"
-        );
-        assert_eq!(
-            one("- name: podgc\n  module: {file: /tmp/a.wasm}\n"),
-            "c.yaml: controllers[1].name: a second controller is called \"podgc\""
-        );
-        assert_eq!(
-            one("  config: 7\n"),
-            "c.yaml: controllers[0].config: it must be a map"
-        );
-        assert!(error("controllers: [\n").starts_with("c.yaml: is no YAML: "));
-        assert!(error("controllers: [{}]\n").contains("[0].name: missing field `name`"));
-        assert!(error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: "));
+    fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
+        for (text, expected) in [
+            ("", "expected a map (controllers, client), found nothing"),
+            (
+                "# none",
+                "expected a map (controllers, client), found nothing",
+            ),
+            ("- a", "expected a map (controllers, client), found a list"),
+            (
+                "controler: []",
+                "controler: there is no such field, only controllers, client",
+            ),
+            ("controllers: 5", "controllers: expected a list, found 5"),
+            (
+                "controllers: [5]",
+                "controllers[0]: expected a map with a name and a module, found 5",
+            ),
+            ("controllers: [{}]", "controllers[0].name: it must be set"),
+            (
+                "controllers: [{name: 5}]",
+                "controllers[0].name: expected text, found 5",
+            ),
+            (
+                "controllers: [{name: A_b}]",
+                "controllers[0].name: expected a DNS label (lower-case letters, digits and \
+                 dashes, 63 at most), found \"A_b\"",
+            ),
+            (
+                "controllers: [{name: a}]",
+                "controllers[0].module: it must be set",
+            ),
+            (
+                "controllers: [{name: a, module: ~}]",
+                "controllers[0].module: it must be set",
+            ),
+            (
+                "controllers: [{name: a, module: podgc}]",
+                "controllers[0].module: expected a map (builtin, file, configMap, oci, digest), \
+                 found \"podgc\"",
+            ),
+            (
+                "controllers: [{name: a, module: {}}]",
+                "controllers[0].module: expected one of builtin, file, configMap, oci, found none",
+            ),
+            (
+                "controllers: [{name: a, module: {builtin: b}}, {name: a, module: {builtin: b}}]",
+                "controllers[1].name: a second controller is called \"a\"",
+            ),
+            ("client: 7", "client: expected a map (qps, burst), found 7"),
+            (
+                "client: {rate: 7}",
+                "client.rate: there is no such field, only qps, burst",
+            ),
+            (
+                "client: {qps: fast}",
+                "client.qps: expected a number, found \"fast\"",
+            ),
+            (
+                "client: {qps: 0}",
+                "client.qps: expected a number above 0, found 0",
+            ),
+            (
+                "client: {qps: -1.5}",
+                "client.qps: expected a number above 0, found -1.5",
+            ),
+            (
+                "client: {burst: 1.5}",
+                "client.burst: expected a whole number, found 1.5",
+            ),
+            (
+                "client: {burst: -1}",
+                "client.burst: expected a whole number from 0 to 4294967295, found -1",
+            ),
+            (
+                "client: {burst: 0}",
+                "client.burst: expected a number above 0, found 0",
+            ),
+            (
+                "controllers: [{name: a, name: b}]",
+                "is not YAML: line 1 column 25: duplicate mapping key: name",
+            ),
+        ] {
+            assert_eq!(error(text), format!("c.yaml: {expected}"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_controller_that_does_not_fit_is_refused_in_words_of_its_own() {
+        for (text, expected) in [
+            (
+                "colour: red",
+                "colour: there is no such field, only module, mode, config, permissions, \
+                 guardrails, limits, rollout, serviceAccountName",
+            ),
+            (
+                "mode: Enforced",
+                "mode: expected one of Enforce, DryRun, Disabled, found \"Enforced\"",
+            ),
+            (
+                "mode: On",
+                "mode: expected one of Enforce, DryRun, Disabled, found \"On\"",
+            ),
+            (
+                "mode: [1]",
+                "mode: expected one of Enforce, DryRun, Disabled, found a list",
+            ),
+            ("config: 7", "config: expected a map, found 7"),
+            ("config: []", "config: expected a map, found a list"),
+            (
+                "permissions: {verb: get}",
+                "permissions: expected a list, found a map",
+            ),
+            (
+                "permissions: [get pods]",
+                "permissions[0]: expected a map (verb, group, resource), found \"get pods\"",
+            ),
+            (
+                "permissions: [{verb: get}]",
+                "permissions[0].resource: it must be set",
+            ),
+            (
+                "limits: much",
+                "limits: expected a map (memoryMib, callMillis, instances), found \"much\"",
+            ),
+            (
+                "limits: {memoryMib: much}",
+                "limits.memoryMib: expected a whole number, found \"much\"",
+            ),
+            (
+                "limits: {memoryMib: 64.5}",
+                "limits.memoryMib: expected a whole number, found 64.5",
+            ),
+            (
+                "limits: {memoryMib: -1}",
+                "limits.memoryMib: expected a whole number from 0 to 4294967295, found -1",
+            ),
+            (
+                "limits: {instances: 0}",
+                "limits.instances: expected a number from 1 to 16, found 0",
+            ),
+            (
+                "guardrails: {deletesPercentPerMinute: 300}",
+                "guardrails.deletesPercentPerMinute: expected a whole number from 1 to 100, \
+                 found 300",
+            ),
+            (
+                "guardrails: {deletesPercentPerMinute: half}",
+                "guardrails.deletesPercentPerMinute: expected a whole number, found \"half\"",
+            ),
+            (
+                "guardrails: {cooldown: 30}",
+                "guardrails.cooldown: expected a duration such as 30s, 10m or 1h30m, or \"until \
+                 released\", found 30",
+            ),
+            (
+                "guardrails: {cooldown: soon}",
+                "guardrails.cooldown: expected a duration such as 30s, 10m or 1h30m, or \"until \
+                 released\", found \"soon\"",
+            ),
+            (
+                "guardrails: {cooldown: 1s}",
+                "guardrails.cooldown: expected 10s or more, or \"until released\", found 1s",
+            ),
+            (
+                "rollout: {steps: shadow 10m}",
+                "rollout.steps: expected a list, found \"shadow 10m\"",
+            ),
+            (
+                "rollout: {steps: [shadow 1m, shadow]}",
+                "rollout.steps[1]: expected a step such as \"shadow 10m\", \"weight 10 for 10m\" or \
+                 \"weight 50 until promoted\", found \"shadow\"",
+            ),
+            (
+                "rollout: {steps: [10]}",
+                "rollout.steps[0]: expected a step such as \"shadow 10m\", \"weight 10 for 10m\" or \
+                 \"weight 50 until promoted\", found 10",
+            ),
+            (
+                "rollout: {paused: 1}",
+                "rollout.paused: expected true or false, found 1",
+            ),
+            (
+                "rollout: {cohort: {by: Pod}}",
+                "rollout.cohort.by: expected one of Uid, Namespace, Owner, Node, found \"Pod\"",
+            ),
+            (
+                "rollout: {cohort: {matchLabels: {tier: 1}}}",
+                "rollout.cohort.matchLabels.tier: expected text, found 1",
+            ),
+            (
+                "rollout: {analysis: {window: 5}}",
+                "rollout.analysis.window: expected a duration such as 30s, 10m or 1h30m, found 5",
+            ),
+            (
+                "rollout: {analysis: {maxDisagreementPercent: 101}}",
+                "rollout.analysis.maxDisagreementPercent: expected a whole number from 0 to 100, \
+                 found 101",
+            ),
+            (
+                "serviceAccountName: [a]",
+                "serviceAccountName: expected text, found a list",
+            ),
+        ] {
+            assert_eq!(entry(text), expected, "{text}");
+        }
+        // What is found is data: on one line, and not all of it.
+        let long = format!("mode: \"a\\nb\\e[31m{}\"", "x".repeat(10_000));
+        let found = entry(&long);
+        assert!(found.contains(r#"found "a\nb\u{1b}[31mxxx"#), "{found}");
+        assert!(found.len() < 300, "{found}");
+    }
+
+    #[test]
+    fn a_field_without_a_value_is_left_out() {
+        let text = "controllers: [{name: a, module: {builtin: b, digest: ~}, mode: ~, limits: ~}]\n\
+            client: ~\n";
+        let config = parse(Path::new("c.yaml"), text).unwrap();
+        assert_eq!(config.client, ClientConfig::default());
+        let spec = &config.controllers.unwrap()[0].spec;
+        assert_eq!(spec.mode, ModeConfig::DryRun);
+        assert_eq!(spec.limits, crate::spec::LimitConfig::default());
     }
 
     #[test]

@@ -29,7 +29,9 @@ impl FromStr for HumanDuration {
     fn from_str(text: &str) -> Result<Self, String> {
         let parsed: Option<SignedDuration> = text.parse().ok();
         let duration = parsed.and_then(|parsed| Duration::try_from(parsed).ok());
-        duration.map(Self).ok_or_else(|| expected_text(EXPECTED, text))
+        duration
+            .map(Self)
+            .ok_or_else(|| expected_text(EXPECTED, text))
     }
 }
 

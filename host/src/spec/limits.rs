@@ -97,7 +97,8 @@ impl GuardrailConfig {
             && pause < LEAST_COOLDOWN
         {
             let (pause, least) = (HumanDuration(pause), HumanDuration(LEAST_COOLDOWN));
-            let reason = format!("expected {least} or more, or \"{UNTIL_RELEASED}\", found {pause}");
+            let reason =
+                format!("expected {least} or more, or \"{UNTIL_RELEASED}\", found {pause}");
             return Err(SpecError::new("guardrails.cooldown", reason));
         }
         Ok(())
@@ -190,7 +191,8 @@ mod tests {
         }
         for text in ["0s", "9s", "9999ms"] {
             let error = cooldown(text).check().unwrap_err().to_string();
-            let expected = "guardrails.cooldown: expected 10s or more, or \"until released\", found ";
+            let expected =
+                "guardrails.cooldown: expected 10s or more, or \"until released\", found ";
             assert!(error.starts_with(expected), "{error}");
         }
     }

@@ -9,8 +9,8 @@ use std::str::FromStr;
 use davit_core::untrusted;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{
-    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer,
-    MapAccess, SeqAccess, Unexpected, Visitor,
+    Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected,
+    IntoDeserializer, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Number, Value};
