@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
-use hyper::Uri;
 
+use crate::http::address::{ListenAddress, ServerAddress};
 use crate::spec::duration::HumanDuration;
 use crate::telemetry::LogFormat;
 
@@ -84,9 +84,9 @@ pub struct RunArguments {
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
     /// Serves /metrics, /livez, /readyz and /controllers/NAME/disagreements
-    /// there.
+    /// there: 127.0.0.1:8080, localhost:8080, or :8080 for every address.
     #[arg(long, value_name = "ADDRESS")]
-    pub http: Option<SocketAddr>,
+    pub http: Option<ListenAddress>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
@@ -254,7 +254,7 @@ pub struct DiffArguments {
     /// The running Davit, such as `http://127.0.0.1:8080`; through the API
     /// server and the Service davit if absent.
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
-    pub server: Option<Uri>,
+    pub server: Option<ServerAddress>,
     /// How it is printed.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,

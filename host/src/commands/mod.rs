@@ -88,8 +88,8 @@ pub async fn history(arguments: HistoryArguments) -> Result<()> {
 /// `davit diff`
 pub async fn diff(arguments: DiffArguments) -> Result<()> {
     let name = &arguments.name;
-    let page = if let Some(uri) = &arguments.server {
-        diff::fetch(Server::At(uri), name).await?
+    let page = if let Some(server) = &arguments.server {
+        diff::fetch(Server::At(server), name).await?
     } else {
         let client = connect(arguments.cluster).await?;
         let namespace = &arguments.namespace.namespace;

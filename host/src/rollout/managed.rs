@@ -334,7 +334,7 @@ impl Managed {
         let is_held = rollout.paused || !is_current;
         if let Some(seen) = seen {
             self.counted.see(seen);
-            if !is_held && spec.mode != ModeConfig::Off {
+            if !is_held && spec.mode != ModeConfig::Disabled {
                 self.elapsed += passed;
             }
         }

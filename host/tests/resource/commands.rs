@@ -386,11 +386,11 @@ fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 's
 #[tokio::test]
 async fn a_rollback_undoes_nobody_elses_change() {
     let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
-    let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Off"}}));
+    let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Disabled"}}));
     let error = error(history::rollback(&client, NAMESPACE, "podgc", None).await);
     assert!(error.contains("its spec was changed meanwhile"), "{error}");
     let spec = cluster.get("podgc")["spec"].clone();
-    assert_eq!(spec["mode"], "Off");
+    assert_eq!(spec["mode"], "Disabled");
     assert_eq!(spec["config"]["terminatedPodThreshold"], 2);
 
     // The host writes the status all the time.
