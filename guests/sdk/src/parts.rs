@@ -129,25 +129,28 @@ fn pieces(plans: Vec<Plan>, commands: Vec<Command>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(plans.len() + commands.len());
     let mut cancels = BTreeMap::new();
     for command in commands {
-        let last = pieces.last_mut();
-        let joined = last.filter(|piece| {
+        let follows = pieces.last().is_some_and(|piece| {
             let last = piece.commands.last().and_then(subject);
             last.is_some() && last == subject(&command)
         });
-        if joined.is_none() {
-            pieces.push(Piece::default());
-        }
-        let position = pieces.len() - 1;
         if let Command::Cancel(item) = &command {
+            let position = pieces.len() - usize::from(follows);
             cancels.insert((item.queue.clone(), item.key.clone()), position);
         }
-        pieces[position].commands.push(command);
+        match pieces.last_mut().filter(|_| follows) {
+            Some(piece) => piece.commands.push(command),
+            None => pieces.push(Piece {
+                commands: vec![command],
+                ..Piece::default()
+            }),
+        }
     }
     for plan in plans {
         let condition = plan.when_cancelled.as_ref();
         let condition = condition.map(|item| (item.queue.clone(), item.key.clone()));
-        match condition.and_then(|item| cancels.get(&item)) {
-            Some(position) => pieces[*position].plans.push(plan),
+        let position = condition.and_then(|item| cancels.get(&item));
+        match position.and_then(|position| pieces.get_mut(*position)) {
+            Some(piece) => piece.plans.push(plan),
             None => pieces.push(Piece {
                 plans: vec![plan],
                 ..Piece::default()

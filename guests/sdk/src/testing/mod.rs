@@ -222,10 +222,10 @@ impl<C: Controller> Harness<C> {
     fn carry_out(&mut self, mut item: WorkItem, mut decision: Decision) {
         let mut failures = self.carry_out_part(&mut decision);
         for _ in 0..MAX_CALLS {
-            let Verdict::More(cursor) = decision.verdict else {
-                return self.finish(&item, decision.verdict, failures);
+            let Verdict::More(cursor) = &decision.verdict else {
+                return self.finish(&item, &decision.verdict, failures);
             };
-            item.cursor = cursor;
+            item.cursor.clone_from(cursor);
             let mut decisions = self.decisions(std::slice::from_ref(&item));
             decision = decisions.pop().expect("one decision for each item");
             failures.extend(self.carry_out_part(&mut decision));
@@ -248,12 +248,12 @@ impl<C: Controller> Harness<C> {
         failures
     }
 
-    fn finish(&mut self, item: &WorkItem, verdict: Verdict, failures: Vec<PlanFailure>) {
+    fn finish(&mut self, item: &WorkItem, verdict: &Verdict, failures: Vec<PlanFailure>) {
         let outcome = if failures.is_empty() {
             match verdict {
                 Verdict::Done => Outcome::Done,
                 Verdict::Retry(_) => Outcome::Retry(Vec::new(), 0),
-                Verdict::AgainAfter(pause) => Outcome::AgainAfter(pause),
+                Verdict::AgainAfter(pause) => Outcome::AgainAfter(*pause),
                 // The cache shows it already.
                 Verdict::AgainWhenWritten | Verdict::More(_) => Outcome::AgainAfter(0),
             }
