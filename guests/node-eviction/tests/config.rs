@@ -160,7 +160,7 @@ fn a_wrong_configuration_is_refused_by_name() {
             "skipTaintedNodes",
             "expected true or false, found \"no\"",
         ),
-        (json!([]), "", "be a map"),
+        (json!([]), "", "expected a map, found a list"),
     ] {
         let (at, why) = refused(&config).unwrap();
         assert_eq!(at, field, "{config}: {why}");

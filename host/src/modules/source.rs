@@ -287,8 +287,8 @@ mod tests {
 
     const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    fn read(value: Value) -> Result<ModuleConfig, String> {
-        strict::read(&value).map_err(|error| error.to_string())
+    fn read(value: &Value) -> Result<ModuleConfig, String> {
+        strict::read(value).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -310,14 +310,14 @@ mod tests {
             }}),
         ];
         for value in all {
-            let module = read(value.clone()).unwrap();
+            let module = read(&value).unwrap();
             assert_eq!(serde_json::to_value(module).unwrap(), value);
         }
     }
 
     #[test]
     fn mistakes_are_named() {
-        let error = |value| read(value).unwrap_err();
+        let error = |value: Value| read(&value).unwrap_err();
         for (value, expected) in [
             (
                 json!({"builtin": "podgc", "file": "/a.wasm"}),
@@ -363,7 +363,7 @@ mod tests {
 
     #[test]
     fn what_cannot_change_is_not_looked_at() {
-        let every = |value| read(value).unwrap().look_every();
+        let every = |value: Value| read(&value).unwrap().look_every();
         assert!(every(json!({"builtin": "podgc"})).is_some());
         assert!(every(json!({"oci": {"reference": "a/b:1"}})).is_some());
         assert_eq!(every(json!({"builtin": "podgc", "digest": DIGEST})), None);

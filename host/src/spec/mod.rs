@@ -147,8 +147,8 @@ impl ControllerSpec {
     }
 
     /// Reads a spec, and refuses what makes no sense by the path of the field.
-    pub fn read(value: Value) -> Result<Self, SpecError> {
-        let spec: Self = strict::read(&value)?;
+    pub fn read(value: &Value) -> Result<Self, SpecError> {
+        let spec: Self = strict::read(value)?;
         spec.check()?;
         Ok(spec)
     }

@@ -411,11 +411,11 @@ fn the_examples_of_rollouts_are_read() {
             config::parse(Path::new("the example"), example).unwrap();
         } else if let Some(spec) = value.get("spec") {
             assert_eq!(value["kind"], "Controller");
-            ControllerSpec::read(spec.clone()).unwrap();
+            ControllerSpec::read(spec).unwrap();
         } else {
             // Some fields of a spec.
             value["module"] = serde_json::json!({"builtin": "podgc"});
-            ControllerSpec::read(value).unwrap_or_else(|error| panic!("{error}: {example}"));
+            ControllerSpec::read(&value).unwrap_or_else(|error| panic!("{error}: {example}"));
         }
         read += 1;
     }
