@@ -22,6 +22,7 @@ use crate::cli::{
     PromoteArguments, RequestArguments, RollbackArguments,
 };
 use crate::config::is_dns_label;
+use crate::http::address::ServerAddress;
 use crate::resource::{controllers, describe};
 use crate::status::ControllerStatus;
 use diff::Server;
@@ -29,20 +30,16 @@ use history::Rollback;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
-    let RequestArguments {
-        name,
-        wait,
-        cluster,
-    } = arguments.request;
-    let client = connect(cluster).await?;
-    let done = requests::promote(&client, &name, arguments.full, wait).await?;
+    let PromoteArguments { request, full } = arguments;
+    let client = request_client(request.server, request.cluster).await?;
+    let done = requests::promote(&client, &request.name, full, request.wait).await?;
     println!("{done}");
     Ok(())
 }
 
 /// `davit pause`
 pub async fn pause(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -50,7 +47,7 @@ pub async fn pause(arguments: RequestArguments) -> Result<()> {
 
 /// `davit resume`
 pub async fn resume(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::resume(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -58,7 +55,7 @@ pub async fn resume(arguments: RequestArguments) -> Result<()> {
 
 /// `davit retry`
 pub async fn retry(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::retry(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -66,7 +63,7 @@ pub async fn retry(arguments: RequestArguments) -> Result<()> {
 
 /// `davit abort`
 pub async fn abort(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::abort(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -74,7 +71,7 @@ pub async fn abort(arguments: RequestArguments) -> Result<()> {
 
 /// `davit release`
 pub async fn release(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::release(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -88,6 +85,13 @@ pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
         to,
         now,
     } = arguments;
+    if let Some(server) = request.server {
+        bail!(
+            "the Davit at {server} runs the controllers of its configuration file: bring the former \
+             entry of {} back there; davit abort rolls back a candidate",
+            request.name
+        );
+    }
     let client = connect(request.cluster).await?;
     let rollback = Rollback {
         to,
@@ -123,6 +127,18 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
         Output::Text => print!("{}", diff::in_words(name, &page, arguments.last)),
     }
     Ok(())
+}
+
+/// A client of whoever has the Controllers: a host that runs those of a file, or
+/// else the cluster.
+async fn request_client(
+    server: Option<ServerAddress>,
+    cluster: ClusterArguments,
+) -> Result<Client> {
+    match server {
+        Some(server) => Ok(connect::client(kube::Config::new(server.uri().clone()))?),
+        None => connect(cluster).await,
+    }
 }
 
 /// A client of the cluster that is meant.
