@@ -73,7 +73,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"concurrentSyncs": -1}),
             "concurrentSyncs",
-            "should be u32",
+            "expected a whole number from 0 to 4294967295, found -1",
         ),
         (
             json!({"maxParallelOrphans": 0}),
@@ -90,17 +90,13 @@ fn a_wrong_configuration_is_refused_by_name() {
             "ignoredResources[0].version",
             "no such field",
         ),
-        (
-            json!({"unlistedTimeout": 6}),
-            "unlistedTimeout",
-            "should be",
-        ),
+        (json!({"unlistedTimeout": 6}), "unlistedTimeout", "expected"),
         (
             json!({"unlistedTimeout": "soon"}),
             "unlistedTimeout",
             "is no duration",
         ),
-        (json!([]), "", "should be a map"),
+        (json!([]), "", "expected a map, found a list"),
     ] {
         let (at, why) = refused(&config).unwrap();
         assert_eq!(at, field, "{config}: {why}");
