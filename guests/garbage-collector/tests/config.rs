@@ -94,7 +94,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"unlistedTimeout": "soon"}),
             "unlistedTimeout",
-            "is no duration",
+            "expected a duration",
         ),
         (json!([]), "", "expected a map, found a list"),
     ] {
