@@ -96,7 +96,7 @@ pub fn requests(data: &[u8]) {
 
 fn check(answer: Answer, model: &Model) {
     match answer {
-        Answer::Failed(status) => {
+        Answer::Failed(status) | Answer::Denied(status) => {
             assert!((400..600).contains(&status.code), "{status:?}");
             assert!(!status.message.is_empty());
         }
@@ -149,8 +149,8 @@ fn request(text: &[u8]) -> Option<Request> {
         query: Query::parse(query),
         content_type: words.next().unwrap_or_default().to_owned(),
         accept: words.next().unwrap_or_default().to_owned(),
-        user_agent: String::new(),
         body: Bytes::copy_from_slice(body),
+        ..Request::default()
     })
 }
 

@@ -86,7 +86,17 @@ async fn serve(stream: Connection, sim: Sim) {
 /// A kubeconfig for a server at `url`, without credentials.
 #[must_use]
 pub fn kubeconfig(url: &str) -> String {
+    kubeconfig_of(url, "{}")
+}
+
+/// A kubeconfig for a server at `url` and the user that a token stands for.
+#[must_use]
+pub fn kubeconfig_with_token(url: &str, token: &str) -> String {
+    kubeconfig_of(url, &format!("{{token: {token:?}}}"))
+}
+
+fn kubeconfig_of(url: &str, user: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: davit-sim\nclusters:\n- name: davit-sim\n  cluster:\n    server: {url}\ncontexts:\n- name: davit-sim\n  context:\n    cluster: davit-sim\n    user: davit-sim\nusers:\n- name: davit-sim\n  user: {{}}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: davit-sim\nclusters:\n- name: davit-sim\n  cluster:\n    server: {url}\ncontexts:\n- name: davit-sim\n  context:\n    cluster: davit-sim\n    user: davit-sim\nusers:\n- name: davit-sim\n  user: {user}\n"
     )
 }
