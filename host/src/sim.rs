@@ -1,14 +1,15 @@
 //! `davit sim`: a Kubernetes API from memory.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
-use std::io::Write as _;
+use std::io::{BufReader, Write as _};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use davit_sim::fault::Fault;
 use davit_sim::helpers::{Kubelet, KubeletOptions, NamespaceController};
-use davit_sim::{Config, Rbac, Server, Sim, kubeconfig, kubeconfig_with_token};
+use davit_sim::{Config, Identity, Rbac, Server, Sim, kubeconfig, kubeconfig_with_token};
 use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::cli::SimArguments;
@@ -38,10 +39,8 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
         tokio::spawn(log_denials(sim.denials()));
     }
     let mut stop = StopSignals::new()?;
-    let server = Server::start(arguments.listen, sim)
-        .await
-        .with_context(|| format!("--listen {}", arguments.listen))?;
-    let path = write_kubeconfig(&server, rbac.as_ref())?;
+    let (server, kubeconfig) = serve(arguments.listen, sim, rbac.as_ref()).await?;
+    let path = write_kubeconfig(&server, &kubeconfig)?;
     // The first line, and the only one on standard output: for scripts.
     println!("{}", path.display());
     tracing::info!(
@@ -54,6 +53,28 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     // Nobody minds if somebody else removed it first.
     let _ = std::fs::remove_file(path);
     Ok(())
+}
+
+/// Listens, and answers what clients need to know. Tokens go over TLS: kubectl
+/// sends none without it.
+async fn serve(listen: SocketAddr, sim: Sim, rbac: Option<&Rbac>) -> Result<(Server, String)> {
+    let context = || format!("--listen {listen}");
+    let Some(rbac) = rbac else {
+        let server = Server::start(listen, sim).await.with_context(context)?;
+        let kubeconfig = kubeconfig(&server.url());
+        return Ok((server, kubeconfig));
+    };
+    let names = vec![listen.ip().to_string(), "localhost".to_owned()];
+    let identity = Identity::new(names).context("--rbac")?;
+    let server = Server::start_tls(listen, sim, &identity)
+        .await
+        .with_context(context)?;
+    let kubeconfig = kubeconfig_with_token(
+        &server.url(),
+        Some(identity.certificate()),
+        &rbac.administrator_token,
+    );
+    Ok((server, kubeconfig))
 }
 
 /// An empty API server whose clock shows the present.
@@ -110,9 +131,9 @@ async fn log_denials(mut denials: broadcast::Receiver<String>) {
 fn load(sim: &Sim, files: &[PathBuf]) -> Result<()> {
     for path in files {
         let name = path.display();
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("--load: {name} cannot be read"))?;
-        let loaded = sim.load(&text).with_context(|| format!("--load: {name}"))?;
+        let file = File::open(path).with_context(|| format!("--load: {name} cannot be read"))?;
+        let loaded = sim.load_from(BufReader::new(file));
+        let loaded = loaded.with_context(|| format!("--load: {name}"))?;
         tracing::info!("{name}: loaded {loaded} objects");
     }
     Ok(())
@@ -145,14 +166,10 @@ fn start_kubelet(sim: &Sim, silent_nodes: &[String]) -> Kubelet {
     kubelet
 }
 
-fn write_kubeconfig(server: &Server, rbac: Option<&Rbac>) -> Result<PathBuf> {
+fn write_kubeconfig(server: &Server, kubeconfig: &str) -> Result<PathBuf> {
     let port = server.address().port();
     let path = std::env::temp_dir().join(format!("davit-sim-{port}.kubeconfig"));
-    let text = match rbac {
-        Some(rbac) => kubeconfig_with_token(&server.url(), &rbac.administrator_token),
-        None => kubeconfig(&server.url()),
-    };
-    write_private(&path, &text)
+    write_private(&path, kubeconfig)
         .with_context(|| format!("the kubeconfig {} cannot be written", path.display()))?;
     Ok(path)
 }

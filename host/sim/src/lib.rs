@@ -43,8 +43,8 @@ mod typed;
 mod validation;
 
 pub use front::{
-    Connection, ConnectionClosed, Served, Server, Sim, SimBody, Work, kubeconfig,
-    kubeconfig_with_token,
+    Connection, ConnectionClosed, Identity, IdentityError, Served, Server, Sim, SimBody, Work,
+    kubeconfig, kubeconfig_with_token,
 };
 pub use model::{Config, Model, Rbac};
 pub use rng::Rng;

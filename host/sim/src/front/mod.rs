@@ -5,6 +5,7 @@ mod body;
 mod direct;
 mod live;
 mod server;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,7 @@ use tokio::time::Instant;
 use body::Denied;
 pub use body::{ConnectionClosed, SimBody};
 pub use server::{Connection, Server, kubeconfig, kubeconfig_with_token};
+pub use tls::{Identity, IdentityError};
 
 use crate::access::Impersonation;
 use crate::api::{self, Answer};

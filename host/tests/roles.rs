@@ -1,0 +1,15 @@
+//! `davit run` as it is deployed: by its own `ServiceAccount`, with the roles in
+//! `deploy/` and no others, on an API server that enforces them.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "roles/cluster.rs"]
+mod cluster;
+#[path = "roles/stories.rs"]
+mod stories;
