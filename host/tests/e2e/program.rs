@@ -16,7 +16,7 @@ use crate::bench::guests;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn davit() -> Command {
+pub(crate) fn davit() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
     command.env_remove("RUST_LOG").env("DAVIT_CACHE", cache);
@@ -24,10 +24,10 @@ fn davit() -> Command {
 }
 
 /// A process that is killed if the test fails.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    fn terminate(mut self) -> i32 {
+    pub(crate) fn terminate(mut self) -> i32 {
         let id = self.0.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
         assert!(killed.success());
@@ -51,9 +51,15 @@ impl Drop for Process {
 }
 
 /// `davit sim` on a free port; returns the kubeconfig's path too.
-fn sim(load: &[&Path]) -> (Process, PathBuf) {
+pub(crate) fn sim(load: &[&Path]) -> (Process, PathBuf) {
+    sim_with(load, &[])
+}
+
+/// The same with more arguments.
+pub(crate) fn sim_with(load: &[&Path], arguments: &[&str]) -> (Process, PathBuf) {
     let mut command = davit();
     command.args(["sim", "--listen", "127.0.0.1:0"]);
+    command.args(arguments);
     for path in load {
         command.arg("--load").arg(path);
     }
@@ -78,7 +84,7 @@ fn server(kubeconfig: &Path) -> String {
 
 /// A GET without a library, in HTTP/1.0 so that the body comes in one piece:
 /// the status and the body.
-fn get(url: &str) -> Option<(u16, String)> {
+pub(crate) fn get(url: &str) -> Option<(u16, String)> {
     use std::io::Write as _;
     let address = url.strip_prefix("http://")?;
     let (host, path) = address.split_once('/')?;
@@ -92,7 +98,7 @@ fn get(url: &str) -> Option<(u16, String)> {
     Some((status, body))
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < deadline, "in vain: {what}");
@@ -100,7 +106,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -193,25 +199,42 @@ fn bad_input_gets_one_clear_line() {
             .output();
         failure(&output.unwrap())
     };
-    let path = file(
-        "a.yaml",
-        "controllers: [{name: a, module: {builtin: podgc}, mode: On}]",
-    );
-    let text = run(&path);
-    assert!(
-        text.contains("a.yaml: controllers[0].mode: unknown variant `On`"),
-        "{text}"
-    );
-    let path = file(
-        "b.yaml",
-        "controllers: [{name: a, module: {builtin: podgc}, config: {period: soon}}]",
-    );
-    let text = run(&path);
-    for part in ["b.yaml", "\"a\"", "config", "period", "soon"] {
-        assert!(text.contains(part), "{part} is missing: {text}");
+    for (text, expected) in [
+        (
+            "controllers: [{name: a, module: {builtin: podgc}, mode: On}]",
+            "controllers[0].mode: expected one of Enforce, DryRun, Disabled, found \"On\"",
+        ),
+        (
+            "controllers: [{name: a, module: {builtin: podgc}, config: {period: soon}}]",
+            "controllers[0].config.period: expected a duration such as 30s, 10m or 1h30m, found \
+             \"soon\"",
+        ),
+        (
+            "controllers: [{name: a, module: {builtin: podgc}, \
+             config: {terminatedPodThreshold: many}}]",
+            "controllers[0].config.terminatedPodThreshold: expected a whole number, found \"many\"",
+        ),
+        (
+            "controllers: [{name: a, module: {builtin: podgc}, config: {threshold: 1}}]",
+            "controllers[0].config.threshold: there is no such field, only \
+             terminatedPodThreshold, period, quarantine, maxParallelDeletes",
+        ),
+    ] {
+        let path = file("a.yaml", text);
+        let expected = format!("davit: {}: {expected}\n", path.display());
+        assert_eq!(run(&path), expected);
     }
-    let text = run(&directory.path().join("none.yaml"));
-    assert!(text.contains("none.yaml"), "{text}");
+    let path = directory.path().join("none.yaml");
+    let expected = format!(
+        "davit: {}: cannot be read: No such file or directory (os error 2)\n",
+        path.display()
+    );
+    assert_eq!(run(&path), expected);
+    let kubeconfig = davit()
+        .args(["run", "--log", "off", "--kubeconfig", "/none/kubeconfig"])
+        .output();
+    let text = failure(&kubeconfig.unwrap());
+    assert_eq!(text.matches("No such file").count(), 1, "{text}");
     let broken = file("broken.wasm", "no wasm");
     let config = format!(
         "controllers: [{{name: a, module: {{file: {}}}}}]",
@@ -388,11 +411,11 @@ fn the_examples_of_rollouts_are_read() {
             config::parse(Path::new("the example"), example).unwrap();
         } else if let Some(spec) = value.get("spec") {
             assert_eq!(value["kind"], "Controller");
-            ControllerSpec::read(spec.clone()).unwrap();
+            ControllerSpec::read(spec).unwrap();
         } else {
             // Some fields of a spec.
             value["module"] = serde_json::json!({"builtin": "podgc"});
-            ControllerSpec::read(value).unwrap_or_else(|error| panic!("{error}: {example}"));
+            ControllerSpec::read(&value).unwrap_or_else(|error| panic!("{error}: {example}"));
         }
         read += 1;
     }
