@@ -2,6 +2,10 @@
 //! `deploy/` and no others, on an API server that enforces them.
 
 #![allow(
+    clippy::needless_pass_by_value,
+    reason = "what the helpers take is made for them alone"
+)]
+#![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::panic,

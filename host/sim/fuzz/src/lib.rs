@@ -46,7 +46,7 @@ pub fn parser(data: &[u8]) {
     ] {
         let _ = body.parse("Pod");
     }
-    let _ = davit_sim::load::load(&mut model, Time::from_unix(0), &text);
+    let _ = davit_sim::load::load(&mut model, Time::from_unix(0), text.as_bytes());
 }
 
 /// Two lines of JSON: an object, and what patches it.

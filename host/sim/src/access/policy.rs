@@ -244,7 +244,7 @@ mod tests {
         })
     }
 
-    fn binding(namespace: &str, name: &str, role: (&str, &str), subject: Value) -> Value {
+    fn binding(namespace: &str, name: &str, role: (&str, &str), subject: &Value) -> Value {
         let kind = if namespace.is_empty() {
             "ClusterRoleBinding"
         } else {
@@ -277,8 +277,8 @@ mod tests {
         let policy = policy(
             &[role("", "list", "list"), role("", "get", "get")],
             &[
-                binding("", "all", ("ClusterRole", "get"), group),
-                binding("n", "own", ("ClusterRole", "list"), account),
+                binding("", "all", ("ClusterRole", "get"), &group),
+                binding("n", "own", ("ClusterRole", "list"), &account),
             ],
         );
         assert_eq!(
@@ -304,9 +304,9 @@ mod tests {
         let policy = policy(
             &[role("m", "r", "get")],
             &[
-                binding("", "a", ("ClusterRole", "r"), user.clone()),
-                binding("n", "b", ("Role", "r"), user.clone()),
-                binding("n", "c", ("Role", "r"), user),
+                binding("", "a", ("ClusterRole", "r"), &user),
+                binding("n", "b", ("Role", "r"), &user),
+                binding("n", "c", ("Role", "r"), &user),
             ],
         );
         let eve = User {
@@ -327,8 +327,8 @@ mod tests {
         let policy = policy(
             &[role("", "r", "get")],
             &[
-                binding("", "a", ("ClusterRole", "r"), account.clone()),
-                binding("n", "b", ("ClusterRole", "r"), account),
+                binding("", "a", ("ClusterRole", "r"), &account),
+                binding("n", "b", ("ClusterRole", "r"), &account),
             ],
         );
         assert!(!ask(&policy, &bot(), "get", "").allowed);

@@ -128,10 +128,9 @@ mod tests {
             *to = *from;
         }
         let signature = Key(key).signature(b"what do ya want for nothing?");
-        let hex: String = signature.iter().map(|byte| format!("{byte:02x}")).collect();
         assert_eq!(
-            hex,
-            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+            base64::encode(&signature),
+            "W9zBRr9gdU5qBCQmCJV1x1oAPwidJzmDnexYuWTsOEM="
         );
     }
 
