@@ -55,7 +55,7 @@ pub(super) fn draw(
     wide: bool,
 ) -> String {
     let view = View {
-        spec: ControllerSpec::read(part(&object.data, "/spec").clone()).ok(),
+        spec: ControllerSpec::read(part(&object.data, "/spec")).ok(),
         raw: part(&object.data, "/spec"),
         status,
         now,

@@ -72,7 +72,7 @@ async fn in_cluster(client: &Client, findings: &mut Findings) -> Vec<Subject> {
             items
                 .map(|object| Subject {
                     name: object.metadata.name.unwrap_or_default(),
-                    spec: ControllerSpec::read(part(&object.data, "/spec").clone()),
+                    spec: ControllerSpec::read(part(&object.data, "/spec")),
                 })
                 .collect()
         }
@@ -125,7 +125,7 @@ fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
         .filter(is_controller)
         .map(|object| Subject {
             name: text_at(&object, "/metadata/name").to_owned(),
-            spec: ControllerSpec::read(part(&object, "/spec").clone()),
+            spec: ControllerSpec::read(part(&object, "/spec")),
         })
         .collect();
     if subjects.is_empty() {
