@@ -90,9 +90,7 @@ impl Host {
             ..ApiSettings::default()
         };
         let api = Api::new(options.client.clone(), clock, &settings);
-        // Events are for people: they must not use up the rate of writes.
-        let event_api = Api::new(options.client.clone(), clock, &settings);
-        let recorder = Recorder::start(event_api);
+        let recorder = Recorder::start(api.clone());
         let (inbox, inputs) = mpsc::unbounded_channel();
         let handle = Handle(inbox.clone());
         let preparer = Preparer::new(options.engine.clone(), options.modules.clone());

@@ -19,7 +19,7 @@ use davit_core::store::{Change, SegmentId, Store};
 use davit_core::time::Instant;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::HostOptions;
@@ -42,8 +42,6 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 const NEWS: usize = 64;
 /// How many inputs are digested before the controllers are asked what to do.
 const MOST_AT_ONCE: usize = 256;
-/// How many plans are carried out at once, over all controllers.
-const MOST_WRITES: usize = 128;
 
 /// What the task is told.
 pub(super) enum Input {
@@ -106,7 +104,6 @@ impl Run {
             metrics: Arc::clone(&options.metrics),
             reporter: Reporter::new(options.listener),
             inbox: inbox.clone(),
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             name: unique_name(),
             stopping: false,

@@ -24,7 +24,7 @@ use tokio::time::sleep;
 
 pub use correlate::{Correlated, Correlator, Occurrence};
 
-use crate::api::{Api, Attempt, JSON, NoSuccess, Request};
+use crate::api::{Api, Attempt, Course, JSON, NoSuccess, Request};
 use crate::url::path;
 use crate::write::Decision;
 
@@ -116,13 +116,14 @@ async fn deliver(api: &Api, event: &Correlated) {
         object: &event.involved,
     };
     for _ in 0..MOST_TRIES {
+        let mut course = Course::of_events();
         let mut sent = if event.count > 1 {
-            api.call(&patch(event)).await
+            api.call(&patch(event), &mut course).await
         } else {
-            api.call(&create(event)).await
+            api.call(&create(event), &mut course).await
         };
         if event.count > 1 && is_not_found(&sent) {
-            sent = api.call(&create(event)).await;
+            sent = api.call(&create(event), &mut course).await;
         }
         match sent {
             Ok(_) => return,

@@ -1,0 +1,362 @@
+//! How many requests may be under way at once: as many as the API server answers
+//! without making them wait for each other.
+//!
+//! The limit falls when answers take clearly longer than the fastest of their
+//! kind, or when the server says that it has too much to do. It rises while
+//! answers stay near the fastest and the limit is used. One change needs a whole
+//! round of requests that were sent after the change before.
+//!
+//! The fastest answer is only a measure if the host itself does not slow the
+//! server down. So under load, the limit goes to its floor every now and then,
+//! and what is fastest is measured again.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// The least and the most that may be under way.
+pub(super) const FLOOR: usize = 8;
+pub(super) const CEILING: usize = 128;
+/// An answer that takes twice the fastest of its kind, or so much longer than it,
+/// is still near: what waits that briefly keeps the server busy.
+const NEAR_FACTOR: u32 = 2;
+const NEAR: Duration = Duration::from_millis(10);
+/// How many answers a round takes at least.
+const SHORTEST_ROUND: usize = 10;
+/// How many answers tell anew what is fastest.
+const PROBE: usize = 2 * FLOOR;
+/// The pause between two of these measurements, at least; and how many times as
+/// long as the measurement it is, at least.
+const PROBE_PAUSE: Duration = Duration::from_secs(30);
+const PROBE_SHARE: u32 = 20;
+/// How many kinds of requests are told apart.
+const MOST_KINDS: usize = 1_000;
+
+/// Learns how many requests may be under way.
+#[derive(Debug)]
+pub(super) struct Limit {
+    limit: f64,
+    /// The fastest answer of each kind.
+    fastest: BTreeMap<Box<str>, Duration>,
+    /// What is sent before is not part of the round.
+    round_began: Instant,
+    /// How long answers took, 1 being the longest that is near.
+    round: Vec<f64>,
+    /// Whether the limit was used in this round.
+    used: bool,
+    probe: Option<Probe>,
+    next_probe: Instant,
+}
+
+/// A measurement of what is fastest.
+#[derive(Debug)]
+struct Probe {
+    began: Instant,
+    answers: usize,
+    fastest: BTreeMap<Box<str>, Duration>,
+}
+
+impl Limit {
+    /// As many as there can be: the first round tells whether that is too much.
+    pub(super) fn new() -> Self {
+        Self {
+            limit: as_f64(CEILING),
+            fastest: BTreeMap::new(),
+            round_began: Instant::ZERO,
+            round: Vec::new(),
+            used: false,
+            probe: None,
+            next_probe: Instant::ZERO.after(PROBE_PAUSE),
+        }
+    }
+
+    /// How many may be under way now.
+    pub(super) fn allowed(&self) -> usize {
+        if self.probe.is_some() {
+            return FLOOR;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it lies between floor and ceiling"
+        )]
+        let whole = self.limit as usize;
+        whole
+    }
+
+    /// So many are under way now.
+    pub(super) fn used(&mut self, under_way: usize) {
+        // One controller alone gets half of the limit.
+        self.used |= 2 * under_way >= self.allowed();
+    }
+
+    /// The server answered a request that was sent at that time.
+    pub(super) fn answered(&mut self, kind: &str, sent: Instant, now: Instant) {
+        let took = now.since(sent);
+        if let Some(probe) = &mut self.probe {
+            if sent >= probe.began && probe.takes(kind, took) {
+                self.end_probe(now);
+            }
+            return;
+        }
+        let near = near(lower(&mut self.fastest, kind, took));
+        if sent < self.round_began {
+            return;
+        }
+        self.round.push(took.as_secs_f64() / near.as_secs_f64());
+        if self.round.len() >= SHORTEST_ROUND.max(self.allowed() / 2) {
+            self.end_round(now);
+        }
+    }
+
+    /// The server has too much to do, or did not answer a request in time that
+    /// was sent then.
+    pub(super) fn overloaded(&mut self, sent: Instant, now: Instant) {
+        // What was sent before the last change says nothing about it.
+        if sent >= self.round_began {
+            self.change(0.5, now);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        let used = self.used;
+        self.round.sort_unstable_by(f64::total_cmp);
+        // A few slow answers, of a webhook for instance, say nothing.
+        let median = self.round.get(self.round.len() / 2).copied();
+        let median = median.unwrap_or_default();
+        if median > 1.0 {
+            self.change((1.0 / median).max(0.5), now);
+        } else if used {
+            self.change(1.0 + 1.0 / self.limit.sqrt(), now);
+        } else {
+            self.change(1.0, now);
+        }
+        if used && now >= self.next_probe {
+            self.probe = Some(Probe {
+                began: now,
+                answers: 0,
+                fastest: BTreeMap::new(),
+            });
+        }
+    }
+
+    fn change(&mut self, factor: f64, now: Instant) {
+        self.limit = (self.limit * factor).clamp(as_f64(FLOOR), as_f64(CEILING));
+        self.round.clear();
+        self.round_began = now;
+        self.used = false;
+    }
+
+    fn end_probe(&mut self, now: Instant) {
+        let Some(probe) = self.probe.take() else {
+            return;
+        };
+        let took = now.since(probe.began);
+        self.next_probe = now.after(PROBE_PAUSE.max(took * PROBE_SHARE));
+        self.fastest.extend(probe.fastest);
+        self.change(1.0, now);
+    }
+}
+
+impl Probe {
+    /// Takes an answer; whether it was the last.
+    fn takes(&mut self, kind: &str, took: Duration) -> bool {
+        lower(&mut self.fastest, kind, took);
+        self.answers += 1;
+        self.answers >= PROBE
+    }
+}
+
+/// Keeps the fastest of a kind, and returns it.
+fn lower(fastest: &mut BTreeMap<Box<str>, Duration>, kind: &str, took: Duration) -> Duration {
+    if let Some(known) = fastest.get_mut(kind) {
+        *known = took.min(*known);
+        return *known;
+    }
+    if fastest.len() >= MOST_KINDS {
+        fastest.clear();
+    }
+    fastest.insert(kind.into(), took);
+    took
+}
+
+fn near(fastest: Duration) -> Duration {
+    (fastest * NEAR_FACTOR).max(fastest + NEAR)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of requests")]
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// A server that answers `at_once` requests at once, each in `each`; the
+    /// others wait. As many are under way as the limit allows.
+    struct Served {
+        limit: Limit,
+        now: Instant,
+        at_once: usize,
+        each: Duration,
+        /// When each of its places is free again.
+        places: Vec<Instant>,
+        /// When a request will be answered, and when it was sent.
+        under_way: Vec<(Instant, Instant)>,
+        answered: usize,
+    }
+
+    impl Served {
+        fn new(at_once: usize, each: Duration) -> Self {
+            Self {
+                limit: Limit::new(),
+                now: Instant::ZERO,
+                at_once,
+                each,
+                places: vec![Instant::ZERO; at_once],
+                under_way: Vec::new(),
+                answered: 0,
+            }
+        }
+
+        fn change(&mut self, at_once: usize, each: Duration) {
+            self.places.resize(at_once, self.now);
+            (self.at_once, self.each) = (at_once, each);
+        }
+
+        /// Keeps so many requests under way, or as many as may be, for a while.
+        fn run(&mut self, wanted: usize, duration: Duration) {
+            let end = self.now.after(duration);
+            while self.now < end {
+                while self.under_way.len() < wanted.min(self.limit.allowed()) {
+                    let place = self.places.iter_mut().min().unwrap();
+                    *place = self.now.max(*place).after(self.each);
+                    self.under_way.push((*place, self.now));
+                    self.limit.used(self.under_way.len());
+                }
+                let next = self.under_way.iter().enumerate().min_by_key(|(_, it)| it.0);
+                let (position, &(at, sent)) = next.unwrap();
+                self.under_way.swap_remove(position);
+                self.now = at;
+                self.answered += 1;
+                self.limit.answered("get", sent, self.now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_with_few_places_is_kept_busy_and_not_flooded() {
+        for (at_once, millis) in [(1, 20), (8, 10), (20, 5), (40, 50)] {
+            let each = Duration::from_millis(millis);
+            let mut served = Served::new(at_once, each);
+            served.run(1_000, Duration::from_secs(10));
+            let mut allowed = Vec::new();
+            let before = served.answered;
+            for _ in 0..100 {
+                served.run(1_000, Duration::from_millis(50));
+                allowed.push(served.limit.allowed());
+            }
+            // What waits is at most a place's work more, or 10 ms.
+            let waiting = (near(each).as_secs_f64() / each.as_secs_f64()).ceil();
+            let most = (2.0 * waiting * as_f64(at_once)).max(as_f64(2 * FLOOR));
+            let highest = *allowed.iter().max().unwrap();
+            assert!(as_f64(highest) <= most, "{at_once} places: {allowed:?}");
+            let possible = 5.0 / each.as_secs_f64() * as_f64(at_once);
+            let answered = as_f64(served.answered - before);
+            assert!(answered > 0.95 * possible, "{answered} of {possible}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_all_at_once_gets_as_many_as_can_be() {
+        let mut served = Served::new(CEILING, Duration::from_secs(30));
+        served.run(1_000, Duration::from_mins(30));
+        assert_eq!(served.limit.limit, as_f64(CEILING));
+    }
+
+    #[test]
+    fn it_rises_again_once_the_server_is_faster() {
+        let mut served = Served::new(4, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(5));
+        assert!(served.limit.allowed() <= 16, "{}", served.limit.allowed());
+        served.change(200, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(5));
+        assert_eq!(served.limit.allowed(), CEILING);
+    }
+
+    /// Slower without our doing: the fastest of before is no measure any more.
+    #[test]
+    fn a_server_that_became_slower_is_measured_again() {
+        let mut served = Served::new(200, 5 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(5));
+        served.change(200, 100 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(10));
+        assert_eq!(served.limit.allowed(), FLOOR, "it cannot be told apart");
+        served.run(1_000, Duration::from_secs(60));
+        assert_eq!(served.limit.limit, as_f64(CEILING));
+    }
+
+    /// Without the measurement, the limit's own queue would become the measure.
+    #[test]
+    fn the_limit_does_not_creep_up_under_load() {
+        let mut served = Served::new(8, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_mins(30));
+        assert!(served.limit.allowed() <= 32, "{}", served.limit.allowed());
+    }
+
+    #[test]
+    fn what_is_not_used_does_not_rise() {
+        let mut served = Served::new(200, 20 * MILLISECOND);
+        served.limit.limit = 20.0;
+        served.run(5, Duration::from_secs(20));
+        assert_eq!(served.limit.allowed(), 20);
+        served.run(10, Duration::from_secs(20));
+        assert!(served.limit.allowed() > 20);
+    }
+
+    #[test]
+    fn an_overload_halves_it_once_for_all_requests_that_were_under_way() {
+        let mut limit = Limit::new();
+        let (sent, now) = (Instant::ZERO, Instant::ZERO.after(MILLISECOND));
+        for _ in 0..100 {
+            limit.overloaded(sent, now);
+        }
+        assert_eq!(limit.allowed(), CEILING / 2);
+        let mut now = now;
+        for _ in 0..10 {
+            limit.overloaded(now, now.after(MILLISECOND));
+            now = now.after(2 * MILLISECOND);
+        }
+        assert_eq!(limit.allowed(), FLOOR);
+    }
+
+    /// A webhook makes some requests slow, and lists are slow by nature.
+    #[test]
+    fn slow_kinds_and_a_few_slow_answers_are_no_overload() {
+        let mut limit = Limit::new();
+        let mut now = Instant::ZERO;
+        for round in 0..2_000_u32 {
+            let sent = now;
+            now = now.after(MILLISECOND);
+            limit.used(CEILING);
+            limit.answered("get", sent, now);
+            let slow = if round % 3 == 0 { 800 } else { 4 };
+            limit.answered("delete", sent, sent.after(slow * MILLISECOND));
+            limit.answered("list", sent, sent.after(700 * MILLISECOND));
+        }
+        assert_eq!(limit.allowed(), CEILING);
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut limit = Limit::new();
+        for number in 0..3_000 {
+            limit.answered(&number.to_string(), Instant::ZERO, Instant::ZERO);
+        }
+        assert!(limit.fastest.len() <= MOST_KINDS);
+    }
+}
