@@ -430,6 +430,7 @@ impl Run {
                 self.metrics.controller(name, &mut active.core, now);
             }
         }
+        self.metrics.set_events(&self.recorder.stats());
         let mut bytes = 0;
         for (segment, spec) in self.store.segments() {
             bytes += self.store.segment_bytes(segment);

@@ -7,8 +7,9 @@
 //! round of requests that were sent after the change before.
 //!
 //! The fastest answer is only a measure if the host itself does not slow the
-//! server down. So under load, the limit goes to its floor every now and then,
-//! and what is fastest is measured again.
+//! server down: it is taken from requests that were sent while few were under way.
+//! Under load, the limit goes to its floor every now and then, and when most
+//! answers are of kinds that were never measured, for a new measurement.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -43,10 +44,14 @@ pub(super) struct Limit {
     round_began: Instant,
     /// How long answers took, 1 being the longest that is near.
     round: Vec<f64>,
+    /// Answers in this round of kinds that were never measured.
+    unmeasured: usize,
     /// Whether the limit was used in this round.
     used: bool,
     probe: Option<Probe>,
+    /// When the next measurement is due, and before when there is none.
     next_probe: Instant,
+    no_probe_before: Instant,
 }
 
 /// A measurement of what is fastest.
@@ -65,9 +70,11 @@ impl Limit {
             fastest: BTreeMap::new(),
             round_began: Instant::ZERO,
             round: Vec::new(),
+            unmeasured: 0,
             used: false,
             probe: None,
             next_probe: Instant::ZERO.after(PROBE_PAUSE),
+            no_probe_before: Instant::ZERO,
         }
     }
 
@@ -85,14 +92,16 @@ impl Limit {
         whole
     }
 
-    /// So many are under way now.
-    pub(super) fn used(&mut self, under_way: usize) {
+    /// A request was sent, with which so many are under way. Whether its answer
+    /// is a measure: few are.
+    pub(super) fn sent(&mut self, under_way: usize) -> bool {
         // One controller alone gets half of the limit.
         self.used |= 2 * under_way >= self.allowed();
+        under_way <= FLOOR
     }
 
     /// The server answered a request that was sent at that time.
-    pub(super) fn answered(&mut self, kind: &str, sent: Instant, now: Instant) {
+    pub(super) fn answered(&mut self, kind: &str, sent: Instant, is_measure: bool, now: Instant) {
         let took = now.since(sent);
         if let Some(probe) = &mut self.probe {
             if sent >= probe.began && probe.takes(kind, took) {
@@ -100,12 +109,19 @@ impl Limit {
             }
             return;
         }
-        let near = near(lower(&mut self.fastest, kind, took));
+        let is_known = self.fastest.contains_key(kind);
+        let fastest = (is_measure || is_known).then(|| lower(&mut self.fastest, kind, took));
         if sent < self.round_began {
             return;
         }
-        self.round.push(took.as_secs_f64() / near.as_secs_f64());
-        if self.round.len() >= SHORTEST_ROUND.max(self.allowed() / 2) {
+        match fastest.map(near) {
+            Some(near) => self.round.push(took.as_secs_f64() / near.as_secs_f64()),
+            None => self.unmeasured += 1,
+        }
+        let enough = SHORTEST_ROUND.max(self.allowed() / 2);
+        if self.unmeasured >= enough && now >= self.no_probe_before {
+            self.begin_probe(now);
+        } else if self.round.len() >= enough {
             self.end_round(now);
         }
     }
@@ -133,17 +149,22 @@ impl Limit {
             self.change(1.0, now);
         }
         if used && now >= self.next_probe {
-            self.probe = Some(Probe {
-                began: now,
-                answers: 0,
-                fastest: BTreeMap::new(),
-            });
+            self.begin_probe(now);
         }
+    }
+
+    fn begin_probe(&mut self, now: Instant) {
+        self.probe = Some(Probe {
+            began: now,
+            answers: 0,
+            fastest: BTreeMap::new(),
+        });
     }
 
     fn change(&mut self, factor: f64, now: Instant) {
         self.limit = (self.limit * factor).clamp(as_f64(FLOOR), as_f64(CEILING));
         self.round.clear();
+        self.unmeasured = 0;
         self.round_began = now;
         self.used = false;
     }
@@ -152,8 +173,9 @@ impl Limit {
         let Some(probe) = self.probe.take() else {
             return;
         };
-        let took = now.since(probe.began);
-        self.next_probe = now.after(PROBE_PAUSE.max(took * PROBE_SHARE));
+        let pause = now.since(probe.began) * PROBE_SHARE;
+        self.no_probe_before = now.after(pause);
+        self.next_probe = now.after(pause.max(PROBE_PAUSE));
         self.fastest.extend(probe.fastest);
         self.change(1.0, now);
     }
@@ -205,8 +227,9 @@ mod tests {
         each: Duration,
         /// When each of its places is free again.
         places: Vec<Instant>,
-        /// When a request will be answered, and when it was sent.
-        under_way: Vec<(Instant, Instant)>,
+        /// When a request will be answered, when it was sent, and whether it is a
+        /// measure.
+        under_way: Vec<(Instant, Instant, bool)>,
         answered: usize,
     }
 
@@ -235,15 +258,15 @@ mod tests {
                 while self.under_way.len() < wanted.min(self.limit.allowed()) {
                     let place = self.places.iter_mut().min().unwrap();
                     *place = self.now.max(*place).after(self.each);
-                    self.under_way.push((*place, self.now));
-                    self.limit.used(self.under_way.len());
+                    let is_measure = self.limit.sent(self.under_way.len() + 1);
+                    self.under_way.push((*place, self.now, is_measure));
                 }
                 let next = self.under_way.iter().enumerate().min_by_key(|(_, it)| it.0);
-                let (position, &(at, sent)) = next.unwrap();
+                let (position, &(at, sent, is_measure)) = next.unwrap();
                 self.under_way.swap_remove(position);
                 self.now = at;
                 self.answered += 1;
-                self.limit.answered("get", sent, self.now);
+                self.limit.answered("get", sent, is_measure, self.now);
             }
         }
     }
@@ -342,20 +365,45 @@ mod tests {
         for round in 0..2_000_u32 {
             let sent = now;
             now = now.after(MILLISECOND);
-            limit.used(CEILING);
-            limit.answered("get", sent, now);
+            limit.sent(CEILING);
+            limit.answered("get", sent, true, now);
             let slow = if round % 3 == 0 { 800 } else { 4 };
-            limit.answered("delete", sent, sent.after(slow * MILLISECOND));
-            limit.answered("list", sent, sent.after(700 * MILLISECOND));
+            limit.answered("delete", sent, true, sent.after(slow * MILLISECOND));
+            limit.answered("list", sent, true, sent.after(700 * MILLISECOND));
         }
         assert_eq!(limit.allowed(), CEILING);
+    }
+
+    /// Its first answers wait for the host's other requests.
+    #[test]
+    fn a_kind_that_comes_under_load_is_measured_before_it_counts() {
+        let mut served = Served::new(8, 10 * MILLISECOND);
+        let limit = &mut served.limit;
+        for number in 1..=64 {
+            limit.sent(64);
+            let slow = at(80 + number);
+            limit.answered("patch", at(number), false, slow);
+        }
+        assert!(limit.probe.is_some());
+        assert_eq!(limit.allowed(), FLOOR);
+        for number in 0..PROBE as u64 {
+            let sent = at(200 + number);
+            limit.answered("patch", sent, true, sent.after(10 * MILLISECOND));
+        }
+        assert!(limit.probe.is_none());
+        assert_eq!(limit.fastest["patch"], 10 * MILLISECOND);
+        assert_eq!(limit.allowed(), CEILING);
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(millis))
     }
 
     #[test]
     fn what_is_remembered_is_bounded() {
         let mut limit = Limit::new();
         for number in 0..3_000 {
-            limit.answered(&number.to_string(), Instant::ZERO, Instant::ZERO);
+            limit.answered(&number.to_string(), Instant::ZERO, true, Instant::ZERO);
         }
         assert!(limit.fastest.len() <= MOST_KINDS);
     }

@@ -138,6 +138,8 @@ type Line = BTreeMap<Ticket, Instant>;
 struct Sent {
     asked: Asked,
     at: Instant,
+    /// Whether few others were under way.
+    is_measure: bool,
 }
 
 /// What a controller has of the requests under way.
@@ -230,12 +232,17 @@ impl Traffic {
 
     /// A request ended, or is given up.
     pub fn end(&mut self, ticket: Ticket, kind: &str, ended: Ended, now: Instant) {
-        let Some(Sent { asked, at }) = self.under_way.remove(&ticket) else {
+        let Some(sent) = self.under_way.remove(&ticket) else {
             self.leave(ticket);
             return;
         };
+        let Sent {
+            asked,
+            at,
+            is_measure,
+        } = sent;
         match ended {
-            Ended::Answered => self.limit.answered(kind, at, now),
+            Ended::Answered => self.limit.answered(kind, at, is_measure, now),
             Ended::Overloaded => self.limit.overloaded(at, now),
             Ended::Unknown => {}
         }
@@ -352,7 +359,11 @@ impl Traffic {
             share.under_way += 1;
             share.last = self.turns;
         }
-        self.under_way.insert(ticket, Sent { asked, at: now });
-        self.limit.used(self.under_way.len());
+        let sent = Sent {
+            asked,
+            at: now,
+            is_measure: self.limit.sent(self.under_way.len() + 1),
+        };
+        self.under_way.insert(ticket, sent);
     }
 }
