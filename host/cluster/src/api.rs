@@ -235,12 +235,11 @@ impl Api {
         let kind = format!("{} {}", request.method, route.kind);
         let mut repeats = 0;
         loop {
-            let permit = match course.permit.take() {
-                Some(permit) => permit,
-                None => {
-                    let turn = self.limiter.turn(asked.clone()).await;
-                    turn.map_err(NoSuccess::Paused)?
-                }
+            let permit = if let Some(permit) = course.permit.take() {
+                permit
+            } else {
+                let turn = self.limiter.turn(asked.clone()).await;
+                turn.map_err(NoSuccess::Paused)?
             };
             let sent = self.send(request).await;
             permit.end(&kind, ended(&sent));

@@ -114,14 +114,30 @@ mod tests {
     fn a_route_leaves_names_out() {
         for (uri, group, kind) in [
             ("/api/v1/pods?limit=5", "", "/v1/pods"),
-            ("/api/v1/namespaces/ns/pods/p/status", "", "/v1/pods/*/status"),
+            (
+                "/api/v1/namespaces/ns/pods/p/status",
+                "",
+                "/v1/pods/*/status",
+            ),
             ("/api/v1/namespaces/ns", "", "/v1/namespaces/*"),
-            ("/apis/apps/v1/namespaces/ns/deployments", "apps", "apps/v1/deployments"),
-            ("/apis/apps/v1/namespaces/ns/deployments/d", "apps", "apps/v1/deployments/*"),
+            (
+                "/apis/apps/v1/namespaces/ns/deployments",
+                "apps",
+                "apps/v1/deployments",
+            ),
+            (
+                "/apis/apps/v1/namespaces/ns/deployments/d",
+                "apps",
+                "apps/v1/deployments/*",
+            ),
             ("/apis", "", "/"),
         ] {
             let route = Route::of(uri);
-            assert_eq!((route.group.as_str(), route.kind.as_str()), (group, kind), "{uri}");
+            assert_eq!(
+                (route.group.as_str(), route.kind.as_str()),
+                (group, kind),
+                "{uri}"
+            );
         }
     }
 

@@ -22,4 +22,5 @@ pub mod store;
 pub mod throttle;
 pub mod time;
 pub mod traffic;
+pub mod untrusted;
 pub mod watch;

@@ -147,7 +147,7 @@ fn a_cache_that_lags_deletes_nothing_twice() {
         for number in 0..5 {
             bench.pod(&format!("p-{number}"), "", "Succeeded").await;
         }
-        let host = bench.host(&podgc("Off", config)).await;
+        let host = bench.host(&podgc("Disabled", config)).await;
         let late = WatchFault::Delay(Duration::from_secs(10));
         assert_eq!(disturb_watches(bench.sim(), late), 2);
         host.apply(&podgc("Enforce", config)).await;
@@ -227,8 +227,10 @@ fn a_pause_that_one_group_asks_for_holds_up_no_other() {
             })
         };
         let refused = ["get", "patch", "delete"].map(refused);
-        let both = podgc("Enforce", "{terminatedPodThreshold: 1, period: 1s, quarantine: 1s}")
-            + "- {name: gc, module: {builtin: garbage-collector}, mode: Enforce}\n";
+        let both = podgc(
+            "Enforce",
+            "{terminatedPodThreshold: 1, period: 1s, quarantine: 1s}",
+        ) + "- {name: gc, module: {builtin: garbage-collector}, mode: Enforce}\n";
         let mut host = bench.host(&both).await;
         host.started().await;
         sleep(Duration::from_secs(5)).await;
@@ -236,12 +238,17 @@ fn a_pause_that_one_group_asks_for_holds_up_no_other() {
 
         let options = DeleteOptions::default();
         let namespace = &bench.namespace;
-        let gone = bench.sim().delete("v1", "ConfigMap", namespace, "owner", &options);
+        let gone = bench
+            .sim()
+            .delete("v1", "ConfigMap", namespace, "owner", &options);
         gone.unwrap();
         let begun = Instant::now();
         while left("ConfigMap") > 0 {
             sleep(Duration::from_millis(10)).await;
-            assert!(begun.elapsed() < Duration::from_secs(2), "they wait for the other group");
+            assert!(
+                begun.elapsed() < Duration::from_secs(2),
+                "they wait for the other group"
+            );
         }
         // In the middle of the pause, of both controllers.
         sleep(Duration::from_secs(5)).await;
@@ -256,7 +263,9 @@ fn a_pause_that_one_group_asks_for_holds_up_no_other() {
             .iter()
             .sum();
         assert!((1..=200).contains(&asked), "{asked} requests in a pause");
-        refused.map(|fault| bench.sim().heal(fault));
+        for fault in refused {
+            bench.sim().heal(fault);
+        }
         sleep(Duration::from_secs(60)).await;
         assert_eq!(left("Deployment"), 0);
         host.host.stop().await;
@@ -264,5 +273,9 @@ fn a_pause_that_one_group_asks_for_holds_up_no_other() {
 }
 
 fn kind_of(kind: &str) -> &'static str {
-    if kind == "Deployment" { "apps/v1" } else { "v1" }
+    if kind == "Deployment" {
+        "apps/v1"
+    } else {
+        "v1"
+    }
 }

@@ -175,7 +175,10 @@ fn events_wait_while_pods_are_marked_and_deleted() {
         // None of the events is lost, though most are still to be sent.
         let events = Match::new("create", "events");
         let sent = bench.sim().count(&events);
-        assert!(sent < NODES * FEWER_PODS / 10, "{sent} events went before writes");
+        assert!(
+            sent < NODES * FEWER_PODS / 10,
+            "{sent} events went before writes"
+        );
         host.host.stop().await;
         assert_eq!(bench.sim().count(&events), NODES * FEWER_PODS);
     });
@@ -199,7 +202,9 @@ fn limited(sim: &Sim, times: &Times) -> kube::Client {
         let (sim, times, places) = (sim.clone(), Arc::clone(&times), Arc::clone(&places));
         async move {
             let uri = request.uri();
-            let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
+            let is_watch = uri
+                .query()
+                .is_some_and(|query| query.contains("watch=true"));
             let is_mark = uri.path().contains("/pods/") && uri.path().ends_with("/status");
             let is_delete = request.method() == Method::DELETE;
             if is_watch {

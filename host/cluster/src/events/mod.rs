@@ -175,7 +175,11 @@ async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
     loop {
         let again = {
             let mut state = shared.state();
-            let most = if state.flushing { MOST_AT_THE_END } else { MOST_EVENTS };
+            let most = if state.flushing {
+                MOST_AT_THE_END
+            } else {
+                MOST_EVENTS
+            };
             while state.backlog.sending() < most
                 && let Some(event) = state.backlog.take(clock.instant())
             {

@@ -82,8 +82,7 @@ impl Writer {
     /// for a pause that is too long to wait.
     pub async fn begin(&self, plan: &Plan) -> Result<Course, (u32, Failure)> {
         let mut steps = (0..).zip(&plan.steps);
-        let Some((position, step)) = steps.find(|(_, step)| !matches!(step, Step::Event(_)))
-        else {
+        let Some((position, step)) = steps.find(|(_, step)| !matches!(step, Step::Event(_))) else {
             return Ok(Course::default());
         };
         let object = match step {

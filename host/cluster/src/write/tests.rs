@@ -20,7 +20,13 @@ fn decision() -> Decision {
 
 async fn carry_out(server: &Server, step: Step) -> Result<Outcome, Failure> {
     writer(server)
-        .carry_out(&mapping(), &pod(), &step, &decision(), &mut Course::default())
+        .carry_out(
+            &mapping(),
+            &pod(),
+            &step,
+            &decision(),
+            &mut Course::default(),
+        )
         .await
 }
 
@@ -149,7 +155,13 @@ async fn what_must_not_be_sent_is_not_sent() {
         (pod(), trailing, "1 bytes follow"),
     ] {
         let failure = writer(&server)
-            .carry_out(&mapping(), &target, &step, &decision(), &mut Course::default())
+            .carry_out(
+                &mapping(),
+                &target,
+                &step,
+                &decision(),
+                &mut Course::default(),
+            )
             .await
             .unwrap_err();
         assert_eq!(failure.class, FailureClass::Invalid, "{failure}");
@@ -160,7 +172,13 @@ async fn what_must_not_be_sent_is_not_sent() {
         ..pod()
     };
     let failure = writer(&server)
-        .carry_out(&mapping(), &unknown, &delete(), &decision(), &mut Course::default())
+        .carry_out(
+            &mapping(),
+            &unknown,
+            &delete(),
+            &decision(),
+            &mut Course::default(),
+        )
         .await
         .unwrap_err();
     assert_eq!(failure.class, FailureClass::Unmappable);
@@ -583,7 +601,9 @@ async fn an_event_never_fails_a_plan() {
         component: "c".into(),
     });
     let (mapping, pod) = (mapping(), pod());
-    let outcome = writer.carry_out(&mapping, &pod, &step, &decision(), &mut Course::default()).await;
+    let outcome = writer
+        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .await;
     assert_eq!(outcome, Ok(Outcome::default()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(line(&server.only()), "POST /api/v1/namespaces/ns/events");

@@ -37,7 +37,7 @@ const MOST_KINDS: usize = 1_000;
 /// Learns how many requests may be under way.
 #[derive(Debug)]
 pub(super) struct Limit {
-    limit: f64,
+    allowed: f64,
     /// The fastest answer of each kind.
     fastest: BTreeMap<Box<str>, Duration>,
     /// What is sent before is not part of the round.
@@ -66,7 +66,7 @@ impl Limit {
     /// As many as there can be: the first round tells whether that is too much.
     pub(super) fn new() -> Self {
         Self {
-            limit: as_f64(CEILING),
+            allowed: as_f64(CEILING),
             fastest: BTreeMap::new(),
             round_began: Instant::ZERO,
             round: Vec::new(),
@@ -88,7 +88,7 @@ impl Limit {
             clippy::cast_sign_loss,
             reason = "it lies between floor and ceiling"
         )]
-        let whole = self.limit as usize;
+        let whole = self.allowed as usize;
         whole
     }
 
@@ -144,7 +144,7 @@ impl Limit {
         if median > 1.0 {
             self.change((1.0 / median).max(0.5), now);
         } else if used {
-            self.change(1.0 + 1.0 / self.limit.sqrt(), now);
+            self.change(1.0 + 1.0 / self.allowed.sqrt(), now);
         } else {
             self.change(1.0, now);
         }
@@ -162,7 +162,7 @@ impl Limit {
     }
 
     fn change(&mut self, factor: f64, now: Instant) {
-        self.limit = (self.limit * factor).clamp(as_f64(FLOOR), as_f64(CEILING));
+        self.allowed = (self.allowed * factor).clamp(as_f64(FLOOR), as_f64(CEILING));
         self.round.clear();
         self.unmeasured = 0;
         self.round_began = now;
@@ -298,7 +298,7 @@ mod tests {
     fn a_server_that_answers_all_at_once_gets_as_many_as_can_be() {
         let mut served = Served::new(CEILING, Duration::from_secs(30));
         served.run(1_000, Duration::from_mins(30));
-        assert_eq!(served.limit.limit, as_f64(CEILING));
+        assert_eq!(served.limit.allowed, as_f64(CEILING));
     }
 
     #[test]
@@ -320,7 +320,7 @@ mod tests {
         served.run(1_000, Duration::from_secs(10));
         assert_eq!(served.limit.allowed(), FLOOR, "it cannot be told apart");
         served.run(1_000, Duration::from_secs(60));
-        assert_eq!(served.limit.limit, as_f64(CEILING));
+        assert_eq!(served.limit.allowed, as_f64(CEILING));
     }
 
     /// Without the measurement, the limit's own queue would become the measure.
@@ -334,7 +334,7 @@ mod tests {
     #[test]
     fn what_is_not_used_does_not_rise() {
         let mut served = Served::new(200, 20 * MILLISECOND);
-        served.limit.limit = 20.0;
+        served.limit.allowed = 20.0;
         served.run(5, Duration::from_secs(20));
         assert_eq!(served.limit.allowed(), 20);
         served.run(10, Duration::from_secs(20));

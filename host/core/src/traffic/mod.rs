@@ -220,7 +220,10 @@ impl Traffic {
         let times = self.lines.iter().flat_map(|(asked, line)| {
             let paused = self.pauses.get(&asked.destination).copied();
             let (token, patient) = if asked.urgency == Urgency::Event {
-                let since = line.values().next().map(|since| since.after(EVENT_PATIENCE));
+                let since = line
+                    .values()
+                    .next()
+                    .map(|since| since.after(EVENT_PATIENCE));
                 (self.event_rate.next_token(), since)
             } else {
                 (self.rate.next_token(), None)
@@ -318,10 +321,8 @@ impl Traffic {
             usize::MAX
         } else if self.open_lines().next().is_none() {
             MOST_EVENTS
-        } else if now.since(since) >= EVENT_PATIENCE {
-            1
         } else {
-            0
+            usize::from(now.since(since) >= EVENT_PATIENCE)
         };
         (has_token && self.events_under_way < most).then(|| asked.clone())
     }

@@ -39,15 +39,18 @@ fn rate(per_second: f64, burst: u32) -> Traffic {
 /// Whoever may go now.
 fn going(traffic: &mut Traffic, now: Instant) -> Vec<Ticket> {
     let turns = std::iter::from_fn(|| traffic.poll_turn(now));
-    turns.map(|(ticket, turn)| {
-        assert_eq!(turn, Turn::Go);
-        ticket
-    })
-    .collect()
+    turns
+        .map(|(ticket, turn)| {
+            assert_eq!(turn, Turn::Go);
+            ticket
+        })
+        .collect()
 }
 
 fn ask_many(traffic: &mut Traffic, asked: &Asked, count: usize) -> Vec<Ticket> {
-    (0..count).map(|_| traffic.ask(asked.clone(), at(0))).collect()
+    (0..count)
+        .map(|_| traffic.ask(asked.clone(), at(0)))
+        .collect()
 }
 
 fn end(traffic: &mut Traffic, ticket: Ticket, now: Instant) {
@@ -123,7 +126,11 @@ fn controllers_take_turns_at_the_rate() {
 #[test]
 fn a_pause_holds_for_the_group_the_access_and_the_user_that_asked_for_it() {
     let mut traffic = Traffic::new(None);
-    traffic.pause(to("example.com", Access::Write), Duration::from_secs(30), at(0));
+    traffic.pause(
+        to("example.com", Access::Write),
+        Duration::from_secs(30),
+        at(0),
+    );
     let paused = traffic.ask(at_group("example.com", Urgency::Begin), at(0));
     let core = traffic.ask(at_group("", Urgency::Begin), at(0));
     let other = traffic.ask(at_group("example.org", Urgency::Begin), at(0));
@@ -155,7 +162,11 @@ fn a_short_pause_is_waited_for_and_a_long_one_is_not() {
     assert_eq!(traffic.poll_turn(at(2000)), Some((waiting, Turn::Go)));
     // One that comes while a request waits.
     let waiting = traffic.ask(at_group("example.com", Urgency::Begin), at(2000));
-    traffic.pause(to("example.com", Access::Write), Duration::from_secs(3), at(2000));
+    traffic.pause(
+        to("example.com", Access::Write),
+        Duration::from_secs(3),
+        at(2000),
+    );
     let turn = Turn::Paused(Duration::from_millis(2500));
     assert_eq!(traffic.poll_turn(at(2500)), Some((waiting, turn)));
 }
@@ -168,7 +179,10 @@ fn events_wait_while_anything_else_does() {
     // Half of the limit is not used, and yet no event goes.
     assert_eq!(going(&mut traffic, at(0)), writes[..CEILING / 2]);
     end(&mut traffic, writes[0], at(1));
-    assert_eq!(going(&mut traffic, at(1)), writes[CEILING / 2..=CEILING / 2]);
+    assert_eq!(
+        going(&mut traffic, at(1)),
+        writes[CEILING / 2..=CEILING / 2]
+    );
     end(&mut traffic, writes[1], at(2));
     let mut going = going(&mut traffic, at(2));
     assert_eq!(going.remove(0), writes[CEILING / 2 + 1]);
@@ -191,7 +205,11 @@ fn events_have_a_rate_of_their_own() {
     // A burst of 10 and 20 a second, for 1.9 s; at most 8 at once.
     assert_eq!(sent, 10 + 38);
     let writes = ask_many(&mut traffic, &asked("a", Urgency::Begin), 50);
-    assert_eq!(going(&mut traffic, at(1900)), writes, "the rate is not theirs");
+    assert_eq!(
+        going(&mut traffic, at(1900)),
+        writes,
+        "the rate is not theirs"
+    );
 }
 
 #[test]
