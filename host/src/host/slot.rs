@@ -78,7 +78,7 @@ impl Braked {
     pub(super) async fn pulled(&mut self) {
         if self.0.changed().await.is_err() {
             // Nobody can pull it any more.
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 }
