@@ -27,10 +27,13 @@ const NEAR: Duration = Duration::from_millis(10);
 const SHORTEST_ROUND: usize = 10;
 /// How many answers tell anew what is fastest.
 const PROBE: usize = 2 * FLOOR;
+/// How many answers a measurement takes at most: of kinds that it is not for.
+const LONGEST_PROBE: usize = 8 * PROBE;
 /// The pause between two of these measurements, at least; and how many times as
-/// long as the measurement it is, at least.
+/// long as the measurement it is, at least: less for kinds never measured.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
 const PROBE_SHARE: u32 = 20;
+const NEW_KINDS_SHARE: u32 = 4;
 /// How many kinds of requests are told apart.
 const MOST_KINDS: usize = 1_000;
 
@@ -58,7 +61,10 @@ pub(super) struct Limit {
 #[derive(Debug)]
 struct Probe {
     began: Instant,
+    /// Whether it is for kinds that were never measured.
+    is_for_new_kinds: bool,
     answers: usize,
+    of_its_kinds: usize,
     fastest: BTreeMap<Box<str>, Duration>,
 }
 
@@ -103,13 +109,13 @@ impl Limit {
     /// The server answered a request that was sent at that time.
     pub(super) fn answered(&mut self, kind: &str, sent: Instant, is_measure: bool, now: Instant) {
         let took = now.since(sent);
+        let is_known = self.fastest.contains_key(kind);
         if let Some(probe) = &mut self.probe {
-            if sent >= probe.began && probe.takes(kind, took) {
+            if sent >= probe.began && probe.takes(kind, is_known, took) {
                 self.end_probe(now);
             }
             return;
         }
-        let is_known = self.fastest.contains_key(kind);
         let fastest = (is_measure || is_known).then(|| lower(&mut self.fastest, kind, took));
         if sent < self.round_began {
             return;
@@ -120,7 +126,7 @@ impl Limit {
         }
         let enough = SHORTEST_ROUND.max(self.allowed() / 2);
         if self.unmeasured >= enough && now >= self.no_probe_before {
-            self.begin_probe(now);
+            self.begin_probe(true, now);
         } else if self.round.len() >= enough {
             self.end_round(now);
         }
@@ -149,14 +155,16 @@ impl Limit {
             self.change(1.0, now);
         }
         if used && now >= self.next_probe {
-            self.begin_probe(now);
+            self.begin_probe(false, now);
         }
     }
 
-    fn begin_probe(&mut self, now: Instant) {
+    fn begin_probe(&mut self, is_for_new_kinds: bool, now: Instant) {
         self.probe = Some(Probe {
             began: now,
+            is_for_new_kinds,
             answers: 0,
+            of_its_kinds: 0,
             fastest: BTreeMap::new(),
         });
     }
@@ -173,9 +181,9 @@ impl Limit {
         let Some(probe) = self.probe.take() else {
             return;
         };
-        let pause = now.since(probe.began) * PROBE_SHARE;
-        self.no_probe_before = now.after(pause);
-        self.next_probe = now.after(pause.max(PROBE_PAUSE));
+        let took = now.since(probe.began);
+        self.no_probe_before = now.after(took * NEW_KINDS_SHARE);
+        self.next_probe = now.after(PROBE_PAUSE.max(took * PROBE_SHARE));
         self.fastest.extend(probe.fastest);
         self.change(1.0, now);
     }
@@ -183,10 +191,11 @@ impl Limit {
 
 impl Probe {
     /// Takes an answer; whether it was the last.
-    fn takes(&mut self, kind: &str, took: Duration) -> bool {
+    fn takes(&mut self, kind: &str, is_known: bool, took: Duration) -> bool {
         lower(&mut self.fastest, kind, took);
         self.answers += 1;
-        self.answers >= PROBE
+        self.of_its_kinds += usize::from(!(self.is_for_new_kinds && is_known));
+        self.of_its_kinds >= PROBE || self.answers >= LONGEST_PROBE
     }
 }
 
@@ -386,6 +395,13 @@ mod tests {
         }
         assert!(limit.probe.is_some());
         assert_eq!(limit.allowed(), FLOOR);
+        // Other kinds go before it.
+        limit.fastest.insert("get".into(), MILLISECOND);
+        for number in 0..2 * PROBE as u64 {
+            let sent = at(150 + number);
+            limit.answered("get", sent, true, sent.after(MILLISECOND));
+        }
+        assert!(limit.probe.is_some());
         for number in 0..PROBE as u64 {
             let sent = at(200 + number);
             limit.answered("patch", sent, true, sent.after(10 * MILLISECOND));
