@@ -6,6 +6,7 @@
 
 pub mod budget;
 pub mod controller;
+pub mod coverage;
 pub mod expectation;
 pub mod failure;
 pub mod gate;

@@ -17,7 +17,7 @@ use super::prepare::Prepared;
 use super::report::Report;
 use super::run::Run;
 use super::slot::{self, Active, Brake, Incoming, Part, Slot, Views};
-use super::streams;
+use super::streams::{self, Streams};
 use super::wanted::{Trial, Wanted};
 
 /// How long a revision waits for resources that it can do without, as
@@ -189,14 +189,31 @@ impl Run {
                             "waiting for a resource that the API server does not serve"
                         );
                     }
-                    self.streams
-                        .attach(&mut self.store, *view, watch, &mapping, &mut changes);
+                    Streams::attach(&mut self.store, *view, watch, &mapping, &mut changes);
                 }
             }
         }
         let now = self.api.clock().instant();
         self.tell_changes(&changes, Origin::Relist, now);
+        self.detach_all();
         self.take_over();
+    }
+
+    /// Takes segments out of views that have nothing to show there any more.
+    pub(super) fn detach_all(&mut self) {
+        let Some(mapping) = self.mapping.clone() else {
+            return;
+        };
+        let now = self.api.clock().instant();
+        let mut changes = Vec::new();
+        for (manifest, views) in self.slots.values().flat_map(Slot::parts) {
+            for (watch, view) in manifest.watches.iter().zip(&views.ids) {
+                let (streams, store) = (&self.streams, &mut self.store);
+                streams.detach(store, *view, watch, &mapping, now, &mut changes);
+            }
+        }
+        self.forget_uncovered();
+        self.tell_changes(&changes, Origin::Relist, now);
     }
 
     /// Lets every revision take over whose watches are complete, or as complete

@@ -104,6 +104,7 @@ impl Host {
             preparer: Arc::new(preparer),
             records: Arc::clone(&options.records),
             recorder: recorder.clone(),
+            metrics: Arc::clone(&options.metrics),
             namespace: options.client.default_namespace().to_owned(),
         });
         let run = Run::new(options, api, recorder.clone(), inbox);

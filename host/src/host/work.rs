@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 use super::execute;
 use super::report::{Report, Reporter};
-use super::run::{Input, Run};
+use super::run::{Input, Run, Uncovered};
 use super::slot::{Active, Part};
 use crate::metrics::HostMetrics;
 
@@ -41,24 +41,34 @@ pub(super) struct Executor {
     pub(super) stopping: bool,
 }
 
+/// What calls are made with.
+struct Seen {
+    snapshot: Snapshot,
+    mapping: Arc<Mapping>,
+    uncovered: Uncovered,
+}
+
 impl Run {
     /// Asks every controller what it wants done.
     pub(super) fn work(&mut self) {
-        let Some(mapping) = &self.mapping else {
+        let Some(mapping) = self.mapping.clone() else {
             return;
         };
         let now = self.api.clock().instant();
-        let snapshot = self.store.snapshot();
+        let world = Seen {
+            snapshot: self.store.snapshot(),
+            uncovered: self.uncovered(&mapping),
+            mapping,
+        };
         for (name, slot) in &mut self.slots {
             let Some(active) = &mut slot.active else {
                 continue;
             };
             if !self.executor.stopping {
-                self.executor
-                    .call_all(name, active, &snapshot, mapping, now);
+                self.executor.call_all(name, active, &world, now);
             }
             // After the calls: taking items from the queues is an effect too.
-            self.executor.have_all(name, active, mapping, now);
+            self.executor.have_all(name, active, &world.mapping, now);
         }
     }
 
@@ -84,23 +94,16 @@ impl Executor {
         }
     }
 
-    fn call_all(
-        &self,
-        name: &str,
-        active: &mut Active,
-        snapshot: &Snapshot,
-        mapping: &Arc<Mapping>,
-        now: Instant,
-    ) {
+    fn call_all(&self, name: &str, active: &mut Active, seen: &Seen, now: Instant) {
         let number = active.number;
-        active.core.sweep(now, snapshot);
+        active.core.sweep(now, &seen.snapshot);
         for role in Role::ALL {
             while active.part(role).is_some_and(Part::has_room)
-                && let Some(request) = active.core.poll_call(now, role, snapshot)
+                && let Some(request) = active.core.poll_call(now, role, &seen.snapshot)
                 && let Some(part) = active.part_mut(role)
             {
                 part.calls += 1;
-                self.call(name, number, part, request, mapping);
+                self.call(name, number, part, request, seen);
             }
         }
     }
@@ -196,14 +199,8 @@ impl Executor {
         });
     }
 
-    fn call(
-        &self,
-        name: &str,
-        number: u64,
-        part: &Part,
-        request: CallRequest,
-        mapping: &Arc<Mapping>,
-    ) {
+    fn call(&self, name: &str, number: u64, part: &Part, request: CallRequest, seen: &Seen) {
+        let mapping = &seen.mapping;
         let call = Call {
             now: self.api.clock().now(),
             items: request.items,
@@ -212,6 +209,7 @@ impl Executor {
             pending: request.pending,
             notes: request.notes,
             mapping: Arc::clone(mapping),
+            unlisted: Arc::clone(&seen.uncovered),
             live: Arc::new(Live {
                 api: self.api.on_behalf_of(name),
                 mapping: Arc::clone(mapping),
