@@ -372,6 +372,7 @@ pub(crate) struct Running {
     pub(crate) host: Host,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
+    pub(crate) health: Arc<Health>,
     pub(crate) records: Arc<Records>,
 }
 
@@ -391,6 +392,7 @@ impl Running {
         } = setup;
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
+        let health = Arc::new(Health::default());
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,
@@ -404,7 +406,7 @@ impl Running {
             modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
             records: Arc::clone(&records),
-            health: Arc::new(Health::default()),
+            health: Arc::clone(&health),
             listener: Some(listener),
             seed: 7,
         });
@@ -412,6 +414,7 @@ impl Running {
             host,
             reports,
             metrics,
+            health,
             records,
         }
     }
