@@ -2,10 +2,11 @@
 
 pub mod disagreements;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -39,6 +40,8 @@ pub struct Health {
     /// When the host's task last said that it goes on, in milliseconds since
     /// the start.
     last_beat: AtomicU64,
+    /// What keeps controllers from being ready, by their names.
+    troubles: Mutex<BTreeMap<String, String>>,
 }
 
 impl Default for Health {
@@ -48,6 +51,7 @@ impl Default for Health {
             declared: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             last_beat: AtomicU64::new(0),
+            troubles: Mutex::default(),
         }
     }
 }
@@ -76,7 +80,39 @@ impl Health {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let is_declared = self.declared.load(Ordering::Relaxed);
-        is_declared && self.ready.load(Ordering::Relaxed) && self.is_live()
+        let is_ready = is_declared && self.ready.load(Ordering::Relaxed) && self.is_live();
+        is_ready && self.troubles().is_empty()
+    }
+
+    /// Says what keeps a controller from being ready; nothing if none.
+    pub fn set_trouble(&self, controller: &str, trouble: Option<String>) {
+        let mut troubles = self.troubles();
+        match trouble {
+            Some(trouble) => drop(troubles.insert(controller.to_owned(), trouble)),
+            None => drop(troubles.remove(controller)),
+        }
+    }
+
+    /// Forgets the controllers that there are no more.
+    pub fn retain_troubles(&self, is_there: impl Fn(&str) -> bool) {
+        self.troubles().retain(|controller, _| is_there(controller));
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What /readyz answers as long as the host is not ready.
+    fn not_ready(&self) -> String {
+        let troubles = self.troubles();
+        if troubles.is_empty() {
+            return "not ready: the controllers are not known yet, or one waits for its watches\n"
+                .to_owned();
+        }
+        let lines = troubles
+            .iter()
+            .map(|(controller, trouble)| format!("not ready: {controller}: {trouble}\n"));
+        lines.collect()
     }
 
     fn millis(&self) -> u64 {
@@ -149,11 +185,7 @@ async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<B
             "stuck: the host's task has been silent for a minute\n".to_owned(),
         ),
         "/readyz" if health.is_ready() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: the controllers are not known yet, or one waits for its watches\n"
-                .to_owned(),
-        ),
+        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, health.not_ready()),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {
             Some(controller) => disagreements(host, controller).await,

@@ -102,6 +102,7 @@ impl Host {
             records: Arc::clone(&options.records),
             recorder: recorder.clone(),
             namespace: options.client.default_namespace().to_owned(),
+            health: Arc::clone(&options.health),
         });
         let run = Run::new(options, api, recorder, inbox);
         Self {

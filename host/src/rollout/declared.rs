@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 
 use davit_core::object::ObjectRef;
 use davit_core::rollout::progress::Request;
+use jiff::Timestamp;
 
+use super::text::shortened;
 use crate::spec::{ControllerSpec, SpecError};
 use crate::status::{
     CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus,
@@ -30,6 +32,9 @@ pub const GIVE_UP: &str = "davit.dev/give-up";
 pub const RETRY: &str = "davit.dev/retry";
 /// `TIME`: guardrails that had tripped by then hold nothing back any more.
 pub const RELEASE: &str = "davit.dev/release";
+
+/// How much of a value is quoted.
+const LONGEST_QUOTE: usize = 80;
 
 /// A controller as an operator wants it.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,6 +82,22 @@ impl Requests {
         }
     }
 
+    /// What is wrong with annotations that can never ask for anything.
+    pub(super) fn malformed(&self) -> Vec<String> {
+        let named = [
+            (ABORT, &self.abort),
+            (GIVE_UP, &self.give_up),
+            (RETRY, &self.retry),
+        ];
+        let step = "REVISION@TIME/STEP or REVISION@TIME/all";
+        let promote = malformed(PROMOTE, self.promote.as_deref(), is_promotion, step);
+        let release = malformed(RELEASE, self.release.as_deref(), is_time, "TIME");
+        let named = named
+            .into_iter()
+            .map(|(name, value)| malformed(name, value.as_deref(), is_named, "REVISION@TIME"));
+        named.chain([promote, release]).flatten().collect()
+    }
+
     /// What is asked of this candidate in its present step.
     #[must_use]
     pub fn of(&self, candidate: &CandidateStatus) -> Option<Request> {
@@ -114,6 +135,37 @@ impl Requests {
         let last = status.last_trip();
         last.is_some() && self.release.as_deref() == last
     }
+}
+
+/// What is said of an annotation that is not of its form.
+fn malformed(
+    name: &str,
+    value: Option<&str>,
+    is_of_form: fn(&str) -> bool,
+    form: &str,
+) -> Option<String> {
+    let value = value.filter(|value| !is_of_form(value))?;
+    let value = shortened(value, LONGEST_QUOTE);
+    Some(format!(
+        "the annotation {name} is ignored: \"{value}\" is not of the form {form}, with revision \
+         and time as the status has them"
+    ))
+}
+
+fn is_promotion(value: &str) -> bool {
+    let is_step = |step: &str| step == "all" || step.parse::<u32>().is_ok_and(|step| step > 0);
+    let parts = value.rsplit_once('/');
+    parts.is_some_and(|(trial, step)| is_named(trial) && is_step(step))
+}
+
+fn is_named(value: &str) -> bool {
+    let is_revision = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit());
+    let parts = value.split_once('@');
+    parts.is_some_and(|(revision, time)| is_revision(revision) && is_time(time))
+}
+
+fn is_time(value: &str) -> bool {
+    value.parse::<Timestamp>().is_ok()
 }
 
 /// The value of [`PROMOTE`] that lets a candidate leave its present step.
@@ -191,6 +243,33 @@ mod tests {
         assert_eq!(asks.of(&last), Some(Request::PromoteFully));
         assert_eq!(asks.of(&candidate("abd", MORNING, 7)), None);
         assert_eq!(asks.of(&candidate("abc", NOON, 7)), None);
+    }
+
+    #[test]
+    fn what_can_never_ask_for_anything_is_named() {
+        for (name, good) in [
+            (PROMOTE, format!("abc@{NOON}/2")),
+            (PROMOTE, format!("abc@{NOON}/all")),
+            (ABORT, format!("abc@{NOON}")),
+            (GIVE_UP, format!("abc@{NOON}")),
+            (RETRY, format!("abc@{NOON}")),
+            (RELEASE, NOON.to_owned()),
+        ] {
+            assert!(asked(name, &good).malformed().is_empty(), "{name}: {good}");
+            let spoilt = ["", "true", "abc", "@", &good[1..], &format!("{good}x")];
+            for bad in spoilt.into_iter().filter(|bad| !bad.starts_with("bc@")) {
+                let [message] = &asked(name, bad).malformed()[..] else {
+                    panic!("{name}: {bad}");
+                };
+                assert!(message.contains(name) && message.contains(bad), "{message}");
+            }
+        }
+        for bad in [
+            "abc@2026-11-20T08:00:00.000Z/0",
+            "abc@2026-11-20T08:00:00.000Z",
+        ] {
+            assert_eq!(asked(PROMOTE, bad).malformed().len(), 1);
+        }
     }
 
     #[test]

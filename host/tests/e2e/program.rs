@@ -524,7 +524,7 @@ fn controllers_come_from_the_cluster() {
     };
     let running = run();
     cluster.create(&controller(100));
-    until("the first spec runs", || status("/summary") == "running");
+    until("the first spec runs", || status("/summary") == "Running");
     cluster.merge(resource, &controller(1));
     until("the second is tried", || {
         status("/candidate/comparison/disagree") == 3

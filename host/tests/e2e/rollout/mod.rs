@@ -4,6 +4,7 @@
 mod brake;
 mod cohorts;
 mod guardrails;
+mod shared;
 mod sources;
 mod steps;
 mod swap;
