@@ -21,4 +21,5 @@ pub mod rollout;
 pub mod store;
 pub mod throttle;
 pub mod time;
+pub mod untrusted;
 pub mod watch;

@@ -6,6 +6,9 @@
 //! that is how things are, may be seen twice or late, and need never be taken
 //! away again. A revision alone would not do: it can be tried again, and a
 //! request about its former trial would decide the next one. Hence the times.
+//!
+//! What a request says may be followed by `#` and any text that tells it from
+//! the same one asked before: each is answered by itself.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +16,6 @@ use davit_core::object::ObjectRef;
 use davit_core::rollout::progress::Request;
 use jiff::Timestamp;
 
-use super::text::shortened;
 use crate::spec::{ControllerSpec, SpecError};
 use crate::status::{
     CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus,
@@ -32,9 +34,9 @@ pub const GIVE_UP: &str = "davit.dev/give-up";
 pub const RETRY: &str = "davit.dev/retry";
 /// `TIME`: guardrails that had tripped by then hold nothing back any more.
 pub const RELEASE: &str = "davit.dev/release";
-
-/// How much of a value is quoted.
-const LONGEST_QUOTE: usize = 80;
+/// `REVISION@GENERATION`: the revision of that name, which the spec of that
+/// generation describes, takes over without steps.
+pub const SWAP: &str = "davit.dev/swap";
 
 /// A controller as an operator wants it.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,9 +68,127 @@ pub struct Requests {
     pub retry: Option<String>,
     /// [`RELEASE`]
     pub release: Option<String>,
+    /// [`SWAP`]
+    pub swap: Option<String>,
+}
+
+/// What can be asked for: an annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// [`PROMOTE`]
+    Promote,
+    /// [`ABORT`]
+    Abort,
+    /// [`GIVE_UP`]
+    GiveUp,
+    /// [`RETRY`]
+    Retry,
+    /// [`RELEASE`]
+    Release,
+    /// [`SWAP`]
+    Swap,
+}
+
+impl RequestKind {
+    /// All there are.
+    pub const ALL: [Self; 6] = [
+        Self::Promote,
+        Self::Abort,
+        Self::GiveUp,
+        Self::Retry,
+        Self::Release,
+        Self::Swap,
+    ];
+
+    /// The annotation.
+    #[must_use]
+    pub fn annotation(self) -> &'static str {
+        match self {
+            Self::Promote => PROMOTE,
+            Self::Abort => ABORT,
+            Self::GiveUp => GIVE_UP,
+            Self::Retry => RETRY,
+            Self::Release => RELEASE,
+            Self::Swap => SWAP,
+        }
+    }
+
+    /// The annotation without its prefix: what the status calls the request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let annotation = self.annotation();
+        annotation
+            .rsplit_once('/')
+            .map_or(annotation, |(_, name)| name)
+    }
+
+    /// How its value is written.
+    pub(super) fn form(self) -> &'static str {
+        match self {
+            Self::Promote => "REVISION@SINCE/STEP or REVISION@SINCE/all",
+            Self::Abort | Self::GiveUp => "REVISION@SINCE",
+            Self::Retry => "REVISION@TIME",
+            Self::Release => "TIME",
+            Self::Swap => "REVISION@GENERATION",
+        }
+    }
+
+    /// Whether a value, without what follows `#`, is written like that.
+    pub(super) fn is_well_formed(self, subject: &str) -> bool {
+        let is_time = |text: &str| text.parse::<Timestamp>().is_ok();
+        let named = |text: &str, fits: &dyn Fn(&str) -> bool| {
+            let parts = text.split_once('@');
+            parts.is_some_and(|(revision, rest)| !revision.is_empty() && fits(rest))
+        };
+        match self {
+            Self::Promote => subject.rsplit_once('/').is_some_and(|(trial, step)| {
+                named(trial, &is_time) && (step == "all" || step.parse::<u32>().is_ok())
+            }),
+            Self::Abort | Self::GiveUp | Self::Retry => named(subject, &is_time),
+            Self::Release => is_time(subject),
+            Self::Swap => named(subject, &|text| text.parse::<i64>().is_ok()),
+        }
+    }
+}
+
+/// The value of a request without what tells it from the same one asked before.
+#[must_use]
+pub fn subject(value: &str) -> &str {
+    value.split_once('#').map_or(value, |(subject, _)| subject)
+}
+
+fn says(value: Option<&String>, subject_wanted: &str) -> bool {
+    value.is_some_and(|value| subject(value) == subject_wanted)
 }
 
 impl Requests {
+    /// What is asked for in this way.
+    #[must_use]
+    pub fn get(&self, kind: RequestKind) -> Option<&str> {
+        let value = match kind {
+            RequestKind::Promote => &self.promote,
+            RequestKind::Abort => &self.abort,
+            RequestKind::GiveUp => &self.give_up,
+            RequestKind::Retry => &self.retry,
+            RequestKind::Release => &self.release,
+            RequestKind::Swap => &self.swap,
+        };
+        value.as_deref()
+    }
+
+    /// Takes back what is asked for in this way.
+    pub(super) fn clear(&mut self, kind: RequestKind) {
+        let value = match kind {
+            RequestKind::Promote => &mut self.promote,
+            RequestKind::Abort => &mut self.abort,
+            RequestKind::GiveUp => &mut self.give_up,
+            RequestKind::Retry => &mut self.retry,
+            RequestKind::Release => &mut self.release,
+            RequestKind::Swap => &mut self.swap,
+        };
+        *value = None;
+    }
+
     /// Reads an object's annotations.
     #[must_use]
     pub fn read(annotations: &BTreeMap<String, String>) -> Self {
@@ -79,35 +199,20 @@ impl Requests {
             give_up: value(GIVE_UP),
             retry: value(RETRY),
             release: value(RELEASE),
+            swap: value(SWAP),
         }
-    }
-
-    /// What is wrong with annotations that can never ask for anything.
-    pub(super) fn malformed(&self) -> Vec<String> {
-        let named = [
-            (ABORT, &self.abort),
-            (GIVE_UP, &self.give_up),
-            (RETRY, &self.retry),
-        ];
-        let step = "REVISION@TIME/STEP or REVISION@TIME/all";
-        let promote = malformed(PROMOTE, self.promote.as_deref(), is_promotion, step);
-        let release = malformed(RELEASE, self.release.as_deref(), is_time, "TIME");
-        let named = named
-            .into_iter()
-            .map(|(name, value)| malformed(name, value.as_deref(), is_named, "REVISION@TIME"));
-        named.chain([promote, release]).flatten().collect()
     }
 
     /// What is asked of this candidate in its present step.
     #[must_use]
     pub fn of(&self, candidate: &CandidateStatus) -> Option<Request> {
-        if self.abort == Some(abort(candidate)) {
+        if says(self.abort.as_ref(), &abort(candidate)) {
             return Some(Request::Abort);
         }
-        let promote = self.promote.as_ref()?;
-        if *promote == promote_fully(candidate) {
+        let promote = self.promote.as_ref();
+        if says(promote, &promote_fully(candidate)) {
             Some(Request::PromoteFully)
-        } else if *promote == promote_step(candidate) {
+        } else if says(promote, &promote_step(candidate)) {
             Some(Request::Promote)
         } else {
             None
@@ -117,7 +222,7 @@ impl Requests {
     /// Whether the rejected revision is to be tried once more.
     #[must_use]
     pub fn retries(&self, rejected: &RejectedStatus) -> bool {
-        self.retry == Some(retry(rejected))
+        says(self.retry.as_ref(), &retry(rejected))
     }
 
     /// Whether the stable revision is given up, which is lost.
@@ -125,7 +230,15 @@ impl Requests {
     pub fn gives_up(&self, status: &ControllerStatus) -> bool {
         let (stable, lost) = (status.stable.as_ref(), status.lost.as_ref());
         let named = stable.zip(lost).map(|(stable, lost)| give_up(stable, lost));
-        named.is_some() && self.give_up == named
+        named.is_some_and(|named| says(self.give_up.as_ref(), &named))
+    }
+
+    /// Whether this revision, which the spec of this generation describes, is to
+    /// take over without steps.
+    #[must_use]
+    pub fn swaps(&self, revision: &str, generation: Option<i64>) -> bool {
+        let named = generation.map(|generation| swap(revision, generation));
+        named.is_some_and(|named| says(self.swap.as_ref(), &named))
     }
 
     /// Whether the guardrails are to hold nothing back any more. Whoever asked
@@ -133,39 +246,8 @@ impl Requests {
     #[must_use]
     pub fn releases(&self, status: &ControllerStatus) -> bool {
         let last = status.last_trip();
-        last.is_some() && self.release.as_deref() == last
+        last.is_some_and(|last| says(self.release.as_ref(), last))
     }
-}
-
-/// What is said of an annotation that is not of its form.
-fn malformed(
-    name: &str,
-    value: Option<&str>,
-    is_of_form: fn(&str) -> bool,
-    form: &str,
-) -> Option<String> {
-    let value = value.filter(|value| !is_of_form(value))?;
-    let value = shortened(value, LONGEST_QUOTE);
-    Some(format!(
-        "the annotation {name} is ignored: \"{value}\" is not of the form {form}, with revision \
-         and time as the status has them"
-    ))
-}
-
-fn is_promotion(value: &str) -> bool {
-    let is_step = |step: &str| step == "all" || step.parse::<u32>().is_ok_and(|step| step > 0);
-    let parts = value.rsplit_once('/');
-    parts.is_some_and(|(trial, step)| is_named(trial) && is_step(step))
-}
-
-fn is_named(value: &str) -> bool {
-    let is_revision = |name: &str| !name.is_empty() && name.bytes().all(|b| b.is_ascii_hexdigit());
-    let parts = value.split_once('@');
-    parts.is_some_and(|(revision, time)| is_revision(revision) && is_time(time))
-}
-
-fn is_time(value: &str) -> bool {
-    value.parse::<Timestamp>().is_ok()
 }
 
 /// The value of [`PROMOTE`] that lets a candidate leave its present step.
@@ -192,8 +274,14 @@ pub fn give_up(stable: &RevisionStatus, lost: &LostStatus) -> String {
     format!("{}@{}", stable.revision, lost.since)
 }
 
+/// The value of [`SWAP`] that lets a revision take over without steps.
+#[must_use]
+pub fn swap(revision: &str, generation: i64) -> String {
+    format!("{revision}@{generation}")
+}
+
 /// No two trials have the same name.
-fn trial(candidate: &CandidateStatus) -> String {
+pub(super) fn trial(candidate: &CandidateStatus) -> String {
     format!("{}@{}", candidate.revision, candidate.since)
 }
 
@@ -243,33 +331,6 @@ mod tests {
         assert_eq!(asks.of(&last), Some(Request::PromoteFully));
         assert_eq!(asks.of(&candidate("abd", MORNING, 7)), None);
         assert_eq!(asks.of(&candidate("abc", NOON, 7)), None);
-    }
-
-    #[test]
-    fn what_can_never_ask_for_anything_is_named() {
-        for (name, good) in [
-            (PROMOTE, format!("abc@{NOON}/2")),
-            (PROMOTE, format!("abc@{NOON}/all")),
-            (ABORT, format!("abc@{NOON}")),
-            (GIVE_UP, format!("abc@{NOON}")),
-            (RETRY, format!("abc@{NOON}")),
-            (RELEASE, NOON.to_owned()),
-        ] {
-            assert!(asked(name, &good).malformed().is_empty(), "{name}: {good}");
-            let spoilt = ["", "true", "abc", "@", &good[1..], &format!("{good}x")];
-            for bad in spoilt.into_iter().filter(|bad| !bad.starts_with("bc@")) {
-                let [message] = &asked(name, bad).malformed()[..] else {
-                    panic!("{name}: {bad}");
-                };
-                assert!(message.contains(name) && message.contains(bad), "{message}");
-            }
-        }
-        for bad in [
-            "abc@2026-11-20T08:00:00.000Z/0",
-            "abc@2026-11-20T08:00:00.000Z",
-        ] {
-            assert_eq!(asked(PROMOTE, bad).malformed().len(), 1);
-        }
     }
 
     #[test]

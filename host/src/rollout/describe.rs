@@ -12,11 +12,7 @@ use crate::status::ConditionStatus;
 
 /// What people were told, and that has not ended yet.
 #[derive(Default)]
-pub(super) struct Noticed {
-    notices: BTreeMap<Topic, String>,
-    /// Annotations that cannot be read.
-    malformed: Vec<String>,
-}
+pub(super) struct Noticed(BTreeMap<Topic, String>);
 
 /// Writes down how the controller is.
 pub(super) fn describe(
@@ -37,8 +33,6 @@ pub(super) fn describe(
     let said = said.map(|said| condition(said, &former, managed.generation, now));
     managed.status.conditions = said.collect();
     managed.noticed.take(description.notices, is_settled, told);
-    let malformed = managed.requests.malformed();
-    managed.noticed.take_malformed(malformed, told);
 }
 
 /// What is known of the controller.
@@ -112,7 +106,7 @@ impl Noticed {
     /// whether the spec can run, nothing is said of its acceptance.
     fn take(&mut self, notices: Vec<Notice>, is_settled: bool, told: &mut Vec<Told>) {
         let topics: Vec<Topic> = notices.iter().map(|notice| notice.topic).collect();
-        self.notices.retain(|topic, _| {
+        self.0.retain(|topic, _| {
             let stays = topics.contains(topic) || (*topic == Topic::Spec && !is_settled);
             if !stays {
                 told.extend(ended(*topic));
@@ -120,20 +114,11 @@ impl Noticed {
             stays
         });
         for notice in notices {
-            if self.notices.get(&notice.topic) != Some(&notice.key) {
+            if self.0.get(&notice.topic) != Some(&notice.key) {
                 told.push(Told::warning(notice.reason, notice.message));
-                self.notices.insert(notice.topic, notice.key);
+                self.0.insert(notice.topic, notice.key);
             }
         }
-    }
-
-    fn take_malformed(&mut self, malformed: Vec<String>, told: &mut Vec<Told>) {
-        for message in &malformed {
-            if !self.malformed.contains(message) {
-                told.push(Told::warning("MalformedRequest", message.clone()));
-            }
-        }
-        self.malformed = malformed;
     }
 }
 
@@ -156,7 +141,6 @@ mod tests {
 
     use super::*;
     use crate::modules::ModuleSource;
-    use crate::rollout::Requests;
     use crate::rollout::revision::Problem;
     use crate::spec::{ControllerSpec, SpecError};
     use crate::status::{CandidateStatus, ControllerStatus, HostStatus};
@@ -202,14 +186,8 @@ mod tests {
     }
 
     #[test]
-    fn whatever_an_operator_has_to_know_is_told() {
+    fn another_host_is_told_once() {
         let mut managed = managed();
-        managed.requests = Requests {
-            promote: Some("now".into()),
-            ..Requests::default()
-        };
-        assert_eq!(told(&mut managed), ["MalformedRequest"]);
-        assert!(told(&mut managed).is_empty());
         managed.other_host = Some(HostStatus {
             id: "1".into(),
             ..HostStatus::default()

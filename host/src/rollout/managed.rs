@@ -41,6 +41,9 @@ pub(super) struct Managed {
     pub(super) spec: Option<ControllerSpec>,
     /// What is wrong with the present one.
     pub(super) spec_error: Option<SpecError>,
+    /// What the annotations ask for.
+    pub(super) asked: Requests,
+    /// The part of it that is in force: that fits, and has not been answered.
     pub(super) requests: Requests,
     /// What is said and remembered.
     pub(super) status: ControllerStatus,
@@ -89,6 +92,7 @@ impl Managed {
             generation: None,
             spec: None,
             spec_error: None,
+            asked: Requests::default(),
             requests: Requests::default(),
             stable: None,
             desired: None,
@@ -116,11 +120,13 @@ impl Managed {
         now: Timestamp,
     ) -> Vec<Told> {
         let mut told = Vec::new();
+        let open = self.review_requests();
         self.choose_stable(now, &mut told);
         self.note_loss(now);
         self.choose_candidate(now, &mut told);
         self.judge(seen, passed, now, &mut told);
         describe(self, seen, now, &mut told);
+        self.answer_requests(open, seen, now, &mut told);
         told
     }
 
@@ -203,6 +209,10 @@ impl Managed {
         if self.requests.gives_up(&self.status) {
             let message = format!("{name} takes over: {former}, which is lost, is given up");
             told.push(Told::normal("Promoted", message));
+            self.establish(now);
+        } else if self.requests.swaps(&name, self.generation) {
+            let message = format!("{name} takes the place of {former}, which is not there");
+            told.push(Told::normal("Swapped", message));
             self.establish(now);
         } else if self.is_updated(&name) {
             let message = format!(
@@ -310,6 +320,11 @@ impl Managed {
             return;
         };
         let name = desired.name();
+        if name != stable.name() && self.requests.swaps(&name, self.generation) {
+            let message = format!("{name} takes the place of {} without steps", stable.name());
+            told.push(Told::normal("Swapped", message));
+            return self.establish(now);
+        }
         if let Some(rejected) = &self.status.rejected
             && (rejected.revision != name || self.requests.retries(rejected))
         {

@@ -146,10 +146,10 @@ impl Controller {
     }
 
     /// Begins to count what the candidate does, and how it compares, anew.
-    pub fn begin_counting(&mut self) {
+    pub fn begin_counting(&mut self, now: Instant) {
         if let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) {
             candidate.begin_counting();
-            trial.comparison.begin_counting();
+            trial.comparison.begin_counting(now);
         }
     }
 

@@ -2,6 +2,7 @@
 
 mod handover;
 mod outcomes;
+mod parts;
 mod sweeping;
 mod trial;
 
