@@ -43,6 +43,7 @@ pub use records::{Owner, RecordError, Records};
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
 use crate::http::Health;
+use crate::metrics::HostMetrics;
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
@@ -87,6 +88,8 @@ pub(crate) struct RolloutOptions {
     pub(crate) records: Arc<Records>,
     /// Takes events about controllers.
     pub(crate) recorder: Recorder,
+    /// Where numbers go.
+    pub(crate) metrics: Arc<HostMetrics>,
     /// Where the service accounts of controllers are.
     pub(crate) namespace: String,
     /// Where it says what keeps the host from being ready.
@@ -263,8 +266,14 @@ impl Task {
 
     async fn declare(&mut self, declared: Vec<(Declared, Option<Prepared>)>) {
         let names: Vec<&str> = declared.iter().map(|(one, _)| one.name.as_str()).collect();
-        self.controllers
-            .retain(|name, _| names.contains(&name.as_str()));
+        let metrics = &self.options.metrics;
+        self.controllers.retain(|name, _| {
+            let is_there = names.contains(&name.as_str());
+            if !is_there {
+                metrics.forget_rollout(name);
+            }
+            is_there
+        });
         for (one, prepared) in declared {
             // Another resource of the same name has nothing of the former one.
             let former = self.controllers.get(&one.name);
@@ -309,6 +318,8 @@ impl Task {
         for (name, controller) in &mut self.controllers {
             controller.note_other_host();
             let told = controller.managed.advance(seen.get(name), passed, now);
+            let candidate = controller.managed.status.candidate.as_ref();
+            self.options.metrics.rollout(name, candidate);
             for one in told {
                 tell(
                     &self.options.recorder,
