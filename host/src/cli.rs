@@ -154,6 +154,10 @@ pub struct SimArguments {
         default_missing_value = "300"
     )]
     pub default_tolerations: Option<u32>,
+    /// Enforces RBAC: clients need a token, and may do what roles allow. The
+    /// kubeconfig holds the token of an administrator.
+    #[arg(long)]
+    pub rbac: bool,
     /// What goes wrong, `delete pods 10% 429=3` or `watch any abort=5`; may be
     /// repeated. docs/sim.md has the grammar.
     #[arg(long, value_name = "FAULT")]
