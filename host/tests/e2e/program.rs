@@ -18,11 +18,11 @@ use crate::bench::guests;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn davit() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
-    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
     // What was compiled may be used again; what earlier tests ran is not to be
     // taken for what this one runs.
     static FORGOTTEN: Once = Once::new();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
+    let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
     FORGOTTEN.call_once(|| drop(std::fs::remove_dir_all(cache.join("rollouts"))));
     command.env_remove("RUST_LOG").env("DAVIT_CACHE", cache);
     command
