@@ -12,6 +12,7 @@ mod controller;
 mod counted;
 pub mod declared;
 mod describe;
+pub mod file;
 mod identity;
 mod managed;
 mod preparation;
@@ -33,11 +34,14 @@ use davit_core::throttle::Throttle;
 use davit_engine::ModuleDigest;
 use futures::future::try_join_all;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
+pub use file::{Change, ChangeError};
+pub use managed::StepProgress;
 pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
@@ -48,6 +52,7 @@ use crate::modules::Version;
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 use controller::{Controller, is_same_revision, owner};
+use file::FileEntry;
 use identity::Identity;
 use managed::Told;
 use revision::{Problem, Revision};
@@ -111,6 +116,25 @@ type Inbox = mpsc::UnboundedSender<Input>;
 enum Input {
     /// These controllers there are, some with what their specs describe.
     Declared(Vec<(Declared, Option<Prepared>)>, oneshot::Sender<()>),
+    /// These controllers the configuration file has, some with what their specs
+    /// describe.
+    File(
+        Vec<(ControllerConfig, Option<Prepared>)>,
+        oneshot::Sender<()>,
+    ),
+    /// Show the controllers of the file.
+    ShowFile(oneshot::Sender<Vec<Value>>),
+    /// Change one of them.
+    ChangeFile {
+        controller: String,
+        change: Change,
+        answer: oneshot::Sender<Result<Value, ChangeError>>,
+    },
+    /// Say how far the step of a controller's candidate is.
+    Progress {
+        controller: String,
+        answer: oneshot::Sender<Option<StepProgress>>,
+    },
     /// Say what is wanted of each controller.
     Specs(oneshot::Sender<BTreeMap<String, ControllerSpec>>),
     Prepared {
@@ -155,6 +179,7 @@ impl Rollouts {
             // The task must not keep itself alive.
             inbox: inbox.downgrade(),
             controllers: BTreeMap::new(),
+            files: BTreeMap::new(),
             running: Vec::new(),
             identity: Identity::new(),
             failures: Throttle::default(),
@@ -191,18 +216,16 @@ impl Rollouts {
             prepare::at_the_edge(&self.preparer, &self.records, config).await
         });
         let prepared = try_join_all(prepared).await?;
-        let declared = configs
-            .iter()
-            .map(|ControllerConfig { name, spec }| Declared {
-                name: name.clone(),
-                generation: None,
-                object: None,
-                status: None,
-                spec: Ok(spec.clone()),
-                requests: Requests::default(),
-            });
-        self.send(declared.zip(prepared).collect()).await;
+        let (done, taken) = oneshot::channel();
+        let file = configs.iter().cloned().zip(prepared).collect();
+        let _ = self.inbox.send(Input::File(file, done));
+        let _ = taken.await;
         Ok(())
+    }
+
+    /// Speaks to the task without keeping it alive.
+    pub(crate) fn handle(&self) -> RolloutsHandle {
+        RolloutsHandle(self.inbox.downgrade())
     }
 
     async fn send(&self, declared: Vec<(Declared, Option<Prepared>)>) {
@@ -212,11 +235,35 @@ impl Rollouts {
     }
 }
 
+/// Speaks to the task of the rollouts for as long as the host runs.
+#[derive(Clone)]
+pub struct RolloutsHandle(mpsc::WeakUnboundedSender<Input>);
+
+impl RolloutsHandle {
+    /// How far the step of a controller's candidate is; none without a
+    /// candidate.
+    pub async fn progress(&self, controller: &str) -> Option<StepProgress> {
+        let (answer, progress) = oneshot::channel();
+        let controller = controller.to_owned();
+        self.send(Input::Progress { controller, answer });
+        progress.await.ok().flatten()
+    }
+
+    fn send(&self, input: Input) {
+        if let Some(inbox) = self.0.upgrade() {
+            // The task may have ended: then nobody answers.
+            let _ = inbox.send(input);
+        }
+    }
+}
+
 /// The task of the rollouts.
 struct Task {
     options: RolloutOptions,
     inbox: mpsc::WeakUnboundedSender<Input>,
     controllers: BTreeMap<String, Controller>,
+    /// Those of a configuration file.
+    files: BTreeMap<String, FileEntry>,
     /// What the host was last told to run.
     running: Vec<Wanted>,
     identity: Identity,
@@ -239,6 +286,21 @@ impl Task {
                         self.go_on().await;
                         // Nobody may wait for it.
                         let _ = done.send(());
+                    }
+                    Some(Input::File(file, done)) => {
+                        self.take_file(file).await;
+                        self.go_on().await;
+                        let _ = done.send(());
+                    }
+                    Some(Input::ShowFile(answer)) => {
+                        let _ = answer.send(self.show_all());
+                    }
+                    Some(Input::ChangeFile { controller, change, answer }) => {
+                        let _ = answer.send(self.change(&controller, change).await);
+                    }
+                    Some(Input::Progress { controller, answer }) => {
+                        let controller = self.controllers.get(&controller);
+                        let _ = answer.send(controller.and_then(|one| one.managed.progress()));
                     }
                     Some(Input::Specs(answer)) => {
                         // Nobody may wait for it.
