@@ -84,8 +84,8 @@ pub struct Coverage {
     /// In how many complete discoveries in a row a segment's resource was
     /// missing.
     missing: BTreeMap<SegmentId, u32>,
-    /// The segments whose resources a definition serves, or did.
-    defined: BTreeSet<SegmentId>,
+    /// The resources that a definition served once.
+    defined: BTreeSet<Name>,
     /// The groups with a version that never said what it serves.
     silent: BTreeSet<String>,
     since: BTreeMap<(ViewId, Name), Instant>,
@@ -167,18 +167,26 @@ impl Coverage {
         troubles.any(|trouble| matches!(trouble, Trouble::CatchesUp(_)))
     }
 
-    /// Whether the objects of a segment are gone for good: the definition that
-    /// served them is, and it takes its objects with it.
+    /// Whether the objects of a segment are gone for good: its resource is not
+    /// served, and the definition that served it is gone, which takes its objects
+    /// with it.
     #[must_use]
     pub fn is_gone(&self, store: &Store, view: ViewId, segment: SegmentId, now: Instant) -> bool {
         let Some(spec) = store.segment_spec(segment) else {
             return true;
         };
         let name = name_of(&spec.resource);
-        self.defined.contains(&segment)
+        self.is_not_served(segment)
+            && self.defined.contains(&name)
             && self
                 .definitions(store, view, now)
                 .is_some_and(|definitions| !store.holds(definitions, &definition_of(&name)))
+    }
+
+    /// Whether discovery, or the answer to a list, says that a segment's resource
+    /// is not served.
+    fn is_not_served(&self, segment: SegmentId) -> bool {
+        self.is_missing(segment) || self.troubles.get(&segment) == Some(&Trouble::NotServed)
     }
 
     /// The resources of which a view may lack objects.
@@ -261,7 +269,6 @@ impl Coverage {
         self.troubles
             .retain(|segment, _| segments.contains(segment));
         self.missing.retain(|segment, _| segments.contains(segment));
-        self.defined.retain(|segment| segments.contains(segment));
         let views: BTreeSet<ViewId> = store.views().collect();
         self.since.retain(|(view, _), _| views.contains(view));
     }
@@ -275,34 +282,33 @@ impl Coverage {
         ready: bool,
         now: Instant,
     ) -> Option<Gap> {
-        let missing = self.is_missing(segment).then_some(Gap::NotServed);
-        let gap = missing
-            .or_else(|| self.trouble(segment, now))
-            .or_else(|| (!ready).then_some(Gap::NotListed))?;
-        let is_gone = gap == Gap::NotServed && self.is_gone(store, view, segment, now);
-        (!is_gone).then_some(gap)
+        if self.is_not_served(segment) {
+            let is_gone = self.is_gone(store, view, segment, now);
+            return (!is_gone).then_some(Gap::NotServed);
+        }
+        if !ready {
+            return Some(Gap::NotListed);
+        }
+        self.is_behind(segment, now).then_some(Gap::Interrupted)
     }
 
-    fn trouble(&self, segment: SegmentId, now: Instant) -> Option<Gap> {
-        match self.troubles.get(&segment)? {
-            Trouble::NotServed => Some(Gap::NotServed),
-            Trouble::CatchesUp(since) if now.since(*since) >= CATCH_UP => None,
-            Trouble::Interrupted | Trouble::CatchesUp(_) => Some(Gap::Interrupted),
+    /// Whether the stream of a segment may not have told everything.
+    fn is_behind(&self, segment: SegmentId, now: Instant) -> bool {
+        match self.troubles.get(&segment) {
+            None => false,
+            Some(Trouble::CatchesUp(since)) => now.since(*since) < CATCH_UP,
+            Some(Trouble::Interrupted | Trouble::NotServed) => true,
         }
     }
 
-    /// Remembers which segments a definition serves.
+    /// Remembers which resources a definition serves.
     fn note_definitions(&mut self, store: &Store) {
-        let definitions: Vec<SegmentId> = store
-            .segments()
-            .filter(|(_, spec)| is_definitions(&spec.resource))
-            .map(|(segment, _)| segment)
-            .collect();
-        for (segment, spec) in store.segments() {
-            let name = definition_of(&name_of(&spec.resource));
-            if definitions.iter().any(|it| store.holds(*it, &name)) {
-                self.defined.insert(segment);
-            }
+        let segments = store.segments();
+        let definitions = segments.filter(|(_, spec)| is_definitions(&spec.resource));
+        let names = definitions.flat_map(|(segment, _)| store.keys_of(segment));
+        let names = names.filter_map(|name| name.split_once('.'));
+        for (plural, group) in names {
+            self.defined.insert((group.to_owned(), plural.to_owned()));
         }
     }
 
@@ -312,7 +318,7 @@ impl Coverage {
         let mut segments = store.segments_of(view);
         let (segment, _) = segments.find(|(segment, ready)| {
             *ready
-                && self.trouble(*segment, now).is_none()
+                && !self.is_behind(*segment, now)
                 && !self.is_missing(*segment)
                 && store
                     .segment_spec(*segment)

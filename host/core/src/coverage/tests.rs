@@ -180,7 +180,7 @@ fn what_was_never_listed_is_unlisted() {
     bench.discover(&[pods(), foos()], &[]);
     assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
     bench.condition(&foos(), &interrupted());
-    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::Interrupted));
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
     bench.list(&foos(), &[]);
     assert_eq!(bench.unlisted(), []);
 }
@@ -243,11 +243,29 @@ fn a_resource_whose_definition_is_deleted_is_gone() {
     assert_eq!(bench.unlisted(), []);
     bench.condition(&foos(), &interrupted());
     bench.list(&definitions(), &[]);
-    assert!(bench.is_gone(&foos()));
+    assert!(!bench.is_gone(&foos()), "nobody says that it is not served");
     assert_eq!(bench.unlisted(), one("foos.example.com", Gap::Interrupted));
     bench.discover(&[pods(), definitions()], &[]);
     bench.discover(&[pods(), definitions()], &[]);
+    assert!(bench.is_gone(&foos()));
     assert_eq!(bench.unlisted(), []);
+}
+
+/// What discovery said last may be from before the deletion.
+#[test]
+fn a_resource_that_comes_once_more_after_its_definition_is_gone_again() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    bench.list(&definitions(), &[]);
+    let segment = bench.segment(&foos());
+    bench.store.detach(bench.view, segment, &mut Vec::new());
+    bench.coverage.forget_all_but(&bench.store);
+    bench.discover(&[pods(), definitions(), foos()], &[]);
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
+    bench.condition(&foos(), &Condition::NotServed);
+    assert_eq!(bench.unlisted(), []);
+    assert!(bench.is_gone(&foos()));
 }
 
 #[test]
