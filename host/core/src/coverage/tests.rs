@@ -44,6 +44,10 @@ fn definitions() -> Served {
     served("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
+fn registrations() -> Served {
+    served("apiregistration.k8s.io", "v1", "apiservices")
+}
+
 fn foos() -> Served {
     served("example.com", "v1", "foos")
 }
@@ -350,4 +354,38 @@ fn a_single_resource_that_is_not_served_is_unlisted() {
     bench.watch.source = Source::One(ApiResource::new("example.com", "v1", "foos"));
     let gaps = bench.unlisted();
     assert!(gaps.contains(&("foos.example.com".to_owned(), Gap::NotServed)));
+}
+
+/// Its objects may be somewhere still, and it may be registered again.
+#[test]
+fn an_aggregated_resource_is_given_up_hours_after_its_registration_is_gone() {
+    let all = [pods(), definitions(), registrations(), foos()];
+    let rest = [pods(), definitions(), registrations()];
+    let mut bench = Bench::new(&all, &[]);
+    bench.list(&registrations(), &["v1.", "v1.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    let unknown = one("foos.example.com", Gap::NotServed);
+    let hour = 60 * 60;
+    for _ in 0..10 {
+        bench.wait(hour);
+        bench.discover(&rest, &[]);
+        assert_eq!(bench.unlisted(), unknown, "its server is away");
+    }
+    bench.list(&registrations(), &["v1."]);
+    for _ in 0..5 {
+        assert_eq!(bench.unlisted(), unknown);
+        bench.wait(hour);
+    }
+    // It was put back meanwhile, and is gone again.
+    bench.list(&registrations(), &["v1.", "v1.example.com"]);
+    assert_eq!(bench.unlisted(), unknown);
+    bench.list(&registrations(), &["v1."]);
+    for _ in 0..6 {
+        assert_eq!(bench.unlisted(), unknown);
+        assert!(!bench.is_gone(&foos()));
+        bench.wait(hour);
+    }
+    assert_eq!(bench.unlisted(), []);
+    assert!(bench.is_gone(&foos()));
 }
