@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod disagreements;
+pub mod requests;
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -20,8 +21,10 @@ use tokio::time::Instant;
 
 use crate::host::Handle;
 use crate::metrics::HostMetrics;
+use crate::rollout::RolloutsHandle;
 use address::ListenAddress;
 use disagreements::Page;
+use requests::RequestPolicy;
 
 /// How long the host's task may be silent before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
@@ -94,6 +97,10 @@ pub struct Served {
     pub health: Arc<Health>,
     /// For what a rollout is judged by.
     pub host: Handle,
+    /// For how far rollouts are, and for requests about them.
+    pub rollouts: RolloutsHandle,
+    /// Whose requests are taken.
+    pub requests: RequestPolicy,
 }
 
 /// Listens and answers until the task is aborted.
@@ -117,7 +124,7 @@ pub async fn serve(
             let served = served.clone();
             let service = service_fn(move |request| {
                 let served = served.clone();
-                async move { Ok::<_, Infallible>(answer(&request, &served).await) }
+                async move { Ok::<_, Infallible>(answer(request, address, &served).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 // Without a timer it waits for a request's headers for ever.
@@ -134,12 +141,17 @@ pub async fn serve(
     Ok((address, task))
 }
 
-async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<Bytes>> {
+async fn answer(
+    request: Request<Incoming>,
+    address: SocketAddr,
+    served: &Served,
+) -> Response<Full<Bytes>> {
     let Served {
-        metrics,
-        health,
-        host,
+        metrics, health, ..
     } = served;
+    if request.uri().path().starts_with(requests::PATH) {
+        return requests::answer(request, address, served).await;
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
     }
@@ -157,7 +169,7 @@ async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<B
         ),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {
-            Some(controller) => disagreements(host, controller).await,
+            Some(controller) => disagreements(served, controller).await,
             None => text(
                 StatusCode::NOT_FOUND,
                 "there is /metrics, /livez, /readyz and /controllers/NAME/disagreements\n"
@@ -172,12 +184,13 @@ fn controller_of(path: &str) -> Option<&str> {
     name.strip_suffix("/disagreements")
 }
 
-async fn disagreements(host: &Handle, controller: &str) -> Response<Full<Bytes>> {
-    let Some(found) = host.disagreements(controller).await else {
+async fn disagreements(served: &Served, controller: &str) -> Response<Full<Bytes>> {
+    let Some(found) = served.host.disagreements(controller).await else {
         let sentence = format!("no candidate of a controller \"{controller}\" is being tried\n");
         return text(StatusCode::NOT_FOUND, sentence);
     };
-    match serde_json::to_string(&Page::from(&found)) {
+    let progress = served.rollouts.progress(controller).await;
+    match serde_json::to_string(&Page::new(&found, progress.as_ref())) {
         Ok(page) => with_type("application/json", StatusCode::OK, page),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

@@ -22,5 +22,6 @@ pub mod rollout;
 pub mod store;
 pub mod throttle;
 pub mod time;
+pub mod traffic;
 pub mod untrusted;
 pub mod watch;

@@ -21,7 +21,7 @@ use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::HostOptions;
@@ -44,8 +44,6 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 const NEWS: usize = 64;
 /// How many inputs are digested before the controllers are asked what to do.
 const MOST_AT_ONCE: usize = 256;
-/// How many plans are carried out at once, over all controllers.
-const MOST_WRITES: usize = 128;
 
 /// What the task is told.
 pub(super) enum Input {
@@ -113,7 +111,6 @@ impl Run {
             metrics: Arc::clone(&options.metrics),
             reporter: Reporter::new(options.listener),
             inbox: inbox.clone(),
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             name: unique_name(),
             stopping: false,
@@ -496,6 +493,7 @@ impl Run {
                 self.metrics.controller(name, &mut active.core, now);
             }
         }
+        self.metrics.set_events(&self.recorder.stats());
         let mut bytes = 0;
         for (segment, spec) in self.store.segments() {
             bytes += self.store.segment_bytes(segment);

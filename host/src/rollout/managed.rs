@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
+use davit_core::rollout::compare::Counts;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
 };
@@ -68,6 +69,29 @@ pub(super) struct Told {
     pub(super) message: String,
 }
 
+/// How far the step of a candidate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepProgress {
+    /// The candidate's name.
+    pub revision: String,
+    /// The step, counted from 1.
+    pub number: u32,
+    /// How many steps there are.
+    pub of: u32,
+    /// The step in words.
+    pub text: String,
+    /// How long it has been under way.
+    pub elapsed: Duration,
+    /// How much of its time is left; none until it is promoted.
+    pub left: Option<Duration>,
+    /// Why it goes on.
+    pub waits_for: String,
+    /// Targets compared in it.
+    pub compared: u64,
+    /// How many it takes for the step to end well by itself.
+    pub min_decisions: u64,
+}
+
 impl Managed {
     /// A controller that is remembered by its status.
     pub(super) fn new(name: &str, status: ControllerStatus) -> Self {
@@ -110,6 +134,23 @@ impl Managed {
         conditions::describe(self, seen, now, &mut told);
         self.answer_requests(open, seen, now, &mut told);
         told
+    }
+
+    /// How far the step of the candidate is; none without one.
+    pub(super) fn progress(&self) -> Option<StepProgress> {
+        let (spec, candidate) = (self.spec.as_ref()?, self.status.candidate.as_ref()?);
+        let lasts = step_of(&spec.rollout.steps, candidate.step).and_then(|step| step.0.lasts);
+        Some(StepProgress {
+            revision: candidate.revision.clone(),
+            number: candidate.step,
+            of: candidate.steps,
+            text: candidate.step_text.clone(),
+            elapsed: self.elapsed,
+            left: lasts.map(|lasts| lasts.saturating_sub(self.elapsed)),
+            waits_for: candidate.waits_for.clone(),
+            compared: Counts::from(&candidate.comparison).compared(),
+            min_decisions: spec.rollout.analysis.min_decisions,
+        })
     }
 
     /// What the host is to run; none if there is nothing to run yet.

@@ -11,6 +11,7 @@ mod conditions;
 mod controller;
 mod counted;
 pub mod declared;
+pub mod file;
 mod managed;
 mod prepare;
 pub mod records;
@@ -26,19 +27,24 @@ use davit_core::plan::Event;
 use davit_engine::ModuleDigest;
 use futures::future::try_join_all;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
+pub use file::{Change, ChangeError};
+pub use managed::StepProgress;
 pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
+use crate::metrics::HostMetrics;
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 use controller::{Controller, is_same_revision, owner};
+use file::FileEntry;
 use managed::Told;
 use revision::{Problem, Revision};
 
@@ -72,6 +78,8 @@ pub(crate) struct RolloutOptions {
     pub(crate) records: Arc<Records>,
     /// Takes events about controllers.
     pub(crate) recorder: Recorder,
+    /// Where numbers go.
+    pub(crate) metrics: Arc<HostMetrics>,
     /// Where the service accounts of controllers are.
     pub(crate) namespace: String,
 }
@@ -90,6 +98,25 @@ type Inbox = mpsc::UnboundedSender<Input>;
 enum Input {
     /// These controllers there are, some with what their specs describe.
     Declared(Vec<(Declared, Option<Prepared>)>, oneshot::Sender<()>),
+    /// These controllers the configuration file has, some with what their specs
+    /// describe.
+    File(
+        Vec<(ControllerConfig, Option<Prepared>)>,
+        oneshot::Sender<()>,
+    ),
+    /// Show the controllers of the file.
+    ShowFile(oneshot::Sender<Vec<Value>>),
+    /// Change one of them.
+    ChangeFile {
+        controller: String,
+        change: Change,
+        answer: oneshot::Sender<Result<Value, ChangeError>>,
+    },
+    /// Say how far the step of a controller's candidate is.
+    Progress {
+        controller: String,
+        answer: oneshot::Sender<Option<StepProgress>>,
+    },
     /// Say what is wanted of each controller.
     Specs(oneshot::Sender<BTreeMap<String, ControllerSpec>>),
     Prepared {
@@ -133,6 +160,7 @@ impl Rollouts {
             // The task must not keep itself alive.
             inbox: inbox.downgrade(),
             controllers: BTreeMap::new(),
+            files: BTreeMap::new(),
             running: Vec::new(),
             looked: Instant::now(),
         };
@@ -162,18 +190,16 @@ impl Rollouts {
             prepare::at_the_edge(&self.preparer, config).await
         });
         let prepared = try_join_all(prepared).await?;
-        let declared = configs
-            .iter()
-            .map(|ControllerConfig { name, spec }| Declared {
-                name: name.clone(),
-                generation: None,
-                object: None,
-                status: None,
-                spec: Ok(spec.clone()),
-                requests: Requests::default(),
-            });
-        self.send(declared.zip(prepared).collect()).await;
+        let (done, taken) = oneshot::channel();
+        let file = configs.iter().cloned().zip(prepared).collect();
+        let _ = self.inbox.send(Input::File(file, done));
+        let _ = taken.await;
         Ok(())
+    }
+
+    /// Speaks to the task without keeping it alive.
+    pub(crate) fn handle(&self) -> RolloutsHandle {
+        RolloutsHandle(self.inbox.downgrade())
     }
 
     async fn send(&self, declared: Vec<(Declared, Option<Prepared>)>) {
@@ -183,11 +209,35 @@ impl Rollouts {
     }
 }
 
+/// Speaks to the task of the rollouts for as long as the host runs.
+#[derive(Clone)]
+pub struct RolloutsHandle(mpsc::WeakUnboundedSender<Input>);
+
+impl RolloutsHandle {
+    /// How far the step of a controller's candidate is; none without a
+    /// candidate.
+    pub async fn progress(&self, controller: &str) -> Option<StepProgress> {
+        let (answer, progress) = oneshot::channel();
+        let controller = controller.to_owned();
+        self.send(Input::Progress { controller, answer });
+        progress.await.ok().flatten()
+    }
+
+    fn send(&self, input: Input) {
+        if let Some(inbox) = self.0.upgrade() {
+            // The task may have ended: then nobody answers.
+            let _ = inbox.send(input);
+        }
+    }
+}
+
 /// The task of the rollouts.
 struct Task {
     options: RolloutOptions,
     inbox: mpsc::WeakUnboundedSender<Input>,
     controllers: BTreeMap<String, Controller>,
+    /// Those of a configuration file.
+    files: BTreeMap<String, FileEntry>,
     /// What the host was last told to run.
     running: Vec<Wanted>,
     /// When rollouts last went on.
@@ -206,6 +256,21 @@ impl Task {
                         self.go_on().await;
                         // Nobody may wait for it.
                         let _ = done.send(());
+                    }
+                    Some(Input::File(file, done)) => {
+                        self.take_file(file).await;
+                        self.go_on().await;
+                        let _ = done.send(());
+                    }
+                    Some(Input::ShowFile(answer)) => {
+                        let _ = answer.send(self.show_all());
+                    }
+                    Some(Input::ChangeFile { controller, change, answer }) => {
+                        let _ = answer.send(self.change(&controller, change).await);
+                    }
+                    Some(Input::Progress { controller, answer }) => {
+                        let controller = self.controllers.get(&controller);
+                        let _ = answer.send(controller.and_then(|one| one.managed.progress()));
                     }
                     Some(Input::Specs(answer)) => {
                         // Nobody may wait for it.
@@ -233,8 +298,14 @@ impl Task {
 
     async fn declare(&mut self, declared: Vec<(Declared, Option<Prepared>)>) {
         let names: Vec<&str> = declared.iter().map(|(one, _)| one.name.as_str()).collect();
-        self.controllers
-            .retain(|name, _| names.contains(&name.as_str()));
+        let metrics = &self.options.metrics;
+        self.controllers.retain(|name, _| {
+            let is_there = names.contains(&name.as_str());
+            if !is_there {
+                metrics.forget_rollout(name);
+            }
+            is_there
+        });
         for (one, prepared) in declared {
             // Another resource of the same name has nothing of the former one.
             let former = self.controllers.get(&one.name);
@@ -278,6 +349,8 @@ impl Task {
         let now = Timestamp::now();
         for (name, controller) in &mut self.controllers {
             let told = controller.managed.advance(seen.get(name), passed, now);
+            let candidate = controller.managed.status.candidate.as_ref();
+            self.options.metrics.rollout(name, candidate);
             for one in told {
                 tell(
                     &self.options.recorder,

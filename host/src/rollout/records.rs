@@ -166,6 +166,28 @@ impl Records {
         }
     }
 
+    /// Whether an operator has paused the rollout of a controller of a file. In a
+    /// cluster, the spec says so.
+    pub fn is_paused(&self, owner: Owner<'_>) -> Result<bool, RecordError> {
+        match self {
+            Self::Memory(books) => Ok(read(books, owner.name, |book| book.paused)),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.paused),
+            Self::Cluster(_) => Ok(false),
+        }
+    }
+
+    /// Remembers that.
+    pub fn set_paused(&self, owner: Owner<'_>, paused: bool) -> Result<(), RecordError> {
+        match self {
+            Self::Memory(books) => {
+                write(books, owner.name, |book| book.paused = paused);
+                Ok(())
+            }
+            Self::Directory(directory) => directory.change(owner.name, |book| book.paused = paused),
+            Self::Cluster(_) => Ok(()),
+        }
+    }
+
     /// Keeps a spec that becomes active, its module pinned, under the name of
     /// its revision, and since when that is stable if it is. One that was kept
     /// before counts as the latest again.
