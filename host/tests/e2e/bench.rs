@@ -372,8 +372,8 @@ pub(crate) struct Running {
     pub(crate) host: Host,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
-    pub(crate) health: Arc<Health>,
     pub(crate) records: Arc<Records>,
+    pub(crate) health: Arc<Health>,
 }
 
 impl Running {
@@ -393,6 +393,7 @@ impl Running {
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
         let health = Arc::new(Health::default());
+        health.declared();
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,
@@ -414,8 +415,8 @@ impl Running {
             host,
             reports,
             metrics,
-            health,
             records,
+            health,
         }
     }
 
