@@ -315,9 +315,8 @@ impl Run {
         let now = self.api.clock().instant();
         let mut news = Vec::new();
         let spec = self.store.segment_spec(segment);
-        if spec.is_some_and(|spec| is_definitions(&spec.resource)) {
-            self.uncovered = None;
-        }
+        // What is defined, and what is served, tells whose objects are gone.
+        let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
         for update in batch.updates {
             match update {
                 Update::Apply(item) => self.store.apply(segment, item, now, &mut news),
@@ -341,10 +340,16 @@ impl Run {
                     self.detach_all();
                     self.take_over();
                 }
-                Update::Status(condition) => self.note_condition(segment, &condition),
+                Update::Status(condition) => {
+                    may_be_gone |= condition == Condition::NotServed;
+                    self.note_condition(segment, &condition);
+                }
             }
         }
         self.tell_changes(&news, Origin::Fresh, now);
+        if may_be_gone {
+            self.detach_all();
+        }
     }
 
     pub(super) fn tell_changes(&mut self, changes: &[Change], origin: Origin, now: Instant) {
