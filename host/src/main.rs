@@ -7,6 +7,7 @@ use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NotAnswered;
 use davit::{commands, demo, inspect, new, resource, run, sim, telemetry};
+use davit_cluster::api::chain;
 
 /// How a command ends whose request no host has answered in time. A usage that
 /// makes no sense ends with clap's 2.
@@ -17,8 +18,8 @@ fn main() -> ExitCode {
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever the libraries write.
-            let text = format!("{error:#}");
+            // One line, whatever the libraries write, and each cause once.
+            let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
             eprintln!("davit: {}", words.join(" "));
             match error.downcast_ref::<NotAnswered>() {
@@ -55,6 +56,13 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Rollback(arguments) => commands::rollback(arguments).await,
         Command::History(arguments) => commands::history(arguments).await,
         Command::Diff(arguments) => commands::diff(arguments).await,
+        Command::Get(arguments) => commands::get(arguments).await,
+        Command::Check(arguments) => commands::check(arguments).await,
+        Command::Version(arguments) => commands::version(arguments).await,
+        Command::Completion(arguments) => {
+            commands::completion(&arguments);
+            Ok(())
+        }
         Command::Crds => {
             print!("{}", resource::definition::yaml()?);
             Ok(())

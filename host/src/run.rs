@@ -16,6 +16,7 @@ use crate::cli::{GuestArguments, RunArguments};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::host::{Host, HostOptions};
+use crate::http::requests::RequestPolicy;
 use crate::http::{self, Health, Served};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
@@ -33,7 +34,8 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         Some(file) => config::parse(&file.path, &file.text)?,
         None => Config::default(),
     };
-    let client = commands::connect(arguments.cluster).await?;
+    let namespace = arguments.namespace.namespace;
+    let client = commands::connect_in(arguments.cluster, &namespace).await?;
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
@@ -50,16 +52,34 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         listener: None,
         seed: u64::from(std::process::id()),
     });
+    let policy = match (&config.controllers, arguments.allow_remote_requests) {
+        (None, _) => RequestPolicy::Cluster,
+        (Some(_), false) => RequestPolicy::Loopback,
+        (Some(_), true) => RequestPolicy::Everybody,
+    };
     if let Some(address) = arguments.http {
         let served = Served {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
+            rollouts: host.rollouts(),
+            requests: policy,
         };
         let (address, _) = http::serve(&address, served)
             .await
             .with_context(|| format!("--http {address}"))?;
         tracing::info!(%address, "serving /metrics, the probes and disagreements");
+        if policy != RequestPolicy::Cluster {
+            tracing::info!(
+                "davit promote, pause, abort and the like reach this host with --server \
+                 http://{address}"
+            );
+        }
+    } else if config.controllers.is_some() {
+        tracing::info!(
+            "without --http, this host takes no requests such as promote or abort: a step that \
+             waits for an operator stays until the file changes"
+        );
     }
     let (sender, declared) = watch::channel(None);
     if config.controllers.is_none() {
@@ -86,7 +106,9 @@ fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -
         return Ok(Records::cluster(client.clone(), client.default_namespace()));
     }
     let Some(cache) = &arguments.cache else {
-        tracing::warn!("without --cache, a restart forgets how far a rollout is");
+        tracing::warn!(
+            "without --cache, a restart forgets the rollouts: how far they are, and pauses"
+        );
         return Ok(Records::memory());
     };
     Ok(Records::directory(cache.join("rollouts"))?)
@@ -105,7 +127,7 @@ async fn take_on_changes(
 ) -> Result<Infallible> {
     if let (Some(controllers), Some(file)) = (&started_with.controllers, &file) {
         let applied = host.apply(controllers).await;
-        applied.with_context(|| file.path.display().to_string())?;
+        applied.map_err(|error| config::refused(&file.path, controllers, &error))?;
         health.declared();
     }
     let mut look = interval(CONFIG_PERIOD);
@@ -136,17 +158,18 @@ async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
     let config = match config::parse(&file.path, &file.text) {
         Ok(config) => config,
         Err(error) => {
-            tracing::error!("the changed configuration is not used: {error}");
+            tracing::error!(%error, "the changed configuration is not used");
             return;
         }
     };
     if config.client != started_with.client {
-        tracing::warn!("{path}: client: takes effect with the next start");
+        tracing::warn!(%path, "client: a change takes effect with the next start");
     }
     if config.controllers.is_some() != started_with.controllers.is_some() {
         tracing::error!(
-            "{path}: controllers: whether they come from the file or from the cluster is settled \
-             at the start: what runs goes on until the next one"
+            %path,
+            "controllers: whether they come from the file or from the cluster is settled at the \
+             start; the controllers keep running as they are until the next start"
         );
         return;
     }
@@ -154,10 +177,10 @@ async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
         return;
     };
     match host.apply(controllers).await {
-        Ok(()) => tracing::info!("{path}: the changed configuration is taken on"),
+        Ok(()) => tracing::info!(%path, "the changed configuration is applied"),
         Err(error) => {
-            let error = anyhow::Error::new(error);
-            tracing::error!("the changed configuration is not used: {path}: {error:#}");
+            let error = config::refused(&file.path, controllers, &error);
+            tracing::error!(%error, "the changed configuration is not used");
         }
     }
 }

@@ -6,6 +6,7 @@
 
 pub mod budget;
 pub mod controller;
+pub mod coverage;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
@@ -17,9 +18,11 @@ pub mod object;
 pub mod path;
 pub mod plan;
 pub mod queue;
+pub mod reach;
 pub mod rollout;
 pub mod store;
 pub mod throttle;
 pub mod time;
+pub mod traffic;
 pub mod untrusted;
 pub mod watch;

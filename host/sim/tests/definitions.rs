@@ -259,3 +259,66 @@ async fn a_scale_without_replicas_is_an_error() {
         "the name of the object (x) does not match the name on the URL (w)"
     );
 }
+
+/// A dump is in the order in which somebody asked for its kinds.
+#[tokio::test(start_paused = true)]
+async fn objects_are_loaded_before_their_definition_and_namespace() {
+    let sim = sim();
+    let mut early = widget("early", &[]);
+    early["metadata"]["namespace"] = json!("own");
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own", "uid": "u-1"},
+    });
+    let definition = definition("widgets", "Widget", &[]);
+    let list = json!({"kind": "List", "apiVersion": "v1", "items": [early, namespace, definition]});
+    assert_eq!(sim.load(&list.to_string()).unwrap(), 3);
+    sim.get("example.com/v1", "Widget", "own", "early").unwrap();
+    let own = sim.get("v1", "Namespace", "", "own").unwrap();
+    assert_eq!(own["metadata"]["uid"], "u-1");
+    let orphan = json!({"apiVersion": "none.com/v1", "kind": "None", "metadata": {"name": "n"}});
+    let error = sim.load(&orphan.to_string()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("loading None \"n\": no resource"),
+        "{error}"
+    );
+}
+
+/// Without a served version the resource
+/// answers 404, and its objects are there when it is served
+/// again. A deletion of the definition deletes them all the same.
+#[tokio::test(start_paused = true)]
+async fn a_definition_without_a_served_version_keeps_its_objects() {
+    let sim = sim();
+    let made = create(&sim, DEFINITIONS, definition("widgets", "Widget", &[])).await;
+    let kept = create(&sim, WIDGETS, widget("w", &[])).await;
+    let serve = async |served: bool| {
+        let mut definition = made.clone();
+        definition["spec"]["versions"][0]["served"] = json!(served);
+        definition["metadata"]["resourceVersion"] = Value::Null;
+        let path = format!("{DEFINITIONS}/widgets.example.com");
+        let patch = json!({"spec": definition["spec"]});
+        let (code, body) = call(&sim, "PATCH", &path, Some(patch)).await;
+        assert_eq!(code, 200, "{body}");
+    };
+    serve(false).await;
+    let (code, _) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(code, 404);
+    serve(true).await;
+    let (code, found) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(
+        (code, &found["metadata"]["uid"]),
+        (200, &kept["metadata"]["uid"])
+    );
+    serve(false).await;
+    let (code, _) = call(
+        &sim,
+        "DELETE",
+        &format!("{DEFINITIONS}/widgets.example.com"),
+        None,
+    )
+    .await;
+    assert_eq!(code, 200);
+    create(&sim, DEFINITIONS, definition("widgets", "Widget", &[])).await;
+    let (code, _) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(code, 404);
+}

@@ -1,48 +1,52 @@
-//! What an operator does with the Controllers of a cluster: `davit promote`,
-//! `pause`, `resume`, `retry`, `abort`, `release`, `rollback`, `history` and
-//! `diff`.
+//! What an operator does with the Controllers of a cluster.
 //!
-//! Each command reads the Controller, says no if what is asked for makes no
-//! sense as things are, writes one change, and waits until the running host has
-//! acted on it.
+//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `release` and `rollback`
+//! read the Controller, say no if what is asked for makes no sense as things
+//! are, write one change, and wait until the running host has acted on it. `get`,
+//! `history`, `diff`, `check` and `version` change nothing.
 
 pub mod answer;
+pub mod check;
 pub mod diff;
+pub mod get;
 pub mod history;
+pub(crate) mod print;
 pub mod requests;
+mod tree;
+mod version;
 
 use anyhow::{Result, anyhow, bail};
+use clap::CommandFactory as _;
 use davit_cluster::connect::{self, ConnectOptions};
 use kube::core::DynamicObject;
 use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::cli::{
-    ClusterArguments, ControllerArguments, DiffArguments, HistoryArguments, Output,
-    PromoteArguments, RequestArguments, RollbackArguments,
+    Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
+    GetArguments, HistoryArguments, PromoteArguments, RequestArguments, RollbackArguments,
 };
 use crate::config::is_dns_label;
+use crate::http::address::ServerAddress;
 use crate::resource::{controllers, describe};
 use crate::status::ControllerStatus;
+pub use check::check;
 use diff::Server;
 use history::Rollback;
+pub use version::version;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
-    let RequestArguments {
-        name,
-        wait,
-        cluster,
-    } = arguments.request;
-    let client = connect(cluster).await?;
-    let done = requests::promote(&client, &name, arguments.full, wait).await?;
+    let PromoteArguments { request, full } = arguments;
+    let client = request_client(request.server, request.cluster).await?;
+    let done = requests::promote(&client, &request.name, full, request.wait).await?;
     println!("{done}");
     Ok(())
 }
 
 /// `davit pause`
 pub async fn pause(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -50,7 +54,7 @@ pub async fn pause(arguments: RequestArguments) -> Result<()> {
 
 /// `davit resume`
 pub async fn resume(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::resume(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -58,7 +62,7 @@ pub async fn resume(arguments: RequestArguments) -> Result<()> {
 
 /// `davit retry`
 pub async fn retry(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::retry(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -66,7 +70,7 @@ pub async fn retry(arguments: RequestArguments) -> Result<()> {
 
 /// `davit abort`
 pub async fn abort(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::abort(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -74,7 +78,7 @@ pub async fn abort(arguments: RequestArguments) -> Result<()> {
 
 /// `davit release`
 pub async fn release(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::release(&client, &arguments.name, arguments.wait).await?;
     println!("{done}");
     Ok(())
@@ -88,6 +92,13 @@ pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
         to,
         now,
     } = arguments;
+    if let Some(server) = request.server {
+        bail!(
+            "the Davit at {server} runs the controllers of its configuration file: bring the former \
+             entry of {} back there; davit abort rolls back a candidate",
+            request.name
+        );
+    }
     let client = connect(request.cluster).await?;
     let rollback = Rollback {
         to,
@@ -104,8 +115,35 @@ pub async fn history(arguments: HistoryArguments) -> Result<()> {
     let ControllerArguments { name, cluster } = arguments.controller;
     let client = connect(cluster).await?;
     let namespace = arguments.namespace.namespace;
-    println!("{}", history::history(&client, &namespace, &name).await?);
+    let shown = history::Shown {
+        revision: arguments.revision,
+        diff: arguments.diff,
+        format: arguments.output.format(),
+    };
+    let text = history::history(&client, &namespace, &name, &shown).await?;
+    println!("{text}");
     Ok(())
+}
+
+/// `davit get`
+pub async fn get(arguments: GetArguments) -> Result<()> {
+    let client = connect(arguments.cluster).await?;
+    let shown = get::Shown {
+        name: arguments.name.as_deref(),
+        format: arguments.output,
+    };
+    if arguments.watch {
+        return get::watch(&client, &shown).await;
+    }
+    println!("{}", get::get(&client, &shown).await?);
+    Ok(())
+}
+
+/// `davit completion`
+pub fn completion(arguments: &CompletionArguments) {
+    let mut command = Arguments::command();
+    let mut out = std::io::stdout();
+    clap_complete::generate(arguments.shell, &mut command, "davit", &mut out);
 }
 
 /// `davit diff`
@@ -118,20 +156,42 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
         let namespace = &arguments.namespace.namespace;
         diff::fetch(Server::Service(&client, namespace), name).await?
     };
-    match arguments.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&page)?),
-        Output::Text => print!("{}", diff::in_words(name, &page, arguments.last)),
+    match arguments.output.format() {
+        Some(format) => println!("{}", print::serialized(&page, format)?),
+        None => print!("{}", diff::in_words(name, &page, arguments.last)),
     }
     Ok(())
 }
 
+/// A client of whoever has the Controllers: a host that runs those of a file, or
+/// else the cluster.
+async fn request_client(
+    server: Option<ServerAddress>,
+    cluster: ClusterArguments,
+) -> Result<Client> {
+    match server {
+        Some(server) => Ok(connect::client(kube::Config::new(server.uri().clone()))?),
+        None => connect(cluster).await,
+    }
+}
+
 /// A client of the cluster that is meant.
 pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
-    let options = ConnectOptions {
-        kubeconfig: arguments.kubeconfig,
-        context: arguments.context,
-    };
-    Ok(connect::connect(&options).await?)
+    Ok(connect::connect(&arguments.into()).await?)
+}
+
+/// The same, for a Davit that runs in this namespace.
+pub(crate) async fn connect_in(arguments: ClusterArguments, namespace: &str) -> Result<Client> {
+    Ok(connect::connect_in(&arguments.into(), namespace).await?)
+}
+
+impl From<ClusterArguments> for ConnectOptions {
+    fn from(arguments: ClusterArguments) -> Self {
+        Self {
+            kubeconfig: arguments.kubeconfig,
+            context: arguments.context,
+        }
+    }
 }
 
 /// A Controller as a command finds it.
@@ -161,10 +221,7 @@ impl Found {
 
     /// A part of its spec; null if it says nothing of it.
     fn spec(&self, pointer: &str) -> &Value {
-        const NOTHING: &Value = &Value::Null;
-        let spec = self.object.data.get("spec");
-        let part = spec.and_then(|spec| spec.pointer(pointer));
-        part.unwrap_or(NOTHING)
+        print::part(&self.object.data, &format!("/spec{pointer}"))
     }
 }
 

@@ -10,17 +10,19 @@ use davit_cluster::events::Recorder;
 use davit_cluster::reflector::{Batch, Update};
 use davit_cluster::write;
 use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
+use davit_core::coverage::{Unlisted, is_definitions};
 use davit_core::failure::Failure;
 use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
-use davit_core::store::{Change, SegmentId, Store};
+use davit_core::store::{Change, SegmentId, Store, ViewId};
+use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::HostOptions;
@@ -43,8 +45,6 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 const NEWS: usize = 64;
 /// How many inputs are digested before the controllers are asked what to do.
 const MOST_AT_ONCE: usize = 256;
-/// How many plans are carried out at once, over all controllers.
-const MOST_WRITES: usize = 128;
 
 /// What the task is told.
 pub(super) enum Input {
@@ -76,6 +76,9 @@ pub(super) enum Input {
     Stop,
 }
 
+/// Of which resources each view may lack objects.
+pub(super) type Uncovered = Arc<BTreeMap<ViewId, Vec<Unlisted>>>;
+
 /// The host's task.
 pub(super) struct Run {
     pub(super) api: Api,
@@ -89,6 +92,10 @@ pub(super) struct Run {
     pub(super) health: Arc<http::Health>,
     pub(super) executor: Executor,
     pub(super) next_number: u64,
+    /// What went wrong with watches and discovery.
+    troubles: Throttle<String>,
+    /// Of which resources views may lack objects; none if that may have changed.
+    uncovered: Option<Uncovered>,
     inbox: mpsc::UnboundedSender<Input>,
     news: mpsc::Receiver<Batch>,
 }
@@ -107,7 +114,6 @@ impl Run {
             metrics: Arc::clone(&options.metrics),
             reporter: Reporter::new(options.listener),
             inbox: inbox.clone(),
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             name: unique_name(),
             stopping: false,
@@ -123,6 +129,8 @@ impl Run {
             health: options.health,
             executor,
             next_number: 0,
+            troubles: Throttle::default(),
+            uncovered: None,
             inbox,
             news,
         }
@@ -310,6 +318,9 @@ impl Run {
         };
         let now = self.api.clock().instant();
         let mut news = Vec::new();
+        let spec = self.store.segment_spec(segment);
+        // What is defined, and what is served, tells whose objects are gone.
+        let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
         for update in batch.updates {
             match update {
                 Update::Apply(item) => self.store.apply(segment, item, now, &mut news),
@@ -324,16 +335,25 @@ impl Run {
                     let replaced = self
                         .store
                         .replace(segment, fields, items, now, &mut changes);
-                    if let Err(error) = replaced {
-                        tracing::error!("a list is not taken: {error}");
+                    match replaced {
+                        Ok(()) => self.streams.coverage.note_list(segment),
+                        Err(error) => tracing::error!("a list is not taken: {error}"),
                     }
                     self.tell_changes(&changes, Origin::Relist, now);
+                    // It may be the version that takes another one's place.
+                    self.detach_all();
                     self.take_over();
                 }
-                Update::Status(condition) => self.note_condition(segment, &condition),
+                Update::Status(condition) => {
+                    may_be_gone |= condition == Condition::NotServed;
+                    self.note_condition(segment, &condition);
+                }
             }
         }
         self.tell_changes(&news, Origin::Fresh, now);
+        if may_be_gone {
+            self.detach_all();
+        }
     }
 
     pub(super) fn tell_changes(&mut self, changes: &[Change], origin: Origin, now: Instant) {
@@ -351,6 +371,11 @@ impl Run {
     }
 
     fn note_condition(&mut self, segment: SegmentId, condition: &Condition) {
+        let now = self.api.clock().instant();
+        self.streams
+            .coverage
+            .note_condition(segment, condition, now);
+        self.uncovered = None;
         let Some(spec) = self.store.segment_spec(segment) else {
             return;
         };
@@ -359,7 +384,11 @@ impl Run {
             Condition::Synced => tracing::debug!(resource, "followed"),
             Condition::NotServed => tracing::warn!(resource, "the API server does not serve it"),
             Condition::Interrupted { reason } => {
-                tracing::warn!(resource, "the watch was interrupted: {reason}");
+                if let Some(left_out) = self.trouble(reason) {
+                    tracing::warn!(resource, "the watch was interrupted: {reason}{left_out}");
+                } else {
+                    tracing::debug!(resource, "the watch was interrupted: {reason}");
+                }
                 let labels = [resource.as_str()];
                 self.metrics.watch_troubles.with_label_values(&labels).inc();
             }
@@ -369,11 +398,27 @@ impl Run {
         self.metrics.synced.with_label_values(&labels).set(synced);
     }
 
+    /// Whether a warning about this is written. While the API server does not
+    /// answer, that is told once for all.
+    fn trouble(&mut self, cause: &str) -> Option<LeftOut> {
+        if self.api.absence().is_some() {
+            return None;
+        }
+        let now = self.api.clock().instant();
+        self.troubles.admit(cause.to_owned(), now)
+    }
+
     fn take_discovery(&mut self, result: Result<Discovered, Failure>) {
         let discovered = match result {
             Ok(discovered) => discovered,
             Err(failure) => {
-                tracing::warn!("the API server does not say what it serves: {failure}");
+                if let Some(left_out) = self.trouble(&failure.message) {
+                    tracing::warn!(
+                        "the API server does not say what it serves: {failure}{left_out}"
+                    );
+                } else {
+                    tracing::debug!("the API server does not say what it serves: {failure}");
+                }
                 let metrics = self.active().filter_map(|active| active.metrics.as_ref());
                 metrics.for_each(GuestMetrics::sync_error);
                 self.discover_after(DISCOVERY_RETRY);
@@ -381,21 +426,32 @@ impl Run {
             }
         };
         self.discover_after(DISCOVERY_PERIOD);
-        let complete = discovered.is_complete();
-        let mapping = match (&self.mapping, complete) {
-            (Some(before), false) => {
-                let failed = discovered.failed.into_iter();
-                let failed: Vec<String> = failed.map(|(version, _)| version).collect();
-                tracing::warn!(?failed, "some groups do not say what they serve");
-                discovered.mapping.or_from(before, &failed)
-            }
-            _ => discovered.mapping,
-        };
-        if complete {
-            self.streams.count_missing(&self.store, &mapping);
+        let failed = discovered.failed.into_iter();
+        let failed: Vec<String> = failed.map(|(version, _)| version).collect();
+        if !failed.is_empty()
+            && let Some(left_out) = self.trouble(&failed.join(", "))
+        {
+            tracing::warn!(?failed, "some groups do not say what they serve{left_out}");
         }
+        let before = self.mapping.as_deref();
+        let mapping = match before {
+            Some(before) => discovered.mapping.or_from(before, &failed),
+            None => discovered.mapping,
+        };
+        self.streams
+            .coverage
+            .note_discovery(&self.store, before, &mapping, &failed);
+        let is_news = before.is_some_and(|before| *before != mapping);
         self.mapping = Some(Arc::new(mapping));
+        self.streams.list_returned();
         self.attach_all();
+        if is_news {
+            let now = self.api.clock().instant();
+            let slots = self.slots.values_mut();
+            for active in slots.filter_map(|slot| slot.active.as_mut()) {
+                active.core.handle_mapping(now);
+            }
+        }
         self.count_overdue();
     }
 
@@ -424,7 +480,32 @@ impl Run {
         });
     }
 
+    /// What views are made of has changed.
+    pub(super) fn forget_uncovered(&mut self) {
+        self.uncovered = None;
+    }
+
+    /// Of which resources views may lack objects.
+    pub(super) fn uncovered(&mut self, mapping: &Mapping) -> Uncovered {
+        if let Some(known) = &self.uncovered {
+            return Arc::clone(known);
+        }
+        let now = self.api.clock().instant();
+        let (coverage, store) = (&mut self.streams.coverage, &self.store);
+        let mut uncovered = BTreeMap::new();
+        for (manifest, views) in self.slots.values().flat_map(Slot::parts) {
+            for (watch, view) in manifest.watches.iter().zip(&views.ids) {
+                let unlisted = coverage.unlisted(store, *view, watch, mapping, now);
+                uncovered.insert(*view, unlisted);
+            }
+        }
+        Arc::clone(self.uncovered.insert(Arc::new(uncovered)))
+    }
+
     fn keep_house(&mut self) {
+        if self.streams.coverage.catches_up() {
+            self.uncovered = None;
+        }
         let waits = |slot: &Slot| slot.stable.is_some() || slot.candidate.is_some();
         if self.mapping.is_some() && self.slots.values().any(waits) {
             // Some have waited long enough by now.
@@ -438,6 +519,7 @@ impl Run {
                 self.metrics.controller(name, &mut active.core, now);
             }
         }
+        self.metrics.set_events(&self.recorder.stats());
         let mut bytes = 0;
         for (segment, spec) in self.store.segments() {
             bytes += self.store.segment_bytes(segment);
@@ -453,6 +535,10 @@ impl Run {
             active.is_some_and(|active| active.stable.complete)
         });
         self.health.beat(self.mapping.is_some() && ready);
+        self.health.set_absence(self.api.absence().map(|absence| {
+            let lasts = now.since(absence.since);
+            (lasts, absence.last)
+        }));
     }
 }
 

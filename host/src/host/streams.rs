@@ -6,18 +6,17 @@ use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
+use davit_core::coverage::{Coverage, excepts};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind};
 use davit_core::store::{Change, SegmentId, SegmentSpec, Store, ViewId};
+use davit_core::time::Instant;
 use davit_core::watch::Settings;
 use tokio::sync::mpsc;
 
-/// A resource that is missing from this many complete discoveries in a row is
-/// taken as gone: one can be a moment's mistake of an aggregated API server.
-const MISSING_TWICE: u32 = 2;
-
-/// The reflectors that run, one for each segment of the store.
+/// The reflectors that run, one for each segment of the store whose resource is
+/// served.
 pub(super) struct Streams {
     api: Api,
     settings: Settings,
@@ -26,9 +25,8 @@ pub(super) struct Streams {
     running: BTreeMap<SegmentId, (StreamId, Reflector)>,
     segments: BTreeMap<StreamId, SegmentId>,
     next: u32,
-    /// In how many complete discoveries in a row a segment's resource was
-    /// missing.
-    missing: BTreeMap<SegmentId, u32>,
+    /// What is known completely.
+    pub(super) coverage: Coverage,
     /// The segments that were not listed yet when the last discovery was over.
     unlisted: BTreeSet<SegmentId>,
 }
@@ -48,7 +46,7 @@ impl Streams {
             running: BTreeMap::new(),
             segments: BTreeMap::new(),
             next: 0,
-            missing: BTreeMap::new(),
+            coverage: Coverage::default(),
             unlisted: BTreeSet::new(),
         }
     }
@@ -56,19 +54,6 @@ impl Streams {
     /// The segment that a stream fills; none if it is no longer followed.
     pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
         self.segments.get(&stream).copied()
-    }
-
-    /// Counts, after a complete discovery, which segments' resources were
-    /// missing from it.
-    pub(super) fn count_missing(&mut self, store: &Store, mapping: &Mapping) {
-        self.missing = store
-            .segments()
-            .filter(|(_, spec)| mapping.by_resource(&spec.resource).is_none())
-            .map(|(segment, _)| {
-                let before = self.missing.get(&segment).copied().unwrap_or_default();
-                (segment, before + 1)
-            })
-            .collect();
     }
 
     /// The segments that are not listed yet, as at the end of the discovery
@@ -82,26 +67,46 @@ impl Streams {
         self.unlisted.intersection(&before).copied().collect()
     }
 
-    /// Gives a view the segments that its watch is made of.
+    /// Gives a view the segments that its watch is made of: what is served, and
+    /// what other views keep of resources that are not served at the moment.
     pub(super) fn attach(
-        &self,
         store: &mut Store,
         view: ViewId,
         watch: &WatchSpec,
         mapping: &Mapping,
         changes: &mut Vec<Change>,
     ) {
-        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
-        for served in &wanted {
-            let attached = store.attach(view, &segment_spec(watch, served), changes);
+        let served = wanted(&watch.source, mapping);
+        let served = served.map(|served| segment_spec(watch, served));
+        let kept = store.segments().map(|(_, spec)| spec);
+        let kept = kept.filter(|spec| is_kept(spec, watch, mapping));
+        let specs: Vec<SegmentSpec> = served.chain(kept.map(|spec| (**spec).clone())).collect();
+        for spec in specs {
+            let attached = store.attach(view, &spec, changes);
             debug_assert!(attached.is_ok(), "{attached:?}");
         }
-        let gone: Vec<SegmentId> = store
-            .segments_of(view)
-            .map(|(segment, _)| segment)
+    }
+
+    /// Takes segments out of a view that have nothing to show any more.
+    pub(super) fn detach(
+        &self,
+        store: &mut Store,
+        view: ViewId,
+        watch: &WatchSpec,
+        mapping: &Mapping,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
+        let segments = store.segments_of(view).map(|(segment, _)| segment);
+        let gone: Vec<SegmentId> = segments
             .filter(|segment| {
-                self.missing.get(segment) >= Some(&MISSING_TWICE)
-                    || is_replaced(store, view, *segment, &wanted)
+                let is_gone = match watch.source {
+                    Source::One(_) => self.coverage.is_missing(*segment),
+                    // What is not served may be stored still.
+                    Source::EveryDeletable(_) => self.coverage.is_gone(store, view, *segment, now),
+                };
+                is_gone || is_replaced(store, view, *segment, &wanted)
             })
             .collect();
         for segment in gone {
@@ -109,11 +114,13 @@ impl Streams {
         }
     }
 
-    /// Follows every segment with the fields that its views read, and nothing
-    /// else.
+    /// Follows every segment whose resource is served with the fields that its
+    /// views read, and nothing else.
     pub(super) fn follow(&mut self, store: &mut Store) {
+        self.coverage.forget_all_but(store);
         let wanted = store.segments();
         let wanted: BTreeMap<SegmentId, _> = wanted
+            .filter(|(segment, _)| !self.coverage.is_missing(*segment))
             .map(|(segment, spec)| (segment, Arc::clone(spec)))
             .collect();
         self.running.retain(|segment, (stream, _)| {
@@ -129,11 +136,13 @@ impl Streams {
             };
             if let Some((_, reflector)) = self.running.get(&segment) {
                 if store.needs_list(segment) {
+                    self.coverage.note_restart(segment);
                     store.asked_for(segment, fields.clone());
                     reflector.set_fields(fields);
                 }
                 continue;
             }
+            self.coverage.note_restart(segment);
             store.asked_for(segment, fields.clone());
             let stream = StreamId(self.next);
             self.next += 1;
@@ -153,6 +162,18 @@ impl Streams {
             );
             self.segments.insert(stream, segment);
             self.running.insert(segment, (stream, reflector));
+        }
+    }
+}
+
+impl Streams {
+    /// Lists at once what was not served a moment ago, and is by now: a stream
+    /// asks for it again after a while only.
+    pub(super) fn list_returned(&self) {
+        for (segment, (_, reflector)) in &self.running {
+            if self.coverage.waits_in_vain(*segment) {
+                reflector.list_again();
+            }
         }
     }
 }
@@ -195,6 +216,19 @@ fn is_replaced(store: &Store, view: ViewId, segment: SegmentId, wanted: &[&Serve
     })
 }
 
+/// Whether a segment is of a resource that a watch would be of, if it was
+/// served: its objects may be stored still.
+fn is_kept(spec: &SegmentSpec, watch: &WatchSpec, mapping: &Mapping) -> bool {
+    let Source::EveryDeletable(except) = &watch.source else {
+        return false;
+    };
+    mapping.by_resource(&spec.resource).is_none()
+        && !excepts(except, &spec.resource.group, &spec.resource.plural)
+        && spec.namespace == watch.namespace
+        && spec.label_selector == watch.label_selector
+        && spec.field_selector == watch.field_selector
+}
+
 fn wanted<'m>(
     source: &'m Source,
     mapping: &'m Mapping,
@@ -202,9 +236,8 @@ fn wanted<'m>(
     match source {
         Source::One(resource) => Box::new(mapping.by_resource(resource).into_iter()),
         Source::EveryDeletable(except) => Box::new(mapping.deletable().filter(|served| {
-            !except.iter().any(|resource| {
-                resource.group == served.resource.group && resource.plural == served.resource.plural
-            })
+            let ApiResource { group, plural, .. } = &served.resource;
+            !excepts(except, group, plural)
         })),
     }
 }

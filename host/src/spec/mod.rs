@@ -4,6 +4,7 @@
 pub mod duration;
 pub mod limits;
 pub mod rollout;
+pub(crate) mod strict;
 
 use davit_core::controller::Settings;
 use davit_core::gate::Mode;
@@ -13,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::is_dns_label;
 use crate::modules::ModuleConfig;
 use crate::status::ControllerStatus;
 
@@ -26,6 +28,7 @@ pub use rollout::RolloutConfig;
     version = "v1alpha1",
     kind = "Controller",
     plural = "controllers",
+    shortname = "davit",
     status = "ControllerStatus",
     doc = "A controller whose decisions a WebAssembly guest makes.",
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
@@ -35,7 +38,9 @@ pub use rollout::RolloutConfig;
     printcolumn = r#"{"name":"Agree","type":"integer","jsonPath":".status.candidate.comparison.agree"}"#,
     printcolumn = r#"{"name":"Disagree","type":"integer","jsonPath":".status.candidate.comparison.disagree"}"#,
     printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.summary"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Elapsed","type":"string","jsonPath":".status.candidate.elapsed","priority":1,"description":"How long the step has been under way"}"#,
+    printcolumn = r#"{"name":"Remaining","type":"string","jsonPath":".status.candidate.remaining","priority":1,"description":"How much of the step is left"}"#
 )]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ControllerSpec {
@@ -65,8 +70,24 @@ pub struct ControllerSpec {
     /// The ServiceAccount, in Davit's own namespace, in whose name the
     /// controller writes; Davit's own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = SUBDOMAIN))]
     pub service_account_name: Option<String>,
 }
+
+/// The verbs of RBAC for resources, as far as a controller may need them.
+const VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
+/// A DNS subdomain, as the names of most objects are.
+const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
 /// What a controller may do to the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -84,7 +105,8 @@ pub enum ModeConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PermissionConfig {
-    /// `get`, `list`, `create`, `patch` or `delete`.
+    /// A verb of RBAC, such as `get`, `create`, `patch` or `delete`.
+    #[schemars(extend("enum" = VERBS))]
     pub verb: String,
     /// Empty for core.
     #[serde(default)]
@@ -95,9 +117,9 @@ pub struct PermissionConfig {
 
 /// What is wrong with a spec: the path of a field, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
+#[error("{}{reason}", at(field))]
 pub struct SpecError {
-    /// `limits.instances`
+    /// `limits.instances`; empty for the spec as a whole.
     pub field: String,
     /// What is wrong with its value.
     pub reason: String,
@@ -109,6 +131,23 @@ impl SpecError {
             field: field.to_owned(),
             reason: reason.into(),
         }
+    }
+
+    /// The same, seen from what holds the spec: `controllers[0]`.
+    pub(crate) fn below(self, parent: &str) -> Self {
+        let field = match self.field.as_str() {
+            "" => parent.to_owned(),
+            field => format!("{parent}.{field}"),
+        };
+        Self { field, ..self }
+    }
+}
+
+fn at(field: &str) -> String {
+    if field.is_empty() {
+        String::new()
+    } else {
+        format!("{field}: ")
     }
 }
 
@@ -129,10 +168,8 @@ impl ControllerSpec {
     }
 
     /// Reads a spec, and refuses what makes no sense by the path of the field.
-    pub fn read(value: Value) -> Result<Self, SpecError> {
-        let spec: Self = serde_path_to_error::deserialize(value).map_err(|error| {
-            SpecError::new(&error.path().to_string(), error.inner().to_string())
-        })?;
+    pub fn read(value: &Value) -> Result<Self, SpecError> {
+        let spec: Self = strict::read(value)?;
         spec.check()?;
         Ok(spec)
     }
@@ -140,7 +177,28 @@ impl ControllerSpec {
     /// Refuses values that make no sense.
     pub fn check(&self) -> Result<(), SpecError> {
         if !matches!(self.config, Value::Null | Value::Object(_)) {
-            return Err(SpecError::new("config", "it must be a map"));
+            let reason = strict::expected("a map", &self.config);
+            return Err(SpecError::new("config", reason));
+        }
+        for (position, rule) in self.permissions.iter().flatten().enumerate() {
+            if !VERBS.contains(&rule.verb.as_str()) {
+                let field = format!("permissions[{position}].verb");
+                let reason = format!(
+                    "\"{}\" is no verb of RBAC: give one of {}",
+                    rule.verb,
+                    VERBS.join(", ")
+                );
+                return Err(SpecError::new(&field, reason));
+            }
+        }
+        if let Some(name) = &self.service_account_name
+            && !is_dns_subdomain(name)
+        {
+            let reason = format!(
+                "\"{name}\" is no name of a ServiceAccount: lower-case letters, digits, dashes and \
+                 dots, 253 at most"
+            );
+            return Err(SpecError::new("serviceAccountName", reason));
         }
         self.limits.check()?;
         self.guardrails.check()?;
@@ -179,6 +237,10 @@ impl From<&PermissionConfig> for Permission {
     }
 }
 
+fn is_dns_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_dns_label)
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -191,5 +253,5 @@ fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 pub(crate) fn out_of_range<T: std::fmt::Display>(value: T, low: T, high: T) -> String {
-    format!("{value} is out of range: {low} to {high}")
+    format!("expected a number from {low} to {high}, found {value}")
 }

@@ -384,6 +384,7 @@ pub(crate) struct Running {
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
     pub(crate) records: Arc<Records>,
+    pub(crate) health: Arc<Health>,
 }
 
 impl Running {
@@ -402,6 +403,8 @@ impl Running {
         } = setup;
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
+        let health = Arc::new(Health::default());
+        health.declared();
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,
@@ -415,7 +418,7 @@ impl Running {
             modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
             records: Arc::clone(&records),
-            health: Arc::new(Health::default()),
+            health: Arc::clone(&health),
             listener: Some(listener),
             seed: 7,
         });
@@ -424,6 +427,7 @@ impl Running {
             reports,
             metrics,
             records,
+            health,
         }
     }
 

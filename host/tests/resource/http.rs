@@ -9,6 +9,7 @@ use davit::config::ClientConfig;
 use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
+use davit::http::requests::RequestPolicy;
 use davit::http::{self, Health, Served};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
@@ -58,6 +59,8 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         metrics,
         health,
         host: host.handle().clone(),
+        rollouts: host.rollouts(),
+        requests: RequestPolicy::Loopback,
     };
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
         .await
@@ -69,7 +72,7 @@ async fn host(client: Client) -> (Host, ServerAddress) {
 /// `PodGC` that keeps so many terminated pods.
 fn podgc(keeps: u32) -> ControllerSpec {
     let config = json!({"terminatedPodThreshold": keeps, "period": "200ms"});
-    ControllerSpec::read(json!({"module": {"builtin": "podgc"}, "config": config})).unwrap()
+    ControllerSpec::read(&json!({"module": {"builtin": "podgc"}, "config": config})).unwrap()
 }
 
 fn terminated_pods(cluster: &Cluster, count: u32) {

@@ -17,7 +17,7 @@ use crate::bindings::davit::controller::types;
 use crate::context::Host;
 use crate::{
     ApiResource, Failure, Index, IndexKey, Instant, Level, ListRequest, Manifest, Mapped,
-    ObjectRef, Waiting, Watch, msgpack,
+    ObjectRef, UnlistedResource, Waiting, Watch, msgpack,
 };
 
 /// The cluster and the host around a guest.
@@ -30,6 +30,7 @@ pub(super) struct State {
     pub(super) notes: BTreeMap<String, Vec<u8>>,
     pub(super) read_failures: BTreeMap<Id, Failure>,
     pub(super) write_failures: BTreeMap<Id, Failure>,
+    pub(super) unlisted: Vec<UnlistedResource>,
     /// How many versions of objects there were.
     pub(super) versions: u64,
     // Written while a guest reads.
@@ -49,6 +50,7 @@ impl State {
             notes: BTreeMap::new(),
             read_failures: BTreeMap::new(),
             write_failures: BTreeMap::new(),
+            unlisted: Vec::new(),
             versions: 0,
             reads: RefCell::default(),
             logged: RefCell::default(),
@@ -265,6 +267,11 @@ impl Host for State {
             resource: ApiResource::new(&group, &version, &plural(kind)),
             namespaced: !text(example, "namespace").is_empty(),
         })
+    }
+
+    fn unlisted(&self, watch: &str) -> Vec<UnlistedResource> {
+        self.watch(watch);
+        self.unlisted.clone()
     }
 
     fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {

@@ -89,6 +89,11 @@ impl Reflector {
         Self { fields }
     }
 
+    /// Lists everything again at once, whatever it waits for.
+    pub fn list_again(&self) {
+        self.fields.send_modify(|_| {});
+    }
+
     /// Changes the fields to keep. Everything is listed again; until the list
     /// is complete, which a [`Update::Reset`] with these fields tells, the
     /// reader keeps what it has.

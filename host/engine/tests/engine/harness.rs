@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use davit_core::controller::Notes;
+use davit_core::coverage::{Gap, Unlisted};
 use davit_core::failure::Failure;
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind, ObjectRecord, Projected, Uid};
@@ -99,6 +100,7 @@ pub(crate) fn call(keys: &[&str]) -> Call {
 
 pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
     let (store, views) = cluster();
+    let unlisted = views.get("pods").map(|pods| (*pods, vec![foos()]));
     let waiting = NOW.instant.after(Duration::from_secs(5));
     let mut queues = Queues::new(NOW.instant, &[queue()], &[]);
     queues
@@ -115,7 +117,17 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
             served("pods", "Pod"),
             served("secrets", "Secret"),
         ])),
+        unlisted: Arc::new(unlisted.into_iter().collect()),
         live,
+    }
+}
+
+fn foos() -> Unlisted {
+    Unlisted {
+        group: "example.com".to_owned(),
+        plural: "foos".to_owned(),
+        since: Instant::ZERO,
+        reason: Gap::NotServed,
     }
 }
 
