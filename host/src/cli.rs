@@ -122,6 +122,9 @@ pub struct RunArguments {
     pub allow_remote_requests: bool,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
 }
 
@@ -241,7 +244,8 @@ pub struct ClusterArguments {
 /// Where Davit runs.
 #[derive(Debug, Args)]
 pub struct NamespaceArgument {
-    /// The namespace that Davit runs in.
+    /// The namespace that Davit runs in: the specs that were active are kept
+    /// there.
     #[arg(
         long,
         short,

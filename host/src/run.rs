@@ -34,7 +34,8 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         Some(file) => config::parse(&file.path, &file.text)?,
         None => Config::default(),
     };
-    let client = commands::connect(arguments.cluster).await?;
+    let namespace = arguments.namespace.namespace;
+    let client = commands::connect_in(arguments.cluster, &namespace).await?;
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;

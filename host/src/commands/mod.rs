@@ -177,11 +177,21 @@ async fn request_client(
 
 /// A client of the cluster that is meant.
 pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
-    let options = ConnectOptions {
-        kubeconfig: arguments.kubeconfig,
-        context: arguments.context,
-    };
-    Ok(connect::connect(&options).await?)
+    Ok(connect::connect(&arguments.into()).await?)
+}
+
+/// The same, for a Davit that runs in this namespace.
+pub(crate) async fn connect_in(arguments: ClusterArguments, namespace: &str) -> Result<Client> {
+    Ok(connect::connect_in(&arguments.into(), namespace).await?)
+}
+
+impl From<ClusterArguments> for ConnectOptions {
+    fn from(arguments: ClusterArguments) -> Self {
+        Self {
+            kubeconfig: arguments.kubeconfig,
+            context: arguments.context,
+        }
+    }
 }
 
 /// A Controller as a command finds it.

@@ -106,6 +106,7 @@ impl Host {
             recorder: recorder.clone(),
             metrics: Arc::clone(&options.metrics),
             namespace: options.client.default_namespace().to_owned(),
+            health: Arc::clone(&options.health),
         });
         let run = Run::new(options, api, recorder.clone(), inbox);
         Self {

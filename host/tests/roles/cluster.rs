@@ -83,11 +83,49 @@ impl Cluster {
         for role in documents(&format!("controllers/{name}/rbac.yaml")) {
             self.sim.create(role).unwrap();
         }
-        let file = format!("controllers/{name}/controller.yaml");
-        let [mut controller] = <[Value; 1]>::try_from(documents(&file)).unwrap();
-        controller["spec"]["mode"] = json!("Enforce");
-        controller["spec"]["config"] = config.clone();
+        self.sim.create(controller(name, config)).unwrap();
+    }
+
+    /// The same, but the controller writes in the name of another account, which
+    /// has the roles; Davit's own may only read what the controller reads.
+    pub(crate) fn add_as(&self, name: &str, account: &str, config: &Value) {
+        let file = format!("controllers/{name}/rbac.yaml");
+        for mut role in documents(&file) {
+            if kind(&role).ends_with("Binding") {
+                role["subjects"][0]["name"] = json!(account);
+            }
+            self.sim.create(role).unwrap();
+        }
+        for mut role in documents(&file) {
+            let own = format!("{}-reads", role["metadata"]["name"].as_str().unwrap());
+            role["metadata"]["name"] = json!(own);
+            if kind(&role).ends_with("Binding") {
+                role["roleRef"]["name"] = json!(own);
+            } else {
+                let rules = role["rules"].as_array_mut().unwrap();
+                for rule in rules.iter_mut() {
+                    let verbs = rule["verbs"].as_array_mut().unwrap();
+                    verbs.retain(|verb| ["get", "list", "watch"].iter().any(|read| verb == read));
+                }
+                rules.retain(|rule| rule["verbs"] != json!([]));
+            }
+            self.sim.create(role).unwrap();
+        }
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": account, "namespace": NAMESPACE},
+        });
+        let account = self.sim.create(account).unwrap();
+        let mut controller = controller(name, config);
+        controller["spec"]["serviceAccountName"] = account["metadata"]["name"].clone();
         self.sim.create(controller).unwrap();
+    }
+
+    /// Adds what is in `deploy/components/impersonation`.
+    pub(crate) fn allow_impersonation(&self) {
+        for role in documents("components/impersonation/rbac.yaml") {
+            self.sim.create(role).unwrap();
+        }
     }
 
     /// What the roles of a controller grant.
@@ -190,6 +228,16 @@ impl Cluster {
         let resources = log.iter().filter(|served| !served.work.resource.is_empty());
         resources.flat_map(used).collect()
     }
+}
+
+/// What is in `deploy/controllers/NAME/controller.yaml`, to be carried out, with
+/// another configuration.
+fn controller(name: &str, config: &Value) -> Value {
+    let file = format!("controllers/{name}/controller.yaml");
+    let [mut controller] = <[Value; 1]>::try_from(documents(&file)).unwrap();
+    controller["spec"]["mode"] = json!("Enforce");
+    controller["spec"]["config"] = config.clone();
+    controller
 }
 
 /// What a request needs.

@@ -345,6 +345,10 @@ fn davit_is_deployed_where_roles_are_enforced() {
         "{again}"
     );
 
+    let bindings = kubectl.run("--namespace davit-system get rolebindings");
+    let columns: Vec<&str> = bindings.split_whitespace().collect();
+    assert_eq!(columns[..5], ["NAME", "ROLE", "AGE", "davit", "Role/davit"]);
+
     let davit = "--as system:serviceaccount:davit-system:davit";
     assert_eq!(
         kubectl.run(&format!("auth can-i delete pods -A {davit}")),
