@@ -7,7 +7,7 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::discovery::{self, Discovered};
 use davit_cluster::events::Recorder;
-use davit_cluster::reflector::{Batch, Update};
+use davit_cluster::reflector::{Batch, StreamId, Update};
 use davit_cluster::write;
 use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
 use davit_core::failure::Failure;
@@ -15,7 +15,7 @@ use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
-use davit_core::store::{Change, SegmentId, Store};
+use davit_core::store::{Change, Store, Taken};
 use davit_core::time::Instant;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
@@ -300,32 +300,23 @@ impl Run {
     }
 
     fn take_news(&mut self, batch: Batch) {
-        let Some(segment) = self.streams.segment(batch.stream) else {
-            return;
-        };
         let now = self.api.clock().instant();
         let mut news = Vec::new();
         for update in batch.updates {
-            match update {
-                Update::Apply(item) => self.store.apply(segment, item, now, &mut news),
-                Update::Delete(item) => {
-                    let (namespace, name) = (&item.namespace, &item.name);
-                    self.store
-                        .remove(segment, namespace, name, &item.uid, &mut news);
-                }
-                Update::Reset { items, fields } => {
+            if let Update::Status(condition) = &update {
+                self.note_condition(batch.stream, condition);
+                continue;
+            }
+            let mut changes = Vec::new();
+            let (streams, store) = (&mut self.streams, &mut self.store);
+            match streams.take(store, batch.stream, update, now, &mut changes) {
+                Taken::News => news.append(&mut changes),
+                Taken::List => {
+                    self.note_condition(batch.stream, &Condition::Synced);
                     self.tell_changes(&std::mem::take(&mut news), Origin::Fresh, now);
-                    let mut changes = Vec::new();
-                    let replaced = self
-                        .store
-                        .replace(segment, fields, items, now, &mut changes);
-                    if let Err(error) = replaced {
-                        tracing::error!("a list is not taken: {error}");
-                    }
                     self.tell_changes(&changes, Origin::Relist, now);
                     self.take_over();
                 }
-                Update::Status(condition) => self.note_condition(segment, &condition),
             }
         }
         self.tell_changes(&news, Origin::Fresh, now);
@@ -345,8 +336,9 @@ impl Run {
         }
     }
 
-    fn note_condition(&mut self, segment: SegmentId, condition: &Condition) {
-        let Some(spec) = self.store.segment_spec(segment) else {
+    fn note_condition(&mut self, stream: StreamId, condition: &Condition) {
+        let segment = self.streams.segment(stream);
+        let Some(spec) = segment.and_then(|segment| self.store.segment_spec(segment)) else {
             return;
         };
         let resource = spec.resource.to_string();
@@ -358,6 +350,10 @@ impl Run {
                 let labels = [resource.as_str()];
                 self.metrics.watch_troubles.with_label_values(&labels).inc();
             }
+        }
+        if !self.streams.fills(stream) {
+            // What the views show comes from another stream.
+            return;
         }
         let synced = f64::from(u8::from(*condition == Condition::Synced));
         let labels = [resource.as_str()];

@@ -2,14 +2,14 @@
 //! serves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use davit_cluster::api::Api;
-use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
+use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec, Update};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind};
-use davit_core::store::{Change, SegmentId, SegmentSpec, Store, ViewId};
+use davit_core::store::{Change, Feeds, SegmentId, SegmentSpec, Store, Taken, ViewId};
+use davit_core::time::Instant;
 use davit_core::watch::Settings;
 use tokio::sync::mpsc;
 
@@ -17,15 +17,14 @@ use tokio::sync::mpsc;
 /// taken as gone: one can be a moment's mistake of an aggregated API server.
 const MISSING_TWICE: u32 = 2;
 
-/// The reflectors that run, one for each segment of the store.
+/// The reflectors that run.
 pub(super) struct Streams {
     api: Api,
     settings: Settings,
     seed: u64,
     updates: mpsc::Sender<Batch>,
-    running: BTreeMap<SegmentId, (StreamId, Reflector)>,
-    segments: BTreeMap<StreamId, SegmentId>,
-    next: u32,
+    feeds: Feeds,
+    running: BTreeMap<StreamId, Reflector>,
     /// In how many complete discoveries in a row a segment's resource was
     /// missing.
     missing: BTreeMap<SegmentId, u32>,
@@ -45,17 +44,50 @@ impl Streams {
             settings,
             seed,
             updates,
+            feeds: Feeds::default(),
             running: BTreeMap::new(),
-            segments: BTreeMap::new(),
-            next: 0,
             missing: BTreeMap::new(),
             unlisted: BTreeSet::new(),
         }
     }
 
-    /// The segment that a stream fills; none if it is no longer followed.
+    /// The segment that a stream fills or is to fill; none if it is no longer
+    /// followed.
     pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
-        self.segments.get(&stream).copied()
+        self.feeds.segment(stream)
+    }
+
+    /// Whether a stream fills its segment. Otherwise it only lists yet, for
+    /// views that wait.
+    pub(super) fn fills(&self, stream: StreamId) -> bool {
+        self.feeds.fills(stream)
+    }
+
+    /// Takes what a stream says of its objects.
+    pub(super) fn take(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        update: Update,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Taken {
+        let feeds = &mut self.feeds;
+        match update {
+            Update::Apply(object) => feeds.apply(store, stream, object, now, changes),
+            Update::Delete(object) => feeds.remove(store, stream, object, now, changes),
+            Update::Reset {
+                items,
+                resource_version,
+            } => {
+                let taken = feeds.replace(store, stream, items, &resource_version, now, changes);
+                taken.unwrap_or_else(|error| {
+                    tracing::error!("a list is not taken: {error}");
+                    Taken::News
+                })
+            }
+            Update::Status(_) => Taken::News,
+        }
     }
 
     /// Counts, after a complete discovery, which segments' resources were
@@ -111,32 +143,17 @@ impl Streams {
 
     /// Follows every segment with the fields that its views read, and nothing
     /// else.
-    pub(super) fn follow(&mut self, store: &mut Store) {
-        let wanted = store.segments();
-        let wanted: BTreeMap<SegmentId, _> = wanted
-            .map(|(segment, spec)| (segment, Arc::clone(spec)))
-            .collect();
-        self.running.retain(|segment, (stream, _)| {
-            let keep = wanted.contains_key(segment);
-            if !keep {
-                self.segments.remove(stream);
+    pub(super) fn follow(&mut self, store: &Store) {
+        self.feeds.follow(store);
+        let feeds = &self.feeds;
+        self.running.retain(|stream, _| feeds.contains(*stream));
+        for (stream, feed) in feeds.iter() {
+            if self.running.contains_key(&stream) {
+                continue;
             }
-            keep
-        });
-        for (segment, spec) in wanted {
-            let Some(fields) = store.segment_fields(segment) else {
+            let Some(spec) = store.segment_spec(feed.segment) else {
                 continue;
             };
-            if let Some((_, reflector)) = self.running.get(&segment) {
-                if store.needs_list(segment) {
-                    store.asked_for(segment, fields.clone());
-                    reflector.set_fields(fields);
-                }
-                continue;
-            }
-            store.asked_for(segment, fields.clone());
-            let stream = StreamId(self.next);
-            self.next += 1;
             let reflector = Reflector::start(
                 &self.api,
                 StreamSpec {
@@ -144,15 +161,14 @@ impl Streams {
                     namespace: spec.namespace.clone(),
                     label_selector: spec.label_selector.clone(),
                     field_selector: spec.field_selector.clone(),
-                    fields,
+                    fields: feed.fields.clone(),
                 },
                 self.settings.clone(),
                 self.seed.wrapping_add(u64::from(stream.0)),
                 stream,
                 self.updates.clone(),
             );
-            self.segments.insert(stream, segment);
-            self.running.insert(segment, (stream, reflector));
+            self.running.insert(stream, reflector);
         }
     }
 }

@@ -22,3 +22,4 @@ mod program;
 mod recorded;
 mod rollout;
 mod shutdown;
+mod streams;

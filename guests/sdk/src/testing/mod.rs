@@ -27,6 +27,7 @@
 mod config;
 mod execute;
 mod host;
+mod members;
 mod objects;
 mod patch;
 mod project;

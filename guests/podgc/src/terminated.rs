@@ -1,0 +1,178 @@
+//! Terminated pods above the threshold.
+//!
+//! A pass deletes the oldest of them, evicted ones first. It may have many to
+//! delete: each call of a pass decides about a part, in the order that the
+//! host's indexes keep, and leaves a note with the place where the next call
+//! goes on. So a pod that cannot be deleted holds up none that comes after it,
+//! and a call's cost does not depend on how many terminated pods there are.
+
+use davit_guest::{Command, Context, Object, Place};
+use serde::{Deserialize, Serialize};
+
+use crate::deletion::{DELETION_BY_POD_GC, Reason, is_marked};
+use crate::pass::{Plans, is_terminating};
+use crate::view::{ENDED, EVICTED, MARKED, NODE_NAMES, PODS, Pod};
+
+/// The phases of a pod that has not ended. Anything else has, also a phase that
+/// is not known or not set.
+pub(crate) const ALIVE: [&str; 3] = ["Pending", "Running", "Unknown"];
+/// The reason in the status of a pod that its kubelet has evicted.
+pub(crate) const EVICTED_REASON: &str = "Evicted";
+
+/// The values of the index of ended pods.
+const WITH_PHASE: &str = "true";
+const WITHOUT_PHASE: &str = "";
+
+/// How many terminated pods one call decides about at most, so that the other
+/// stages of a pass have their turn.
+const PART: usize = 1_000;
+
+/// The note under which a pass that has not come to its end keeps [`Rest`].
+const NOTE: &str = "terminated";
+
+/// What is left of a pass.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Rest {
+    /// How many pods it has still to delete.
+    count: usize,
+    /// Whether the place is among the evicted pods.
+    evicted: bool,
+    /// The place of the last pod that was decided about.
+    order: String,
+    key: String,
+}
+
+/// Plans for a part of the pass. Returns whether more is to come, and what is
+/// to be noted.
+pub(crate) fn decide(
+    cx: &Context<'_>,
+    threshold: Option<usize>,
+    plans: &mut Plans,
+) -> (bool, Option<Command>) {
+    let before: Option<Rest> = cx.note(NOTE);
+    let after = threshold.and_then(|threshold| part(cx, threshold, before.as_ref(), plans));
+    let note = (before != after).then(|| Command::set_note(NOTE, after.as_ref()));
+    (after.is_some(), note)
+}
+
+/// Plans for the next part. Returns what is left then.
+fn part(
+    cx: &Context<'_>,
+    threshold: usize,
+    rest: Option<&Rest>,
+    plans: &mut Plans,
+) -> Option<Rest> {
+    let count = count(cx, threshold);
+    let excess = count.saturating_sub(threshold);
+    // Others may have deleted pods meanwhile, or an operator keeps more.
+    let due = rest.map_or(excess, |rest| rest.count.min(excess));
+    let message = format!("{count} pods have terminated, {threshold} are kept");
+    let mut last = None;
+    let mut taken = 0;
+    let pods = in_turn(cx, rest).filter(|pod| !is_being_orphaned(cx, pod));
+    for pod in pods.take(due.min(PART)) {
+        taken += 1;
+        last = Some((is_evicted(&pod), place(&pod)));
+        plans.add(cx, pod, Reason::Terminated, message.clone());
+    }
+    let (evicted, Place { order, key }) = last.filter(|_| taken == PART && due > PART)?;
+    Some(Rest {
+        count: due - PART,
+        evicted,
+        order,
+        key,
+    })
+}
+
+/// How many terminated pods there are, as far as they count: exact if there are
+/// more than the threshold.
+///
+/// Pods that are being deleted because their node is missing do not count: they
+/// ended a moment ago by the collector's own hand, and each would cost another
+/// pod its place.
+fn count(cx: &Context<'_>, threshold: usize) -> usize {
+    let pods = cx.watch(PODS);
+    let held = |value| pods.index_count(ENDED, value) as usize;
+    let ended = held(WITH_PHASE) + held(WITHOUT_PHASE);
+    if ended <= threshold {
+        return ended;
+    }
+    let marked = pods.by_index(MARKED, DELETION_BY_POD_GC);
+    let orphans = marked.filter(|pod| has_ended(pod) && is_being_orphaned(cx, pod));
+    ended - orphans.count()
+}
+
+/// Terminated pods in the order in which they are deleted, from where the pass
+/// goes on. They are read as far as they are looked at.
+fn in_turn<'a>(cx: &'a Context<'_>, rest: Option<&Rest>) -> impl Iterator<Item = Object<Pod>> + 'a {
+    let place = rest.map(|rest| Place {
+        order: rest.order.clone(),
+        key: rest.key.clone(),
+    });
+    let with_evicted = rest.is_none_or(|rest| rest.evicted);
+    let (in_evicted, in_others) = if with_evicted {
+        (place, None)
+    } else {
+        (None, place)
+    };
+    let evicted =
+        with_evicted.then(|| cx.watch(PODS).in_order(EVICTED, EVICTED_REASON, in_evicted));
+    let evicted = evicted.into_iter().flatten().filter(is_evicted);
+    let others = |value| cx.watch(PODS).in_order(ENDED, value, in_others.clone());
+    let others = merge(others(WITH_PHASE), others(WITHOUT_PHASE));
+    evicted.chain(others.filter(|pod| !is_evicted(pod)))
+}
+
+/// Both in one order.
+fn merge(
+    one: impl Iterator<Item = Object<Pod>>,
+    other: impl Iterator<Item = Object<Pod>>,
+) -> impl Iterator<Item = Object<Pod>> {
+    let (mut one, mut other) = (one.peekable(), other.peekable());
+    std::iter::from_fn(move || match (one.peek(), other.peek()) {
+        (Some(first), Some(second)) if age(second) < age(first) => other.next(),
+        (Some(_), _) => one.next(),
+        (None, _) => other.next(),
+    })
+}
+
+fn is_evicted(pod: &Object<Pod>) -> bool {
+    pod.view.status.phase == "Failed" && pod.view.status.reason == EVICTED_REASON
+}
+
+fn has_ended(pod: &Object<Pod>) -> bool {
+    !ALIVE.contains(&pod.view.status.phase.as_str())
+}
+
+/// Whether the other half of the collector has marked the pod and not deleted
+/// it yet.
+fn is_being_orphaned(cx: &Context<'_>, pod: &Object<Pod>) -> bool {
+    is_marked(&pod.view.status)
+        && !is_terminating(pod)
+        && cx.watch(NODE_NAMES).get(&pod.view.spec.node_name).is_none()
+}
+
+/// The order in which pods are deleted.
+pub(crate) fn turn(pod: &Object<Pod>) -> impl Ord + '_ {
+    (!is_evicted(pod), age(pod))
+}
+
+/// Where a pod stands in the indexes' order.
+fn place(pod: &Object<Pod>) -> Place {
+    let created = pod.view.metadata.creation_timestamp.clone();
+    let (namespace, name) = (&pod.reference.namespace, &pod.reference.name);
+    Place {
+        order: created.unwrap_or_default(),
+        key: format!("{namespace}/{name}"),
+    }
+}
+
+/// The order of the indexes: by creation, then by name and namespace. A pod
+/// without a creation time counts as the oldest.
+fn age(pod: &Object<Pod>) -> impl Ord + '_ {
+    (
+        pod.view.metadata.creation_timestamp.as_deref(),
+        pod.reference.name.as_str(),
+        pod.reference.namespace.as_str(),
+    )
+}
