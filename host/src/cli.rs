@@ -2,11 +2,12 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
-use hyper::Uri;
 
+use crate::http::address::{ListenAddress, ServerAddress};
 use crate::spec::duration::HumanDuration;
 use crate::telemetry::LogFormat;
 
@@ -41,14 +42,16 @@ pub enum Command {
     New(NewArguments),
     /// Lets a controller's candidate leave its step.
     Promote(PromoteArguments),
-    /// Lets a controller's candidate stay in its step.
-    Pause(ControllerArguments),
-    /// Lets a paused rollout go on; tries a rejected candidate once more.
-    Resume(ControllerArguments),
-    /// Takes a controller's candidate back.
-    Abort(ControllerArguments),
-    /// Lets a controller go on whose guardrails have tripped.
-    Release(ControllerArguments),
+    /// Keeps a controller's candidate in its step.
+    Pause(RequestArguments),
+    /// Lets a paused rollout continue.
+    Resume(RequestArguments),
+    /// Tries a rejected revision again.
+    Retry(RequestArguments),
+    /// Rolls a controller's candidate back.
+    Abort(RequestArguments),
+    /// Resets a controller's tripped guardrails.
+    Release(RequestArguments),
     /// Brings module, configuration and limits of a former spec back.
     Rollback(RollbackArguments),
     /// Shows the specs of a controller that were active.
@@ -84,9 +87,9 @@ pub struct RunArguments {
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
     /// Serves /metrics, /livez, /readyz and /controllers/NAME/disagreements
-    /// there.
+    /// there: 127.0.0.1:8080, localhost:8080, or :8080 for every address.
     #[arg(long, value_name = "ADDRESS")]
-    pub http: Option<SocketAddr>,
+    pub http: Option<ListenAddress>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
@@ -201,7 +204,27 @@ pub struct NamespaceArgument {
     pub namespace: String,
 }
 
-/// `davit pause`, `resume`, `abort` and `release`
+/// `davit pause`, `resume`, `retry`, `abort` and `release`
+#[derive(Debug, Args)]
+pub struct RequestArguments {
+    /// The Controller.
+    pub name: String,
+    /// How long to wait for the host's answer; 0 does not wait.
+    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
+    pub wait: Duration,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub cluster: ClusterArguments,
+}
+
+fn duration_or_zero(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => text.parse().map(|HumanDuration(duration)| duration),
+    }
+}
+
+/// A Controller, and the cluster that it is in.
 #[derive(Debug, Args)]
 pub struct ControllerArguments {
     /// The Controller.
@@ -216,7 +239,7 @@ pub struct ControllerArguments {
 pub struct PromoteArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub controller: ControllerArguments,
+    pub request: RequestArguments,
     /// Skips the steps that are left: the candidate takes over at once. So does
     /// what the spec describes if the stable revision is lost.
     #[arg(long)]
@@ -239,11 +262,17 @@ pub struct HistoryArguments {
 pub struct RollbackArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
-    pub history: HistoryArguments,
+    pub request: RequestArguments,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
     /// The number that `davit history` shows. If absent, the stable revision
     /// if the spec asks for another, or else the one that was active before.
     #[arg(long, value_name = "NUMBER")]
     pub to: Option<i64>,
+    /// Takes over at once, without the steps of the rollout.
+    #[arg(long)]
+    pub now: bool,
 }
 
 /// `davit diff`
@@ -254,7 +283,7 @@ pub struct DiffArguments {
     /// The running Davit, such as `http://127.0.0.1:8080`; through the API
     /// server and the Service davit if absent.
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
-    pub server: Option<Uri>,
+    pub server: Option<ServerAddress>,
     /// How it is printed.
     #[arg(long, short, value_enum, default_value = "text")]
     pub output: Output,

@@ -110,13 +110,9 @@ pub fn read(path: &Path) -> Result<String, ConfigError> {
 
 /// Checks the text of a configuration file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
-    // `mode: Off` is a word, not a boolean.
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        ConfigError::NotYaml {
-            path: path.to_owned(),
-            reason: first_line(&error.to_string()),
-        }
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::NotYaml {
+        path: path.to_owned(),
+        reason: first_line(&error.to_string()),
     })?;
     let wrong = |field: String, reason: String| ConfigError::Field {
         path: path.to_owned(),
@@ -233,9 +229,9 @@ mod tests {
         assert_eq!(
             one("  mode: Enforced\n"),
             "c.yaml: controllers[0].mode: unknown variant `Enforced`, expected one of \
-             `Enforce`, `DryRun`, `Off`"
+             `Enforce`, `DryRun`, `Disabled`"
         );
-        assert!(one("  mode: On\n").contains("unknown variant `On`"));
+        assert!(one("  mode: Of\n").contains("unknown variant `Of`"));
         assert!(one("  colour: red\n").starts_with("c.yaml: controllers[0].colour: unknown field"));
         assert_eq!(
             one("  limits: {instances: 0}\n"),
@@ -262,11 +258,21 @@ mod tests {
         assert_eq!(controllers("client: {qps: 5}\n"), None);
     }
 
+    /// kubectl reads YAML 1.1, in which `Off`, `On`, `No` and `Yes` are booleans.
     #[test]
-    fn off_needs_no_quotes() {
-        let text = "controllers: [{name: a, module: {builtin: b}, mode: Off}]";
-        let config = parse(Path::new("c.yaml"), text).unwrap();
-        assert_eq!(config.controllers.unwrap()[0].spec.mode, ModeConfig::Off);
+    fn no_mode_needs_quotes() {
+        let schema = serde_json::to_value(schemars::schema_for!(ModeConfig)).unwrap();
+        let modes = schema["oneOf"].as_array().unwrap().iter();
+        let modes: Vec<&str> = modes.filter_map(|mode| mode["const"].as_str()).collect();
+        assert_eq!(modes.len(), 3, "{schema}");
+        for mode in modes {
+            let value: Value = serde_saphyr::from_str(mode).unwrap();
+            assert_eq!(value, mode);
+            let text = format!("controllers: [{{name: a, module: {{builtin: b}}, mode: {mode}}}]");
+            parse(Path::new("c.yaml"), &text).unwrap();
+        }
+        let off: Value = serde_saphyr::from_str("Off").unwrap();
+        assert_eq!(off, false, "the test would notice a boolean");
     }
 
     #[test]

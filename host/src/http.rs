@@ -1,5 +1,6 @@
 //! `/metrics`, `/livez` and `/readyz`, and what a rollout is judged by.
 
+pub mod address;
 pub mod disagreements;
 
 use std::convert::Infallible;
@@ -14,12 +15,12 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::host::Handle;
 use crate::metrics::HostMetrics;
+use address::ListenAddress;
 use disagreements::Page;
 
 /// How long the host's task may be silent before it counts as stuck.
@@ -97,10 +98,10 @@ pub struct Served {
 
 /// Listens and answers until the task is aborted.
 pub async fn serve(
-    address: SocketAddr,
+    address: &ListenAddress,
     served: Served,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
-    let listener = TcpListener::bind(address).await?;
+    let listener = address.listen().await?;
     let address = listener.local_addr()?;
     let task = tokio::spawn(async move {
         loop {

@@ -5,7 +5,12 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
+use davit::commands::answer::NotAnswered;
 use davit::{commands, demo, inspect, new, resource, run, sim, telemetry};
+
+/// How a command ends whose request no host has answered in time. A usage that
+/// makes no sense ends with clap's 2.
+const NOT_ANSWERED: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -16,7 +21,10 @@ fn main() -> ExitCode {
             let text = format!("{error:#}");
             let words: Vec<&str> = text.split_whitespace().collect();
             eprintln!("davit: {}", words.join(" "));
-            ExitCode::FAILURE
+            match error.downcast_ref::<NotAnswered>() {
+                Some(_) => ExitCode::from(NOT_ANSWERED),
+                None => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -41,6 +49,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Promote(arguments) => commands::promote(arguments).await,
         Command::Pause(arguments) => commands::pause(arguments).await,
         Command::Resume(arguments) => commands::resume(arguments).await,
+        Command::Retry(arguments) => commands::retry(arguments).await,
         Command::Abort(arguments) => commands::abort(arguments).await,
         Command::Release(arguments) => commands::release(arguments).await,
         Command::Rollback(arguments) => commands::rollback(arguments).await,

@@ -56,7 +56,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             health: Arc::clone(&health),
             host: host.handle().clone(),
         };
-        let (address, _) = http::serve(address, served)
+        let (address, _) = http::serve(&address, served)
             .await
             .with_context(|| format!("--http {address}"))?;
         tracing::info!(%address, "serving /metrics, the probes and disagreements");

@@ -40,6 +40,13 @@ pub struct ControllerStatus {
         "x-kubernetes-list-map-keys" = ["guardrail"],
     ))]
     pub tripped: Vec<TrippedStatus>,
+    /// The host's answer to each request that the annotations hold.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend(
+        "x-kubernetes-list-type" = "map",
+        "x-kubernetes-list-map-keys" = ["request"],
+    ))]
+    pub requests: Vec<RequestStatus>,
     /// Resolved, Verified, Compiled, Configured, Synced, Leading, Progressing
     /// and Degraded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -141,7 +148,7 @@ pub struct ComparisonStatus {
 pub struct RejectedStatus {
     /// Its name.
     pub revision: String,
-    /// When, RFC 3339 with milliseconds: it names what `davit resume` forgives.
+    /// When, RFC 3339 with milliseconds: it names what `davit retry` forgives.
     pub at: String,
     /// The step in which it was, counted from 1.
     pub step: u32,
@@ -165,6 +172,34 @@ pub struct TrippedStatus {
     pub until: Option<String>,
 }
 
+/// The host's answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RequestStatus {
+    /// The annotation without `davit.dev/`: `promote`, `abort`, `retry`,
+    /// `give-up`, `release` or `swap`.
+    pub request: String,
+    /// The annotation's value.
+    pub value: String,
+    /// What came of it.
+    pub result: RequestResult,
+    /// A sentence.
+    pub message: String,
+    /// Since when this is the answer, RFC 3339.
+    pub at: String,
+}
+
+/// What comes of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum RequestResult {
+    /// The host did what the request asks for.
+    Done,
+    /// The request does not fit things as they are. It stays without effect.
+    Refused,
+    /// The request fits, and is in force until the host can fulfil it.
+    Pending,
+}
+
 /// A condition, as Kubernetes writes them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -186,7 +221,24 @@ pub struct ConditionStatus {
     pub observed_generation: Option<i64>,
 }
 
+impl RequestStatus {
+    /// Whether both say the same, whenever it was.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.request == other.request
+            && self.value == other.value
+            && self.result == other.result
+            && self.message == other.message
+    }
+}
+
 impl ControllerStatus {
+    /// The answer to the request of this name and value.
+    #[must_use]
+    pub fn answer(&self, request: &str, value: &str) -> Option<&RequestStatus> {
+        let mut answers = self.requests.iter();
+        answers.find(|answer| answer.request == request && answer.value == value)
+    }
+
     /// When the last of the guardrails tripped that hold plans back: what
     /// releases them all, unless another has tripped meanwhile.
     #[must_use]

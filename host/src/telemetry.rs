@@ -1,6 +1,7 @@
 //! The host's log: on standard error, as text or as one JSON object a line.
 
-use std::io::IsTerminal as _;
+use std::ffi::OsStr;
+use std::io::IsTerminal;
 
 use anyhow::{Context as _, Result};
 use tracing_subscriber::EnvFilter;
@@ -24,11 +25,44 @@ pub fn start(format: LogFormat, filter: &str) -> Result<()> {
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
-        .with_ansi(std::io::stderr().is_terminal())
+        .with_ansi(has_colour(&std::io::stderr()))
         .with_writer(std::io::stderr);
     match format {
         LogFormat::Text => registry.with(layer).try_init()?,
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init()?,
     }
     Ok(())
+}
+
+/// Whether what is written there may be coloured: it is a terminal, and the
+/// environment variable `NO_COLOR` is absent or empty (<https://no-color.org>).
+pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
+    may_colour(
+        stream.is_terminal(),
+        std::env::var_os("NO_COLOR").as_deref(),
+    )
+}
+
+fn may_colour(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
+    is_terminal && no_color.is_none_or(OsStr::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn colour_is_for_terminals_whose_user_wants_it() {
+        for (is_terminal, no_color, expected) in [
+            (true, None, true),
+            (true, Some(""), true),
+            (true, Some("1"), false),
+            (true, Some("0"), false),
+            (false, None, false),
+            (false, Some("1"), false),
+        ] {
+            let found = may_colour(is_terminal, no_color.map(OsStr::new));
+            assert_eq!(found, expected, "{is_terminal} {no_color:?}");
+        }
+    }
 }

@@ -9,6 +9,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "resource/answers.rs"]
+mod answers;
 #[path = "resource/cluster.rs"]
 mod cluster;
 #[path = "resource/commands.rs"]
@@ -19,6 +21,8 @@ mod definition;
 mod deploy;
 #[path = "resource/http.rs"]
 mod http;
+#[path = "resource/program.rs"]
+mod program;
 #[path = "resource/records.rs"]
 mod records;
 #[path = "resource/watch.rs"]

@@ -25,5 +25,7 @@ mod conformance;
 mod faults;
 #[path = "taint_eviction/host.rs"]
 mod host;
+#[path = "taint_eviction/scale.rs"]
+mod scale;
 #[path = "taint_eviction/speed.rs"]
 mod speed;

@@ -14,10 +14,6 @@ use crate::{Config, EVICTED, QUEUED};
 /// The key of the note with the names of all nodes that have a record.
 const RECORDED: &str = "nodes";
 
-/// So many commands about single nodes a pass may have: the host takes 10,000
-/// of one decision. When more nodes change at once, the next pass goes on.
-const MOST_COMMANDS: usize = 9_000;
-
 /// Looks at all nodes.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     let mut pass = Pass {
@@ -77,12 +73,8 @@ impl Pass {
             tally.count(health.is_ready);
         }
         if let Some(memory) = &health.memory {
-            if self.has_room() {
-                self.commands.extend(memory.keep(cx, name, former.as_ref()));
-                self.kept.insert(name.clone());
-            } else if self.recorded.contains(name) {
-                self.kept.insert(name.clone());
-            }
+            self.commands.extend(memory.keep(cx, name, former.as_ref()));
+            self.kept.insert(name.clone());
         }
         if !health.is_ready {
             self.down.push(Down {
@@ -98,15 +90,11 @@ impl Pass {
     fn forget(&mut self) {
         let well: Vec<String> = self.recorded.difference(&self.kept).cloned().collect();
         for name in well {
-            if self.has_room() {
-                self.commands.extend(health::forget(&name));
-                self.commands.extend([
-                    Command::cancel(QUEUED, &name),
-                    Command::cancel(EVICTED, &name),
-                ]);
-            } else {
-                self.kept.insert(name);
-            }
+            self.commands.extend(health::forget(&name));
+            self.commands.extend([
+                Command::cancel(QUEUED, &name),
+                Command::cancel(EVICTED, &name),
+            ]);
         }
         if self.recorded != self.kept {
             let kept = Some(&self.kept);
@@ -142,9 +130,6 @@ impl Pass {
     /// has been put off.
     fn queue(&mut self, config: &Config, cx: &Context<'_>, zones: &Zones) {
         for down in std::mem::take(&mut self.down) {
-            if !self.has_room() {
-                return;
-            }
             let waits = |queue| cx.pending(queue, &down.name).is_some();
             if is_due(config, cx, &down, zones) {
                 if !waits(QUEUED) && !waits(EVICTED) {
@@ -154,10 +139,6 @@ impl Pass {
                 self.commands.push(Command::cancel(QUEUED, &down.name));
             }
         }
-    }
-
-    fn has_room(&self) -> bool {
-        self.commands.len() < MOST_COMMANDS
     }
 }
 

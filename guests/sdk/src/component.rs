@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use crate::context::Context;
 #[doc(hidden)]
 pub use crate::context::Host;
-use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config};
+use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config, parts};
 
 #[doc(hidden)]
 pub use crate::bindings::{
@@ -69,14 +69,15 @@ impl<C: Controller> Instance<C> {
         Ok(self.0.get_or_init(|| controller).manifest())
     }
 
-    /// Decides about the items of one call.
+    /// Decides about the items of one call, as far as one answer has room.
     pub fn reconcile(&self, host: &dyn Host, now: Instant, items: &[WorkItem]) -> Vec<Decision> {
         let Some(controller) = self.0.get() else {
             // The host broke the contract. Nothing that could be answered
             // would be right: end the call with a trap.
             std::process::abort();
         };
-        controller.reconcile_batch(&Context::new(now, host), items)
+        let decisions = controller.reconcile_batch(&Context::new(now, host), items);
+        parts::fitting(items, decisions)
     }
 }
 

@@ -19,6 +19,7 @@ mod manifest;
 mod msgpack;
 pub mod node;
 mod object;
+mod parts;
 pub mod pod;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -45,6 +46,7 @@ pub use context::{Cache, Context};
 pub use fields::fields_of;
 pub use manifest::WatchName;
 pub use object::{Identity, Object};
+pub use parts::{MOST_COMMANDS, MOST_PLANS};
 pub use time::Time;
 
 /// A controller's decision logic.

@@ -24,7 +24,7 @@ pub enum Mode {
     #[default]
     DryRun,
     /// It does not run.
-    Off,
+    Disabled,
 }
 
 impl Mode {
@@ -34,7 +34,7 @@ impl Mode {
         match self {
             Self::Enforce => "Enforce",
             Self::DryRun => "DryRun",
-            Self::Off => "Off",
+            Self::Disabled => "Disabled",
         }
     }
 }
@@ -81,7 +81,7 @@ impl Ruling {
             Self::Admit => "admitted",
             Self::Show => "shown",
             Self::Wait(Waiting::NotLeading) => "not-leading",
-            Self::Wait(Waiting::Off) => "off",
+            Self::Wait(Waiting::Disabled) => "disabled",
             Self::Wait(Waiting::NotOwned) => "not-owned",
             Self::Wait(Waiting::Held(Held::InFlight)) => "in-flight",
             Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
@@ -102,8 +102,8 @@ impl Ruling {
 pub enum Waiting {
     /// Another replica leads the controller.
     NotLeading,
-    /// The controller is off.
-    Off,
+    /// The controller is disabled.
+    Disabled,
     /// Another revision owns the target's cohort.
     NotOwned,
     /// The target is being written, or the cache does not show it yet.
@@ -153,7 +153,7 @@ impl fmt::Display for Waiting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotLeading => f.write_str("waits: another replica leads the controller"),
-            Self::Off => f.write_str("waits: the controller is off"),
+            Self::Disabled => f.write_str("waits: the controller is disabled"),
             Self::NotOwned => f.write_str("waits: another revision owns the target"),
             Self::Held(Held::InFlight) => {
                 f.write_str("waits: another plan for the target is being carried out")
@@ -201,8 +201,8 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     if !circumstances.leading {
         return Ruling::Wait(Waiting::NotLeading);
     }
-    if circumstances.mode == Mode::Off {
-        return Ruling::Wait(Waiting::Off);
+    if circumstances.mode == Mode::Disabled {
+        return Ruling::Wait(Waiting::Disabled);
     }
     if !circumstances.owns_target {
         return Ruling::Wait(Waiting::NotOwned);

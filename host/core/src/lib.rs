@@ -19,5 +19,7 @@ pub mod plan;
 pub mod queue;
 pub mod rollout;
 pub mod store;
+pub mod throttle;
 pub mod time;
+pub mod untrusted;
 pub mod watch;

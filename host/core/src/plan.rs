@@ -23,6 +23,8 @@ pub struct WorkItem {
     /// The plans of the last attempt that failed, [`Self::MAX_FAILURES`] at
     /// most.
     pub failures: Vec<PlanFailure>,
+    /// Where its decision continues; empty for a first part.
+    pub cursor: String,
 }
 
 impl WorkItem {
@@ -68,6 +70,12 @@ pub enum Verdict {
     AgainAfter(Duration),
     /// It comes again when the cache shows what the plans wrote.
     AgainWhenWritten,
+    /// The decision has another part, which is asked for when the plans of this
+    /// one have ended.
+    More {
+        /// Where that part starts, in the guest's words.
+        cursor: String,
+    },
 }
 
 /// Something to be done to one object.

@@ -125,6 +125,7 @@ fn calls() -> impl Fn(usize) -> Call {
         created_at: now.instant,
         due_at: now.instant,
         failures: Vec::new(),
+        cursor: String::new(),
     };
     move |items| Call {
         now,

@@ -3,9 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use davit_core::untrusted;
 use tracing::{Level, debug, error, info, warn};
 
-/// A line longer than this is written in pieces.
+/// A line on a standard stream that is longer than this is written in pieces; a
+/// longer message is cut.
 const LONGEST_LINE: usize = 4096;
 /// How many lines of standard error are kept for the report of a trap, and how
 /// much of each.
@@ -79,9 +81,9 @@ impl GuestLog {
 
     /// Writes one message.
     pub(crate) fn emit(&self, level: Level, message: &str, fields: &[(String, String)]) {
-        let mut text = one_line(message);
+        let mut text = message.to_owned();
         for (name, value) in fields {
-            text.extend([" ", &one_line(name), "=", &one_line(value)]);
+            text.extend([" ", name, "=", value]);
         }
         self.lock().write(level, &text);
     }
@@ -119,15 +121,16 @@ impl Inner {
     }
 
     fn line(&mut self, stream: Stream, line: &[u8]) {
-        let text = one_line(String::from_utf8_lossy(line).trim_end());
+        let text = String::from_utf8_lossy(line);
+        let text = text.trim_end();
         if text.is_empty() {
             return;
         }
         match stream {
-            Stream::Out => self.write(Level::INFO, &text),
+            Stream::Out => self.write(Level::INFO, text),
             Stream::Err => {
-                self.write(Level::WARN, &text);
-                self.remember(&text);
+                self.write(Level::WARN, text);
+                self.remember(text);
             }
         }
     }
@@ -137,42 +140,32 @@ impl Inner {
             self.last_words.pop_front();
         }
         self.last_words
-            .push_back(cut(text, LONGEST_WORD).to_owned());
+            .push_back(untrusted::line(text, LONGEST_WORD));
     }
 
+    /// What a guest says is a field, and never the host's own message.
     fn write(&mut self, level: Level, text: &str) {
         if self.muted {
             return;
         }
         let guest = &*self.guest;
-        let text = if text.len() <= self.left {
-            self.left -= text.len();
-            text
-        } else {
+        let mut most = LONGEST_LINE;
+        if text.len() > self.left {
             self.muted = true;
             warn!(
                 guest,
                 limit = self.limit,
                 "the guest logs more than it may in one call: the rest is dropped"
             );
-            cut(text, self.left)
-        };
+            most = most.min(self.left);
+        }
+        let guest_message = untrusted::line(text, most);
+        self.left = self.left.saturating_sub(guest_message.len());
         match level {
-            Level::ERROR => error!(guest, "{text}"),
-            Level::WARN => warn!(guest, "{text}"),
-            Level::INFO => info!(guest, "{text}"),
-            _ => debug!(guest, "{text}"),
+            Level::ERROR => error!(guest, guest_message, "guest log"),
+            Level::WARN => warn!(guest, guest_message, "guest log"),
+            Level::INFO => info!(guest, guest_message, "guest log"),
+            _ => debug!(guest, guest_message, "guest log"),
         }
     }
-}
-
-/// Control characters would let a guest write lines that look like the host's.
-fn one_line(text: &str) -> String {
-    text.replace(char::is_control, " ")
-}
-
-/// As many whole characters as fit into `length` bytes.
-fn cut(text: &str, length: usize) -> &str {
-    text.get(..text.floor_char_boundary(length))
-        .unwrap_or_default()
 }

@@ -152,6 +152,7 @@ fn pass() -> WorkItem {
         created_at: davit_core::time::Instant::ZERO,
         due_at: davit_core::time::Instant::ZERO,
         failures: vec![],
+        cursor: String::new(),
     }
 }
 

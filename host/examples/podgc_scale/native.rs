@@ -23,6 +23,7 @@ pub(crate) fn measure(config: &[u8], world: &World, rounds: u32) -> f64 {
         created_at: 0,
         due_at: 0,
         failures: vec![],
+        cursor: String::new(),
     };
     let begun = Instant::now();
     for _ in 0..rounds {

@@ -4,17 +4,18 @@ use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result, anyhow};
 use davit_cluster::connect;
-use hyper::{Request, Uri};
+use hyper::Request;
 use kube::Client;
 
 use super::check_name;
+use crate::http::address::ServerAddress;
 use crate::http::disagreements::{Disagreement, Page, Side};
 use crate::resource::describe;
 
 /// Where the running host is asked.
 pub enum Server<'a> {
     /// There, without the cluster: `http://127.0.0.1:8080`.
-    At(&'a Uri),
+    At(&'a ServerAddress),
     /// Through the API server, by the Service `davit` of this namespace.
     Service(&'a Client, &'a str),
 }
@@ -24,10 +25,10 @@ pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
     check_name(name)?;
     let path = format!("/controllers/{name}/disagreements");
     match server {
-        Server::At(uri) => {
-            let client = connect::client(kube::Config::new(uri.clone()))?;
+        Server::At(server) => {
+            let client = connect::client(kube::Config::new(server.uri().clone()))?;
             let page = get(&client, &path).await;
-            page.with_context(|| format!("the Davit at {uri}"))
+            page.with_context(|| format!("the Davit at {server}"))
         }
         Server::Service(client, namespace) => {
             let service = format!("/api/v1/namespaces/{namespace}/services/davit:http/proxy");

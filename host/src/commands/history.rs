@@ -1,12 +1,17 @@
 //! The specs that were active, and the way back to one of them.
 
+use std::time::Duration;
+
 use anyhow::{Context as _, Result, anyhow, bail};
 use kube::Client;
 use kube::api::PostParams;
 use serde_json::{Map, Value};
 
+use super::answer::Wait;
+use super::requests::requested;
 use super::{Found, refused};
 use crate::modules::ModuleConfig;
+use crate::rollout::declared::{RequestKind, swap};
 use crate::rollout::records::{Kept, Owner, Records};
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
@@ -42,39 +47,51 @@ pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<Str
     Ok(table(&rows))
 }
 
-/// Brings module, configuration and limits of a former spec back: of that
-/// number; or else of the stable revision, if the spec asks for another, or for
-/// whatever its source holds and that is another; or else of the one that was
-/// stable before it.
+/// How far a rollback goes back, and how.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Rollback {
+    /// To the spec of that number. If absent, to the stable revision if the spec
+    /// asks for another, or for whatever its source holds and that is another;
+    /// or else to the one that was stable before it.
+    pub to: Option<i64>,
+    /// Without the steps of the rollout.
+    pub now: bool,
+    /// How long the host's answer is waited for.
+    pub wait: Duration,
+}
+
+/// Brings module, configuration and limits of a former spec back.
 pub async fn rollback(
     client: &Client,
     namespace: &str,
     name: &str,
-    to: Option<i64>,
+    rollback: &Rollback,
 ) -> Result<String> {
     let mut found = Found::read(client, name).await?;
     let generation = found.object.metadata.generation;
     let kept = kept(client, namespace, name, &found).await?;
-    let target = target(&found, name, &kept, to)?;
+    let target = target(&found, name, &kept, rollback.to)?;
     let wanted = serde_json::to_value(&target.spec).context("the kept spec cannot be written")?;
+    let number = target.number;
     for _ in 0..MOST_TRIES {
-        let spec = found
-            .object
-            .data
-            .get_mut("spec")
-            .and_then(Value::as_object_mut);
+        let mut object = found.object.clone();
+        let spec = object.data.get_mut("spec").and_then(Value::as_object_mut);
         let spec = spec.ok_or_else(|| anyhow!("the Controller {name} has no spec"))?;
         if !bring_back(spec, &wanted) {
-            let Kept {
-                number, revision, ..
-            } = target;
-            return Ok(format!(
-                "{name}: the spec asks for number {number} ({revision}) already"
-            ));
+            let what = format!("the spec asks for number {number} already");
+            return found
+                .follow(name, target, rollback, generation, &what)
+                .await;
         }
         let params = PostParams::default();
-        match found.api.replace(name, &params, &found.object).await {
-            Ok(_) => return Ok(told(&found.status, name, target)),
+        match found.api.replace(name, &params, &object).await {
+            Ok(written) => {
+                let generation = written.metadata.generation;
+                let what = format!("the spec asks for number {number} again");
+                return found
+                    .follow(name, target, rollback, generation, &what)
+                    .await;
+            }
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(refused(name, &error)),
         }
@@ -85,6 +102,46 @@ pub async fn rollback(
         }
     }
     bail!("{name}: it was changed by others {MOST_TRIES} times in between: try again")
+}
+
+impl Found {
+    /// Sees to it that the host acts on the spec of a rollback, of that
+    /// generation.
+    async fn follow(
+        &self,
+        name: &str,
+        target: &Kept,
+        rollback: &Rollback,
+        generation: Option<i64>,
+        written: &str,
+    ) -> Result<String> {
+        let revision = &target.revision;
+        let digest = short_digest(&target.spec.module);
+        let written = format!("{written} ({revision}, {digest})");
+        if rollback.now {
+            // Names the generation that the spec has got, so no later spec is
+            // swapped in because of it.
+            let subject = swap(revision, generation.unwrap_or_default());
+            let what = format!("swap {revision} in without steps");
+            let wait = rollback.wait;
+            let done = self.ask(name, RequestKind::Swap, &subject, &what, wait);
+            let done = done.await.with_context(|| format!("{name}: {written}"))?;
+            return Ok(format!("{done}; {written}"));
+        }
+        let what = format!("roll back to number {} ({revision})", target.number);
+        if rollback.wait.is_zero() {
+            return Ok(requested(name, &what));
+        }
+        let answer = Wait::new(self, name, &what, rollback.wait);
+        let status = answer.for_spec(generation).await?;
+        let is = match mark(&status, revision) {
+            "stable" => "it is the stable revision",
+            "candidate" => "it is the candidate",
+            "rejected" => "it was rejected before; davit retry tries it again",
+            _ => "it becomes the candidate, as with any change",
+        };
+        Ok(format!("{name}: {written}: {is}"))
+    }
 }
 
 async fn kept(client: &Client, namespace: &str, name: &str, found: &Found) -> Result<Vec<Kept>> {
@@ -156,20 +213,6 @@ fn bring_back(spec: &mut Map<String, Value>, wanted: &Value) -> bool {
         };
     }
     *spec != before
-}
-
-fn told(status: &ControllerStatus, name: &str, target: &Kept) -> String {
-    let Kept {
-        number, revision, ..
-    } = target;
-    let digest = short_digest(&target.spec.module);
-    let stable = status.stable.as_ref();
-    let what = if stable.is_some_and(|stable| stable.revision == *revision) {
-        "which is the stable revision"
-    } else {
-        "which becomes the candidate, as with any change"
-    };
-    format!("{name}: the spec asks for number {number} again ({revision}, {digest}), {what}")
 }
 
 fn mark(status: &ControllerStatus, revision: &str) -> &'static str {

@@ -1,10 +1,12 @@
 //! What an operator does with the Controllers of a cluster: `davit promote`,
-//! `pause`, `resume`, `abort`, `release`, `rollback`, `history` and `diff`.
+//! `pause`, `resume`, `retry`, `abort`, `release`, `rollback`, `history` and
+//! `diff`.
 //!
 //! Each command reads the Controller, says no if what is asked for makes no
-//! sense as things are, and writes one change, which the running host then
-//! acts on.
+//! sense as things are, writes one change, and waits until the running host has
+//! acted on it.
 
+pub mod answer;
 pub mod diff;
 pub mod history;
 pub mod requests;
@@ -17,62 +19,83 @@ use serde_json::Value;
 
 use crate::cli::{
     ClusterArguments, ControllerArguments, DiffArguments, HistoryArguments, Output,
-    PromoteArguments, RollbackArguments,
+    PromoteArguments, RequestArguments, RollbackArguments,
 };
 use crate::config::is_dns_label;
 use crate::resource::{controllers, describe};
 use crate::status::ControllerStatus;
 use diff::Server;
+use history::Rollback;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
-    let ControllerArguments { name, cluster } = arguments.controller;
+    let RequestArguments {
+        name,
+        wait,
+        cluster,
+    } = arguments.request;
     let client = connect(cluster).await?;
-    println!(
-        "{}",
-        requests::promote(&client, &name, arguments.full).await?
-    );
+    let done = requests::promote(&client, &name, arguments.full, wait).await?;
+    println!("{done}");
     Ok(())
 }
 
 /// `davit pause`
-pub async fn pause(arguments: ControllerArguments) -> Result<()> {
+pub async fn pause(arguments: RequestArguments) -> Result<()> {
     let client = connect(arguments.cluster).await?;
-    println!("{}", requests::pause(&client, &arguments.name).await?);
+    let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
+    println!("{done}");
     Ok(())
 }
 
 /// `davit resume`
-pub async fn resume(arguments: ControllerArguments) -> Result<()> {
+pub async fn resume(arguments: RequestArguments) -> Result<()> {
     let client = connect(arguments.cluster).await?;
-    println!("{}", requests::resume(&client, &arguments.name).await?);
+    let done = requests::resume(&client, &arguments.name, arguments.wait).await?;
+    println!("{done}");
+    Ok(())
+}
+
+/// `davit retry`
+pub async fn retry(arguments: RequestArguments) -> Result<()> {
+    let client = connect(arguments.cluster).await?;
+    let done = requests::retry(&client, &arguments.name, arguments.wait).await?;
+    println!("{done}");
     Ok(())
 }
 
 /// `davit abort`
-pub async fn abort(arguments: ControllerArguments) -> Result<()> {
+pub async fn abort(arguments: RequestArguments) -> Result<()> {
     let client = connect(arguments.cluster).await?;
-    println!("{}", requests::abort(&client, &arguments.name).await?);
+    let done = requests::abort(&client, &arguments.name, arguments.wait).await?;
+    println!("{done}");
     Ok(())
 }
 
 /// `davit release`
-pub async fn release(arguments: ControllerArguments) -> Result<()> {
+pub async fn release(arguments: RequestArguments) -> Result<()> {
     let client = connect(arguments.cluster).await?;
-    println!("{}", requests::release(&client, &arguments.name).await?);
+    let done = requests::release(&client, &arguments.name, arguments.wait).await?;
+    println!("{done}");
     Ok(())
 }
 
 /// `davit rollback`
 pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
-    let RollbackArguments { history, to } = arguments;
-    let ControllerArguments { name, cluster } = history.controller;
-    let client = connect(cluster).await?;
-    let namespace = history.namespace.namespace;
-    println!(
-        "{}",
-        history::rollback(&client, &namespace, &name, to).await?
-    );
+    let RollbackArguments {
+        request,
+        namespace,
+        to,
+        now,
+    } = arguments;
+    let client = connect(request.cluster).await?;
+    let rollback = Rollback {
+        to,
+        now,
+        wait: request.wait,
+    };
+    let done = history::rollback(&client, &namespace.namespace, &request.name, &rollback).await?;
+    println!("{done}");
     Ok(())
 }
 
@@ -88,8 +111,8 @@ pub async fn history(arguments: HistoryArguments) -> Result<()> {
 /// `davit diff`
 pub async fn diff(arguments: DiffArguments) -> Result<()> {
     let name = &arguments.name;
-    let page = if let Some(uri) = &arguments.server {
-        diff::fetch(Server::At(uri), name).await?
+    let page = if let Some(server) = &arguments.server {
+        diff::fetch(Server::At(server), name).await?
     } else {
         let client = connect(arguments.cluster).await?;
         let namespace = &arguments.namespace.namespace;
@@ -129,16 +152,10 @@ impl Found {
                      lists those that there are"
             )
         })?;
-        let status = match object.data.get("status") {
-            None | Some(Value::Null) => ControllerStatus::default(),
-            Some(status) => serde_json::from_value(status.clone()).map_err(|error| {
-                anyhow!("the status of the Controller {name} is none that Davit writes: {error}")
-            })?,
-        };
         Ok(Self {
             api,
+            status: status_of(name, &object)?,
             object,
-            status,
         })
     }
 
@@ -148,6 +165,15 @@ impl Found {
         let spec = self.object.data.get("spec");
         let part = spec.and_then(|spec| spec.pointer(pointer));
         part.unwrap_or(NOTHING)
+    }
+}
+
+fn status_of(name: &str, object: &DynamicObject) -> Result<ControllerStatus> {
+    match object.data.get("status") {
+        None | Some(Value::Null) => Ok(ControllerStatus::default()),
+        Some(status) => serde_json::from_value(status.clone()).map_err(|error| {
+            anyhow!("the status of the Controller {name} is none that Davit writes: {error}")
+        }),
     }
 }
 

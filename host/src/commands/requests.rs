@@ -3,46 +3,52 @@
 //!
 //! A request names what it is about, and does nothing once things are
 //! otherwise. So it is written without looking whether somebody else has
-//! written as well: the host writes the status every few seconds.
+//! written as well: the host writes the status every few seconds, and answers
+//! there.
+
+use std::time::Duration;
 
 use anyhow::{Result, bail};
+use jiff::Timestamp;
 use kube::Client;
 use kube::api::{Patch, PatchParams};
-use serde_json::{Map, Value, json};
+use kube::core::DynamicObject;
+use serde_json::{Value, json};
 
+use super::answer::Wait;
 use super::{Found, refused};
 use crate::rollout::declared::{
-    self, ABORT, GIVE_UP, PROMOTE, RELEASE, RETRY, give_up, promote_fully, promote_step, retry,
+    self, RequestKind, give_up, promote_fully, promote_step, retry as retry_value,
 };
 use crate::status::{CandidateStatus, LostStatus, RevisionStatus};
 
 /// Lets the candidate leave its step, or (`full`) take over at once. What the
 /// spec describes also takes over from a stable revision that is lost.
-pub async fn promote(client: &Client, name: &str, full: bool) -> Result<String> {
+pub async fn promote(client: &Client, name: &str, full: bool, wait: Duration) -> Result<String> {
     let found = Found::read(client, name).await?;
     if let Some((stable, lost)) = found.status.stable.as_ref().zip(found.status.lost.as_ref()) {
         let ready = may_be_given_up(name, stable, lost, full)?;
-        let value = give_up(stable, lost);
-        found.annotate(name, GIVE_UP, &value).await?;
-        let revision = &stable.revision;
-        return Ok(format!(
-            "{name}: the lost stable revision {revision} is given up, and {ready} takes over"
-        ));
+        let what = format!(
+            "give up the lost stable revision {} for {ready}",
+            stable.revision
+        );
+        let subject = give_up(stable, lost);
+        return found
+            .ask(name, RequestKind::GiveUp, &subject, &what, wait)
+            .await;
     }
     let candidate = found.candidate(name)?;
     let revision = &candidate.revision;
-    let (value, done) = if full {
-        let done = format!("{name}: the candidate {revision} takes over");
-        (promote_fully(candidate), done)
+    let (subject, what) = if full {
+        let what = format!("let the candidate {revision} take over");
+        (promote_fully(candidate), what)
     } else {
-        let done = format!(
-            "{name}: the candidate {revision} may leave {}",
-            in_words(candidate)
-        );
-        (promote_step(candidate), done)
+        let what = format!("let the candidate {revision} leave {}", in_words(candidate));
+        (promote_step(candidate), what)
     };
-    found.annotate(name, PROMOTE, &value).await?;
-    Ok(done)
+    found
+        .ask(name, RequestKind::Promote, &subject, &what, wait)
+        .await
 }
 
 /// What takes over if the lost stable revision is given up.
@@ -67,70 +73,93 @@ fn may_be_given_up<'a>(
     }
 }
 
-/// Lets the candidate, or the next one, stay in its step.
-pub async fn pause(client: &Client, name: &str) -> Result<String> {
+/// Keeps the candidate, or the next one, in its step.
+pub async fn pause(client: &Client, name: &str, wait: Duration) -> Result<String> {
     let found = Found::read(client, name).await?;
-    if *found.spec("/rollout/paused") == true {
-        return Ok(format!("{name}: is paused already"));
-    }
-    let change = json!({"spec": {"rollout": {"paused": true}}});
-    found.change(name, change).await?;
-    Ok(match &found.status.candidate {
+    let what = match &found.status.candidate {
         Some(candidate) => {
             let revision = &candidate.revision;
-            format!(
-                "{name}: paused; the candidate {revision} stays in {}",
-                in_words(candidate)
-            )
+            format!("keep the candidate {revision} in {}", in_words(candidate))
         }
-        None => format!("{name}: paused; the next candidate stays in its first step"),
-    })
+        None => "keep the next candidate in its first step".to_owned(),
+    };
+    found.set_paused(name, true, &what, wait).await
 }
 
-/// Lets the rollout go on. A candidate that was rejected is tried once more.
-pub async fn resume(client: &Client, name: &str) -> Result<String> {
+/// Lets a paused rollout continue.
+pub async fn resume(client: &Client, name: &str, wait: Duration) -> Result<String> {
     let found = Found::read(client, name).await?;
-    let (mut change, mut done) = (Map::new(), Vec::new());
-    if *found.spec("/rollout/paused") == true {
-        change.insert("spec".to_owned(), json!({"rollout": {"paused": null}}));
-        done.push("no longer paused".to_owned());
+    if let (false, Some(rejected)) = (found.is_paused(), &found.status.rejected) {
+        bail!(
+            "the rollout of {name} is not paused: the revision {} was rejected at {}: {}; davit \
+             retry {name} tries it again",
+            rejected.revision,
+            rejected.at,
+            rejected.reason
+        );
     }
-    if let (None, Some(rejected)) = (&found.status.candidate, &found.status.rejected) {
-        let annotations = json!({RETRY: retry(rejected)});
-        change.insert("metadata".to_owned(), json!({"annotations": annotations}));
-        done.push(format!(
-            "the revision {} is tried once more, which was rejected at {}: {}",
-            rejected.revision, rejected.at, rejected.reason
-        ));
-    }
-    if done.is_empty() {
-        bail!("{name} is not paused, and none of its revisions was rejected: nothing to resume");
-    }
-    found.change(name, Value::Object(change)).await?;
-    Ok(format!("{name}: {}", done.join("; ")))
+    let what = "let the rollout continue";
+    found.set_paused(name, false, what, wait).await
 }
 
-/// Takes the candidate back.
-pub async fn abort(client: &Client, name: &str) -> Result<String> {
+/// Tries a rejected revision again.
+pub async fn retry(client: &Client, name: &str, wait: Duration) -> Result<String> {
+    let found = Found::read(client, name).await?;
+    let Some(rejected) = &found.status.rejected else {
+        match &found.status.candidate {
+            Some(candidate) => bail!(
+                "no revision of {name} is rejected: {} is being tried, in {}",
+                candidate.revision,
+                in_words(candidate)
+            ),
+            None => bail!("no revision of {name} is rejected: there is nothing to try again"),
+        }
+    };
+    let what = format!(
+        "try the revision {} again, which was rejected at {} ({})",
+        rejected.revision, rejected.at, rejected.reason
+    );
+    let subject = retry_value(rejected);
+    found
+        .ask(name, RequestKind::Retry, &subject, &what, wait)
+        .await
+}
+
+/// Rolls the candidate back.
+pub async fn abort(client: &Client, name: &str, wait: Duration) -> Result<String> {
     let found = Found::read(client, name).await?;
     let candidate = found.candidate(name)?;
-    let value = declared::abort(candidate);
-    found.annotate(name, ABORT, &value).await?;
-    let revision = &candidate.revision;
-    Ok(format!("{name}: the candidate {revision} is taken back"))
+    let what = format!("roll the candidate {} back", candidate.revision);
+    let subject = declared::abort(candidate);
+    found
+        .ask(name, RequestKind::Abort, &subject, &what, wait)
+        .await
 }
 
-/// Lets a controller go on whose guardrails have tripped.
-pub async fn release(client: &Client, name: &str) -> Result<String> {
+/// Resets a controller's tripped guardrails.
+pub async fn release(client: &Client, name: &str, wait: Duration) -> Result<String> {
     let found = Found::read(client, name).await?;
     let Some(last) = found.status.last_trip() else {
         bail!("no guardrail of {name} has tripped: there is nothing to release");
     };
-    found.annotate(name, RELEASE, last).await?;
     let tripped = found.status.tripped.iter();
     let tripped = tripped.map(|one| format!("{} (tripped at {})", one.guardrail, one.since));
     let tripped: Vec<String> = tripped.collect();
-    Ok(format!("{name}: released: {}", tripped.join(", ")))
+    let what = format!("reset the guardrails {}", tripped.join(", "));
+    found
+        .ask(name, RequestKind::Release, last, &what, wait)
+        .await
+}
+
+/// The value of a request: what it is about, and what tells it from the same
+/// request made before, whose answer may still stand in the status.
+fn unique(subject: &str) -> String {
+    format!("{subject}#{:x}", Timestamp::now().as_nanosecond())
+}
+
+/// What is said of a request whose answer nobody waits for.
+pub(super) fn requested(name: &str, what: &str) -> String {
+    format!("{name}: requested to {what}; the host has not answered yet")
 }
 
 impl Found {
@@ -147,16 +176,79 @@ impl Found {
         }
     }
 
-    async fn annotate(&self, name: &str, annotation: &str, value: &str) -> Result<()> {
-        let change = json!({"metadata": {"annotations": {annotation: value}}});
-        self.change(name, change).await
+    fn is_paused(&self) -> bool {
+        *self.spec("/rollout/paused") == true
     }
 
-    async fn change(&self, name: &str, change: Value) -> Result<()> {
+    /// Makes a request, and waits for the host's answer.
+    pub(super) async fn ask(
+        &self,
+        name: &str,
+        kind: RequestKind,
+        subject: &str,
+        what: &str,
+        wait: Duration,
+    ) -> Result<String> {
+        let value = unique(subject);
+        let annotations = json!({kind.annotation(): value});
+        self.change(name, json!({"metadata": {"annotations": annotations}}))
+            .await?;
+        if wait.is_zero() {
+            return Ok(requested(name, what));
+        }
+        let answer = Wait::new(self, name, what, wait);
+        let message = answer.for_request(kind, value).await?;
+        Ok(format!("{name}: {message}"))
+    }
+
+    /// Pauses a rollout or lets it continue, and waits until the host knows. If
+    /// the spec says so already, the host may still have to read it.
+    async fn set_paused(
+        &self,
+        name: &str,
+        paused: bool,
+        what: &str,
+        wait: Duration,
+    ) -> Result<String> {
+        let (present, before) = (self.is_paused(), &self.object);
+        let generation = if present == paused {
+            before.metadata.generation
+        } else {
+            let paused = paused.then_some(true);
+            let change = json!({"spec": {"rollout": {"paused": paused}}});
+            self.change(name, change).await?.metadata.generation
+        };
+        if wait.is_zero() {
+            return Ok(requested(name, what));
+        }
+        let answer = Wait::new(self, name, what, wait);
+        let status = answer.for_spec(generation).await?;
+        let state = match (paused, present == paused) {
+            (true, false) => "paused",
+            (true, true) => "paused already",
+            (false, false) => "no longer paused",
+            (false, true) => "not paused, nothing changed",
+        };
+        Ok(match &status.candidate {
+            Some(candidate) => {
+                let revision = &candidate.revision;
+                format!("{name}: {state}: {revision} is in {}", in_words(candidate))
+            }
+            None => format!("{name}: {state}: no candidate is being tried"),
+        })
+    }
+
+    /// Merges a change into the very object that was read.
+    async fn change(&self, name: &str, mut change: Value) -> Result<DynamicObject> {
+        if let Some(change) = change.as_object_mut() {
+            let metadata = change.entry("metadata").or_insert(json!({}));
+            if let Some(metadata) = metadata.as_object_mut() {
+                metadata.insert("uid".to_owned(), json!(self.object.metadata.uid));
+            }
+        }
         let (params, change) = (PatchParams::default(), Patch::Merge(change));
         let changed = self.api.patch(name, &params, &change).await;
-        changed.map_err(|error| refused(name, &error))?;
-        Ok(())
+        changed.map_err(|error| refused(name, &error))
     }
 }
 

@@ -1,10 +1,11 @@
 //! What the demo shows: one line for each thing that happens.
 
-use std::io::IsTerminal as _;
 use std::time::Instant;
 
 use davit_core::controller::Outcome;
 use davit_core::plan::{Plan, Step};
+
+use crate::telemetry::has_colour;
 
 /// The terminal.
 pub(super) struct Screen {
@@ -27,7 +28,7 @@ pub(super) fn deletes(plan: &Plan) -> bool {
 
 impl Screen {
     pub(super) fn new() -> Self {
-        let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        let colour = has_colour(&std::io::stdout());
         Self {
             begun: Instant::now(),
             colour,

@@ -131,7 +131,7 @@ impl Run {
             let manifests = [part.guest.manifest(), active.stable.guest.manifest()];
             let window = slot::window(trial.window, manifests.map(|manifest| &**manifest));
             active.core.set_window(window);
-            begin_step(active, trial.step);
+            begin_step(active, trial.step, now);
             slot.candidate = None;
             return;
         }
@@ -333,10 +333,10 @@ fn swap(active: &mut Active, incoming: Incoming<()>, now: Instant) {
 }
 
 /// Counts for another step, if it is another.
-fn begin_step(active: &mut Active, step: u32) {
+fn begin_step(active: &mut Active, step: u32, now: Instant) {
     if active.step != step {
         active.step = step;
-        active.core.begin_counting();
+        active.core.begin_counting(now);
     }
 }
 
@@ -356,7 +356,7 @@ fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now
         active.core.set_window(window);
         active.core.change_candidate_views(now, &views.ids, share);
         part.change_views(views);
-        return begin_step(active, trial.step);
+        return begin_step(active, trial.step, now);
     }
     tracing::info!(
         controller = name,

@@ -1,5 +1,9 @@
 //! What the host tells of its work: to the log, to the metrics, and to whoever
 //! listens.
+//!
+//! A line of the log about a plan has a message of the host's own, and the same
+//! fields whatever becomes of the plan. What the guest chose is in fields, on
+//! one line and bounded.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,10 +11,12 @@ use std::time::Duration;
 
 use davit_cluster::write::Decision;
 use davit_core::controller::Outcome;
+use davit_core::failure::FailureClass;
 use davit_core::gate::Ruling;
-use davit_core::plan::{Plan, QueueKey};
+use davit_core::plan::{Plan, QueueKey, Step};
 use davit_core::rollout::Role;
 use davit_core::time::Instant;
+use davit_core::untrusted::{self, MOST_LOGGED};
 use tokio::sync::mpsc;
 
 /// How long the same word about the same target is not repeated in the log.
@@ -21,7 +27,7 @@ const REMEMBERED: usize = 10_000;
 /// Something that happened.
 #[derive(Clone, Debug)]
 pub enum Report {
-    /// A controller has what it waited for and begins.
+    /// A controller has what it waited for and starts.
     Started {
         /// The controller.
         controller: String,
@@ -32,6 +38,10 @@ pub enum Report {
         controller: String,
         /// The part of the revision that decided it.
         role: Role,
+        /// The name of that revision.
+        revision: Arc<str>,
+        /// Whether the controller's mode is `DryRun`.
+        dry_run: bool,
         /// The item the plan was decided for.
         item: QueueKey,
         /// The plan.
@@ -71,21 +81,33 @@ impl Reporter {
     pub(super) fn tell(&mut self, report: Report, now: Instant) {
         match &report {
             Report::Started { controller } => {
-                tracing::info!(controller, "the controller begins");
+                tracing::info!(controller, "controller started");
             }
             Report::Ruled {
                 controller,
                 role,
+                revision,
+                dry_run,
                 plan,
                 ruling,
                 ..
-            } => self.log_ruling(controller, *role, plan, ruling, now),
+            } => {
+                let is_news = self.is_news(controller, plan, ruling, now);
+                // A pass may show thousands that nobody reads.
+                if is_news || tracing::enabled!(tracing::Level::DEBUG) {
+                    let line = Line::of(controller, revision, *dry_run, plan);
+                    log_ruling(&line, *role, ruling, is_news);
+                }
+            }
             Report::Carried {
                 controller,
                 decision,
                 plan,
                 outcome,
-            } => log_outcome(controller, decision, plan, outcome),
+            } => {
+                let line = Line::of(controller, &decision.revision, false, plan);
+                log_outcome(&line, &decision.id, plan, outcome);
+            }
         }
         if let Some(listener) = &self.listener {
             // Nobody listening any more is no reason to stop.
@@ -93,39 +115,9 @@ impl Reporter {
         }
     }
 
-    /// A controller that only shows its plans shows them at every pass: the
-    /// log has each once.
-    fn log_ruling(
-        &mut self,
-        controller: &str,
-        role: Role,
-        plan: &Plan,
-        ruling: &Ruling,
-        now: Instant,
-    ) {
-        let (target, reason, message) = (&plan.target, &plan.reason, &plan.message);
-        let part = role.as_str();
-        let is_news = self.is_news(controller, plan, ruling, now);
-        match ruling {
-            // Its end is told.
-            Ruling::Admit => {}
-            Ruling::Show if is_news => {
-                tracing::info!(
-                    controller, part, %target, reason, message,
-                    "dry run: would be carried out"
-                );
-            }
-            Ruling::Refuse(_) if is_news => {
-                tracing::warn!(controller, part, %target, reason, message, "{ruling}");
-            }
-            Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
-                tracing::debug!(controller, part, %target, reason, message, "{ruling}");
-            }
-        }
-    }
-
     /// Whether a ruling has not been told for a while. Admissions and waits
-    /// never are, and are not remembered.
+    /// never are, and are not remembered. A controller that only shows its plans
+    /// shows them at every pass: the log has each once.
     fn is_news(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) -> bool {
         if matches!(ruling, Ruling::Admit | Ruling::Wait(_)) {
             return false;
@@ -146,26 +138,184 @@ impl Reporter {
     }
 }
 
-fn log_outcome(controller: &str, decision: &Decision, plan: &Plan, outcome: &Outcome) {
-    let (target, reason, message) = (&plan.target, &plan.reason, &plan.message);
-    let Decision { revision, id } = decision;
-    match &outcome.failed {
-        None => tracing::info!(
-            controller, revision, decision = id, %target, reason, message,
-            "carried out"
-        ),
-        Some((_, failure)) if failure.class.means_gone() => {
-            tracing::info!(
-                controller, revision, decision = id, %target, reason, message,
-                "was gone already"
-            );
+/// The fields that every line about a plan has.
+struct Line<'a> {
+    controller: &'a str,
+    revision: &'a str,
+    dry_run: bool,
+    action: String,
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+    reason: String,
+    guest_message: String,
+}
+
+impl<'a> Line<'a> {
+    fn of(controller: &'a str, revision: &'a str, dry_run: bool, plan: &Plan) -> Self {
+        let data = |text: &str| untrusted::line(text, MOST_LOGGED);
+        let target = &plan.target;
+        Self {
+            controller,
+            revision,
+            dry_run,
+            action: action(plan),
+            api_version: data(&target.api_version),
+            kind: data(&target.kind),
+            namespace: data(&target.namespace),
+            name: data(&target.name),
+            uid: data(&target.uid),
+            reason: data(&plan.reason),
+            guest_message: data(&plan.message),
         }
-        Some((step, failure)) => {
-            tracing::warn!(
-                controller, revision, decision = id, %target, reason, message,
-                step, class = %failure.class,
-                "failed, and is tried again if that can help: {}", failure.message
-            );
+    }
+}
+
+/// Writes a line about a plan: its level, its fields, more fields, its message.
+macro_rules! log {
+    ($level:ident, $line:expr, { $($more:tt)* }, $($message:tt)+) => {{
+        let Line {
+            controller,
+            revision,
+            dry_run,
+            action,
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+            reason,
+            guest_message,
+        } = $line;
+        tracing::$level!(
+            action,
+            dry_run,
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+            reason,
+            guest_message,
+            controller,
+            revision,
+            $($more)*
+            $($message)+
+        )
+    }};
+}
+
+fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
+    let part = role.as_str();
+    // The guest named the kind or the permission that this is about.
+    let because = untrusted::line(&ruling.to_string(), MOST_LOGGED);
+    let ruled = ruling.as_str();
+    match ruling {
+        // Its end is told.
+        Ruling::Admit => {}
+        Ruling::Show if is_news => {
+            log!(info, line, { part, }, "dry run: would {}", line.action);
         }
+        Ruling::Refuse(_) if is_news => {
+            log!(warn, line, { part, ruling = ruled, because, }, "refused: {}", line.action);
+        }
+        Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
+            log!(debug, line, { part, ruling = ruled, because, }, "not carried out: {}", line.action);
+        }
+    }
+}
+
+fn log_outcome(line: &Line<'_>, decision: &str, plan: &Plan, outcome: &Outcome) {
+    let Some((step, failure)) = &outcome.failed else {
+        log!(info, line, { decision, }, "carried out: {}", line.action);
+        return;
+    };
+    if failure.class.means_gone() {
+        log!(info, line, { decision, }, "the target was gone: {}", line.action);
+        return;
+    }
+    let failed = plan.steps.get(*step as usize).map_or("none", verb);
+    let class = failure.class.as_str();
+    let error = untrusted::line(&failure.message, MOST_LOGGED);
+    let then = match failure.class {
+        FailureClass::RefusedByGate => "",
+        _ => "; will retry",
+    };
+    log!(
+        warn,
+        line,
+        { decision, step, failed, class, error, },
+        "failed: {}{then}",
+        line.action
+    );
+}
+
+/// What a plan does to its target, in order: `patch+delete`. Events tell of it
+/// and do nothing, so they count only where there is nothing else.
+fn action(plan: &Plan) -> String {
+    let does = |step: &&Step| !matches!(step, Step::Event(_));
+    let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(verb).collect();
+    verbs.dedup();
+    match (verbs.as_slice(), plan.steps.first()) {
+        ([], None) => "nothing".to_owned(),
+        ([], Some(_)) => "event".to_owned(),
+        (verbs, _) => verbs.join("+"),
+    }
+}
+
+const fn verb(step: &Step) -> &'static str {
+    match step {
+        Step::Patch(_) => "patch",
+        Step::Delete(_) => "delete",
+        Step::Evict(_) => "evict",
+        Step::Create(_) => "create",
+        Step::Event(_) => "event",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::object::ObjectRef;
+    use davit_core::plan::{DeleteOptions, Event, Patch, PatchKind};
+
+    use super::*;
+
+    fn acts(steps: Vec<Step>) -> String {
+        action(&Plan {
+            target: ObjectRef::default(),
+            reason: String::new(),
+            message: String::new(),
+            steps,
+            measures: vec![],
+            when_cancelled: None,
+        })
+    }
+
+    #[test]
+    fn an_action_names_what_is_done_to_the_target() {
+        let patch = Step::Patch(Patch {
+            kind: PatchKind::Merge,
+            subresource: "status".to_owned(),
+            body: vec![0x80],
+        });
+        let event = Step::Event(Event {
+            event_type: "Normal".to_owned(),
+            reason: "Gone".to_owned(),
+            message: String::new(),
+            component: "test".to_owned(),
+        });
+        let delete = Step::Delete(DeleteOptions::default());
+        let evict = Step::Evict(DeleteOptions::default());
+        assert_eq!(acts(vec![delete.clone()]), "delete");
+        assert_eq!(acts(vec![evict]), "evict");
+        assert_eq!(
+            acts(vec![event.clone(), patch.clone(), delete]),
+            "patch+delete"
+        );
+        assert_eq!(acts(vec![patch.clone(), patch]), "patch");
+        assert_eq!(acts(vec![event]), "event");
+        assert_eq!(acts(vec![]), "nothing");
     }
 }

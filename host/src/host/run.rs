@@ -17,6 +17,7 @@ use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
 use davit_core::store::{Change, Store, Taken};
 use davit_core::time::Instant;
+use davit_core::untrusted;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
 use tokio::sync::{Semaphore, mpsc, oneshot};
@@ -251,17 +252,21 @@ impl Run {
             Ok(decisions) => active.core.handle_decisions(id, decisions, took, &world),
             Err(error) => {
                 let part = role.as_str();
-                tracing::warn!(controller, part, "a call failed: {error}");
+                // It says what the guest printed before a trap.
+                let text = untrusted::line(&error.to_string(), untrusted::MOST_LOGGED);
+                tracing::warn!(controller, part, error = text, "a call of the guest failed");
                 let failure = work::call_failure(&error);
                 active.core.handle_call_failure(now, id, failure);
                 let health = active.core.revision(role).map(Revision::health);
                 if let Some(State::Quarantined { until, reason }) = health.map(Health::state) {
                     let pause = until.since(now);
+                    let error = untrusted::line(&reason.to_string(), untrusted::MOST_LOGGED);
                     tracing::error!(
                         controller,
                         part,
                         ?pause,
-                        "the guest is quarantined: {reason}"
+                        error,
+                        "circuit open: the guest is not called for a while"
                     );
                 }
             }

@@ -78,6 +78,8 @@ pub(super) struct Part {
     pub(super) id: RevisionId,
     pub(super) guest: Arc<Guest>,
     pub(super) recipe: Recipe,
+    /// The recipe's name.
+    pub(super) revision: Arc<str>,
     pub(super) views: Views,
     pub(super) by_name: Arc<BTreeMap<String, ViewId>>,
     /// Whether every watch shows what it should. A resource that is served no
@@ -180,6 +182,7 @@ impl Part {
             id,
             by_name: by_name(prepared.guest.manifest(), &views),
             guest: prepared.guest,
+            revision: prepared.recipe.to_string().into(),
             recipe: prepared.recipe,
             views,
             complete: true,

@@ -8,6 +8,7 @@ use davit_cluster::live;
 use davit_cluster::write::Decision;
 use davit_core::controller::{CallRequest, Effect, Outcome, PlanId, RevisionId};
 use davit_core::failure::{Failure, FailureClass};
+use davit_core::gate::Mode;
 use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
@@ -15,6 +16,7 @@ use davit_core::plan::{GetRequest, ListRequest, Plan};
 use davit_core::rollout::Role;
 use davit_core::store::Snapshot;
 use davit_core::time::Instant;
+use davit_core::untrusted;
 use davit_engine::{Call, CallError, LiveReads};
 use futures::future::BoxFuture;
 use tokio::sync::{Semaphore, mpsc};
@@ -127,10 +129,12 @@ impl Executor {
                 ruling,
             } => {
                 self.metrics.plan(name, role, &ruling);
-                let controller = name.to_owned();
+                let part = active.part(role);
                 let report = Report::Ruled {
-                    controller,
+                    controller: name.to_owned(),
                     role,
+                    revision: part.map_or_else(former, |part| Arc::clone(&part.revision)),
+                    dry_run: active.core.settings().mode == Mode::DryRun,
                     item,
                     plan,
                     ruling,
@@ -144,8 +148,9 @@ impl Executor {
             }
             Effect::Retried { role, item, reason } => {
                 let (controller, part) = (name, role.as_str());
-                let (queue, key) = (item.queue, item.key);
-                tracing::debug!(controller, part, queue, key, reason, "to be tried again");
+                let data = |text: &str| untrusted::line(text, untrusted::MOST_LOGGED);
+                let (queue, key, reason) = (item.queue, data(&item.key), data(&reason));
+                tracing::debug!(controller, part, queue, key, reason, "will retry the item");
             }
             Effect::Worked { queue, duration } => {
                 self.metrics.queues.worked(name, &queue, duration);
@@ -170,7 +175,9 @@ impl Executor {
             "its plans are carried out before it is replaced"
         );
         let decision = Decision {
-            revision: part.map_or_else(|| "former".to_owned(), |(_, part)| part.recipe.to_string()),
+            revision: part
+                .map_or_else(former, |(_, part)| Arc::clone(&part.revision))
+                .to_string(),
             id: format!("{}-{number}-{id}", self.name),
         };
         self.carrying += 1;
@@ -239,6 +246,11 @@ impl Executor {
             });
         });
     }
+}
+
+/// The name of a revision that is gone.
+fn former() -> Arc<str> {
+    "former".into()
 }
 
 /// What becomes of a plan that was kept back: its item comes again.

@@ -203,7 +203,7 @@ fn summary(managed: &Managed, seen: Option<&Observation>) -> String {
         return format!("{} taken back: {}", rejected.revision, rejected.reason);
     }
     match managed.spec.as_ref().map(|spec| spec.mode) {
-        Some(ModeConfig::Off) => "off".to_owned(),
+        Some(ModeConfig::Disabled) => "Disabled".to_owned(),
         _ if synced(managed, seen).1 != Some(true) => "starting".to_owned(),
         Some(ModeConfig::DryRun) => "showing".to_owned(),
         _ => "running".to_owned(),

@@ -7,6 +7,7 @@ use std::time::Duration;
 use davit_core::object::ObjectRef;
 use tokio::time::Instant;
 
+use super::answers::is_running;
 use super::declared::Declared;
 use super::managed::Managed;
 use super::records::{Owner, RecordError, Records};
@@ -66,7 +67,7 @@ impl Controller {
     pub(super) fn declare(&mut self, declared: Declared, prepared: Option<Prepared>) {
         let managed = &mut self.managed;
         managed.generation = declared.generation;
-        managed.requests = declared.requests;
+        managed.asked = declared.requests;
         match declared.spec {
             Err(error) => managed.spec_error = Some(error),
             Ok(spec) => {
@@ -204,8 +205,7 @@ impl Controller {
 
     /// Whether an operator releases the guardrails that have tripped.
     pub(super) fn is_released(&self, seen: Option<&Observation>) -> bool {
-        let runs = seen.is_some_and(|seen| seen.stable.is_some());
-        runs && self.managed.requests.releases(&self.managed.status)
+        is_running(seen) && self.managed.requests.releases(&self.managed.status)
     }
 
     /// Takes on what must not wait for anything to be written down: what an

@@ -6,11 +6,15 @@
 //! that is how things are, may be seen twice or late, and need never be taken
 //! away again. A revision alone would not do: it can be tried again, and a
 //! request about its former trial would decide the next one. Hence the times.
+//!
+//! What a request says may be followed by `#` and any text that tells it from
+//! the same one asked before: each is answered by itself.
 
 use std::collections::BTreeMap;
 
 use davit_core::object::ObjectRef;
 use davit_core::rollout::progress::Request;
+use jiff::Timestamp;
 
 use crate::spec::{ControllerSpec, SpecError};
 use crate::status::{
@@ -30,6 +34,9 @@ pub const GIVE_UP: &str = "davit.dev/give-up";
 pub const RETRY: &str = "davit.dev/retry";
 /// `TIME`: guardrails that had tripped by then hold nothing back any more.
 pub const RELEASE: &str = "davit.dev/release";
+/// `REVISION@GENERATION`: the revision of that name, which the spec of that
+/// generation describes, takes over without steps.
+pub const SWAP: &str = "davit.dev/swap";
 
 /// A controller as an operator wants it.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,9 +68,127 @@ pub struct Requests {
     pub retry: Option<String>,
     /// [`RELEASE`]
     pub release: Option<String>,
+    /// [`SWAP`]
+    pub swap: Option<String>,
+}
+
+/// What can be asked for: an annotation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RequestKind {
+    /// [`PROMOTE`]
+    Promote,
+    /// [`ABORT`]
+    Abort,
+    /// [`GIVE_UP`]
+    GiveUp,
+    /// [`RETRY`]
+    Retry,
+    /// [`RELEASE`]
+    Release,
+    /// [`SWAP`]
+    Swap,
+}
+
+impl RequestKind {
+    /// All there are.
+    pub const ALL: [Self; 6] = [
+        Self::Promote,
+        Self::Abort,
+        Self::GiveUp,
+        Self::Retry,
+        Self::Release,
+        Self::Swap,
+    ];
+
+    /// The annotation.
+    #[must_use]
+    pub fn annotation(self) -> &'static str {
+        match self {
+            Self::Promote => PROMOTE,
+            Self::Abort => ABORT,
+            Self::GiveUp => GIVE_UP,
+            Self::Retry => RETRY,
+            Self::Release => RELEASE,
+            Self::Swap => SWAP,
+        }
+    }
+
+    /// The annotation without its prefix: what the status calls the request.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        let annotation = self.annotation();
+        annotation
+            .rsplit_once('/')
+            .map_or(annotation, |(_, name)| name)
+    }
+
+    /// How its value is written.
+    pub(super) fn form(self) -> &'static str {
+        match self {
+            Self::Promote => "REVISION@SINCE/STEP or REVISION@SINCE/all",
+            Self::Abort | Self::GiveUp => "REVISION@SINCE",
+            Self::Retry => "REVISION@TIME",
+            Self::Release => "TIME",
+            Self::Swap => "REVISION@GENERATION",
+        }
+    }
+
+    /// Whether a value, without what follows `#`, is written like that.
+    pub(super) fn is_well_formed(self, subject: &str) -> bool {
+        let is_time = |text: &str| text.parse::<Timestamp>().is_ok();
+        let named = |text: &str, fits: &dyn Fn(&str) -> bool| {
+            let parts = text.split_once('@');
+            parts.is_some_and(|(revision, rest)| !revision.is_empty() && fits(rest))
+        };
+        match self {
+            Self::Promote => subject.rsplit_once('/').is_some_and(|(trial, step)| {
+                named(trial, &is_time) && (step == "all" || step.parse::<u32>().is_ok())
+            }),
+            Self::Abort | Self::GiveUp | Self::Retry => named(subject, &is_time),
+            Self::Release => is_time(subject),
+            Self::Swap => named(subject, &|text| text.parse::<i64>().is_ok()),
+        }
+    }
+}
+
+/// The value of a request without what tells it from the same one asked before.
+#[must_use]
+pub fn subject(value: &str) -> &str {
+    value.split_once('#').map_or(value, |(subject, _)| subject)
+}
+
+fn says(value: Option<&String>, subject_wanted: &str) -> bool {
+    value.is_some_and(|value| subject(value) == subject_wanted)
 }
 
 impl Requests {
+    /// What is asked for in this way.
+    #[must_use]
+    pub fn get(&self, kind: RequestKind) -> Option<&str> {
+        let value = match kind {
+            RequestKind::Promote => &self.promote,
+            RequestKind::Abort => &self.abort,
+            RequestKind::GiveUp => &self.give_up,
+            RequestKind::Retry => &self.retry,
+            RequestKind::Release => &self.release,
+            RequestKind::Swap => &self.swap,
+        };
+        value.as_deref()
+    }
+
+    /// Takes back what is asked for in this way.
+    pub(super) fn clear(&mut self, kind: RequestKind) {
+        let value = match kind {
+            RequestKind::Promote => &mut self.promote,
+            RequestKind::Abort => &mut self.abort,
+            RequestKind::GiveUp => &mut self.give_up,
+            RequestKind::Retry => &mut self.retry,
+            RequestKind::Release => &mut self.release,
+            RequestKind::Swap => &mut self.swap,
+        };
+        *value = None;
+    }
+
     /// Reads an object's annotations.
     #[must_use]
     pub fn read(annotations: &BTreeMap<String, String>) -> Self {
@@ -74,19 +199,20 @@ impl Requests {
             give_up: value(GIVE_UP),
             retry: value(RETRY),
             release: value(RELEASE),
+            swap: value(SWAP),
         }
     }
 
     /// What is asked of this candidate in its present step.
     #[must_use]
     pub fn of(&self, candidate: &CandidateStatus) -> Option<Request> {
-        if self.abort == Some(abort(candidate)) {
+        if says(self.abort.as_ref(), &abort(candidate)) {
             return Some(Request::Abort);
         }
-        let promote = self.promote.as_ref()?;
-        if *promote == promote_fully(candidate) {
+        let promote = self.promote.as_ref();
+        if says(promote, &promote_fully(candidate)) {
             Some(Request::PromoteFully)
-        } else if *promote == promote_step(candidate) {
+        } else if says(promote, &promote_step(candidate)) {
             Some(Request::Promote)
         } else {
             None
@@ -96,7 +222,7 @@ impl Requests {
     /// Whether the rejected revision is to be tried once more.
     #[must_use]
     pub fn retries(&self, rejected: &RejectedStatus) -> bool {
-        self.retry == Some(retry(rejected))
+        says(self.retry.as_ref(), &retry(rejected))
     }
 
     /// Whether the stable revision is given up, which is lost.
@@ -104,7 +230,15 @@ impl Requests {
     pub fn gives_up(&self, status: &ControllerStatus) -> bool {
         let (stable, lost) = (status.stable.as_ref(), status.lost.as_ref());
         let named = stable.zip(lost).map(|(stable, lost)| give_up(stable, lost));
-        named.is_some() && self.give_up == named
+        named.is_some_and(|named| says(self.give_up.as_ref(), &named))
+    }
+
+    /// Whether this revision, which the spec of this generation describes, is to
+    /// take over without steps.
+    #[must_use]
+    pub fn swaps(&self, revision: &str, generation: Option<i64>) -> bool {
+        let named = generation.map(|generation| swap(revision, generation));
+        named.is_some_and(|named| says(self.swap.as_ref(), &named))
     }
 
     /// Whether the guardrails are to hold nothing back any more. Whoever asked
@@ -112,7 +246,7 @@ impl Requests {
     #[must_use]
     pub fn releases(&self, status: &ControllerStatus) -> bool {
         let last = status.last_trip();
-        last.is_some() && self.release.as_deref() == last
+        last.is_some_and(|last| says(self.release.as_ref(), last))
     }
 }
 
@@ -140,8 +274,14 @@ pub fn give_up(stable: &RevisionStatus, lost: &LostStatus) -> String {
     format!("{}@{}", stable.revision, lost.since)
 }
 
+/// The value of [`SWAP`] that lets a revision take over without steps.
+#[must_use]
+pub fn swap(revision: &str, generation: i64) -> String {
+    format!("{revision}@{generation}")
+}
+
 /// No two trials have the same name.
-fn trial(candidate: &CandidateStatus) -> String {
+pub(super) fn trial(candidate: &CandidateStatus) -> String {
     format!("{}@{}", candidate.revision, candidate.since)
 }
 

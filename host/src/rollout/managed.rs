@@ -35,6 +35,9 @@ pub(super) struct Managed {
     pub(super) spec: Option<ControllerSpec>,
     /// What is wrong with the present one.
     pub(super) spec_error: Option<SpecError>,
+    /// What the annotations ask for.
+    pub(super) asked: Requests,
+    /// The part of it that is in force: that fits, and has not been answered.
     pub(super) requests: Requests,
     /// What is said and remembered.
     pub(super) status: ControllerStatus,
@@ -75,6 +78,7 @@ impl Managed {
             generation: None,
             spec: None,
             spec_error: None,
+            asked: Requests::default(),
             requests: Requests::default(),
             stable: None,
             desired: None,
@@ -98,11 +102,13 @@ impl Managed {
         now: Timestamp,
     ) -> Vec<Told> {
         let mut told = Vec::new();
+        let open = self.review_requests();
         self.choose_stable(now, &mut told);
         self.note_loss(now);
         self.choose_candidate(now, &mut told);
         self.judge(seen, passed, now, &mut told);
         conditions::describe(self, seen, now, &mut told);
+        self.answer_requests(open, seen, now, &mut told);
         told
     }
 
@@ -142,7 +148,7 @@ impl Managed {
     /// Whether the revision at hand is what the present spec describes. Until
     /// then nothing begins and nothing gets further: it may be what an operator
     /// has just taken back.
-    fn is_current(&self) -> bool {
+    pub(super) fn is_current(&self) -> bool {
         let desired = self.desired.as_ref();
         desired.is_some_and(|desired| self.is_described(desired))
     }
@@ -179,6 +185,10 @@ impl Managed {
         if self.requests.gives_up(&self.status) {
             let message = format!("{name} takes over: {former}, which is lost, is given up");
             told.push(Told::normal("Promoted", message));
+            self.establish(now);
+        } else if self.requests.swaps(&name, self.generation) {
+            let message = format!("{name} takes the place of {former}, which is not there");
+            told.push(Told::normal("Swapped", message));
             self.establish(now);
         } else if self.is_updated(&name) {
             let message = format!(
@@ -285,6 +295,11 @@ impl Managed {
             return;
         };
         let name = desired.name();
+        if name != stable.name() && self.requests.swaps(&name, self.generation) {
+            let message = format!("{name} takes the place of {} without steps", stable.name());
+            told.push(Told::normal("Swapped", message));
+            return self.establish(now);
+        }
         if let Some(rejected) = &self.status.rejected
             && (rejected.revision != name || self.requests.retries(rejected))
         {
@@ -334,7 +349,7 @@ impl Managed {
         let is_held = rollout.paused || !is_current;
         if let Some(seen) = seen {
             self.counted.see(seen);
-            if !is_held && spec.mode != ModeConfig::Off {
+            if !is_held && spec.mode != ModeConfig::Disabled {
                 self.elapsed += passed;
             }
         }
@@ -440,7 +455,7 @@ impl Managed {
 }
 
 impl Told {
-    fn warning(reason: &'static str, message: String) -> Self {
+    pub(super) fn warning(reason: &'static str, message: String) -> Self {
         Self {
             warning: true,
             ..Self::normal(reason, message)

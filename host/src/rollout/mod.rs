@@ -6,6 +6,7 @@
 //! what to run. What it decides is written down before it is done, so that
 //! whoever comes next goes on from there; only a rollback does not wait.
 
+mod answers;
 mod conditions;
 mod controller;
 mod counted;

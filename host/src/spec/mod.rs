@@ -42,7 +42,7 @@ pub struct ControllerSpec {
     /// Where the guest's module is.
     pub module: ModuleConfig,
     /// What the controller may do to the cluster: carry out its plans
-    /// (`Enforce`), show them (`DryRun`), or not run (`Off`).
+    /// (`Enforce`), show them (`DryRun`), or not run (`Disabled`).
     #[serde(default)]
     pub mode: ModeConfig,
     /// What the guest is configured with, as its schema says.
@@ -77,7 +77,7 @@ pub enum ModeConfig {
     #[default]
     DryRun,
     /// The controller does not run.
-    Off,
+    Disabled,
 }
 
 /// A write that a guest is granted, as a rule of RBAC.
@@ -164,7 +164,7 @@ impl From<ModeConfig> for Mode {
         match mode {
             ModeConfig::Enforce => Self::Enforce,
             ModeConfig::DryRun => Self::DryRun,
-            ModeConfig::Off => Self::Off,
+            ModeConfig::Disabled => Self::Disabled,
         }
     }
 }

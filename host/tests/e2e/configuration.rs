@@ -110,12 +110,12 @@ fn a_source_that_is_away_holds_nothing_else_up() {
         };
         let away = format!("{{file: {}}}", file.display());
         let mut host = bench.host(&podgc("Enforce", eager)).await;
-        host.apply(&both("Off", &away)).await;
+        host.apply(&both("Disabled", &away)).await;
         for name in ["a", "b"] {
             bench.pod(name, "", "Failed").await;
         }
         sleep(Duration::from_secs(10)).await;
-        assert_eq!(bench.pods().await.len(), 2, "it is off");
+        assert_eq!(bench.pods().await.len(), 2, "it is disabled");
 
         // It begins as soon as its module is there.
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();

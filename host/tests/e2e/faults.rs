@@ -147,7 +147,7 @@ fn a_cache_that_lags_deletes_nothing_twice() {
         for number in 0..5 {
             bench.pod(&format!("p-{number}"), "", "Succeeded").await;
         }
-        let host = bench.host(&podgc("Off", config)).await;
+        let host = bench.host(&podgc("Disabled", config)).await;
         let late = WatchFault::Delay(Duration::from_secs(10));
         assert_eq!(disturb_watches(bench.sim(), late), 2);
         host.apply(&podgc("Enforce", config)).await;

@@ -17,6 +17,7 @@ mod bench;
 mod configuration;
 mod faults;
 mod hostile;
+mod log;
 mod podgc;
 mod program;
 mod recorded;

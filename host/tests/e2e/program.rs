@@ -16,7 +16,7 @@ use crate::bench::guests;
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-fn davit() -> Command {
+pub(crate) fn davit() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
     command.env_remove("RUST_LOG").env("DAVIT_CACHE", cache);
@@ -24,10 +24,10 @@ fn davit() -> Command {
 }
 
 /// A process that is killed if the test fails.
-struct Process(Child);
+pub(crate) struct Process(pub(crate) Child);
 
 impl Process {
-    fn terminate(mut self) -> i32 {
+    pub(crate) fn terminate(mut self) -> i32 {
         let id = self.0.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
         assert!(killed.success());
@@ -51,9 +51,15 @@ impl Drop for Process {
 }
 
 /// `davit sim` on a free port; returns the kubeconfig's path too.
-fn sim(load: &[&Path]) -> (Process, PathBuf) {
+pub(crate) fn sim(load: &[&Path]) -> (Process, PathBuf) {
+    sim_with(load, &[])
+}
+
+/// The same with more arguments.
+pub(crate) fn sim_with(load: &[&Path], arguments: &[&str]) -> (Process, PathBuf) {
     let mut command = davit();
     command.args(["sim", "--listen", "127.0.0.1:0"]);
+    command.args(arguments);
     for path in load {
         command.arg("--load").arg(path);
     }
@@ -78,7 +84,7 @@ fn server(kubeconfig: &Path) -> String {
 
 /// A GET without a library, in HTTP/1.0 so that the body comes in one piece:
 /// the status and the body.
-fn get(url: &str) -> Option<(u16, String)> {
+pub(crate) fn get(url: &str) -> Option<(u16, String)> {
     use std::io::Write as _;
     let address = url.strip_prefix("http://")?;
     let (host, path) = address.split_once('/')?;
@@ -92,7 +98,7 @@ fn get(url: &str) -> Option<(u16, String)> {
     Some((status, body))
 }
 
-fn until(what: &str, mut done: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !done() {
         assert!(Instant::now() < deadline, "in vain: {what}");
@@ -100,7 +106,7 @@ fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     listener.local_addr().unwrap().port()
 }
@@ -383,8 +389,7 @@ fn the_examples_of_rollouts_are_read() {
         .filter_map(|block| block.strip_prefix("yaml\n"));
     let mut read = 0;
     for example in examples {
-        let options = serde_saphyr::options! { strict_booleans: true };
-        let mut value: Value = serde_saphyr::from_str_with_options(example, options).unwrap();
+        let mut value: Value = serde_saphyr::from_str(example).unwrap();
         if value.get("controllers").is_some() {
             config::parse(Path::new("the example"), example).unwrap();
         } else if let Some(spec) = value.get("spec") {

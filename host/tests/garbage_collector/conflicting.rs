@@ -335,7 +335,7 @@ async fn conflict(cluster: Cluster, owners_changed: bool) {
         pod("child"),
         &[crate::cluster::to_nowhere("v1", "Pod")],
     ));
-    let host = cluster.collector_with("Off", "{}").await;
+    let host = cluster.collector_with("Disabled", "{}").await;
     cluster.sim.disturb(
         &Match::new("watch", "pods"),
         davit_sim::fault::WatchFault::Delay(Duration::from_secs(20)),

@@ -334,7 +334,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
     }
     // The first retry would come after two seconds.
     sleep(Duration::from_secs(3)).await;
-    declare("Off").await;
+    declare("Disabled").await;
     sleep(Duration::from_millis(200)).await;
     assert!(refused().await);
     assert_eq!(pulls(), 1);

@@ -2,12 +2,14 @@
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use anyhow::Result;
 use davit::commands::diff::{self, Server};
-use davit::commands::{history, requests};
+use davit::commands::history::{self, Rollback};
+use davit::commands::requests;
 use davit::http::disagreements::Page;
-use davit::rollout::declared::Requests;
+use davit::rollout::declared::{self, Requests};
 use davit::rollout::records::{Owner, Records};
 use davit::spec::ControllerSpec;
 use davit::status::ControllerStatus;
@@ -20,6 +22,14 @@ use tower::service_fn;
 use crate::cluster::{Cluster, DIGEST, NAMESPACE, spec};
 
 const AT: &str = "2026-11-20T10:00:00.000Z";
+
+/// For a cluster without a host.
+const NO_WAIT: Duration = Duration::ZERO;
+
+/// What a request is about, without what tells it from the same one before.
+fn subject(value: Option<&str>) -> &str {
+    declared::subject(value.unwrap())
+}
 
 fn error(result: Result<String>) -> String {
     format!("{:#}", result.unwrap_err())
@@ -57,30 +67,33 @@ fn asked(cluster: &Cluster) -> Requests {
 #[tokio::test]
 async fn a_promotion_is_for_the_step_that_was_seen() {
     let cluster = controller(json!({"candidate": candidate("bbbb", 2)})).await;
-    let said = requests::promote(&cluster.client, "podgc", false)
+    let said = requests::promote(&cluster.client, "podgc", false, NO_WAIT)
         .await
         .unwrap();
     assert_eq!(
         said,
-        "podgc: the candidate bbbb may leave step 2 of 3 (weight 10 for 10m)"
+        "podgc: requested to let the candidate bbbb leave step 2 of 3 (weight 10 for 10m); the \
+         host has not answered yet"
     );
     assert_eq!(
-        asked(&cluster).promote.as_deref(),
-        Some("bbbb@2026-11-20T10:00:00.000Z/2")
+        subject(asked(&cluster).promote.as_deref()),
+        "bbbb@2026-11-20T10:00:00.000Z/2"
     );
-    let said = requests::promote(&cluster.client, "podgc", true)
+    let said = requests::promote(&cluster.client, "podgc", true, NO_WAIT)
         .await
         .unwrap();
-    assert_eq!(said, "podgc: the candidate bbbb takes over");
+    assert!(said.contains("let the candidate bbbb take over"), "{said}");
     assert_eq!(
-        asked(&cluster).promote.as_deref(),
-        Some("bbbb@2026-11-20T10:00:00.000Z/all")
+        subject(asked(&cluster).promote.as_deref()),
+        "bbbb@2026-11-20T10:00:00.000Z/all"
     );
-    let said = requests::abort(&cluster.client, "podgc").await.unwrap();
-    assert_eq!(said, "podgc: the candidate bbbb is taken back");
+    let said = requests::abort(&cluster.client, "podgc", NO_WAIT)
+        .await
+        .unwrap();
+    assert!(said.contains("roll the candidate bbbb back"), "{said}");
     assert_eq!(
-        asked(&cluster).abort.as_deref(),
-        Some("bbbb@2026-11-20T10:00:00.000Z")
+        subject(asked(&cluster).abort.as_deref()),
+        "bbbb@2026-11-20T10:00:00.000Z"
     );
 }
 
@@ -89,8 +102,8 @@ async fn without_a_candidate_there_is_nothing_to_promote() {
     let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
     let client = &cluster.client;
     for result in [
-        requests::promote(client, "podgc", false).await,
-        requests::abort(client, "podgc").await,
+        requests::promote(client, "podgc", false, NO_WAIT).await,
+        requests::abort(client, "podgc", NO_WAIT).await,
     ] {
         assert_eq!(
             error(result),
@@ -101,7 +114,7 @@ async fn without_a_candidate_there_is_nothing_to_promote() {
         );
     }
     assert_eq!(asked(&cluster), Requests::default());
-    let error = error(requests::abort(client, "podgcs").await);
+    let error = error(requests::abort(client, "podgcs", NO_WAIT).await);
     assert!(
         error.contains(
             "the Controller podgcs cannot be read: controllers.davit.dev \"podgcs\" not found"
@@ -119,17 +132,19 @@ async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
     });
     let cluster = controller(status).await;
     let client = &cluster.client;
-    let said = error(requests::promote(client, "podgc", false).await);
+    let said = error(requests::promote(client, "podgc", false, NO_WAIT).await);
     assert_eq!(
         said,
         "the stable revision aaaa of podgc is lost, and nothing runs: it is not kept; davit \
          promote --full podgc gives it up for bbbb, which the spec describes"
     );
     assert_eq!(asked(&cluster), Requests::default());
-    let said = requests::promote(client, "podgc", true).await.unwrap();
-    assert_eq!(
-        said,
-        "podgc: the lost stable revision aaaa is given up, and bbbb takes over"
+    let said = requests::promote(client, "podgc", true, NO_WAIT)
+        .await
+        .unwrap();
+    assert!(
+        said.contains("give up the lost stable revision aaaa for bbbb"),
+        "{said}"
     );
     let status = &cluster.get("podgc")["status"];
     let status: ControllerStatus = serde_json::from_value(status.clone()).unwrap();
@@ -137,7 +152,7 @@ async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
     assert_eq!(asked(&cluster).promote, None);
 
     cluster.change("podgc", json!({"status": {"lost": {"ready": null}}}));
-    let said = error(requests::promote(client, "podgc", true).await);
+    let said = error(requests::promote(client, "podgc", true, NO_WAIT).await);
     assert!(said.contains("there is nothing to take over"), "{said}");
 }
 
@@ -146,43 +161,39 @@ async fn pausing_and_resuming_leave_the_spec_as_it_was() {
     let cluster = controller(json!({"candidate": candidate("bbbb", 1)})).await;
     let client = &cluster.client;
     let before = cluster.get("podgc")["spec"].clone();
-    let said = requests::pause(client, "podgc").await.unwrap();
-    assert!(
-        said.starts_with("podgc: paused; the candidate bbbb stays in step 1"),
-        "{said}"
-    );
+    let said = requests::pause(client, "podgc", NO_WAIT).await.unwrap();
+    assert!(said.contains("keep the candidate bbbb in step 1"), "{said}");
     let paused = cluster.get("podgc")["spec"].clone();
     assert_eq!(paused["rollout"]["paused"], true);
-    let said = requests::pause(client, "podgc").await.unwrap();
-    assert_eq!(said, "podgc: is paused already");
-    let said = requests::resume(client, "podgc").await.unwrap();
-    assert_eq!(said, "podgc: no longer paused");
+    requests::pause(client, "podgc", NO_WAIT).await.unwrap();
+    assert_eq!(cluster.get("podgc")["spec"], paused, "it is paused already");
+    requests::resume(client, "podgc", NO_WAIT).await.unwrap();
     let read = |spec: &Value| ControllerSpec::read(spec.clone()).unwrap();
     assert_eq!(read(&cluster.get("podgc")["spec"]), read(&before));
-    let error = error(requests::resume(client, "podgc").await);
-    assert!(error.ends_with("nothing to resume"), "{error}");
+    let generation = cluster.get("podgc")["metadata"]["generation"].clone();
+    requests::resume(client, "podgc", NO_WAIT).await.unwrap();
+    assert_eq!(cluster.get("podgc")["metadata"]["generation"], generation);
 }
 
 #[tokio::test]
-async fn resuming_tries_what_was_rejected_once_more() {
+async fn what_was_rejected_is_tried_again_only_if_that_is_asked_for() {
     let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
-    requests::pause(&cluster.client, "podgc").await.unwrap();
-    let said = requests::resume(&cluster.client, "podgc").await.unwrap();
-    assert_eq!(
-        said,
-        format!(
-            "podgc: no longer paused; the revision bbbb is tried once more, which was rejected \
-             at {AT}: 3 calls failed"
-        )
-    );
+    let client = &cluster.client;
+    requests::pause(client, "podgc", NO_WAIT).await.unwrap();
+    requests::resume(client, "podgc", NO_WAIT).await.unwrap();
+    assert_eq!(asked(&cluster), Requests::default());
+    let said = error(requests::resume(client, "podgc", NO_WAIT).await);
+    for part in ["not paused", "bbbb", "3 calls failed", "davit retry podgc"] {
+        assert!(said.contains(part), "{said}");
+    }
+    let said = requests::retry(client, "podgc", NO_WAIT).await.unwrap();
+    assert!(said.contains("try the revision bbbb again"), "{said}");
     let status: ControllerStatus =
         serde_json::from_value(cluster.get("podgc")["status"].clone()).unwrap();
     assert!(asked(&cluster).retries(&status.rejected.unwrap()));
-    assert!(
-        cluster.get("podgc")["spec"]["rollout"]
-            .get("paused")
-            .is_none()
-    );
+    cluster.change("podgc", json!({"status": {"rejected": null}}));
+    let said = error(requests::retry(client, "podgc", NO_WAIT).await);
+    assert!(said.contains("nothing to try again"), "{said}");
 }
 
 #[tokio::test]
@@ -193,13 +204,15 @@ async fn releasing_names_what_tripped() {
         {"guardrail": "deletesPerMinute", "limit": 5, "since": before},
     ]);
     let cluster = controller(json!({"tripped": tripped})).await;
-    let said = requests::release(&cluster.client, "podgc").await.unwrap();
+    let said = requests::release(&cluster.client, "podgc", NO_WAIT)
+        .await
+        .unwrap();
     for part in ["writesPerMinute", "deletesPerMinute", AT, before] {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(asked(&cluster).release.as_deref(), Some(AT));
+    assert_eq!(subject(asked(&cluster).release.as_deref()), AT);
     cluster.change("podgc", json!({"status": {"tripped": null}}));
-    let error = error(requests::release(&cluster.client, "podgc").await);
+    let error = error(requests::release(&cluster.client, "podgc", NO_WAIT).await);
     assert_eq!(
         error,
         "no guardrail of podgc has tripped: there is nothing to release"
@@ -274,9 +287,16 @@ async fn history_shows_what_was_active() {
     );
 }
 
+fn back(to: Option<i64>) -> Rollback {
+    Rollback {
+        to,
+        ..Rollback::default()
+    }
+}
+
 /// What the spec asks for after a rollback.
 async fn rolled_back(cluster: &Cluster, to: Option<i64>) -> Value {
-    let said = history::rollback(&cluster.client, NAMESPACE, "podgc", to).await;
+    let said = history::rollback(&cluster.client, NAMESPACE, "podgc", &back(to)).await;
     println!("{}", said.unwrap());
     let spec = cluster.get("podgc")["spec"].clone();
     assert_eq!(
@@ -330,7 +350,7 @@ async fn a_rollback_does_not_go_to_what_was_only_tried() {
         json!({"terminatedPodThreshold": 1})
     );
     let cluster = with_stable(json!({"stable": stable("c")}), 3, &["c"]).await;
-    let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", None).await);
+    let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", &back(None)).await);
     assert!(error.contains("--to names one of them"), "{error}");
 }
 
@@ -347,12 +367,11 @@ async fn a_rollback_goes_to_what_was_stable_before() {
     );
     let generation = || cluster.get("podgc")["metadata"]["generation"].clone();
     let before = generation();
-    let said = history::rollback(&cluster.client, NAMESPACE, "podgc", Some(3))
+    history::rollback(&cluster.client, NAMESPACE, "podgc", &back(Some(3)))
         .await
         .unwrap();
-    assert_eq!(said, "podgc: the spec asks for number 3 (c) already");
     assert_eq!(generation(), before);
-    let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", Some(9)).await);
+    let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", &back(Some(9))).await);
     assert_eq!(
         error,
         "no spec of podgc with the number 9 is kept, only 3, 2, 1"
@@ -386,11 +405,11 @@ fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 's
 #[tokio::test]
 async fn a_rollback_undoes_nobody_elses_change() {
     let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
-    let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Off"}}));
-    let error = error(history::rollback(&client, NAMESPACE, "podgc", None).await);
+    let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Disabled"}}));
+    let error = error(history::rollback(&client, NAMESPACE, "podgc", &back(None)).await);
     assert!(error.contains("its spec was changed meanwhile"), "{error}");
     let spec = cluster.get("podgc")["spec"].clone();
-    assert_eq!(spec["mode"], "Off");
+    assert_eq!(spec["mode"], "Disabled");
     assert_eq!(spec["config"]["terminatedPodThreshold"], 2);
 
     // The host writes the status all the time.
@@ -399,7 +418,7 @@ async fn a_rollback_undoes_nobody_elses_change() {
         1 | 2 => json!({"status": {"summary": format!("{count}")}}),
         _ => Value::Null,
     });
-    history::rollback(&client, NAMESPACE, "podgc", None)
+    history::rollback(&client, NAMESPACE, "podgc", &back(None))
         .await
         .unwrap();
     assert_eq!(

@@ -1,6 +1,5 @@
 //! What a running host answers about a candidate, and `davit diff` of it.
 
-use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,6 +7,7 @@ use std::time::Duration;
 use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::ClientConfig;
 use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
+use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::{self, Health, Served};
 use davit::metrics::HostMetrics;
@@ -17,7 +17,6 @@ use davit::spec::ControllerSpec;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
-use hyper::Uri;
 use kube::Client;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -40,7 +39,7 @@ fn modules() -> Modules {
 }
 
 /// A host, and where it listens.
-async fn host(client: Client) -> (Host, Uri) {
+async fn host(client: Client) -> (Host, ServerAddress) {
     let metrics = Arc::new(HostMetrics::new().unwrap());
     let health = Arc::new(Health::default());
     let host = Host::start(HostOptions {
@@ -60,10 +59,11 @@ async fn host(client: Client) -> (Host, Uri) {
         health,
         host: host.handle().clone(),
     };
-    let (address, _) = http::serve((Ipv4Addr::LOCALHOST, 0).into(), served)
+    let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
         .await
         .unwrap();
-    (host, format!("http://{address}").parse().unwrap())
+    // Without a scheme, as people write it.
+    (host, address.to_string().parse().unwrap())
 }
 
 /// `PodGC` that keeps so many terminated pods.
@@ -89,7 +89,7 @@ fn terminated_pods(cluster: &Cluster, count: u32) {
 async fn a_client_that_never_ends_its_headers_is_let_go() {
     let cluster = Cluster::new();
     let (host, uri) = host(cluster.client.clone()).await;
-    let address = uri.authority().unwrap().as_str();
+    let address = uri.uri().authority().unwrap().as_str();
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(b"GET /livez HTTP/1.1\r\n").await.unwrap();
     let mut answer = Vec::new();

@@ -22,7 +22,7 @@ const A_WHILE: Duration = Duration::from_secs(3);
 /// stands that of a dry run.
 #[test]
 fn te_60_a_taint_added_by_a_user() {
-    for (mode, evicts) in [("Off", false), ("DryRun", false), ("Enforce", true)] {
+    for (mode, evicts) in [("Disabled", false), ("DryRun", false), ("Enforce", true)] {
         on_any_server(|mut bench| async move {
             let node = bench.node("a").await;
             held_pod(&bench, "pod", &node, &[]).await;

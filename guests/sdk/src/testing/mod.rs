@@ -33,7 +33,7 @@ mod patch;
 mod project;
 mod queues;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -52,9 +52,6 @@ pub const START: Instant = 1_700_000_000_000;
 
 /// More calls than any test needs at one point in time.
 const MAX_CALLS: usize = 10_000;
-
-/// How many plans, and how many commands, the host takes in one decision.
-const MOST_IN_A_DECISION: usize = 10_000;
 
 /// How long the host lets an item rest after a write was forbidden.
 const FORBIDDEN_PAUSE: u64 = 30_000;
@@ -141,6 +138,7 @@ impl<C: Controller> Harness<C> {
             created_at: self.state.now,
             due_at: self.state.now,
             failures: Vec::new(),
+            cursor: String::new(),
         };
         let mut decisions = self.decisions(&[item]);
         decisions.pop().expect("one decision for each item")
@@ -217,20 +215,30 @@ impl<C: Controller> Harness<C> {
     fn call(&mut self, items: &[WorkItem]) {
         let decisions = self.decisions(items);
         for (item, decision) in items.iter().zip(decisions) {
-            self.carry_out(item, decision);
+            self.carry_out(item.clone(), decision);
         }
     }
 
-    fn carry_out(&mut self, item: &WorkItem, decision: Decision) {
-        let (plans, commands) = (decision.plans.len(), decision.commands.len());
-        assert!(
-            plans <= MOST_IN_A_DECISION && commands <= MOST_IN_A_DECISION,
-            "a decision has {plans} plans and {commands} commands: the host takes \
-             {MOST_IN_A_DECISION} of each, and refuses an answer with more"
-        );
-        let cancelled = self.command(decision.commands);
+    /// Carries a decision out, part after part.
+    fn carry_out(&mut self, mut item: WorkItem, mut decision: Decision) {
+        let mut failures = self.carry_out_part(&mut decision);
+        for _ in 0..MAX_CALLS {
+            let Verdict::More(cursor) = &decision.verdict else {
+                return self.finish(&item, &decision.verdict, failures);
+            };
+            item.cursor.clone_from(cursor);
+            let mut decisions = self.decisions(std::slice::from_ref(&item));
+            decision = decisions.pop().expect("one decision for each item");
+            failures.extend(self.carry_out_part(&mut decision));
+        }
+        panic!("{MAX_CALLS} parts of one decision, and it goes on");
+    }
+
+    /// Returns the failures that another try can mend.
+    fn carry_out_part(&mut self, decision: &mut Decision) -> Vec<PlanFailure> {
+        let cancelled = self.command(std::mem::take(&mut decision.commands));
         let mut failures = Vec::new();
-        for plan in decision.plans {
+        for plan in std::mem::take(&mut decision.plans) {
             let condition = plan.when_cancelled.as_ref();
             if condition.is_some_and(|it| !cancelled.contains(&(it.queue.clone(), it.key.clone())))
             {
@@ -238,13 +246,17 @@ impl<C: Controller> Harness<C> {
             }
             failures.extend(self.carry_out_plan(plan));
         }
+        failures
+    }
+
+    fn finish(&mut self, item: &WorkItem, verdict: &Verdict, failures: Vec<PlanFailure>) {
         let outcome = if failures.is_empty() {
-            match decision.verdict {
+            match verdict {
                 Verdict::Done => Outcome::Done,
                 Verdict::Retry(_) => Outcome::Retry(Vec::new(), 0),
-                Verdict::AgainAfter(pause) => Outcome::AgainAfter(pause),
+                Verdict::AgainAfter(pause) => Outcome::AgainAfter(*pause),
                 // The cache shows it already.
-                Verdict::AgainWhenWritten => Outcome::AgainAfter(0),
+                Verdict::AgainWhenWritten | Verdict::More(_) => Outcome::AgainAfter(0),
             }
         } else {
             let forbidden = failures.iter().any(|it| it.failure.class == "forbidden");
@@ -284,8 +296,8 @@ impl<C: Controller> Harness<C> {
     }
 
     /// Carries commands out; returns the items that a cancel found waiting.
-    fn command(&mut self, commands: Vec<Command>) -> Vec<(String, String)> {
-        let mut cancelled = Vec::new();
+    fn command(&mut self, commands: Vec<Command>) -> BTreeSet<(String, String)> {
+        let mut cancelled = BTreeSet::new();
         for command in commands {
             match command {
                 Command::Enqueue(it) => {
@@ -295,7 +307,7 @@ impl<C: Controller> Harness<C> {
                 }
                 Command::Cancel(it) => {
                     if self.state.queues.cancel(&it.queue, &it.key) {
-                        cancelled.push((it.queue, it.key));
+                        cancelled.insert((it.queue, it.key));
                     }
                 }
                 Command::SetNote(it) => match it.value {

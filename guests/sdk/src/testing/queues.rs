@@ -77,6 +77,7 @@ impl Queues {
                 created_at: entry.created_at,
                 due_at: entry.due_at,
                 failures: entry.failures,
+                cursor: String::new(),
             })
             .collect()
     }

@@ -59,6 +59,8 @@ pub(super) struct Running {
     parallel: u32,
     /// What the guest said is to become of the item.
     verdict: Verdict,
+    /// The item with the cursor of the decision's next part, if there is one.
+    pub(super) next_part: Option<WorkItem>,
     /// Plans that failed in a way that another try can mend.
     failures: Vec<PlanFailure>,
     /// The longest pause that a failure asks for.
@@ -89,6 +91,7 @@ impl Running {
             in_flight: 0,
             parallel,
             verdict,
+            next_part: None,
             failures: Vec::new(),
             pause: Duration::ZERO,
             not_before: None,
@@ -97,6 +100,16 @@ impl Running {
             carried: false,
             left: false,
         }
+    }
+
+    /// Takes the next part of the decision. What became of the plans of the
+    /// parts before it still counts.
+    pub(super) fn continue_with(&mut self, part: Self) {
+        self.plans = part.plans;
+        self.decided_on = part.decided_on;
+        self.parallel = part.parallel;
+        self.verdict = part.verdict;
+        self.next_part = part.next_part;
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -138,6 +151,7 @@ impl Running {
     /// the item comes again when what was has ended.
     pub(super) fn supersede(&mut self) {
         self.plans.clear();
+        self.next_part = None;
         self.verdict = Verdict::AgainAfter(Duration::ZERO);
         self.not_before = None;
         self.left = false;
@@ -205,6 +219,8 @@ impl Running {
                 Sooner::Never,
             ),
             Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), Sooner::Never),
+            // It ends with its last part only.
+            Verdict::More { .. } => (Finish::AgainAfter(Duration::ZERO), Sooner::Never),
             Verdict::AgainWhenWritten if self.carried || self.held => self.when_seen(lapse),
             // What was held back has to be looked at again: the write it was
             // held for may not have done all of it.

@@ -146,10 +146,10 @@ impl Controller {
     }
 
     /// Begins to count what the candidate does, and how it compares, anew.
-    pub fn begin_counting(&mut self) {
+    pub fn begin_counting(&mut self, now: Instant) {
         if let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) {
             candidate.begin_counting();
-            trial.comparison.begin_counting();
+            trial.comparison.begin_counting(now);
         }
     }
 
@@ -296,7 +296,7 @@ impl Controller {
         role: Role,
         snapshot: &Snapshot,
     ) -> Option<CallRequest> {
-        if self.shared.settings.mode == Mode::Off {
+        if self.shared.settings.mode == Mode::Disabled {
             return None;
         }
         let revision = match role {
@@ -365,7 +365,7 @@ impl Controller {
     /// nothing else happens. `ready` are the revisions that can be called.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant, ready: &[Role]) -> Option<Instant> {
-        if self.shared.settings.mode == Mode::Off {
+        if self.shared.settings.mode == Mode::Disabled {
             return None;
         }
         let ready = ready.iter().filter_map(|role| self.revision(*role));

@@ -3,7 +3,7 @@
 
 mod ruling;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,6 +45,8 @@ pub struct Revision {
     tally: Tally,
     calls: BTreeMap<CallId, Called>,
     running: BTreeMap<QueueKey, Running>,
+    /// Items that wait for the call about the next part of their decisions.
+    next_parts: VecDeque<WorkItem>,
     waiters: Waiters,
     /// Items that wait for an operator, or for their targets to become this
     /// revision's: no trigger may ever name them again.
@@ -106,6 +108,7 @@ impl Revision {
             tally: Tally::default(),
             calls: BTreeMap::new(),
             running: BTreeMap::new(),
+            next_parts: VecDeque::new(),
             waiters: Waiters::default(),
             parked: BTreeSet::new(),
             sweep: Sweep::default(),
@@ -125,6 +128,8 @@ impl Revision {
         for called in std::mem::take(&mut self.calls).into_values() {
             self.send_back(now, called.items);
         }
+        let next_parts = std::mem::take(&mut self.next_parts);
+        self.send_back(now, next_parts);
         self.running.values_mut().for_each(Running::supersede);
         self.queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
@@ -239,20 +244,14 @@ impl Revision {
         shared: &mut Shared,
     ) -> Option<CallRequest> {
         let permit = self.health.begin(now)?;
-        let Some(batch) = self.queues.take(now) else {
+        let Some((items, relisted)) = self.next_items(now, shared) else {
             self.health.abandoned(now, permit);
             return None;
         };
-        if self.role == Role::Stable {
-            for waited in batch.waited() {
-                let queue = batch.queue.clone();
-                shared.effects.push_back(Effect::Taken { queue, waited });
-            }
-        }
         let id = CallId(shared.fresh_id());
         let called = Called {
-            items: batch.items.clone(),
-            relisted: batch.relisted,
+            items: items.clone(),
+            relisted,
             permit,
             began: now,
             snapshot: snapshot.clone(),
@@ -266,10 +265,26 @@ impl Revision {
             id,
             revision: self.id,
             snapshot: snapshot.clone(),
-            items: batch.items,
+            items,
             pending,
             notes: self.notes.clone(),
         })
+    }
+
+    /// The items of the next call, and how many of them are from a list. What
+    /// has been begun comes first, by itself: a part fills a call.
+    fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<(Vec<WorkItem>, usize)> {
+        if let Some(item) = self.next_parts.pop_front() {
+            return Some((vec![item], 0));
+        }
+        let batch = self.queues.take(now)?;
+        if self.role == Role::Stable {
+            for waited in batch.waited() {
+                let queue = batch.queue.clone();
+                shared.effects.push_back(Effect::Taken { queue, waited });
+            }
+        }
+        Some((batch.items, batch.relisted))
     }
 
     /// What waits in its queues.
@@ -306,10 +321,17 @@ impl Revision {
         let other = trial
             .map(|trial| trial.others(self.role))
             .unwrap_or_default();
-        for (item, decision) in called.items.into_iter().zip(decisions) {
+        for (mut work, decision) in called.items.into_iter().zip(decisions) {
             let item = QueueKey {
-                queue: item.queue,
-                key: item.key,
+                queue: work.queue.clone(),
+                key: work.key.clone(),
+            };
+            let next_part = match &decision.verdict {
+                Verdict::More { cursor } => {
+                    work.cursor.clone_from(cursor);
+                    Some(work)
+                }
+                _ => None,
             };
             let look = Look {
                 role: self.role,
@@ -318,7 +340,7 @@ impl Revision {
                 began: called.began,
                 other: &other,
             };
-            self.begin(&item, decision, look, world, shared);
+            self.begin(&item, decision, next_part, look, world, shared);
         }
     }
 
@@ -336,7 +358,10 @@ impl Revision {
         self.tally.call_failed(&failure.to_string());
         self.health.failed(now, called.permit, failure);
         for WorkItem { queue, key, .. } in called.items {
-            self.finish_item(now, &QueueKey { queue, key }, finish.clone(), shared);
+            let item = QueueKey { queue, key };
+            // Of the parts before this one: all of them are decided again.
+            self.running.remove(&item);
+            self.finish_item(now, &item, finish.clone(), shared);
         }
     }
 
@@ -347,10 +372,10 @@ impl Revision {
         }
     }
 
-    fn send_back(&mut self, now: Instant, items: Vec<WorkItem>) {
-        for item in items {
-            self.queues
-                .done(now, &item.queue, &item.key, Finish::Unworked);
+    fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = WorkItem>) {
+        for WorkItem { queue, key, .. } in items {
+            self.queues.done(now, &queue, &key, Finish::Unworked);
+            self.running.remove(&QueueKey { queue, key });
         }
     }
 
@@ -382,7 +407,11 @@ impl Revision {
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        let call = || Some(self.queues.next_due(now)?.max(self.health.opens_at(now)?));
+        let item = || match self.next_parts.front() {
+            Some(_) => Some(now),
+            None => self.queues.next_due(now),
+        };
+        let call = || Some(item()?.max(self.health.opens_at(now)?));
         [self.sweep.due_at(now), call()].into_iter().flatten().min()
     }
 
@@ -413,6 +442,7 @@ impl Revision {
         &mut self,
         item: &QueueKey,
         decision: Decision,
+        next_part: Option<WorkItem>,
         look: Look<'_>,
         world: &World<'_>,
         shared: &mut Shared,
@@ -438,8 +468,12 @@ impl Revision {
             });
         }
         let decided_on = look.snapshot.clone();
-        let running = Running::new(plans, decided_on, parallel, decision.verdict);
-        self.running.insert(item.clone(), running);
+        let mut part = Running::new(plans, decided_on, parallel, decision.verdict);
+        part.next_part = next_part;
+        match self.running.get_mut(item) {
+            Some(running) => running.continue_with(part),
+            None => drop(self.running.insert(item.clone(), part)),
+        }
         self.pump(item, world, shared);
     }
 
@@ -449,8 +483,8 @@ impl Revision {
         now: Instant,
         commands: Vec<Command>,
         shared: &mut Shared,
-    ) -> Vec<QueueKey> {
-        let mut cancelled = Vec::new();
+    ) -> BTreeSet<QueueKey> {
+        let mut cancelled = BTreeSet::new();
         for command in commands {
             let done = match command {
                 Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
@@ -459,7 +493,7 @@ impl Revision {
                 }
                 Command::Cancel(item) => {
                     if self.queues.cancel(now, &item.queue, &item.key) {
-                        cancelled.push(item);
+                        cancelled.insert(item);
                     }
                     Ok(())
                 }
@@ -498,6 +532,11 @@ impl Revision {
             self.rule(item, &mut running, plan, world, shared);
         }
         if !running.is_over() {
+            self.running.insert(item.clone(), running);
+            return;
+        }
+        if let Some(next) = running.next_part.take() {
+            self.next_parts.push_back(next);
             self.running.insert(item.clone(), running);
             return;
         }

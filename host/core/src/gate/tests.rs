@@ -224,7 +224,7 @@ fn what_depends_on_the_moment_comes_in_order() {
         let plan = delete_pod();
         let mut now = Circumstances {
             leading: false,
-            mode: Mode::Off,
+            mode: Mode::Disabled,
             owns_target: false,
             held: Some(Held::InFlight),
             spent: Some(spent),
@@ -232,7 +232,7 @@ fn what_depends_on_the_moment_comes_in_order() {
         };
         assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotLeading));
         now.leading = true;
-        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Off));
+        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Disabled));
         now.mode = Mode::DryRun;
         assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotOwned));
         now.owns_target = true;

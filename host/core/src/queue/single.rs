@@ -264,6 +264,7 @@ impl Queue {
             created_at: entry.created_at,
             due_at: entry.place.order.due_at,
             failures: entry.failures.to_vec(),
+            cursor: String::new(),
         };
         let (started, lane) = (now, entry.place.lane);
         self.work.insert(key, InWork { started, entry });

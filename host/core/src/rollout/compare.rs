@@ -169,6 +169,8 @@ pub struct Comparison {
     /// The stable revision had looked at everything that was there then, but
     /// for what was due in its queues.
     begun: Instant,
+    /// When the counting last began.
+    counted_since: Instant,
     counts: Counts,
     targets: BTreeMap<Uid, Target>,
     /// The targets, oldest first.
@@ -233,6 +235,7 @@ impl Comparison {
         Self {
             window,
             begun: now,
+            counted_since: now,
             counts: Counts::default(),
             targets: BTreeMap::new(),
             order: VecDeque::new(),
@@ -254,17 +257,52 @@ impl Comparison {
         &self.counts
     }
 
-    /// Forgets what was found: the next step of a rollout counts by itself.
-    /// What either revision decided stays for the other to be compared with,
-    /// and the disagreements can still be read.
-    pub fn begin_counting(&mut self) {
+    /// When the counting last began: the time from which the counts and the
+    /// disagreements are.
+    #[must_use]
+    pub const fn counted_since(&self) -> Instant {
+        self.counted_since
+    }
+
+    /// How many targets wait for the other revision, and are not counted yet.
+    #[must_use]
+    pub fn pending(&self) -> usize {
+        let waiting = self.pending.iter().filter(|(_, uid, _)| {
+            let target = self.targets.get(uid);
+            target.is_some_and(|target| target.verdict.is_none())
+        });
+        waiting.count()
+    }
+
+    /// Forgets what was found: the next step of a rollout counts by itself, and
+    /// its disagreements are its own. What either revision decided stays for the
+    /// other to be compared with, and a target that waits for the other still
+    /// does. One that was compared counts again once it is decided on again.
+    pub fn begin_counting(&mut self, now: Instant) {
+        self.counted_since = now;
         self.counts = Counts::default();
+        self.disagreements.clear();
         for target in self.targets.values_mut() {
             target.verdict = None;
         }
+        let targets = &mut self.targets;
+        let by_item = &mut self.by_item;
+        self.pending.retain(|(_, uid, item)| {
+            let Some(target) = targets.get_mut(uid) else {
+                return true;
+            };
+            // Its window is open, but nothing is left to wait for.
+            let is_compared = target.stable.is_some() && target.candidate.is_some();
+            if is_compared {
+                target.waits = false;
+                forget_waiting(by_item, uid, item);
+            }
+            !is_compared
+        });
     }
 
-    /// The last disagreements, the newest first.
+    /// The disagreements since the counting last began, the newest first;
+    /// [`MOST_DISAGREEMENTS`] at most.
     pub fn disagreements(&self) -> impl Iterator<Item = &Disagreement> {
         let newest_first = self.disagreements.iter().rev();
         newest_first.map(|(_, disagreement)| disagreement)
@@ -315,12 +353,7 @@ impl Comparison {
             .pending
             .pop_front_if(|(began, ..)| began.after(window) <= now)
         {
-            if let Some(waiting) = self.by_item.get_mut(&item) {
-                waiting.remove(&uid);
-                if waiting.is_empty() {
-                    self.by_item.remove(&item);
-                }
-            }
+            forget_waiting(&mut self.by_item, &uid, &item);
             let Some(target) = self.targets.get_mut(&uid) else {
                 continue;
             };
@@ -444,6 +477,15 @@ impl Comparison {
             && let Some(oldest) = self.order.pop_front()
         {
             self.targets.remove(&oldest);
+        }
+    }
+}
+
+fn forget_waiting(by_item: &mut BTreeMap<QueueKey, BTreeSet<Uid>>, uid: &Uid, item: &QueueKey) {
+    if let Some(waiting) = by_item.get_mut(item) {
+        waiting.remove(uid);
+        if waiting.is_empty() {
+            by_item.remove(item);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What a guest answers.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
@@ -15,6 +16,10 @@ use super::malformed::{Malformed, Place};
 use super::{body, object_ref};
 use crate::limits::Limits;
 use crate::wit::decisions as wit;
+
+/// How long a cursor may be: the host keeps it for as long as the item is worked
+/// on.
+const LONGEST_CURSOR: usize = 1024;
 
 /// Takes the answer to `items` work items.
 pub(crate) fn decisions(
@@ -61,29 +66,36 @@ impl Reader<'_> {
             .into_iter()
             .map(|command| self.command(command))
             .collect::<Result<Vec<_>, _>>()?;
+        let cancels = commands.iter().filter_map(|command| match command {
+            Command::Cancel(item) => Some(item),
+            _ => None,
+        });
+        let cancels: BTreeSet<&QueueKey> = cancels.collect();
+        let verdict = verdict(decision.verdict);
+        if let Verdict::More { cursor } = &verdict {
+            self.at_most("bytes in the cursor", cursor.len(), LONGEST_CURSOR)?;
+        }
         let mut plans = Vec::with_capacity(decision.plans.len());
         for (index, plan) in decision.plans.into_iter().enumerate() {
             self.place.plan = Some(index);
-            plans.push(self.plan(plan, &commands)?);
+            plans.push(self.plan(plan, &cancels)?);
         }
         Ok(Decision {
             plans,
             commands,
-            verdict: verdict(decision.verdict),
+            verdict,
             parallel: decision.parallel,
         })
     }
 
-    fn plan(&mut self, plan: wit::Plan, commands: &[Command]) -> Result<Plan, Malformed> {
+    fn plan(&mut self, plan: wit::Plan, cancels: &BTreeSet<&QueueKey>) -> Result<Plan, Malformed> {
         self.at_most("steps", plan.steps.len(), self.limits.steps)?;
         let when_cancelled = plan
             .when_cancelled
             .map(|item| self.queue_key(item))
             .transpose()?;
         if let Some(item) = &when_cancelled
-            && !commands
-                .iter()
-                .any(|command| matches!(command, Command::Cancel(key) if key == item))
+            && !cancels.contains(item)
         {
             return Err(Malformed::NotCancelled {
                 place: self.place,
@@ -384,6 +396,7 @@ fn verdict(verdict: wit::Verdict) -> Verdict {
         wit::Verdict::Retry(reason) => Verdict::Retry { reason },
         wit::Verdict::AgainAfter(millis) => Verdict::AgainAfter(Duration::from_millis(millis)),
         wit::Verdict::AgainWhenWritten => Verdict::AgainWhenWritten,
+        wit::Verdict::More(cursor) => Verdict::More { cursor },
     }
 }
 

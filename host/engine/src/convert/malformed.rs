@@ -114,7 +114,7 @@ pub enum Malformed {
     TooMany {
         /// Where.
         place: Place,
-        /// `plans`, `steps`, `commands`.
+        /// `plans`, `steps`, `commands`, `bytes in the cursor`.
         what: &'static str,
         /// How many there are.
         found: usize,

@@ -45,6 +45,7 @@ pub(crate) fn work_item(item: WorkItem, now: Now) -> decisions::WorkItem {
         created_at: now.wall_at(item.created_at).0,
         due_at: now.wall_at(item.due_at).0,
         failures: item.failures.into_iter().map(plan_failure).collect(),
+        cursor: item.cursor,
     }
 }
 

@@ -192,6 +192,13 @@ async fn a_decision_comes_over_whole() {
     assert_eq!(decision, expected);
 }
 
+#[tokio::test]
+async fn a_part_of_a_decision_says_where_the_next_one_starts() {
+    let decision = decide("more").await.unwrap();
+    let cursor = "the second half".to_owned();
+    assert_eq!(decision.verdict, Verdict::More { cursor });
+}
+
 /// The body of the one creation, after a look into it.
 fn created(decision: &Decision) -> Vec<u8> {
     let Step::Create(create) = &decision.plans[0].steps[3] else {
@@ -305,6 +312,10 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
             "many-commands",
             "decision 0: 20000 commands, 10000 are allowed",
         ),
+        (
+            "long-cursor",
+            "decision 0: 1025 bytes in the cursor, 1024 are allowed",
+        ),
     ] {
         let error = decide(behaviour).await.unwrap_err();
         let CallError::Malformed(malformed) = error else {
@@ -334,6 +345,7 @@ async fn an_item_comes_over_whole() {
             step: 1,
             failure: Failure::new(FailureClass::UidMismatch, "it is another one"),
         }],
+        cursor: "the second half".to_owned(),
         ..item("ns/a")
     }];
     let told = crate::harness::told(guest.reconcile(asked).await.unwrap());
@@ -341,6 +353,7 @@ async fn an_item_comes_over_whole() {
         "queue: \"work\"",
         "key: \"ns/a\"",
         "attempt: 3",
+        "cursor: \"the second half\"",
         "created-at: 1799999999000",
         "due-at: 1800000000000",
         "uid: \"uid-a\"",

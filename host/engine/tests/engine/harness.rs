@@ -129,6 +129,7 @@ pub(crate) fn item(key: &str) -> WorkItem {
         created_at: NOW.instant,
         due_at: NOW.instant,
         failures: Vec::new(),
+        cursor: String::new(),
     }
 }
 

@@ -67,11 +67,10 @@ async fn a_flood_is_cut_off_with_a_note() {
 async fn a_guest_cannot_write_lines_of_the_hosts() {
     let lines = logged("forge-log", limits()).await;
     assert_eq!(lines.len(), 1, "{lines:?}");
-    assert!(
-        lines[0].contains("first ERROR second [31m a=b c"),
-        "{}",
-        lines[0]
-    );
+    // The formatter escapes the backslashes once more.
+    let said =
+        r#"guest log guest="chatty" guest_message="first\\nERROR second\\u{1b}[31m a=b\\nc""#;
+    assert!(lines[0].contains(said), "{}", lines[0]);
     assert!(lines[0].trim_start().starts_with("WARN"), "{}", lines[0]);
 }
 

@@ -10,10 +10,10 @@ use serde_json::{Map, Value, json};
 use crate::base64;
 use crate::object::{Object, section};
 
-pub(crate) use pod::{new_pod, pod, tolerations};
+pub(crate) use pod::{keep_pod_status, new_pod, pod, pod_template, tolerations};
 pub(crate) use workload::{
-    cron_job, daemon_set, deployment, job, new_job, no_status_yet, replica_set,
-    replication_controller, stateful_set,
+    count_template_generation, cron_job, daemon_set, deployment, job, new_daemon_set, new_job,
+    no_status_yet, replica_set, replication_controller, stateful_set, template_generation,
 };
 
 /// For kinds that nothing is filled in for.

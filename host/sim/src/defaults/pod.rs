@@ -66,6 +66,37 @@ pub(crate) fn tolerations(pod: &mut Object, seconds: i64) {
     }
 }
 
+/// A status written by a client that does not know these fields keeps them.
+pub(crate) fn keep_pod_status(new: &mut Object, old: &Object) {
+    let old = old.at(&["status"]).cloned().unwrap_or_default();
+    let status = new.section("status");
+    keep_unset(status, &old, "qosClass");
+    keep_unset(status, &old, "observedGeneration");
+    let list = |status: &Value| status.get("conditions").and_then(Value::as_array).cloned();
+    // There may be several conditions of a type: each takes its turn.
+    let mut before = list(&old).unwrap_or_default();
+    let Some(Value::Array(conditions)) = status.get_mut("conditions") else {
+        return;
+    };
+    for condition in conditions.iter_mut().filter_map(Value::as_object_mut) {
+        let same = |other: &Value| other.get("type") == condition.get("type");
+        if let Some(place) = before.iter().position(same) {
+            keep_unset(condition, &before.remove(place), "observedGeneration");
+        }
+    }
+}
+
+fn keep_unset(new: &mut Fields, old: &Value, field: &str) {
+    if let (None, Some(value)) = (new.get(field), old.get(field)) {
+        new.insert(field.to_owned(), value.clone());
+    }
+}
+
+/// Pod templates: the defaults of the pods that are made of them.
+pub(crate) fn pod_template(object: &mut Object) {
+    template(&mut object.body);
+}
+
 /// The template of a set of pods.
 pub(super) fn template(spec: &mut Fields) {
     if let Some(Value::Object(template)) = spec.get_mut("template") {

@@ -71,6 +71,41 @@ pub(crate) fn daemon_set(object: &mut Object) {
     pod::template(spec);
 }
 
+/// The annotation that stands for `spec.templateGeneration`, a field that
+/// `apps/v1` no longer has and the server still counts.
+const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
+
+/// A new daemon set's template has its first generation, unless the client
+/// brings a later one.
+pub(crate) fn new_daemon_set(set: &mut Object) {
+    let generation = template_generation(set).unwrap_or(0).max(1);
+    set_template_generation(set, generation);
+}
+
+/// Only the server counts the generations of a template: a client's annotation
+/// changes nothing.
+pub(crate) fn count_template_generation(new: &mut Object, old: &Object) {
+    let template = |set: &Object| set.at(&["spec", "template"]).cloned();
+    let rises = i64::from(template(new) != template(old));
+    let generation = template_generation(old).unwrap_or(0);
+    set_template_generation(new, generation.saturating_add(rises));
+}
+
+/// The generation that the annotation says (0: it says none), or what Go's
+/// parser finds wrong with it.
+pub(crate) fn template_generation(set: &Object) -> Result<i64, String> {
+    let Some(text) = set.metadata.annotations.get(TEMPLATE_GENERATION) else {
+        return Ok(0);
+    };
+    text.parse()
+        .map_err(|_| format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+}
+
+fn set_template_generation(set: &mut Object, generation: i64) {
+    let annotations = &mut set.metadata.annotations;
+    annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string());
+}
+
 /// A strategy is a rolling update, with these limits, unless it says otherwise.
 fn rolling_update(spec: &mut Map<String, Value>, field: &str, limits: &Value) {
     let strategy = section(spec, field);

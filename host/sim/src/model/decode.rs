@@ -10,7 +10,7 @@ use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
 use crate::typed::{self, WrongType};
-use crate::{canonical, events, patch, protobuf, schema, syntax};
+use crate::{canonical, defaults, events, patch, protobuf, schema, syntax};
 
 /// What a request carries.
 #[derive(Clone, Debug)]
@@ -273,6 +273,9 @@ pub(super) fn complete(
         }
     } else {
         canonical::drop_unset(resource, &mut object.body);
+        if resource.kind == "DaemonSet" {
+            defaults::template_generation(&object).map_err(WrongType::text)?;
+        }
     }
     if events::is_new_api(resource) {
         events::to_core(&mut object);

@@ -99,6 +99,9 @@ impl Model {
             keep_addresses(&resource, &mut new, old);
             self.allocate(&resource, &mut new)?;
         }
+        if is_builtin(&resource, "apps", "DaemonSet") {
+            defaults::count_template_generation(&mut new, old);
+        }
         if generation_rises(&resource, &new, old) {
             new.metadata.generation = old.metadata.generation + 1;
         }
@@ -295,6 +298,9 @@ pub(super) fn restrict(target: &Target, new: &mut Object, old: &Object) {
             new.body.clone_from(&old.body);
             set_or_remove(&mut new.body, "status", status);
             keep_metadata(resource, &mut new.metadata, &old.metadata);
+            if is_builtin(resource, "", "Pod") {
+                defaults::keep_pod_status(new, old);
+            }
         }
         "finalize" => {
             let finalizers = new.at(&["spec", "finalizers"]).cloned();
@@ -305,12 +311,19 @@ pub(super) fn restrict(target: &Target, new: &mut Object, old: &Object) {
     }
 }
 
+fn is_builtin(resource: &Resource, group: &str, kind: &str) -> bool {
+    resource.custom.is_none() && resource.group == group && resource.kind == kind
+}
+
 /// What a status endpoint leaves of metadata as it is.
 fn keep_metadata(resource: &Resource, new: &mut Metadata, old: &Metadata) {
     if resource.custom.is_some() {
         let managed = std::mem::take(&mut new.managed_fields);
+        // The version is still to be compared with the stored one.
+        let version = std::mem::take(&mut new.resource_version);
         new.clone_from(old);
         new.managed_fields = managed;
+        new.resource_version = version;
         return;
     }
     match (resource.group.as_str(), resource.kind.as_str()) {

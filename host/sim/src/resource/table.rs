@@ -147,7 +147,7 @@ const ROWS: &[Row] = &[
           rules: Rules { generation: Generation::Spec, graceful: true, returns_deleted: true,
                          default: defaults::pod, prepare: defaults::new_pod, ..RULES }, ..CORE },
     Row { plural: "podtemplates", singular: "podtemplate", kind: "PodTemplate",
-          rules: Rules { returns_deleted: true, generation: Generation::Spec, ..RULES }, ..CORE },
+          rules: Rules { returns_deleted: true, generation: Generation::Spec, default: defaults::pod_template, ..RULES }, ..CORE },
     Row { plural: "replicationcontrollers", singular: "replicationcontroller", kind: "ReplicationController", short: &["rc"], categories: &["all"],
           selectable: &["status.replicas"], etcd: "controllers", subresources: &[SCALE, status("ReplicationController")],
           rules: Rules { collection: Collection::Orphan, default: defaults::replication_controller, prepare: defaults::no_status_yet, ..SPEC }, ..CORE },
@@ -163,7 +163,7 @@ const ROWS: &[Row] = &[
 
     Row { plural: "controllerrevisions", singular: "controllerrevision", kind: "ControllerRevision", categories: &[], rules: RULES, ..APPS },
     Row { plural: "daemonsets", singular: "daemonset", kind: "DaemonSet", short: &["ds"], subresources: &[status("DaemonSet")],
-          rules: Rules { default: defaults::daemon_set, ..SPEC }, ..APPS },
+          rules: Rules { default: defaults::daemon_set, prepare: defaults::new_daemon_set, ..SPEC }, ..APPS },
     Row { plural: "deployments", singular: "deployment", kind: "Deployment", short: &["deploy"], subresources: &[SCALE, status("Deployment")],
           rules: Rules { generation: Generation::SpecOrAnnotations, default: defaults::deployment, ..SPEC }, ..APPS },
     Row { plural: "replicasets", singular: "replicaset", kind: "ReplicaSet", short: &["rs"], subresources: &[SCALE, status("ReplicaSet")],

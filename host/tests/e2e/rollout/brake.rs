@@ -33,8 +33,8 @@ fn what_has_not_begun_never_does_once_a_controller_is_off() {
         let enforce = podgc(ALL, "{}");
         let host = declared(&bench, &enforce).await;
         sleep(Duration::from_secs(5)).await;
-        let off = enforce.replace("mode: Enforce", "mode: Off");
-        host.declare(&off, 2).await;
+        let disabled = enforce.replace("mode: Enforce", "mode: Disabled");
+        host.declare(&disabled, 2).await;
         sleep(Duration::from_secs(3600)).await;
         let left = bench.pods().await.len();
         // Sixty-four of one controller are under way at once.

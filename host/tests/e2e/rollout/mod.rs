@@ -1,6 +1,7 @@
 //! A candidate beside the stable revision: what it owns, how it is judged, and
 //! what is left of it.
 
+mod answers;
 mod brake;
 mod cohorts;
 mod guardrails;

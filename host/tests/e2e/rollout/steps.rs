@@ -213,12 +213,12 @@ fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
 fn nothing_runs_after_a_restart_with_a_spec_that_makes_no_sense() {
     on_the_sim(|bench| async move {
         let eager = |rollout: &str| podgc("{quarantine: 1s, period: 1s}", rollout);
-        let off = eager(THREE).replace("Enforce", "Off");
+        let disabled = eager(THREE).replace("Enforce", "Disabled");
         let records = Arc::new(Records::memory());
         let host = resumed(&bench, &records, &eager(THREE), 1).await;
         let before = host.until_status(|status| status.stable.is_some()).await;
-        host.declare(&off, 2).await;
-        let other = off.replace("1s, period", "2s, period");
+        host.declare(&disabled, 2).await;
+        let other = disabled.replace("1s, period", "2s, period");
         host.declare(&other, 3).await;
         let candidate = host.until_candidate(|one| one.step == 1).await;
         host.host.stop().await;
@@ -242,7 +242,7 @@ fn nothing_runs_after_a_restart_with_a_spec_that_makes_no_sense() {
         assert_eq!(status.stable, before.stable);
         assert_eq!(status.candidate, Some(candidate.clone()));
         // It makes sense again, and everything goes on.
-        host.declare(&other.replace("Off", "Enforce"), 5).await;
+        host.declare(&other.replace("Disabled", "Enforce"), 5).await;
         bench.until_left(&[]).await;
         let again = host.until_candidate(|one| one.step == 2).await;
         assert_eq!(again.since, candidate.since);

@@ -276,7 +276,8 @@ fn what_was_decided_before_a_step_is_compared_in_it() {
     let mut bench = Bench::enforcing();
     bench.try_candidate(0);
     let first = deleting_three(&mut bench);
-    bench.controller.begin_counting();
+    let now = bench.now;
+    bench.controller.begin_counting(now);
     all_alike(&mut bench);
     let counts = until_compared(&mut bench, first);
     assert_eq!((counts.agree, counts.disagreements()), (3, 0), "{counts:?}");

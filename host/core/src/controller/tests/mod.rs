@@ -2,6 +2,7 @@
 
 mod handover;
 mod outcomes;
+mod parts;
 mod sweeping;
 mod trial;
 
@@ -457,9 +458,9 @@ fn an_answer_of_a_replaced_revision_is_void() {
 }
 
 #[test]
-fn an_off_controller_is_not_called() {
+fn a_disabled_controller_is_not_called() {
     let settings = Settings {
-        mode: Mode::Off,
+        mode: Mode::Disabled,
         ..Settings::default()
     };
     let mut bench = Bench::new(manifest(), settings);

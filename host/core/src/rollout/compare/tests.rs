@@ -300,15 +300,50 @@ fn a_new_step_counts_from_nothing() {
     let mut bench = Bench::with(&["a"]);
     bench.candidate("tick", 1, &[delete("a")]);
     bench.counts(31);
-    bench.comparison.begin_counting();
+    assert_eq!(bench.comparison.disagreements().count(), 1);
+    bench.comparison.begin_counting(at(32));
+    assert_eq!(bench.comparison.counted_since(), at(32));
     assert_eq!(bench.counts(32), Counts::default());
-    assert_eq!(
-        bench.comparison.disagreements().count(),
-        1,
-        "still to be read"
-    );
+    // Counts and disagreements are of the same step.
+    assert_eq!(bench.comparison.disagreements().count(), 0);
     bench.candidate("tick", 40, &[delete("a")]);
     assert_eq!(bench.counts(70).only_candidate, 1);
+    assert_eq!(bench.comparison.disagreements().count(), 1);
+}
+
+/// Both deleted it in the former step; that its window was still open when the
+/// step ended is no disagreement.
+#[test]
+fn a_target_that_was_compared_before_the_step_does_not_disagree_in_it() {
+    let mut bench = Bench::with(&["a"]);
+    bench.candidate("a", 10, &[delete("a")]);
+    bench.stable("a", 11, &[delete("a")]);
+    assert_eq!(bench.counts(12).agree, 1);
+    bench.comparison.begin_counting(at(13));
+    assert_eq!(bench.counts(100), Counts::default());
+    assert_eq!(bench.comparison.disagreements().count(), 0);
+    assert!(bench.comparison.by_item.is_empty() && bench.comparison.pending.is_empty());
+    // Decided on again, it counts in this step as well.
+    bench.stable("a", 101, &[delete("a")]);
+    assert_eq!(bench.counts(101).agree, 1);
+}
+
+#[test]
+fn a_target_that_waits_for_the_other_revision_is_pending() {
+    let mut bench = Bench::with(&["a", "b", "c"]);
+    assert_eq!(bench.comparison.pending(), 0);
+    bench.candidate("tick", 10, &[delete("a"), delete("b")]);
+    bench.stable("c", 11, &[delete("c")]);
+    assert_eq!(bench.comparison.pending(), 3);
+    // Compared at once, though its window is still open.
+    bench.stable("tick", 12, &[delete("a")]);
+    assert_eq!((bench.counts(12).agree, bench.comparison.pending()), (1, 2));
+    // A new step changes nothing for those that wait.
+    bench.comparison.begin_counting(at(13));
+    assert_eq!(bench.comparison.pending(), 2);
+    let counts = bench.counts(50);
+    assert_eq!((counts.only_candidate, counts.only_stable), (1, 1));
+    assert_eq!(bench.comparison.pending(), 0);
 }
 
 #[test]

@@ -1,0 +1,150 @@
+//! Decisions that are too long for one answer and come in parts.
+
+use super::*;
+
+fn more(plans: Vec<Plan>, cursor: &str) -> Decision {
+    let cursor = cursor.to_owned();
+    decide(plans, Verdict::More { cursor })
+}
+
+/// The key, the cursor and the attempt of the only item of a call.
+fn asked(call: &CallRequest) -> (&str, &str, u32) {
+    let [item] = &call.items[..] else {
+        panic!("{:?}", call.items);
+    };
+    (&item.key, &item.cursor, item.attempt)
+}
+
+/// A pod is seen, and the first part of the decision about it deletes this one.
+fn first_part(bench: &mut Bench) -> PlanId {
+    bench.see("a", 1, "");
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "", 0));
+    bench.answer(call.id, vec![more(vec![delete("a")], "b")]);
+    let carried = bench.carried();
+    assert_eq!(carried.len(), 1);
+    carried[0].0
+}
+
+#[test]
+fn the_next_part_is_asked_for_when_the_plans_of_the_last_have_ended() {
+    let mut bench = Bench::enforcing();
+    let plan = first_part(&mut bench);
+    assert!(bench.call().is_none());
+    bench.outcome(plan, succeeded(Written::Gone));
+    assert_eq!(bench.timeout(), Some(bench.now));
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "b", 0));
+    bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);
+    let (plan, _) = bench.carried()[0];
+    bench.outcome(plan, succeeded(Written::Gone));
+    bench.pass(600 * SECOND);
+    assert!(bench.call().is_none());
+}
+
+/// Whatever the last part says, and although its own plans succeed.
+#[test]
+fn a_failure_in_any_part_is_tried_again_when_all_have_had_their_turn() {
+    let mut bench = Bench::enforcing();
+    let plan = first_part(&mut bench);
+    bench.outcome(plan, failed(FailureClass::Server));
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "b", 0));
+    bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);
+    let (plan, _) = bench.carried()[0];
+    bench.outcome(plan, succeeded(Written::Gone));
+    assert!(bench.call().is_none());
+    bench.pass(SECOND);
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "", 1));
+    assert_eq!(call.items[0].failures[0].uid, "a");
+}
+
+#[test]
+fn an_item_that_is_added_meanwhile_comes_again_from_its_start() {
+    let mut bench = Bench::enforcing();
+    let plan = first_part(&mut bench);
+    bench.see("a", 2, "node");
+    bench.outcome(plan, succeeded(Written::Gone));
+    // What was begun goes before what waits.
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "b", 0));
+    bench.answer(call.id, vec![decide(vec![], Verdict::Done)]);
+    let calls = std::iter::from_fn(|| bench.call());
+    let calls: Vec<CallRequest> = calls.collect();
+    let mut again = calls.iter().filter(|call| call.items[0].queue == "pods");
+    assert_eq!(asked(again.next().unwrap()), ("ns/a", "", 0));
+}
+
+/// Nothing that is only shown is decided for ever.
+#[test]
+fn a_dry_run_shows_every_part_once() {
+    let mut bench = Bench::new(manifest(), Settings::default());
+    bench.see("a", 1, "");
+    let call = bench.call().unwrap();
+    bench.answer(call.id, vec![more(vec![delete("a")], "b")]);
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "b", 0));
+    bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);
+    let shown = bench.rulings();
+    assert_eq!(shown, [Ruling::Show, Ruling::Show]);
+    bench.pass(600 * SECOND);
+    assert!(bench.call().is_none());
+}
+
+/// The revision that replaces it knows nothing of the cursor.
+#[test]
+fn another_revision_decides_from_the_start() {
+    for asks in [false, true] {
+        let mut bench = Bench::enforcing();
+        let plan = first_part(&mut bench);
+        bench.outcome(plan, failed(FailureClass::Server));
+        let old = asks.then(|| bench.call().unwrap().id);
+        bench
+            .controller
+            .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+        if let Some(old) = old {
+            bench.answer(old, vec![decide(vec![delete("b")], Verdict::Done)]);
+            assert!(bench.carried().is_empty());
+        }
+        let call = bench.call().unwrap();
+        assert_eq!(asked(&call), ("ns/a", "", 0));
+        bench.answer(call.id, vec![decide(vec![], Verdict::Done)]);
+        bench.settle();
+        bench.pass(600 * SECOND);
+        assert!(bench.call().is_none(), "nothing is left of the first part");
+    }
+}
+
+/// Plans of the first part that were not begun never are, and no part follows.
+#[test]
+fn a_revision_that_is_replaced_during_a_part_does_not_go_on() {
+    let mut bench = Bench::enforcing();
+    let plan = first_part(&mut bench);
+    bench
+        .controller
+        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+    bench.settle();
+    bench.outcome(plan, succeeded(Written::Gone));
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "", 0));
+}
+
+#[test]
+fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
+    let mut bench = Bench::enforcing();
+    let plan = first_part(&mut bench);
+    bench.outcome(plan, succeeded(Written::Gone));
+    let call = bench.call().unwrap();
+    let failure = CallFailure::new(CallFailureKind::Trap, "test");
+    bench
+        .controller
+        .handle_call_failure(bench.now, call.id, failure);
+    assert!(bench.call().is_none());
+    bench.pass(SECOND);
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "", 1));
+    bench.controller.handle_call_void(bench.now, call.id);
+    let call = bench.call().unwrap();
+    assert_eq!(asked(&call), ("ns/a", "", 1));
+}

@@ -1,0 +1,196 @@
+//! Keeps a log readable while one cause makes many messages: the first is
+//! written, then one after each pause, with the number of those left out.
+//!
+//! The pause starts at 10 seconds and doubles with each line, up to 10 minutes.
+//! A cause that stays quiet for longer than its pause starts again.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// The pause after the first line.
+const FIRST_PAUSE: Duration = Duration::from_secs(10);
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+/// How many causes are remembered. A new one beyond takes the place of the one
+/// that has been quiet for longest.
+const MOST_CAUSES: usize = 1_000;
+
+/// Decides which messages of a cause are written.
+#[derive(Clone, Debug)]
+pub struct Throttle<K> {
+    causes: BTreeMap<K, Cause>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Cause {
+    /// No line before then.
+    until: Instant,
+    /// The pause that leads up to it.
+    pause: Duration,
+    left_out: u64,
+    last: Instant,
+}
+
+/// How many messages of a cause were left out since its last line. Displays as
+/// the end of the next line: empty, or ` (41 more since the last line)`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LeftOut(pub u64);
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => Ok(()),
+            count => write!(f, " ({count} more since the last line)"),
+        }
+    }
+}
+
+impl<K> Default for Throttle<K> {
+    fn default() -> Self {
+        Self {
+            causes: BTreeMap::new(),
+        }
+    }
+}
+
+impl<K: Ord + Clone> Throttle<K> {
+    /// Takes a message. `Some` if it is to be written; `None` if it is only
+    /// counted.
+    pub fn admit(&mut self, cause: K, now: Instant) -> Option<LeftOut> {
+        if let Some(known) = self.causes.get_mut(&cause) {
+            return known.admit(now);
+        }
+        if self.causes.len() >= MOST_CAUSES {
+            self.forget_one();
+        }
+        let first = Cause {
+            until: now.after(FIRST_PAUSE),
+            pause: FIRST_PAUSE,
+            left_out: 0,
+            last: now,
+        };
+        self.causes.insert(cause, first);
+        Some(LeftOut(0))
+    }
+
+    /// The cause is over: its next message is written at once. Returns how many
+    /// were left out; `None` if there was no message.
+    pub fn clear(&mut self, cause: &K) -> Option<LeftOut> {
+        let known = self.causes.remove(cause)?;
+        Some(LeftOut(known.left_out))
+    }
+
+    fn forget_one(&mut self) {
+        let quietest = self.causes.iter().min_by_key(|(_, cause)| cause.last);
+        if let Some((quietest, _)) = quietest {
+            let quietest = quietest.clone();
+            self.causes.remove(&quietest);
+        }
+    }
+}
+
+impl Cause {
+    fn admit(&mut self, now: Instant) -> Option<LeftOut> {
+        let was_quiet = now.since(self.last) > self.pause;
+        self.last = now;
+        if now < self.until {
+            self.left_out += 1;
+            return None;
+        }
+        self.pause = if was_quiet {
+            FIRST_PAUSE
+        } else {
+            (self.pause * 2).min(LONGEST_PAUSE)
+        };
+        self.until = now.after(self.pause);
+        Some(LeftOut(std::mem::take(&mut self.left_out)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    /// The seconds at which a message that comes every second is written, and
+    /// how many were left out before each.
+    fn lines(throttle: &mut Throttle<&str>, seconds: u64) -> Vec<(u64, u64)> {
+        (0..seconds)
+            .filter_map(|second| Some((second, throttle.admit("refused", at(second))?.0)))
+            .collect()
+    }
+
+    #[test]
+    fn the_pauses_between_lines_grow_and_each_says_what_was_left_out() {
+        let lines = lines(&mut Throttle::default(), 3600);
+        assert_eq!(
+            lines,
+            [
+                (0, 0),
+                (10, 9),
+                (30, 19),
+                (70, 39),
+                (150, 79),
+                (310, 159),
+                (630, 319),
+                (1230, 599),
+                (1830, 599),
+                (2430, 599),
+                (3030, 599),
+            ]
+        );
+    }
+
+    #[test]
+    fn every_cause_has_a_line_of_its_own() {
+        let mut throttle = Throttle::default();
+        assert_eq!(throttle.admit("refused", at(0)), Some(LeftOut(0)));
+        assert_eq!(throttle.admit("forbidden", at(1)), Some(LeftOut(0)));
+        assert_eq!(throttle.admit("refused", at(2)), None);
+    }
+
+    #[test]
+    fn a_cause_that_was_quiet_for_long_starts_again() {
+        let mut throttle = Throttle::default();
+        lines(&mut throttle, 631);
+        // Its pause was ten minutes.
+        assert_eq!(throttle.admit("refused", at(630 + 700)), Some(LeftOut(0)));
+        assert_eq!(throttle.admit("refused", at(1330 + 5)), None);
+        assert_eq!(throttle.admit("refused", at(1330 + 10)), Some(LeftOut(1)));
+    }
+
+    #[test]
+    fn a_cause_that_is_over_is_told_at_once_when_it_comes_again() {
+        let mut throttle = Throttle::default();
+        throttle.admit("refused", at(0));
+        throttle.admit("refused", at(1));
+        assert_eq!(throttle.clear(&"refused"), Some(LeftOut(1)));
+        assert_eq!(throttle.clear(&"refused"), None);
+        assert_eq!(throttle.admit("refused", at(2)), Some(LeftOut(0)));
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_the_quietest_goes_first() {
+        let mut throttle = Throttle::default();
+        let moment = |number: u64| Instant::ZERO.after(Duration::from_millis(number));
+        for number in 1..=2 * MOST_CAUSES as u64 {
+            throttle.admit(0, moment(number));
+            throttle.admit(number, moment(number));
+        }
+        assert_eq!(throttle.causes.len(), MOST_CAUSES);
+        assert_eq!(throttle.admit(0, at(3)), None);
+        assert_eq!(throttle.admit(1, at(3)), Some(LeftOut(0)));
+    }
+
+    #[test]
+    fn a_line_says_how_many_were_left_out() {
+        assert_eq!(LeftOut(0).to_string(), "");
+        assert_eq!(LeftOut(41).to_string(), " (41 more since the last line)");
+    }
+}

@@ -1,0 +1,72 @@
+//! Text that a guest or a server chose, made fit for a line of a log.
+
+/// The longest text that a field of a log line holds, in bytes.
+pub const MOST_LOGGED: usize = 1024;
+
+/// A text on one line, and not longer than `most` bytes (and three for the
+/// ellipsis that says that it was cut). Control characters are escaped: they
+/// would let the text look like lines, fields or colours of the host's own.
+#[must_use]
+pub fn line(text: &str, most: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(most));
+    for character in text.chars() {
+        let before = line.len();
+        if is_control(character) {
+            line.extend(character.escape_default());
+        } else {
+            line.push(character);
+        }
+        if line.len() > most {
+            line.truncate(before);
+            line.push('…');
+            break;
+        }
+    }
+    line
+}
+
+/// Characters that end a line, move a cursor, or change the order in which
+/// others are shown.
+const fn is_control(character: char) -> bool {
+    matches!(
+        character,
+        '\u{0}'..='\u{1f}'
+            | '\u{7f}'..='\u{9f}'
+            | '\u{200e}'..='\u{200f}'
+            | '\u{2028}'..='\u{202e}'
+            | '\u{2066}'..='\u{2069}'
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_cannot_look_like_another_line() {
+        for (text, expected) in [
+            ("its node is gone", "its node is gone"),
+            ("\u{e4}\u{20ac} \"quoted\"", "\u{e4}\u{20ac} \"quoted\""),
+            ("a\nERROR b", "a\\nERROR b"),
+            ("\r\t\u{1b}[31m", "\\r\\t\\u{1b}[31m"),
+            (
+                "\u{9b}31m\u{202e}cba\u{2028}",
+                "\\u{9b}31m\\u{202e}cba\\u{2028}",
+            ),
+        ] {
+            assert_eq!(line(text, MOST_LOGGED), expected);
+        }
+    }
+
+    #[test]
+    fn a_text_has_a_bound() {
+        assert_eq!(line("abcd", 4), "abcd");
+        assert_eq!(line("abcde", 4), "abcd…");
+        // Whole characters, and whole escapes.
+        assert_eq!(line("abc\u{20ac}", 4), "abc…");
+        assert_eq!(line("abc\nd", 4), "abc…");
+        assert_eq!(line("", 0), "");
+        let long = line(&"x".repeat(1 << 20), MOST_LOGGED);
+        assert_eq!(long.len(), MOST_LOGGED + "…".len());
+    }
+}

@@ -1,0 +1,148 @@
+//! The log of the program, as a collector reads it.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::{Value, json};
+
+use crate::program::{Process, davit, sim_with, until};
+
+/// A JSON object in which every key is there once.
+struct Strict(BTreeMap<String, Value>);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(StrictVisitor)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Strict;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Strict, A::Error> {
+        let mut object = BTreeMap::new();
+        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+            if object.contains_key(&key) {
+                return Err(A::Error::custom(format!("\"{key}\" is there twice")));
+            }
+            object.insert(key, value);
+        }
+        Ok(Strict(object))
+    }
+}
+
+/// A directory with a file of three failed pods.
+fn failed_pods() -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let items: Vec<Value> = (0..3).map(failed_pod).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items});
+    let path = directory.path().join("pods.json");
+    std::fs::write(&path, list.to_string()).unwrap();
+    (directory, path)
+}
+
+fn failed_pod(number: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": format!("p-{number}"), "namespace": "default", "uid": format!("uid-{number}"),
+            "creationTimestamp": format!("2026-11-20T10:00:0{number}Z"),
+        },
+        "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
+        "status": {"phase": "Failed"},
+    })
+}
+
+/// What `davit run --log-format json` logs until a line says this.
+fn logged(mode: &str, arguments: &[&str], last: &str) -> Vec<BTreeMap<String, Value>> {
+    let (directory, pods) = failed_pods();
+    let (sim, kubeconfig) = sim_with(&[&pods], arguments);
+    let config = directory.path().join("davit.yaml");
+    let text = format!(
+        "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: {mode}\n  \
+         config: {{terminatedPodThreshold: 2, period: 1s}}\n"
+    );
+    std::fs::write(&config, text).unwrap();
+    let log = directory.path().join("log");
+    let run = davit()
+        .args(["run", "--log-format", "json", "--config"])
+        .arg(&config)
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
+        .spawn()
+        .unwrap();
+    let run = Process(run);
+    until("it is logged", || read(&log).contains(last));
+    assert_eq!(run.terminate(), 0);
+    assert_eq!(sim.terminate(), 0);
+    let text = read(&log);
+    let lines = text.lines();
+    lines
+        .map(|line| match serde_json::from_str::<Strict>(line) {
+            Ok(Strict(fields)) => fields,
+            Err(error) => panic!("{error}: {line}"),
+        })
+        .collect()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// The line about a plan with this message, in which these fields have to be.
+fn plan<'a>(
+    lines: &'a [BTreeMap<String, Value>],
+    message: &str,
+    fields: &Value,
+) -> &'a BTreeMap<String, Value> {
+    let found = lines.iter().find(|line| line["message"] == message);
+    let found = found.unwrap_or_else(|| panic!("no line says \"{message}\": {lines:#?}"));
+    let common = json!({
+        "action": "delete", "api_version": "v1", "kind": "Pod", "namespace": "default",
+        "name": "p-0", "uid": "uid-0", "controller": "podgc", "reason": "terminated",
+        "guest_message": "3 pods have terminated, 2 are kept",
+    });
+    let expected = [&common, fields].map(|fields| fields.as_object().unwrap());
+    for (name, value) in expected.into_iter().flatten() {
+        assert_eq!(found.get(name), Some(value), "{name}: {found:#?}");
+    }
+    assert_eq!(found["revision"].as_str().unwrap().len(), 10, "{found:#?}");
+    found
+}
+
+#[test]
+fn a_dry_run_says_what_it_would_do_in_one_object_a_line() {
+    let lines = logged("DryRun", &[], "dry run: would");
+    plan(
+        &lines,
+        "dry run: would delete",
+        &json!({"dry_run": true, "part": "stable"}),
+    );
+}
+
+#[test]
+fn an_enforced_run_says_what_it_did_and_what_failed() {
+    let fault = ["--fault", "delete pods first=1 500"];
+    let lines = logged("Enforce", &fault, "carried out: delete");
+    let failed = plan(
+        &lines,
+        "failed: delete; will retry",
+        &json!({"dry_run": false, "step": 0, "failed": "delete", "class": "server"}),
+    );
+    assert!(
+        failed["error"].as_str().unwrap().contains("p-0"),
+        "{failed:#?}"
+    );
+    let done = plan(&lines, "carried out: delete", &json!({"dry_run": false}));
+    assert_ne!(failed["decision"], done["decision"]);
+}

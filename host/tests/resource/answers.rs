@@ -1,0 +1,248 @@
+//! What an operator asks for, and what the host answers.
+
+use std::time::Duration;
+
+use davit::commands::answer::NotAnswered;
+use davit::commands::requests;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use crate::cluster::{Cluster, spec};
+use crate::program::Site;
+
+const STEPS: [&str; 2] = ["shadow until promoted", "weight 50 until promoted"];
+const AT: &str = "2026-11-20T10:00:00.000Z";
+
+/// A Controller in the middle of a trial, as a host that is gone left it.
+fn left_alone() -> Site {
+    let site = Site::new();
+    site.podgc(1, &STEPS);
+    let revision =
+        json!({"revision": "aaaa", "digest": "sha256:1", "configHash": "1", "since": AT});
+    let candidate = json!({
+        "revision": "bbbb", "digest": "sha256:1", "configHash": "2", "since": AT,
+        "step": 1, "steps": 2, "stepText": "shadow until promoted", "weight": 0,
+        "elapsedSeconds": 0, "waitsFor": "", "comparison": {},
+    });
+    let tripped = json!([{"guardrail": "deletesPerMinute", "limit": 5, "since": AT}]);
+    site.change_status(&json!({
+        "stable": revision, "candidate": candidate, "tripped": tripped,
+    }));
+    site
+}
+
+#[test]
+fn without_a_host_nothing_is_reported_as_done() {
+    let site = left_alone();
+    for arguments in [
+        ["promote", "podgc"].as_slice(),
+        &["promote", "--full", "podgc"],
+        &["abort", "podgc"],
+        &["release", "podgc"],
+        &["pause", "podgc"],
+        &["resume", "podgc"],
+    ] {
+        let said = site.davit(&[arguments, &["--wait=1s"]].concat());
+        assert_eq!(said.code, 3, "{arguments:?}: {said:?}");
+        assert_eq!(said.out, "", "{arguments:?}");
+        assert!(
+            said.err
+                .contains("requested, no host has answered within 1s"),
+            "{arguments:?}: {said:?}"
+        );
+        assert!(said.err.contains("podgc"), "{said:?}");
+    }
+}
+
+#[test]
+fn who_does_not_wait_is_told_that_it_is_a_request() {
+    let site = left_alone();
+    let said = site.davit(&["abort", "podgc", "--wait=0"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(said.out.contains("requested"), "{said:?}");
+    let annotation = site.get()["metadata"]["annotations"]["davit.dev/abort"].clone();
+    let annotation = annotation.as_str().unwrap().to_owned();
+    assert!(
+        annotation.starts_with(&format!("bbbb@{AT}")),
+        "{annotation}"
+    );
+}
+
+#[test]
+fn a_rollout_by_hand() {
+    let (site, _host) = Site::with_host(&STEPS);
+    let candidate = site.try_another(2);
+
+    let out = site.must(&["promote", "podgc"]);
+    assert!(out.contains("step 2 of 2"), "{out}");
+    assert_eq!(site.get()["status"]["candidate"]["step"], 2);
+
+    // Others ask for what is over: the host says so, and does nothing.
+    let since = site.get()["status"]["candidate"]["since"].clone();
+    let stale = format!("{candidate}@{}/1", since.as_str().unwrap());
+    let annotations = json!({"davit.dev/promote": stale});
+    site.change(&json!({"metadata": {"annotations": annotations}}));
+    let status = site.until("it is refused", |status| {
+        answer(status, "promote")["value"] == json!(stale)
+    });
+    let refused = answer(&status, "promote");
+    assert_eq!(refused["result"], "Refused", "{refused}");
+    let message = refused["message"].as_str().unwrap();
+    assert!(message.contains("step 2"), "{message}");
+    assert_eq!(status["candidate"]["step"], 2);
+
+    let out = site.must(&["pause", "podgc"]);
+    assert!(out.contains("paused"), "{out}");
+    site.must(&["resume", "podgc"]);
+
+    let out = site.must(&["abort", "podgc"]);
+    assert!(out.contains(&candidate), "{out}");
+    assert_eq!(
+        site.get()["status"]["rejected"]["revision"],
+        json!(candidate)
+    );
+
+    // Only who asks for another try gets one.
+    let said = site.davit(&["resume", "podgc"]);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.err.contains("davit retry podgc"), "{said:?}");
+    let out = site.must(&["retry", "podgc"]);
+    assert!(out.contains("step 1 of 2"), "{out}");
+    assert_eq!(
+        site.get()["status"]["candidate"]["revision"],
+        json!(candidate)
+    );
+
+    let out = site.must(&["promote", "--full", "podgc"]);
+    assert!(out.contains("stable"), "{out}");
+    assert_eq!(site.get()["status"]["stable"]["revision"], json!(candidate));
+}
+
+/// The same request once more is another one: what was answered is not taken
+/// for its answer.
+#[test]
+fn an_old_answer_answers_no_new_request() {
+    let site = left_alone();
+    let said = site.davit(&["abort", "podgc", "--wait=0"]);
+    assert_eq!(said.code, 0, "{said:?}");
+    let asked = &site.get()["metadata"]["annotations"]["davit.dev/abort"];
+    site.change_status(&json!({"requests": [{
+        "request": "abort", "value": asked, "result": "Done", "message": "it is over", "at": AT,
+    }]}));
+    let said = site.davit(&["abort", "podgc", "--wait=1s"]);
+    assert_eq!(said.code, 3, "{said:?}");
+}
+
+/// With `--now`, a rollback takes over without its steps.
+#[test]
+fn a_rollback_at_once() {
+    let (site, _host) = Site::with_host(&STEPS);
+    let first = site.get()["status"]["stable"]["revision"].clone();
+    let second = site.try_another(2);
+    site.must(&["promote", "--full", "podgc"]);
+
+    let out = site.must(&["rollback", "podgc"]);
+    assert!(out.contains("number 1 again"), "{out}");
+    site.until("it is tried", |status| {
+        status["candidate"]["revision"] == first
+    });
+    let out = site.must(&["rollback", "podgc", "--to=3", "--now"]);
+    assert!(out.contains("is the stable revision"), "{out}");
+    let status = site.get()["status"].clone();
+    assert_eq!(status["stable"]["revision"], first);
+    assert_eq!(status["candidate"], Value::Null);
+
+    // Back and forth, each of them is a request of its own.
+    let out = site.must(&["rollback", "podgc", "--now"]);
+    assert!(out.contains(&second), "{out}");
+    assert_eq!(site.get()["status"]["stable"]["revision"], json!(second));
+    assert_eq!(site.get()["status"]["candidate"], Value::Null);
+}
+
+/// What plays the host: once somebody asks for an abort, the Controller is
+/// changed like that.
+async fn abort_against(then: impl Fn(&str) -> Value + Send + 'static) -> anyhow::Result<String> {
+    let cluster = Cluster::new();
+    cluster.create("podgc", spec(1)).await.unwrap();
+    let candidate = json!({
+        "revision": "bbbb", "digest": "sha256:1", "configHash": "2", "since": AT,
+        "step": 1, "steps": 2, "stepText": "shadow until promoted", "weight": 0,
+        "elapsedSeconds": 0, "waitsFor": "", "comparison": {},
+    });
+    cluster.change("podgc", json!({"status": {"candidate": candidate}}));
+    let client = cluster.client.clone();
+    let host = async {
+        loop {
+            let annotation = &cluster.get("podgc")["metadata"]["annotations"]["davit.dev/abort"];
+            if let Some(value) = annotation.as_str() {
+                cluster.change("podgc", then(value));
+                break;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let asked = requests::abort(&client, "podgc", Duration::from_secs(2));
+    tokio::join!(asked, host).0
+}
+
+fn answered(value: &str, result: &str, message: &str) -> Value {
+    json!({"status": {"requests": [{
+        "request": "abort", "value": value, "result": result, "message": message, "at": AT,
+    }]}})
+}
+
+#[tokio::test]
+async fn a_refusal_is_a_failure_with_its_reason() {
+    let refuse = |value: &str| answered(value, "Refused", "the candidate is cccc");
+    let error = abort_against(refuse).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "podgc: the host refused to roll the candidate bbbb back: the candidate is cccc; davit \
+         get podgc shows the rollout"
+    );
+    assert!(error.downcast_ref::<NotAnswered>().is_none());
+}
+
+#[tokio::test]
+async fn what_the_host_cannot_do_yet_is_not_reported_as_done() {
+    let wait = |value: &str| answered(value, "Pending", "the module is away");
+    let error = abort_against(wait).await.unwrap_err();
+    assert!(error.downcast_ref::<NotAnswered>().is_some(), "{error}");
+    assert!(error.to_string().contains("the module is away"), "{error}");
+}
+
+/// Two operators ask for the same: one annotation is left, and one answer.
+#[tokio::test]
+async fn the_answer_to_the_same_request_of_another_operator_counts() {
+    let other = |value: &str| {
+        let (subject, _) = value.split_once('#').unwrap();
+        let theirs = format!("{subject}#theirs");
+        let mut change = answered(&theirs, "Done", "it was rolled back");
+        change["metadata"] = json!({"annotations": {"davit.dev/abort": theirs}});
+        change
+    };
+    assert_eq!(
+        abort_against(other).await.unwrap(),
+        "podgc: it was rolled back"
+    );
+}
+
+/// Somebody else's other request took the place of this one.
+#[tokio::test]
+async fn a_request_that_was_replaced_is_not_reported_as_done() {
+    let other = |_: &str| {
+        let theirs = format!("dddd@{AT}#theirs");
+        let mut change = answered(&theirs, "Done", "it was rolled back");
+        change["metadata"] = json!({"annotations": {"davit.dev/abort": theirs}});
+        change
+    };
+    let error = abort_against(other).await.unwrap_err();
+    assert!(error.downcast_ref::<NotAnswered>().is_some(), "{error}");
+    assert!(error.to_string().contains("somebody else"), "{error}");
+}
+
+fn answer(status: &Value, request: &str) -> Value {
+    let all = status["requests"].as_array().cloned().unwrap_or_default();
+    let found = all.into_iter().find(|one| one["request"] == request);
+    found.unwrap_or_default()
+}

@@ -1,0 +1,89 @@
+//! A node with more pods than one answer of the guest can be about.
+
+use std::time::Duration;
+
+use davit_sim::fault::Match;
+use tokio::time::sleep;
+
+use crate::bench::{Bench, Running, on_the_sim};
+use crate::cluster::{KEY, pod, taint, taint_eviction};
+
+/// Two commands for each: more than the host takes in one decision.
+const PODS: usize = 6_000;
+
+async fn many_pods(bench: &Bench, node: &str) {
+    for number in 0..PODS {
+        pod(bench, &format!("p-{number}"), node, &[]).await;
+    }
+}
+
+fn left(bench: &Bench) -> usize {
+    bench
+        .sim()
+        .list("v1", "Pod", &bench.namespace)
+        .unwrap()
+        .len()
+}
+
+/// The guest is never stopped, which would be for all nodes.
+#[track_caller]
+fn assert_answered(host: &Running) {
+    let page = host.metrics.render();
+    let calls = page
+        .lines()
+        .filter(|line| line.starts_with("davit_guest_calls_total"));
+    let failed: Vec<&str> = calls
+        .filter(|line| !line.contains("result=\"ok\""))
+        .collect();
+    assert!(failed.is_empty(), "{failed:?}");
+}
+
+#[test]
+fn six_thousand_pods_on_one_node() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        many_pods(&bench, &node).await;
+        let host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        // Every pod has been decided on: only its node can evict it.
+        sleep(Duration::from_secs(10)).await;
+        bench.sim().clear_log();
+        taint(&bench, &node, &[KEY]).await;
+        // Two writes and an event for each, at the client's 1,000 a second after
+        // the first 2,000.
+        for _ in 0..60 {
+            sleep(Duration::from_secs(1)).await;
+            if left(&bench) == 0 {
+                break;
+            }
+        }
+        assert_eq!(left(&bench), 0);
+        let sim = bench.sim();
+        assert_eq!(sim.count(&Match::new("delete", "pods")), PODS);
+        assert_eq!(sim.count(&Match::new("patch", "pods")), PODS);
+        assert_answered(&host);
+    });
+}
+
+/// A dry run shows every pod, and comes to rest.
+#[test]
+fn a_dry_run_of_six_thousand_pods() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        many_pods(&bench, &node).await;
+        let host = bench.host(&taint_eviction("DryRun", "{}")).await;
+        sleep(Duration::from_secs(10)).await;
+        bench.sim().clear_log();
+        taint(&bench, &node, &[KEY]).await;
+        sleep(Duration::from_secs(60)).await;
+        let calls = || {
+            host.metric("davit_guest_calls_total{controller=\"taint-eviction\",part=\"stable\",result=\"ok\"}")
+        };
+        let before = calls();
+        assert!(before > 0.5);
+        sleep(Duration::from_secs(600)).await;
+        assert!((calls() - before).abs() < 0.5, "it goes on deciding");
+        assert_eq!(bench.sim().count(&Match::new("delete", "pods")), 0);
+        assert_eq!(left(&bench), PODS);
+        assert_answered(&host);
+    });
+}
