@@ -85,7 +85,7 @@ impl Controller for PodGc {
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
         match item.queue.as_str() {
             ORPHANED => orphan::reconcile(&self.config, cx, item),
-            _ => pass::reconcile(&self.config, cx),
+            _ => pass::reconcile(&self.config, cx, item),
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 
 use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
-use davit_guest::{Command, Context, Decision, Level, Object, Plan};
+use davit_guest::{Command, Context, Decision, Level, Object, Plan, Verdict, WorkItem};
 
 use crate::deletion::{self, Reason};
 use crate::terminated::{self, turn};
@@ -18,9 +18,11 @@ const MOST_PLANS: usize = 9_000;
 const MOST_COMMANDS: usize = 9_000;
 
 /// Decides what to delete now, and which nodes to look for.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
+pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let mut plans = Plans::default();
-    let (more, note) = terminated::decide(cx, config.threshold(), &mut plans);
+    let next = config
+        .threshold()
+        .and_then(|threshold| terminated::decide(cx, threshold, &item.cursor, &mut plans));
     out_of_service(cx, &mut plans);
     unscheduled(cx, &mut plans);
     let missing = missing_nodes(cx).take(MOST_COMMANDS);
@@ -28,16 +30,13 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
         let count = plans.all.len().to_string();
         cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
     }
-    let decision = if more {
-        Decision::again_when_written()
-    } else {
-        Decision::done()
-    };
-    decision
-        .plans(plans.all)
-        .commands(note)
-        .commands(missing.map(|node| Command::enqueue(ORPHANED, &node, config.quarantine)))
-        .parallel(config.max_parallel_deletes)
+    Decision {
+        verdict: next.map_or(Verdict::Done, Verdict::More),
+        ..Decision::done()
+    }
+    .plans(plans.all)
+    .commands(missing.map(|node| Command::enqueue(ORPHANED, &node, config.quarantine)))
+    .parallel(config.max_parallel_deletes)
 }
 
 /// The pass's plans, one for each pod.

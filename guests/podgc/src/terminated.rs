@@ -1,13 +1,14 @@
 //! Terminated pods above the threshold.
 //!
 //! A pass deletes the oldest of them, evicted ones first. It may have many to
-//! delete: each call of a pass decides about a part, in the order that the
-//! host's indexes keep, and leaves a note with the place where the next call
-//! goes on. So a pod that cannot be deleted holds up none that comes after it,
-//! and a call's cost does not depend on how many terminated pods there are.
+//! delete: each call decides about a part, in the order that the host's indexes
+//! keep, and says at which place the next part begins. So a pod that cannot be
+//! deleted holds up none that comes after it, and a call's cost does not depend
+//! on how many terminated pods there are.
 
-use davit_guest::{Command, Context, Object, Place};
-use serde::{Deserialize, Serialize};
+use std::fmt;
+
+use davit_guest::{Context, Object, Place};
 
 use crate::deletion::{DELETION_BY_POD_GC, Reason, is_marked};
 use crate::pass::{Plans, is_terminating};
@@ -27,45 +28,30 @@ const WITHOUT_PHASE: &str = "";
 /// stages of a pass have their turn.
 const PART: usize = 1_000;
 
-/// The note under which a pass that has not come to its end keeps [`Rest`].
-const NOTE: &str = "terminated";
-
-/// What is left of a pass.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// What is left of a pass: the cursor of its next part.
+#[derive(Debug)]
 struct Rest {
     /// How many pods it has still to delete.
     count: usize,
     /// Whether the place is among the evicted pods.
     evicted: bool,
     /// The place of the last pod that was decided about.
-    order: String,
-    key: String,
+    place: Place,
 }
 
-/// Plans for a part of the pass. Returns whether more is to come, and what is
-/// to be noted.
+/// Plans for the part of the pass that a cursor names, or the first. Returns
+/// the cursor of the next part, if there is one.
 pub(crate) fn decide(
     cx: &Context<'_>,
-    threshold: Option<usize>,
-    plans: &mut Plans,
-) -> (bool, Option<Command>) {
-    let before: Option<Rest> = cx.note(NOTE);
-    let after = threshold.and_then(|threshold| part(cx, threshold, before.as_ref(), plans));
-    let note = (before != after).then(|| Command::set_note(NOTE, after.as_ref()));
-    (after.is_some(), note)
-}
-
-/// Plans for the next part. Returns what is left then.
-fn part(
-    cx: &Context<'_>,
     threshold: usize,
-    rest: Option<&Rest>,
+    cursor: &str,
     plans: &mut Plans,
-) -> Option<Rest> {
+) -> Option<String> {
+    let rest = Rest::parse(cursor);
     let count = count(cx, threshold);
     let excess = count.saturating_sub(threshold);
-    // Others may have deleted pods meanwhile, or an operator keeps more.
-    let due = rest.map_or(excess, |rest| rest.count.min(excess));
+    // Others may have deleted pods since the first part.
+    let due = rest.as_ref().map_or(excess, |rest| rest.count.min(excess));
     let message = format!("{count} pods have terminated, {threshold} are kept");
     let mut last = None;
     let mut taken = 0;
@@ -75,13 +61,39 @@ fn part(
         last = Some((is_evicted(&pod), place(&pod)));
         plans.add(cx, pod, Reason::Terminated, message.clone());
     }
-    let (evicted, Place { order, key }) = last.filter(|_| taken == PART && due > PART)?;
-    Some(Rest {
-        count: due - PART,
+    let (evicted, place) = last.filter(|_| taken == PART && due > PART)?;
+    let count = due - PART;
+    let rest = Rest {
+        count,
         evicted,
-        order,
-        key,
-    })
+        place,
+    };
+    Some(rest.to_string())
+}
+
+impl Rest {
+    /// None for what is no cursor of this stage.
+    fn parse(cursor: &str) -> Option<Self> {
+        let mut parts = cursor.splitn(4, '/');
+        let count = parts.next()?.parse().ok()?;
+        let evicted = parts.next()? == EVICTED;
+        let order = parts.next()?.to_owned();
+        let key = parts.next()?.to_owned();
+        Some(Self {
+            count,
+            evicted,
+            place: Place { order, key },
+        })
+    }
+}
+
+impl fmt::Display for Rest {
+    /// No time has a slash, and the key is the last part.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let stage = if self.evicted { EVICTED } else { ENDED };
+        let Place { order, key } = &self.place;
+        write!(f, "{}/{stage}/{order}/{key}", self.count)
+    }
 }
 
 /// How many terminated pods there are, as far as they count: exact if there are
@@ -104,12 +116,9 @@ fn count(cx: &Context<'_>, threshold: usize) -> usize {
 
 /// Terminated pods in the order in which they are deleted, from where the pass
 /// goes on. They are read as far as they are looked at.
-fn in_turn<'a>(cx: &'a Context<'_>, rest: Option<&Rest>) -> impl Iterator<Item = Object<Pod>> + 'a {
-    let place = rest.map(|rest| Place {
-        order: rest.order.clone(),
-        key: rest.key.clone(),
-    });
-    let with_evicted = rest.is_none_or(|rest| rest.evicted);
+fn in_turn<'a>(cx: &'a Context<'_>, rest: Option<Rest>) -> impl Iterator<Item = Object<Pod>> + 'a {
+    let with_evicted = rest.as_ref().is_none_or(|rest| rest.evicted);
+    let place = rest.map(|rest| rest.place);
     let (in_evicted, in_others) = if with_evicted {
         (place, None)
     } else {
