@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Deserializer};
-use serde_json::{Map, Value};
+use serde::Deserialize;
+use serde_json::Value;
 
-use crate::spec::{ControllerSpec, SpecError};
+use crate::host::PrepareError;
+use crate::spec::{ControllerSpec, SpecError, strict};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,26 +20,6 @@ pub struct Config {
     pub controllers: Option<Vec<ControllerConfig>>,
     /// How the API server is talked to.
     pub client: ClientConfig,
-}
-
-/// The file as it is written. Each controller is read by itself, so that what
-/// is wrong with it is told by its path.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Written {
-    #[serde(default, deserialize_with = "listed")]
-    controllers: Option<Vec<Map<String, Value>>>,
-    #[serde(default)]
-    client: ClientConfig,
-}
-
-/// A list that is given, but has no entry (all of them may be commented out), is
-/// a list of none.
-fn listed<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<Vec<Map<String, Value>>>, D::Error> {
-    let given = Option::deserialize(deserializer)?;
-    Ok(Some(given.unwrap_or_default()))
 }
 
 /// One controller.
@@ -73,7 +54,7 @@ impl Default for ClientConfig {
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{path}: cannot be read: {source}", path = path.display())]
+    #[error("{path}: cannot be read", path = path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -81,7 +62,7 @@ pub enum ConfigError {
         source: std::io::Error,
     },
     /// The file is no YAML.
-    #[error("{path}: is no YAML: {reason}", path = path.display())]
+    #[error("{path}: is not YAML: {reason}", path = path.display())]
     NotYaml {
         /// The file.
         path: PathBuf,
@@ -89,14 +70,12 @@ pub enum ConfigError {
         reason: String,
     },
     /// A value is wrong.
-    #[error("{path}: {field}: {reason}", path = path.display())]
+    #[error("{path}: {error}", path = path.display())]
     Field {
         /// The file.
         path: PathBuf,
-        /// The path of the value: `controllers[0].mode`.
-        field: String,
-        /// What is wrong with it.
-        reason: String,
+        /// Which value, `controllers[0].mode`, and what is wrong with it.
+        error: SpecError,
     },
 }
 
@@ -110,81 +89,132 @@ pub fn read(path: &Path) -> Result<String, ConfigError> {
 
 /// Checks the text of a configuration file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
-    let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::NotYaml {
-        path: path.to_owned(),
-        reason: first_line(&error.to_string()),
+    let options = serde_saphyr::options! { strict_booleans: true };
+    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        ConfigError::NotYaml {
+            path: path.to_owned(),
+            reason: first_line(&error.to_string()),
+        }
     })?;
-    let wrong = |field: String, reason: String| ConfigError::Field {
+    read_config(&value).map_err(|error| ConfigError::Field {
         path: path.to_owned(),
-        field,
+        error,
+    })
+}
+
+/// What a host says of a file whose controllers cannot run as they are
+/// configured.
+#[must_use]
+pub fn refused(path: &Path, controllers: &[ControllerConfig], error: &PrepareError) -> ConfigError {
+    let mut names = controllers.iter().map(|controller| &controller.name);
+    let position = names.position(|name| *name == error.controller);
+    let parent = position.map_or_else(
+        || error.controller.clone(),
+        |position| format!("controllers[{position}]"),
+    );
+    ConfigError::Field {
+        path: path.to_owned(),
+        error: error.reason.in_spec().below(&parent),
+    }
+}
+
+fn read_config(value: &Value) -> Result<Config, SpecError> {
+    let wrong = |field: &str, reason: String| SpecError {
+        field: field.to_owned(),
         reason,
     };
-    let written: Written = serde_path_to_error::deserialize(value).map_err(|error| {
-        let field = error.path().to_string();
-        wrong(field, error.into_inner().to_string())
-    })?;
-    let controllers = written.controllers.map(|controllers| {
-        let numbered = controllers.into_iter().enumerate();
-        numbered
-            .map(|(position, controller)| {
-                read_controller(controller).map_err(|SpecError { field, reason }| {
-                    wrong(format!("controllers[{position}].{field}"), reason)
-                })
-            })
-            .collect::<Result<Vec<_>, _>>()
-    });
-    let config = Config {
-        controllers: controllers.transpose()?,
-        client: written.client,
+    let Value::Object(fields) = value else {
+        let what = "a map (controllers, client)";
+        return Err(wrong("", strict::expected(what, value)));
     };
-    check(&config).map_err(|(field, reason)| wrong(field, reason))?;
+    let mut config = Config::default();
+    for (name, value) in fields {
+        match (name.as_str(), value) {
+            // A list that is given, but has no entry (all of them may be
+            // commented out), is a list of none.
+            ("controllers", Value::Null) => config.controllers = Some(Vec::new()),
+            ("controllers", Value::Array(controllers)) => {
+                config.controllers = Some(read_controllers(controllers)?);
+            }
+            ("controllers", other) => {
+                return Err(wrong("controllers", strict::expected("a list", other)));
+            }
+            ("client", Value::Null) => {}
+            ("client", value) => {
+                config.client = read_client(value).map_err(|error| error.below("client"))?;
+            }
+            (other, _) => {
+                let reason = "there is no such field, only controllers, client";
+                return Err(wrong(other, reason.to_owned()));
+            }
+        }
+    }
     Ok(config)
 }
 
-fn read_controller(mut fields: Map<String, Value>) -> Result<ControllerConfig, SpecError> {
-    let wrong = |reason: String| SpecError {
-        field: "name".to_owned(),
+fn read_controllers(controllers: &[Value]) -> Result<Vec<ControllerConfig>, SpecError> {
+    let mut names = BTreeSet::new();
+    let mut read = Vec::new();
+    for (position, controller) in controllers.iter().enumerate() {
+        let parent = format!("controllers[{position}]");
+        let controller = read_controller(controller).map_err(|error| error.below(&parent))?;
+        if !names.insert(controller.name.clone()) {
+            let reason = format!("a second controller is called \"{}\"", controller.name);
+            let field = "name".to_owned();
+            return Err(SpecError { field, reason }.below(&parent));
+        }
+        read.push(controller);
+    }
+    Ok(read)
+}
+
+fn read_controller(value: &Value) -> Result<ControllerConfig, SpecError> {
+    let wrong = |field: &str, reason: String| SpecError {
+        field: field.to_owned(),
         reason,
     };
+    let Value::Object(fields) = value else {
+        let what = "a map with a name and a module";
+        return Err(wrong("", strict::expected(what, value)));
+    };
+    let mut fields = fields.clone();
     let name = match fields.remove("name") {
         Some(Value::String(name)) => name,
-        Some(other) => return Err(wrong(format!("{other} is no text"))),
-        None => return Err(wrong("missing field `name`".to_owned())),
+        None | Some(Value::Null) => return Err(wrong("name", "it must be set".to_owned())),
+        Some(other) => return Err(wrong("name", strict::expected("text", &other))),
     };
     if !is_dns_label(&name) {
-        return Err(wrong(format!(
-            "\"{name}\" is no DNS label: lower-case letters, digits and dashes, 63 at most"
-        )));
+        let what = "a DNS label (lower-case letters, digits and dashes, 63 at most)";
+        return Err(wrong("name", strict::expected_text(what, &name)));
     }
-    let spec = ControllerSpec::read(Value::Object(fields))?;
+    let spec = ControllerSpec::read(&Value::Object(fields))?;
     Ok(ControllerConfig { name, spec })
 }
 
-fn first_line(text: &str) -> String {
-    text.lines().next().unwrap_or_default().to_owned()
-}
-
-fn check(config: &Config) -> Result<(), (String, String)> {
-    let mut names = BTreeSet::new();
-    for (position, controller) in config.controllers.iter().flatten().enumerate() {
-        let name = &controller.name;
-        if !names.insert(name) {
-            let field = format!("controllers[{position}].name");
-            return Err((field, format!("a second controller is called \"{name}\"")));
-        }
-    }
-    let client = config.client;
+fn read_client(value: &Value) -> Result<ClientConfig, SpecError> {
+    let client: ClientConfig = strict::read(value)?;
+    let above_none = |field: &str, found: f64| SpecError {
+        field: field.to_owned(),
+        reason: format!("expected a number above 0, found {found}"),
+    };
     if !(client.qps.is_finite() && client.qps > 0.0) {
-        let reason = format!("{} is not a number above 0", client.qps);
-        return Err(("client.qps".to_owned(), reason));
+        return Err(above_none("qps", client.qps));
     }
     if client.burst == 0 {
-        return Err((
-            "client.burst".to_owned(),
-            "0 lets nothing through".to_owned(),
-        ));
+        return Err(above_none("burst", client.burst.into()));
     }
-    Ok(())
+    Ok(client)
+}
+
+/// What the parser says, without its picture of the place, and without its
+/// advice to programmers.
+fn first_line(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.strip_prefix("error: ").unwrap_or(line);
+    let advice = line.find(", set DuplicateKeyPolicy");
+    line.get(..advice.unwrap_or(line.len()))
+        .unwrap_or(line)
+        .to_owned()
 }
 
 pub(crate) fn is_dns_label(name: &str) -> bool {
@@ -196,90 +226,4 @@ pub(crate) fn is_dns_label(name: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::modules::ModuleSource;
-    use crate::spec::ModeConfig;
-
-    fn error(text: &str) -> String {
-        parse(Path::new("c.yaml"), text).unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_small_file_is_enough() {
-        let config = parse(
-            Path::new("c.yaml"),
-            "controllers:\n- name: podgc\n  module: {builtin: podgc}\n",
-        )
-        .unwrap();
-        let controller = &config.controllers.unwrap()[0];
-        assert_eq!(controller.spec.mode, ModeConfig::DryRun);
-        let builtin = ModuleSource::Builtin("podgc".into());
-        assert_eq!(controller.spec.module, builtin.into());
-        assert_eq!(config.client, ClientConfig::default());
-    }
-
-    #[test]
-    fn errors_name_file_field_and_reason() {
-        let one = |rest: &str| {
-            error(&format!(
-                "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n{rest}"
-            ))
-        };
-        assert_eq!(
-            one("  mode: Enforced\n"),
-            "c.yaml: controllers[0].mode: unknown variant `Enforced`, expected one of \
-             `Enforce`, `DryRun`, `Disabled`"
-        );
-        assert!(one("  mode: Of\n").contains("unknown variant `Of`"));
-        assert!(one("  colour: red\n").starts_with("c.yaml: controllers[0].colour: unknown field"));
-        assert_eq!(
-            one("  limits: {instances: 0}\n"),
-            "c.yaml: controllers[0].limits.instances: 0 is out of range: 1 to 16"
-        );
-        assert_eq!(
-            one("- name: podgc\n  module: {file: /tmp/a.wasm}\n"),
-            "c.yaml: controllers[1].name: a second controller is called \"podgc\""
-        );
-        assert_eq!(
-            one("  config: 7\n"),
-            "c.yaml: controllers[0].config: it must be a map"
-        );
-        assert!(error("controllers: [\n").starts_with("c.yaml: is no YAML: "));
-        assert!(error("controllers: [{}]\n").contains("[0].name: missing field `name`"));
-        assert!(error("controllers: []\nclient: {qps: 0}\n").starts_with("c.yaml: client.qps: "));
-    }
-
-    #[test]
-    fn a_list_without_entries_is_not_left_out() {
-        let controllers = |text| parse(Path::new("c.yaml"), text).unwrap().controllers;
-        assert_eq!(controllers("controllers:\n# - name: a\n"), Some(vec![]));
-        assert_eq!(controllers("controllers: []\n"), Some(vec![]));
-        assert_eq!(controllers("client: {qps: 5}\n"), None);
-    }
-
-    /// kubectl reads YAML 1.1, in which `Off`, `On`, `No` and `Yes` are booleans.
-    #[test]
-    fn no_mode_needs_quotes() {
-        let schema = serde_json::to_value(schemars::schema_for!(ModeConfig)).unwrap();
-        let modes = schema["oneOf"].as_array().unwrap().iter();
-        let modes: Vec<&str> = modes.filter_map(|mode| mode["const"].as_str()).collect();
-        assert_eq!(modes.len(), 3, "{schema}");
-        for mode in modes {
-            let value: Value = serde_saphyr::from_str(mode).unwrap();
-            assert_eq!(value, mode);
-            let text = format!("controllers: [{{name: a, module: {{builtin: b}}, mode: {mode}}}]");
-            parse(Path::new("c.yaml"), &text).unwrap();
-        }
-        let off: Value = serde_saphyr::from_str("Off").unwrap();
-        assert_eq!(off, false, "the test would notice a boolean");
-    }
-
-    #[test]
-    fn names_are_dns_labels() {
-        assert!(is_dns_label("podgc-2"));
-        for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
-            assert!(!is_dns_label(bad), "{bad}");
-        }
-    }
-}
+mod tests;

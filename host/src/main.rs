@@ -7,6 +7,7 @@ use clap::Parser as _;
 use davit::cli::{Arguments, Command};
 use davit::commands::answer::NotAnswered;
 use davit::{commands, demo, inspect, new, resource, run, sim, telemetry};
+use davit_cluster::api::chain;
 
 /// How a command ends whose request no host has answered in time. A usage that
 /// makes no sense ends with clap's 2.
@@ -17,8 +18,8 @@ fn main() -> ExitCode {
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever the libraries write.
-            let text = format!("{error:#}");
+            // One line, whatever the libraries write, and each cause once.
+            let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
             eprintln!("davit: {}", words.join(" "));
             match error.downcast_ref::<NotAnswered>() {

@@ -105,7 +105,7 @@ async fn take_on_changes(
 ) -> Result<Infallible> {
     if let (Some(controllers), Some(file)) = (&started_with.controllers, &file) {
         let applied = host.apply(controllers).await;
-        applied.with_context(|| file.path.display().to_string())?;
+        applied.map_err(|error| config::refused(&file.path, controllers, &error))?;
         health.declared();
     }
     let mut look = interval(CONFIG_PERIOD);
@@ -136,17 +136,18 @@ async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
     let config = match config::parse(&file.path, &file.text) {
         Ok(config) => config,
         Err(error) => {
-            tracing::error!("the changed configuration is not used: {error}");
+            tracing::error!(%error, "the changed configuration is not used");
             return;
         }
     };
     if config.client != started_with.client {
-        tracing::warn!("{path}: client: takes effect with the next start");
+        tracing::warn!(%path, "client: a change takes effect with the next start");
     }
     if config.controllers.is_some() != started_with.controllers.is_some() {
         tracing::error!(
-            "{path}: controllers: whether they come from the file or from the cluster is settled \
-             at the start: what runs goes on until the next one"
+            %path,
+            "controllers: whether they come from the file or from the cluster is settled at the \
+             start; the controllers keep running as they are until the next start"
         );
         return;
     }
@@ -154,10 +155,10 @@ async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
         return;
     };
     match host.apply(controllers).await {
-        Ok(()) => tracing::info!("{path}: the changed configuration is taken on"),
+        Ok(()) => tracing::info!(%path, "the changed configuration is applied"),
         Err(error) => {
-            let error = anyhow::Error::new(error);
-            tracing::error!("the changed configuration is not used: {path}: {error:#}");
+            let error = config::refused(&file.path, controllers, &error);
+            tracing::error!(%error, "the changed configuration is not used");
         }
     }
 }

@@ -70,7 +70,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"concurrentSyncs": -1}),
             "concurrentSyncs",
-            "should be u32",
+            "expected a whole number from 0 to 4294967295, found -1",
         ),
         (
             json!({"maxParallelOrphans": 0}),
@@ -87,7 +87,7 @@ fn a_wrong_configuration_is_refused_by_name() {
             "ignoredResources[0].version",
             "no such field",
         ),
-        (json!([]), "", "should be a map"),
+        (json!([]), "", "expected a map, found a list"),
     ] {
         let (at, why) = refused(&config).unwrap();
         assert_eq!(at, field, "{config}: {why}");

@@ -108,7 +108,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"nodeMonitorPeriod": 5}),
             "nodeMonitorPeriod",
-            "be a string",
+            "expected a duration such as 30s, 10m or 1h30m, found 5",
         ),
         (
             json!({"nodeMonitorPeriod": "0s"}),
@@ -138,7 +138,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"nodeEvictionRate": "1"}),
             "nodeEvictionRate",
-            "be f64",
+            "expected a number, found \"1\"",
         ),
         (
             json!({"secondaryNodeEvictionRate": -1}),
@@ -148,7 +148,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"largeClusterSizeThreshold": 0.5}),
             "largeClusterSizeThreshold",
-            "be u32",
+            "expected a whole number, found a number with a fraction",
         ),
         (
             json!({"unhealthyZoneThreshold": 1.1}),
@@ -158,9 +158,9 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"skipTaintedNodes": "no"}),
             "skipTaintedNodes",
-            "be a boolean",
+            "expected true or false, found \"no\"",
         ),
-        (json!([]), "", "be a map"),
+        (json!([]), "", "expected a map, found a list"),
     ] {
         let (at, why) = refused(&config).unwrap();
         assert_eq!(at, field, "{config}: {why}");

@@ -70,12 +70,24 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"terminatedPodThreshold": "1"}),
             "terminatedPodThreshold",
-            "should be i32",
+            "expected a whole number, found \"1\"",
         ),
-        (json!({"period": 20}), "period", "should be a string"),
-        (json!({"period": "20"}), "period", "no duration"),
+        (
+            json!({"period": 20}),
+            "period",
+            "expected a duration such as 30s, 10m or 1h30m, found 20",
+        ),
+        (
+            json!({"period": "20"}),
+            "period",
+            "expected a duration such as 30s, 10m or 1h30m, found",
+        ),
         (json!({"period": "0s"}), "period", "more than 0s"),
-        (json!({"quarantine": "-1s"}), "quarantine", "no duration"),
+        (
+            json!({"quarantine": "-1s"}),
+            "quarantine",
+            "expected a duration such as 30s, 10m or 1h30m, found",
+        ),
         (
             json!({"maxParallelDeletes": 0}),
             "maxParallelDeletes",
@@ -84,9 +96,9 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"maxParallelDeletes": -1}),
             "maxParallelDeletes",
-            "should be u32",
+            "expected a whole number from 0 to 4294967295, found -1",
         ),
-        (json!([]), "", "should be a map"),
+        (json!([]), "", "expected a map, found a list"),
     ] {
         let (at, why) = refused(&config).unwrap();
         assert_eq!(at, field, "{config}: {why}");

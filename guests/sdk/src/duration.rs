@@ -2,9 +2,11 @@
 //!
 //! Use it as `#[serde(with = "davit_guest::duration")]`.
 
+use std::fmt;
 use std::time::Duration;
 
-use serde::{Deserialize, Deserializer, de::Error};
+use serde::Deserializer;
+use serde::de::{Error, Unexpected, Visitor};
 
 /// What a JSON Schema says of such a text.
 pub const PATTERN: &str = "^([0-9]+(ms|s|m|h))+$";
@@ -13,12 +15,21 @@ const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3
 
 /// Reads a duration; anything else than such a text is refused.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
-    let text = String::deserialize(deserializer)?;
-    parse(&text).ok_or_else(|| {
-        D::Error::custom(format_args!(
-            "\"{text}\" is no duration: write whole numbers of h, m, s or ms, as in \"1m30s\""
-        ))
-    })
+    deserializer.deserialize_str(Text)
+}
+
+struct Text;
+
+impl Visitor<'_> for Text {
+    type Value = Duration;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a duration such as 30s, 10m or 1h30m")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<Duration, E> {
+        parse(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+    }
 }
 
 /// The duration that a text names, if it is one of less than 584 million years.

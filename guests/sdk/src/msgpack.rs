@@ -80,23 +80,19 @@ impl serde::de::Error for Error {
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::invalid_value(found, expected)
+        Self::unfit(found, expected, false)
     }
 
-    /// Without the number's digits where it has a fraction: the code that
-    /// writes them is 14 kB.
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        match found {
-            Unexpected::Float(_) => Self::mismatch(&"a number with a fraction", expected),
-            Unexpected::Unit | Unexpected::Option => Self::mismatch(&"null", expected),
-            Unexpected::Seq => Self::mismatch(&"a list", expected),
-            Unexpected::Map => Self::mismatch(&"a map", expected),
-            Unexpected::Bool(value) => Self::mismatch(&value, expected),
-            Unexpected::Unsigned(value) => Self::mismatch(&value, expected),
-            Unexpected::Signed(value) => Self::mismatch(&value, expected),
-            Unexpected::Str(text) => Self::mismatch(&format_args!("\"{text}\""), expected),
-            _ => Self::mismatch(&"another type", expected),
-        }
+        Self::unfit(found, expected, true)
+    }
+
+    fn unknown_variant(variant: &str, known: &'static [&'static str]) -> Self {
+        let known = known.join(", ");
+        Self::mismatch(
+            &format_args!("one of {known}"),
+            &format_args!("\"{variant}\""),
+        )
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
@@ -110,8 +106,50 @@ impl serde::de::Error for Error {
 }
 
 impl Error {
-    fn mismatch(found: &dyn Display, expected: &dyn Expected) -> Self {
-        Self::custom(format_args!("it is {found}, and should be {expected}"))
+    /// Without the number's digits where it has a fraction: the code that
+    /// writes them is 14 kB.
+    fn unfit(found: Unexpected<'_>, expected: &dyn Expected, is_range: bool) -> Self {
+        let expected = in_words(&expected.to_string(), is_range);
+        match found {
+            Unexpected::Float(_) => Self::mismatch(&expected, &"a number with a fraction"),
+            Unexpected::Unit | Unexpected::Option => Self::mismatch(&expected, &"nothing"),
+            Unexpected::Seq => Self::mismatch(&expected, &"a list"),
+            Unexpected::Map => Self::mismatch(&expected, &"a map"),
+            Unexpected::Bool(value) => Self::mismatch(&expected, &value),
+            Unexpected::Unsigned(value) => Self::mismatch(&expected, &value),
+            Unexpected::Signed(value) => Self::mismatch(&expected, &value),
+            Unexpected::Str(text) => Self::mismatch(&expected, &format_args!("\"{text}\"")),
+            _ => Self::mismatch(&expected, &"another type"),
+        }
+    }
+
+    fn mismatch(expected: &dyn Display, found: &dyn Display) -> Self {
+        Self::custom(format_args!("expected {expected}, found {found}"))
+    }
+}
+
+/// What a type of Rust calls itself, in an operator's words. `is_range` if a
+/// number of the right kind is out of its range.
+fn in_words(expected: &str, is_range: bool) -> String {
+    let (least, most) = match expected {
+        "u8" => ("0", "255"),
+        "u16" => ("0", "65535"),
+        "u32" => ("0", "4294967295"),
+        "u64" => ("0", "18446744073709551615"),
+        "i8" => ("-128", "127"),
+        "i16" => ("-32768", "32767"),
+        "i32" => ("-2147483648", "2147483647"),
+        "i64" => ("-9223372036854775808", "9223372036854775807"),
+        "f32" | "f64" => return "a number".to_owned(),
+        "a boolean" => return "true or false".to_owned(),
+        "a string" => return "text".to_owned(),
+        "a sequence" => return "a list".to_owned(),
+        other => return other.to_owned(),
+    };
+    if is_range {
+        format!("a whole number from {least} to {most}")
+    } else {
+        "a whole number".to_owned()
     }
 }
 
@@ -324,10 +362,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     ) -> Result<V::Value, Error> {
         match self.token()? {
             Token::Map(len) => self.map(len, Some(fields), visitor),
-            token => Err(Error::invalid_type(
-                token.unexpected(),
-                &"a map with named fields",
-            )),
+            token => Err(Error::invalid_type(token.unexpected(), &"a map")),
         }
     }
 
@@ -335,7 +370,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
-        _variants: &'static [&'static str],
+        variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Error> {
         match self.token()? {
@@ -343,7 +378,10 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
                 let name: StrDeserializer<'_, Error> = name.into_deserializer();
                 visitor.visit_enum(name)
             }
-            token => Err(Error::invalid_type(token.unexpected(), &"a name")),
+            token => {
+                let known = format!("one of {}", variants.join(", "));
+                Err(Error::invalid_type(token.unexpected(), &known.as_str()))
+            }
         }
     }
 

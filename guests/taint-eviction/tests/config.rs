@@ -60,7 +60,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"tolerationComparisonOperators": "yes"}),
             "tolerationComparisonOperators",
-            "should be a boolean",
+            "expected true or false, found \"yes\"",
         ),
         (
             json!({"maxParallelEvictions": 0}),
@@ -70,9 +70,9 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"maxParallelEvictions": -1}),
             "maxParallelEvictions",
-            "should be u32",
+            "expected a whole number from 0 to 4294967295, found -1",
         ),
-        (json!([]), "", "should be a map"),
+        (json!([]), "", "expected a map, found a list"),
     ] {
         let (at, why) = refused(&config).unwrap();
         assert_eq!(at, field, "{config}: {why}");

@@ -321,8 +321,9 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Some libraries repeat the cause in their own text.
-        if !text.ends_with(&cause_text) {
+        // Some libraries repeat the cause in their own text, and that of its
+        // cause.
+        if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);
         }

@@ -195,7 +195,7 @@ fn target<'a>(found: &Found, name: &str, kept: &'a [Kept], to: Option<i64>) -> R
 /// Whether a spec asks for a revision: for any module of its source, if it pins
 /// none.
 fn asks_for(spec: &Value, kept: &ControllerSpec) -> bool {
-    ControllerSpec::read(spec.clone()).is_ok_and(|spec| {
+    ControllerSpec::read(spec).is_ok_and(|spec| {
         spec.module.source == kept.module.source
             && (spec.module.digest.is_none() || spec.module.digest == kept.module.digest)
             && spec.config == kept.config

@@ -7,10 +7,12 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
+use davit_cluster::api::chain;
+use davit_core::untrusted;
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
 
 use crate::modules::{ModuleConfig, ModuleError, Modules};
-use crate::spec::{ControllerSpec, LimitConfig};
+use crate::spec::{ControllerSpec, LimitConfig, SpecError};
 
 /// A revision that is ready to run.
 #[derive(Clone)]
@@ -113,6 +115,33 @@ pub enum Reason {
     /// The configuration cannot be written as MessagePack.
     #[error("config")]
     Encode(#[from] rmp_serde::encode::Error),
+}
+
+impl Reason {
+    /// The field of the spec that this is about, and what is wrong with it.
+    #[must_use]
+    pub fn in_spec(&self) -> SpecError {
+        let (field, reason) = match self {
+            Self::Module(error) => ("module", chain(error)),
+            Self::Load(error) => ("module", chain(error)),
+            Self::Encode(error) => ("config", chain(error)),
+            Self::Describe(DescribeError::Config { field, message }) => {
+                // In the guest's words.
+                let data = |text: &str| untrusted::line(text, untrusted::MOST_LOGGED);
+                let error = SpecError {
+                    field: data(field),
+                    reason: data(message),
+                };
+                return error.below("config");
+            }
+            Self::Describe(error @ DescribeError::NoInstances { .. }) => {
+                ("limits.instances", chain(error))
+            }
+            Self::Describe(error) => ("module", chain(error)),
+        };
+        let field = field.to_owned();
+        SpecError { field, reason }
+    }
 }
 
 /// Prepares revisions. It compiles each module once, and describes each

@@ -8,7 +8,10 @@ use std::time::Duration;
 use davit_engine::ModuleDigest;
 use oci_client::Reference;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::spec::strict;
 
 /// A module: one source, and what has to be found there.
 ///
@@ -91,8 +94,8 @@ pub enum CaCert {
 
 /// `registry/repository:tag` or `registry/repository@sha256:…`, with Docker
 /// Hub and `latest` where nothing is said.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "String")]
 #[schemars(with = "String")]
 pub struct OciReference(pub Reference);
 
@@ -148,24 +151,22 @@ impl fmt::Display for OciReference {
     }
 }
 
+const REFERENCE: &str = "a reference such as registry.example.com/guests/podgc:1.0";
+
 impl FromStr for OciReference {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let reference = text.parse().map_err(|error| {
-            format!(
-                "\"{text}\" is no reference such as registry.example.com/guests/podgc:1.0: {error}"
-            )
-        })?;
+        let reference = text
+            .parse()
+            .map_err(|error| format!("{}: {error}", strict::expected_text(REFERENCE, text)))?;
         Ok(Self(reference))
     }
 }
 
-impl TryFrom<String> for OciReference {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+impl<'de> Deserialize<'de> for OciReference {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        strict::text(deserializer, REFERENCE)
     }
 }
 
@@ -198,9 +199,32 @@ struct ModuleFields {
     #[serde(skip_serializing_if = "Option::is_none")]
     oci: Option<OciSource>,
     /// The SHA-256 that the module must have, `sha256:…`; any if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("pattern" = "^sha256:[0-9a-f]{64}$"))]
-    digest: Option<String>,
+    #[serde(
+        deserialize_with = "digest",
+        serialize_with = "written_digest",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(with = "Option<String>", extend("pattern" = "^sha256:[0-9a-f]{64}$"))]
+    digest: Option<ModuleDigest>,
+}
+
+fn digest<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ModuleDigest>, D::Error> {
+    const DIGEST: &str = "sha256: and 64 hexadecimal digits in lower case";
+    let Some(text) = Option::<String>::deserialize(deserializer)? else {
+        return Ok(None);
+    };
+    let digest = text.parse();
+    let digest = digest.map_err(|_| D::Error::custom(strict::expected_text(DIGEST, &text)));
+    digest.map(Some)
+}
+
+#[allow(clippy::ref_option, reason = "serde asks for this form")]
+fn written_digest<S: Serializer>(
+    digest: &Option<ModuleDigest>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let written = digest.map(|digest| format!("sha256:{digest}"));
+    written.serialize(serializer)
 }
 
 impl TryFrom<ModuleFields> for ModuleConfig {
@@ -216,26 +240,20 @@ impl TryFrom<ModuleFields> for ModuleConfig {
         let mut given = sources.into_iter().flatten();
         let source = given
             .next()
-            .ok_or("it names no source: give one of builtin, file, configMap and oci")?;
+            .ok_or("expected one of builtin, file, configMap, oci, found none")?;
         if let Some(second) = given.next() {
             return Err(format!(
-                "it names two sources, {source} and {second}: leave one"
+                "expected one of builtin, file, configMap, oci, found two: {source} and {second}"
             ));
         }
-        let digest = match fields.digest {
-            None => None,
-            Some(text) => {
-                let digest = text.parse();
-                Some(digest.map_err(|error| format!("digest: \"{text}\": {error}"))?)
-            }
-        };
+        let digest = fields.digest;
         Ok(Self { source, digest })
     }
 }
 
 impl From<ModuleConfig> for ModuleFields {
     fn from(module: ModuleConfig) -> Self {
-        let digest = module.digest.map(|digest| format!("sha256:{digest}"));
+        let digest = module.digest;
         let rest = Self {
             digest,
             ..Self::default()
@@ -269,9 +287,8 @@ mod tests {
 
     const DIGEST: &str = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
-    fn read(value: Value) -> Result<ModuleConfig, String> {
-        serde_path_to_error::deserialize(value)
-            .map_err(|error| format!("{}: {}", error.path(), error.inner()))
+    fn read(value: &Value) -> Result<ModuleConfig, String> {
+        strict::read(value).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -293,44 +310,60 @@ mod tests {
             }}),
         ];
         for value in all {
-            let module = read(value.clone()).unwrap();
+            let module = read(&value).unwrap();
             assert_eq!(serde_json::to_value(module).unwrap(), value);
         }
     }
 
     #[test]
     fn mistakes_are_named() {
-        let error = |value| read(value).unwrap_err();
-        assert_eq!(
-            error(json!({"builtin": "podgc", "file": "/a.wasm"})),
-            ".: it names two sources, the built-in guest podgc and the file /a.wasm: leave one"
-        );
-        assert_eq!(
-            error(json!({"digest": DIGEST})),
-            ".: it names no source: give one of builtin, file, configMap and oci"
-        );
-        let unknown = error(json!({"builtin": "podgc", "sha": 1}));
-        assert!(unknown.starts_with("sha: unknown field `sha`"), "{unknown}");
-        let short = error(json!({"builtin": "podgc", "digest": "sha256:12"}));
-        assert!(
-            short.contains("digest: \"sha256:12\": a digest is"),
-            "{short}"
-        );
-        let reference = error(json!({"oci": {"reference": "Registry/Upper Case"}}));
-        assert!(
-            reference.starts_with("oci.reference: \"Registry/Upper Case\" is no reference"),
-            "{reference}"
-        );
-        let nested = error(json!({"oci": {"reference": "a/b", "pullsecret": {}}}));
-        assert!(
-            nested.starts_with("oci.pullsecret: unknown field"),
-            "{nested}"
-        );
+        let error = |value: Value| read(&value).unwrap_err();
+        for (value, expected) in [
+            (
+                json!({"builtin": "podgc", "file": "/a.wasm"}),
+                "expected one of builtin, file, configMap, oci, found two: the built-in guest \
+                 podgc and the file /a.wasm",
+            ),
+            (
+                json!({"digest": DIGEST}),
+                "expected one of builtin, file, configMap, oci, found none",
+            ),
+            (
+                json!({"builtin": "podgc", "sha": 1}),
+                "sha: there is no such field, only builtin, file, configMap, oci, digest",
+            ),
+            (
+                json!({"builtin": "podgc", "digest": "sha256:12"}),
+                "digest: expected sha256: and 64 hexadecimal digits in lower case, found \
+                 \"sha256:12\"",
+            ),
+            (
+                json!({"oci": {"reference": "Registry/Upper Case"}}),
+                "oci.reference: expected a reference such as \
+                 registry.example.com/guests/podgc:1.0, found \"Registry/Upper Case\": invalid \
+                 reference format",
+            ),
+            (
+                json!({"oci": {"reference": "a/b", "pullsecret": {}}}),
+                "oci.pullsecret: there is no such field, only reference, pullSecret, insecure, \
+                 caCert",
+            ),
+            (
+                json!({"oci": {"reference": "a/b", "caCert": {"url": "x"}}}),
+                "oci.caCert: expected one of file, configMap, found \"url\"",
+            ),
+            (
+                json!({"oci": {"reference": "a/b", "caCert": {"file": 7}}}),
+                "oci.caCert.file: expected text, found 7",
+            ),
+        ] {
+            assert_eq!(error(value), expected);
+        }
     }
 
     #[test]
     fn what_cannot_change_is_not_looked_at() {
-        let every = |value| read(value).unwrap().look_every();
+        let every = |value: Value| read(&value).unwrap().look_every();
         assert!(every(json!({"builtin": "podgc"})).is_some());
         assert!(every(json!({"oci": {"reference": "a/b:1"}})).is_some());
         assert_eq!(every(json!({"builtin": "podgc", "digest": DIGEST})), None);

@@ -180,23 +180,20 @@ fn declare(mut object: DynamicObject) -> Declared {
             uid: metadata.uid.unwrap_or_default(),
         }),
         status: status.and_then(|status| read_status(&name, status)),
-        spec: read_spec(&name, spec),
+        spec: read_spec(&name, &spec),
         requests: Requests::read(&metadata.annotations.unwrap_or_default()),
         name,
     }
 }
 
-fn read_spec(name: &str, spec: Value) -> Result<ControllerSpec, SpecError> {
+fn read_spec(name: &str, spec: &Value) -> Result<ControllerSpec, SpecError> {
     if !is_dns_label(name) {
         return Err(SpecError {
             field: "metadata.name".to_owned(),
             reason: "it is no DNS label: 63 characters at most, no dots".to_owned(),
         });
     }
-    ControllerSpec::read(spec).map_err(|SpecError { field, reason }| SpecError {
-        field: format!("spec.{field}"),
-        reason,
-    })
+    ControllerSpec::read(spec).map_err(|error| error.below("spec"))
 }
 
 fn read_status(name: &str, status: Value) -> Option<ControllerStatus> {

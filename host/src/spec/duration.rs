@@ -6,17 +6,20 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
+
+use super::strict::{expected_text, text};
 
 /// How a duration is written in the custom resource. The host also takes what
 /// [`jiff`] reads besides: `1h 30m`.
 pub(super) const PATTERN: &str = "^([0-9]+(h|m|s|ms))+$";
 
+/// How it is written, for whoever wrote something else.
+pub(super) const EXPECTED: &str = "a duration such as 30s, 10m or 1h30m";
+
 /// A duration such as `90s`, `10m` or `1h30m`.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
+#[serde(into = "String")]
 #[schemars(with = "String", extend("pattern" = PATTERN))]
 pub struct HumanDuration(pub Duration);
 
@@ -24,21 +27,17 @@ impl FromStr for HumanDuration {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let parsed: SignedDuration = text
-            .parse()
-            .map_err(|_| format!("\"{text}\" is no duration such as 200ms, 5m or 1h30m"))?;
-        let duration = Duration::try_from(parsed);
+        let parsed: Option<SignedDuration> = text.parse().ok();
+        let duration = parsed.and_then(|parsed| Duration::try_from(parsed).ok());
         duration
             .map(Self)
-            .map_err(|_| format!("\"{text}\" is negative"))
+            .ok_or_else(|| expected_text(EXPECTED, text))
     }
 }
 
-impl TryFrom<String> for HumanDuration {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+impl<'de> Deserialize<'de> for HumanDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, EXPECTED)
     }
 }
 
@@ -85,7 +84,9 @@ mod tests {
             assert_eq!(duration.to_string().parse(), Ok(duration));
         }
         for bad in ["", "10", "ten minutes", "-5m"] {
-            assert!(bad.parse::<HumanDuration>().is_err(), "{bad}");
+            let error = bad.parse::<HumanDuration>().unwrap_err();
+            let expected = "expected a duration such as 30s, 10m or 1h30m, found";
+            assert_eq!(error, format!("{expected} \"{bad}\""));
         }
     }
 }

@@ -1,12 +1,14 @@
 //! What a guest may use, and what it may do.
 
+use std::str::FromStr;
 use std::time::Duration;
 
 use davit_core::budget::{Cooldown, Guardrails};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::HumanDuration;
+use super::strict::{expected_text, percent, text};
 use super::{SpecError, out_of_range};
 
 /// The most instances that a guest is given. They are set aside for each
@@ -32,7 +34,11 @@ pub struct GuardrailConfig {
     /// Plans that delete or evict, in any 60 seconds, in percent (1 to 100) of
     /// the objects of the target's kind that the controller watches; one is
     /// always allowed.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        deserialize_with = "percent::<_, 1>",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(range(min = 1, max = 100))]
     pub deletes_percent_per_minute: Option<u8>,
     /// How long a guardrail that was used up holds plans back, such as `5m`
@@ -42,24 +48,31 @@ pub struct GuardrailConfig {
 }
 
 /// How long a guardrail that was used up holds plans back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "String")]
 #[schemars(with = "String", extend("pattern" = "^(until released|([0-9]+(h|m|s|ms))+)$"))]
 pub struct CooldownConfig(pub Cooldown);
 
 const UNTIL_RELEASED: &str = "until released";
 
-impl TryFrom<String> for CooldownConfig {
-    type Error = String;
+const COOLDOWN: &str = "a duration such as 30s, 10m or 1h30m, or \"until released\"";
 
-    fn try_from(text: String) -> Result<Self, String> {
+impl FromStr for CooldownConfig {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
         if text == UNTIL_RELEASED {
             return Ok(Self(Cooldown::UntilReleased));
         }
-        let duration: HumanDuration = text
-            .parse()
-            .map_err(|error| format!("{error}, nor \"{UNTIL_RELEASED}\""))?;
+        let duration: Result<HumanDuration, String> = text.parse();
+        let duration = duration.map_err(|_| expected_text(COOLDOWN, text))?;
         Ok(Self(Cooldown::After(duration.0)))
+    }
+}
+
+impl<'de> Deserialize<'de> for CooldownConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, COOLDOWN)
     }
 }
 
@@ -84,7 +97,8 @@ impl GuardrailConfig {
             && pause < LEAST_COOLDOWN
         {
             let (pause, least) = (HumanDuration(pause), HumanDuration(LEAST_COOLDOWN));
-            let reason = format!("{pause} is too short: {least} or more, or \"{UNTIL_RELEASED}\"");
+            let reason =
+                format!("expected {least} or more, or \"{UNTIL_RELEASED}\", found {pause}");
             return Err(SpecError::new("guardrails.cooldown", reason));
         }
         Ok(())
@@ -162,14 +176,14 @@ mod tests {
         let error = instances(MOST_INSTANCES + 1).check().unwrap_err();
         assert_eq!(
             error.to_string(),
-            "limits.instances: 17 is out of range: 1 to 16"
+            "limits.instances: expected a number from 1 to 16, found 17"
         );
     }
 
     #[test]
     fn a_cooldown_is_no_busy_loop() {
         let cooldown = |text: &str| GuardrailConfig {
-            cooldown: Some(text.to_owned().try_into().unwrap()),
+            cooldown: Some(text.parse().unwrap()),
             ..GuardrailConfig::default()
         };
         for text in ["10s", "5m", UNTIL_RELEASED] {
@@ -177,11 +191,9 @@ mod tests {
         }
         for text in ["0s", "9s", "9999ms"] {
             let error = cooldown(text).check().unwrap_err().to_string();
-            assert!(error.starts_with("guardrails.cooldown: "), "{error}");
-            assert!(
-                error.ends_with("10s or more, or \"until released\""),
-                "{error}"
-            );
+            let expected =
+                "guardrails.cooldown: expected 10s or more, or \"until released\", found ";
+            assert!(error.starts_with(expected), "{error}");
         }
     }
 }

@@ -4,6 +4,7 @@
 pub mod duration;
 pub mod limits;
 pub mod rollout;
+pub(crate) mod strict;
 
 use davit_core::controller::Settings;
 use davit_core::gate::Mode;
@@ -95,9 +96,9 @@ pub struct PermissionConfig {
 
 /// What is wrong with a spec: the path of a field, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {reason}")]
+#[error("{}{reason}", at(field))]
 pub struct SpecError {
-    /// `limits.instances`
+    /// `limits.instances`; empty for the spec as a whole.
     pub field: String,
     /// What is wrong with its value.
     pub reason: String,
@@ -109,6 +110,23 @@ impl SpecError {
             field: field.to_owned(),
             reason: reason.into(),
         }
+    }
+
+    /// The same, seen from what holds the spec: `controllers[0]`.
+    pub(crate) fn below(self, parent: &str) -> Self {
+        let field = match self.field.as_str() {
+            "" => parent.to_owned(),
+            field => format!("{parent}.{field}"),
+        };
+        Self { field, ..self }
+    }
+}
+
+fn at(field: &str) -> String {
+    if field.is_empty() {
+        String::new()
+    } else {
+        format!("{field}: ")
     }
 }
 
@@ -129,10 +147,8 @@ impl ControllerSpec {
     }
 
     /// Reads a spec, and refuses what makes no sense by the path of the field.
-    pub fn read(value: Value) -> Result<Self, SpecError> {
-        let spec: Self = serde_path_to_error::deserialize(value).map_err(|error| {
-            SpecError::new(&error.path().to_string(), error.inner().to_string())
-        })?;
+    pub fn read(value: &Value) -> Result<Self, SpecError> {
+        let spec: Self = strict::read(value)?;
         spec.check()?;
         Ok(spec)
     }
@@ -140,7 +156,8 @@ impl ControllerSpec {
     /// Refuses values that make no sense.
     pub fn check(&self) -> Result<(), SpecError> {
         if !matches!(self.config, Value::Null | Value::Object(_)) {
-            return Err(SpecError::new("config", "it must be a map"));
+            let reason = strict::expected("a map", &self.config);
+            return Err(SpecError::new("config", reason));
         }
         self.limits.check()?;
         self.guardrails.check()?;
@@ -191,5 +208,5 @@ fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
 }
 
 pub(crate) fn out_of_range<T: std::fmt::Display>(value: T, low: T, high: T) -> String {
-    format!("{value} is out of range: {low} to {high}")
+    format!("expected a number from {low} to {high}, found {value}")
 }

@@ -8,9 +8,10 @@ use std::time::Duration;
 use davit_core::rollout::cohort::{Cohort, Unit};
 use davit_core::rollout::progress::{Analysis, Step};
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::HumanDuration;
+use super::strict::{expected_text, percent, text};
 use super::{SpecError, is_default, out_of_range};
 
 /// How another module or configuration takes over.
@@ -38,8 +39,8 @@ const PATTERN: &str =
     "^(shadow|weight (100|[1-9]?[0-9])) (until promoted|(for )?([0-9]+(h|m|s|ms))+)$";
 
 /// One step: `shadow 10m`, `weight 10 for 10m`, `weight 50 until promoted`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(try_from = "String", into = "String")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(into = "String")]
 #[schemars(with = "String", extend("pattern" = PATTERN))]
 pub struct StepConfig(pub Step);
 
@@ -83,7 +84,10 @@ pub struct AnalysisConfig {
     pub max_failed_calls: u64,
     /// Of the targets compared, so many percent (0 to 100) may be disagreed
     /// on; any number if absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(
+        deserialize_with = "percent::<_, 0>",
+        skip_serializing_if = "Option::is_none"
+    )]
     #[schemars(range(max = 100))]
     pub max_disagreement_percent: Option<u8>,
     /// Plans that may be refused: by the gate, or by the API server as
@@ -161,23 +165,21 @@ impl From<&AnalysisConfig> for Analysis {
     }
 }
 
+const STEP: &str =
+    "a step such as \"shadow 10m\", \"weight 10 for 10m\" or \"weight 50 until promoted\"";
+
 impl FromStr for StepConfig {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || {
-            format!(
-                "\"{text}\" is no step such as \"shadow 10m\", \"weight 10 for 10m\" or \
-                 \"weight 50 until promoted\""
-            )
-        };
+        let wrong = || expected_text(STEP, text);
         let words: Vec<&str> = text.split_whitespace().collect();
         let (weight, rest) = match words.as_slice() {
             ["shadow", rest @ ..] => (0, rest),
             ["weight", weight, rest @ ..] => {
                 let weight: u8 = weight.parse().map_err(|_| wrong())?;
                 if weight > 100 {
-                    return Err(format!("\"{text}\": {}", out_of_range(weight, 0, 100)));
+                    return Err(expected_text("a weight from 0 to 100", text));
                 }
                 (weight, rest)
             }
@@ -195,11 +197,9 @@ impl FromStr for StepConfig {
     }
 }
 
-impl TryFrom<String> for StepConfig {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
+impl<'de> Deserialize<'de> for StepConfig {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        text(deserializer, STEP)
     }
 }
 
@@ -261,15 +261,12 @@ mod tests {
             "shadow 10m now",
         ] {
             let error = bad.parse::<StepConfig>().unwrap_err();
-            assert!(
-                error.starts_with(&format!("\"{bad}\" is no step such as")),
-                "{error}"
-            );
+            assert_eq!(error, format!("expected {STEP}, found \"{bad}\""));
         }
         let error = "weight 101 for 1m".parse::<StepConfig>().unwrap_err();
         assert_eq!(
             error,
-            "\"weight 101 for 1m\": 101 is out of range: 0 to 100"
+            "expected a weight from 0 to 100, found \"weight 101 for 1m\""
         );
     }
 }

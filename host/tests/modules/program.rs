@@ -139,9 +139,9 @@ async fn a_pinned_module_runs_again_while_its_registry_is_away() {
     let place = Place::new(&format!(
         "{{oci: {{reference: {host}/podgc:1, insecure: true}}, digest: \"{digest}\"}}"
     ));
-    place.run("cache", &[]).says("the controller begins");
+    place.run("cache", &[]).says("controller started");
     drop(registry);
-    place.run("cache", &[]).says("the controller begins");
+    place.run("cache", &[]).says("controller started");
     // Without what was kept it waits for the registry.
     let without = place.run("elsewhere", &[]);
     without.says("cannot be reached");
@@ -158,11 +158,11 @@ async fn what_ran_runs_again_while_the_registry_of_its_tag_is_away() {
         "{{oci: {{reference: {host}/podgc:1, insecure: true}}}}"
     ));
     let first = place.run("cache", &[]);
-    first.says("the controller begins");
+    first.says("controller started");
     first.terminate();
     drop(registry);
     let again = place.run("cache", &[]);
-    again.says("the controller begins");
+    again.says("controller started");
     again.terminate();
 }
 

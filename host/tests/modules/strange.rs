@@ -308,7 +308,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
             generation: Some(1),
             object: None,
             status: None,
-            spec: ControllerSpec::read(spec),
+            spec: ControllerSpec::read(&spec),
             requests: Requests::default(),
         }])
         .await;

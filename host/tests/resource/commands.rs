@@ -168,7 +168,7 @@ async fn pausing_and_resuming_leave_the_spec_as_it_was() {
     requests::pause(client, "podgc", NO_WAIT).await.unwrap();
     assert_eq!(cluster.get("podgc")["spec"], paused, "it is paused already");
     requests::resume(client, "podgc", NO_WAIT).await.unwrap();
-    let read = |spec: &Value| ControllerSpec::read(spec.clone()).unwrap();
+    let read = |spec: &Value| ControllerSpec::read(spec).unwrap();
     assert_eq!(read(&cluster.get("podgc")["spec"]), read(&before));
     let generation = cluster.get("podgc")["metadata"]["generation"].clone();
     requests::resume(client, "podgc", NO_WAIT).await.unwrap();
@@ -239,7 +239,7 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
         if threshold == asks_for {
             kept["config"]["period"] = json!("1m");
         }
-        let kept = ControllerSpec::read(kept).unwrap();
+        let kept = ControllerSpec::read(&kept).unwrap();
         let since = format!("2026-11-20T10:00:0{threshold}.000Z");
         let since = were_stable.contains(&revision).then_some(since.as_str());
         records

@@ -218,7 +218,7 @@ async fn what_davit_reads_is_accepted_and_kept_as_it_is() {
 }
 
 fn read(spec: &Value) -> ControllerSpec {
-    ControllerSpec::read(spec.clone()).unwrap()
+    ControllerSpec::read(spec).unwrap()
 }
 
 #[tokio::test]
@@ -326,7 +326,7 @@ fn the_patterns_and_the_host_agree() {
         for (text, expected) in good.chain(bad.into_iter().map(|text| (text, false))) {
             let mut spec = full();
             set(&mut spec, place, json!(text));
-            let read = ControllerSpec::read(spec);
+            let read = ControllerSpec::read(&spec);
             assert_eq!(read.is_ok(), expected, "{place}: \"{text}\": {read:?}");
             assert_eq!(pattern.is_match(text), expected, "{pattern}: \"{text}\"");
         }

@@ -30,7 +30,7 @@ async fn every_controller_is_accepted_and_writes_nothing() {
         let name = controller["metadata"]["name"].as_str().unwrap();
         assert_eq!(directory.file_name().to_str(), Some(name));
         let spec = controller["spec"].clone();
-        let read = ControllerSpec::read(spec.clone()).unwrap();
+        let read = ControllerSpec::read(&spec).unwrap();
         assert_ne!(read.mode, ModeConfig::Enforce);
         cluster.create(name, spec).await.unwrap();
         names.insert(name.to_owned());

@@ -69,7 +69,7 @@ async fn host(client: Client) -> (Host, ServerAddress) {
 /// `PodGC` that keeps so many terminated pods.
 fn podgc(keeps: u32) -> ControllerSpec {
     let config = json!({"terminatedPodThreshold": keeps, "period": "200ms"});
-    ControllerSpec::read(json!({"module": {"builtin": "podgc"}, "config": config})).unwrap()
+    ControllerSpec::read(&json!({"module": {"builtin": "podgc"}, "config": config})).unwrap()
 }
 
 fn terminated_pods(cluster: &Cluster, count: u32) {

@@ -16,7 +16,7 @@ const PODGC: Owner<'static> = Owner {
 };
 
 fn read(threshold: u32) -> ControllerSpec {
-    ControllerSpec::read(spec(threshold)).unwrap()
+    ControllerSpec::read(&spec(threshold)).unwrap()
 }
 
 fn stable(revision: &str) -> ControllerStatus {

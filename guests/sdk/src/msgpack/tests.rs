@@ -109,5 +109,8 @@ fn a_length_that_lies_costs_nothing() {
 #[test]
 fn an_error_names_the_path() {
     let error = decode::<View>(&bytes(&json!({"list": [1, "x"]}))).unwrap_err();
-    assert_eq!(error.to_string(), "list[1]: it is \"x\", and should be i64");
+    assert_eq!(
+        error.to_string(),
+        "list[1]: expected a whole number, found \"x\""
+    );
 }

@@ -304,7 +304,7 @@ fn revision_of(kept: &ControllerRevision) -> &str {
 
 fn read_kept(kept: &ControllerRevision) -> Result<Kept, RecordError> {
     let spec = kept.data.as_ref().and_then(|data| data.0.get("spec"));
-    let spec = ControllerSpec::read(spec.cloned().unwrap_or_default());
+    let spec = ControllerSpec::read(spec.unwrap_or(&Value::Null));
     let created = kept.metadata.creation_timestamp.as_ref();
     let at = kept.annotations().get(ACTIVE_SINCE).cloned();
     Ok(Kept {

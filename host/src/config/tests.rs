@@ -1,0 +1,290 @@
+use super::*;
+use crate::modules::ModuleSource;
+use crate::spec::ModeConfig;
+
+fn error(text: &str) -> String {
+    parse(Path::new("c.yaml"), text).unwrap_err().to_string()
+}
+
+#[test]
+fn a_small_file_is_enough() {
+    let config = parse(
+        Path::new("c.yaml"),
+        "controllers:\n- name: podgc\n  module: {builtin: podgc}\n",
+    )
+    .unwrap();
+    let controller = &config.controllers.unwrap()[0];
+    assert_eq!(controller.spec.mode, ModeConfig::DryRun);
+    let builtin = ModuleSource::Builtin("podgc".into());
+    assert_eq!(controller.spec.module, builtin.into());
+    assert_eq!(config.client, ClientConfig::default());
+}
+
+/// What is wrong with an entry of `controllers` that has these fields too.
+fn entry(rest: &str) -> String {
+    let error = error(&format!(
+        "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  {rest}\n"
+    ));
+    let found = error.strip_prefix("c.yaml: controllers[0].");
+    found.unwrap_or(&error).to_owned()
+}
+
+#[test]
+fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
+    for (text, expected) in [
+        ("", "expected a map (controllers, client), found nothing"),
+        (
+            "# none",
+            "expected a map (controllers, client), found nothing",
+        ),
+        ("- a", "expected a map (controllers, client), found a list"),
+        (
+            "controler: []",
+            "controler: there is no such field, only controllers, client",
+        ),
+        ("controllers: 5", "controllers: expected a list, found 5"),
+        (
+            "controllers: [5]",
+            "controllers[0]: expected a map with a name and a module, found 5",
+        ),
+        ("controllers: [{}]", "controllers[0].name: it must be set"),
+        (
+            "controllers: [{name: 5}]",
+            "controllers[0].name: expected text, found 5",
+        ),
+        (
+            "controllers: [{name: A_b}]",
+            "controllers[0].name: expected a DNS label (lower-case letters, digits and \
+             dashes, 63 at most), found \"A_b\"",
+        ),
+        (
+            "controllers: [{name: a}]",
+            "controllers[0].module: it must be set",
+        ),
+        (
+            "controllers: [{name: a, module: ~}]",
+            "controllers[0].module: it must be set",
+        ),
+        (
+            "controllers: [{name: a, module: podgc}]",
+            "controllers[0].module: expected a map (builtin, file, configMap, oci, digest), \
+             found \"podgc\"",
+        ),
+        (
+            "controllers: [{name: a, module: {}}]",
+            "controllers[0].module: expected one of builtin, file, configMap, oci, found none",
+        ),
+        (
+            "controllers: [{name: a, module: {builtin: b}}, {name: a, module: {builtin: b}}]",
+            "controllers[1].name: a second controller is called \"a\"",
+        ),
+        ("client: 7", "client: expected a map (qps, burst), found 7"),
+        (
+            "client: {rate: 7}",
+            "client.rate: there is no such field, only qps, burst",
+        ),
+        (
+            "client: {qps: fast}",
+            "client.qps: expected a number, found \"fast\"",
+        ),
+        (
+            "client: {qps: 0}",
+            "client.qps: expected a number above 0, found 0",
+        ),
+        (
+            "client: {qps: -1.5}",
+            "client.qps: expected a number above 0, found -1.5",
+        ),
+        (
+            "client: {burst: 1.5}",
+            "client.burst: expected a whole number, found 1.5",
+        ),
+        (
+            "client: {burst: -1}",
+            "client.burst: expected a whole number from 0 to 4294967295, found -1",
+        ),
+        (
+            "client: {burst: 0}",
+            "client.burst: expected a number above 0, found 0",
+        ),
+        (
+            "controllers: [{name: a, name: b}]",
+            "is not YAML: line 1 column 25: duplicate mapping key: name",
+        ),
+    ] {
+        assert_eq!(error(text), format!("c.yaml: {expected}"), "{text}");
+    }
+}
+
+/// What is wrong with a controller, and what is said of it.
+const ENTRIES: &[(&str, &str)] = &[
+    (
+        "colour: red",
+        "colour: there is no such field, only module, mode, config, permissions, \
+             guardrails, limits, rollout, serviceAccountName",
+    ),
+    (
+        "mode: Enforced",
+        "mode: expected one of Enforce, DryRun, Disabled, found \"Enforced\"",
+    ),
+    (
+        "mode: On",
+        "mode: expected one of Enforce, DryRun, Disabled, found \"On\"",
+    ),
+    (
+        "mode: [1]",
+        "mode: expected one of Enforce, DryRun, Disabled, found a list",
+    ),
+    ("config: 7", "config: expected a map, found 7"),
+    ("config: []", "config: expected a map, found a list"),
+    (
+        "permissions: {verb: get}",
+        "permissions: expected a list, found a map",
+    ),
+    (
+        "permissions: [get pods]",
+        "permissions[0]: expected a map (verb, group, resource), found \"get pods\"",
+    ),
+    (
+        "permissions: [{verb: get}]",
+        "permissions[0].resource: it must be set",
+    ),
+    (
+        "limits: much",
+        "limits: expected a map (memoryMib, callMillis, instances), found \"much\"",
+    ),
+    (
+        "limits: {memoryMib: much}",
+        "limits.memoryMib: expected a whole number, found \"much\"",
+    ),
+    (
+        "limits: {memoryMib: 64.5}",
+        "limits.memoryMib: expected a whole number, found 64.5",
+    ),
+    (
+        "limits: {memoryMib: -1}",
+        "limits.memoryMib: expected a whole number from 0 to 4294967295, found -1",
+    ),
+    (
+        "limits: {instances: 0}",
+        "limits.instances: expected a number from 1 to 16, found 0",
+    ),
+    (
+        "guardrails: {deletesPercentPerMinute: 300}",
+        "guardrails.deletesPercentPerMinute: expected a whole number from 1 to 100, \
+             found 300",
+    ),
+    (
+        "guardrails: {deletesPercentPerMinute: half}",
+        "guardrails.deletesPercentPerMinute: expected a whole number, found \"half\"",
+    ),
+    (
+        "guardrails: {cooldown: 30}",
+        "guardrails.cooldown: expected a duration such as 30s, 10m or 1h30m, or \"until \
+             released\", found 30",
+    ),
+    (
+        "guardrails: {cooldown: soon}",
+        "guardrails.cooldown: expected a duration such as 30s, 10m or 1h30m, or \"until \
+             released\", found \"soon\"",
+    ),
+    (
+        "guardrails: {cooldown: 1s}",
+        "guardrails.cooldown: expected 10s or more, or \"until released\", found 1s",
+    ),
+    (
+        "rollout: {steps: shadow 10m}",
+        "rollout.steps: expected a list, found \"shadow 10m\"",
+    ),
+    (
+        "rollout: {steps: [shadow 1m, shadow]}",
+        "rollout.steps[1]: expected a step such as \"shadow 10m\", \"weight 10 for 10m\" or \
+             \"weight 50 until promoted\", found \"shadow\"",
+    ),
+    (
+        "rollout: {steps: [10]}",
+        "rollout.steps[0]: expected a step such as \"shadow 10m\", \"weight 10 for 10m\" or \
+             \"weight 50 until promoted\", found 10",
+    ),
+    (
+        "rollout: {paused: 1}",
+        "rollout.paused: expected true or false, found 1",
+    ),
+    (
+        "rollout: {cohort: {by: Pod}}",
+        "rollout.cohort.by: expected one of Uid, Namespace, Owner, Node, found \"Pod\"",
+    ),
+    (
+        "rollout: {cohort: {matchLabels: {tier: 1}}}",
+        "rollout.cohort.matchLabels.tier: expected text, found 1",
+    ),
+    (
+        "rollout: {analysis: {window: 5}}",
+        "rollout.analysis.window: expected a duration such as 30s, 10m or 1h30m, found 5",
+    ),
+    (
+        "rollout: {analysis: {maxDisagreementPercent: 101}}",
+        "rollout.analysis.maxDisagreementPercent: expected a whole number from 0 to 100, \
+             found 101",
+    ),
+    (
+        "serviceAccountName: [a]",
+        "serviceAccountName: expected text, found a list",
+    ),
+];
+
+#[test]
+fn a_controller_that_does_not_fit_is_refused_in_words_of_its_own() {
+    for (text, expected) in ENTRIES {
+        assert_eq!(entry(text), *expected, "{text}");
+    }
+    // What is found is data: on one line, and not all of it.
+    let long = format!("mode: \"a\\nb\\e[31m{}\"", "x".repeat(10_000));
+    let found = entry(&long);
+    assert!(found.contains(r#"found "a\nb\u{1b}[31mxxx"#), "{found}");
+    assert!(found.len() < 300, "{found}");
+}
+
+#[test]
+fn a_field_without_a_value_is_left_out() {
+    let text = "controllers: [{name: a, module: {builtin: b, digest: ~}, mode: ~, limits: ~}]\n\
+        client: ~\n";
+    let config = parse(Path::new("c.yaml"), text).unwrap();
+    assert_eq!(config.client, ClientConfig::default());
+    let spec = &config.controllers.unwrap()[0].spec;
+    assert_eq!(spec.mode, ModeConfig::DryRun);
+    assert_eq!(spec.limits, crate::spec::LimitConfig::default());
+}
+
+#[test]
+fn a_list_without_entries_is_not_left_out() {
+    let controllers = |text| parse(Path::new("c.yaml"), text).unwrap().controllers;
+    assert_eq!(controllers("controllers:\n# - name: a\n"), Some(vec![]));
+    assert_eq!(controllers("controllers: []\n"), Some(vec![]));
+    assert_eq!(controllers("client: {qps: 5}\n"), None);
+}
+
+/// kubectl reads YAML 1.1, in which `Off`, `On`, `No` and `Yes` are booleans.
+#[test]
+fn no_mode_needs_quotes() {
+    let schema = serde_json::to_value(schemars::schema_for!(ModeConfig)).unwrap();
+    let modes = schema["oneOf"].as_array().unwrap().iter();
+    let modes: Vec<&str> = modes.filter_map(|mode| mode["const"].as_str()).collect();
+    assert_eq!(modes.len(), 3, "{schema}");
+    for mode in modes {
+        let value: Value = serde_saphyr::from_str(mode).unwrap();
+        assert_eq!(value, mode);
+        let text = format!("controllers: [{{name: a, module: {{builtin: b}}, mode: {mode}}}]");
+        parse(Path::new("c.yaml"), &text).unwrap();
+    }
+    let off: Value = serde_saphyr::from_str("Off").unwrap();
+    assert_eq!(off, false, "the test would notice a boolean");
+}
+
+#[test]
+fn names_are_dns_labels() {
+    assert!(is_dns_label("podgc-2"));
+    for bad in ["", "-a", "a-", "A", "a.b", &"x".repeat(64)] {
+        assert!(!is_dns_label(bad), "{bad}");
+    }
+}
