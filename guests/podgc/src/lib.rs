@@ -109,7 +109,8 @@ fn watches() -> Vec<Watch> {
             )
             .index(
                 Index::new(view::MARKED, "status.conditions[*].reason")
-                    .only(&[deletion::DELETION_BY_POD_GC]),
+                    .only(&[deletion::DELETION_BY_POD_GC])
+                    .order_by("metadata.deletionTimestamp"),
             )
             .index(Index::new(view::TERMINATING, "metadata.deletionTimestamp").presence()),
         Watch::of(view::NODES, nodes()).index(Index::new(view::BY_TAINT, "spec.taints[*].key")),

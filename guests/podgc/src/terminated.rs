@@ -27,6 +27,9 @@ const WITHOUT_PHASE: &str = "";
 /// How many terminated pods one call decides about at most, so that the other
 /// stages of a pass have their turn.
 const PART: usize = 1_000;
+/// How many pods one call looks at for a purpose, so that its time is bounded
+/// whatever there is in the cluster.
+const MOST_LOOKED: usize = 10_000;
 
 /// What is left of a pass: the cursor of its next part.
 #[derive(Debug)]
@@ -53,22 +56,32 @@ pub(crate) fn decide(
     // Others may have deleted pods since the first part.
     let due = rest.as_ref().map_or(excess, |rest| rest.count.min(excess));
     let message = format!("{count} pods have terminated, {threshold} are kept");
-    let mut last = None;
-    let mut taken = 0;
-    let pods = in_turn(cx, rest).filter(|pod| !is_being_orphaned(cx, pod));
-    for pod in pods.take(due.min(PART)) {
-        taken += 1;
-        last = Some((is_evicted(&pod), place(&pod)));
-        plans.add(cx, pod, Reason::Terminated, message.clone());
+    if due == 0 {
+        return None;
     }
-    let (evicted, place) = last.filter(|_| taken == PART && due > PART)?;
-    let count = due - PART;
-    let rest = Rest {
-        count,
-        evicted,
-        place,
-    };
-    Some(rest.to_string())
+    let mut taken = 0;
+    let mut last = None;
+    for (looked, (evicted, pod)) in in_turn(cx, rest).enumerate() {
+        if taken == due {
+            return None;
+        }
+        if taken == PART || looked == MOST_LOOKED {
+            let (evicted, place) = last?;
+            let count = due - taken;
+            let rest = Rest {
+                count,
+                evicted,
+                place,
+            };
+            return Some(rest.to_string());
+        }
+        last = Some((evicted, place(&pod)));
+        if is_evicted(&pod) == evicted && !is_being_orphaned(cx, &pod) {
+            taken += 1;
+            plans.add(cx, pod, Reason::Terminated, message.clone());
+        }
+    }
+    None
 }
 
 impl Rest {
@@ -101,35 +114,46 @@ impl fmt::Display for Rest {
 ///
 /// Pods that are being deleted because their node is missing do not count: they
 /// ended a moment ago by the collector's own hand, and each would cost another
-/// pod its place.
+/// pod its place. There are few of them at a time, unless their deletion fails;
+/// then what is not looked at is taken for one of them.
 fn count(cx: &Context<'_>, threshold: usize) -> usize {
     let pods = cx.watch(PODS);
-    let held = |value| pods.index_count(ENDED, value) as usize;
-    let ended = held(WITH_PHASE) + held(WITHOUT_PHASE);
+    let held = |index, value| pods.index_count(index, value) as usize;
+    let ended = held(ENDED, WITH_PHASE) + held(ENDED, WITHOUT_PHASE);
     if ended <= threshold {
         return ended;
     }
-    let marked = pods.by_index(MARKED, DELETION_BY_POD_GC);
-    let orphans = marked.filter(|pod| has_ended(pod) && is_being_orphaned(cx, pod));
-    ended - orphans.count()
+    let mut orphans = 0;
+    let marked = pods.in_order(MARKED, DELETION_BY_POD_GC, None);
+    for (looked, pod) in marked.take_while(|pod| !is_terminating(pod)).enumerate() {
+        if looked == MOST_LOOKED {
+            return ended.saturating_sub(held(MARKED, DELETION_BY_POD_GC));
+        }
+        orphans += usize::from(has_ended(&pod) && is_being_orphaned(cx, &pod));
+    }
+    ended - orphans
 }
 
 /// Terminated pods in the order in which they are deleted, from where the pass
-/// goes on. They are read as far as they are looked at.
-fn in_turn<'a>(cx: &'a Context<'_>, rest: Option<Rest>) -> impl Iterator<Item = Object<Pod>> + 'a {
+/// goes on: those of the index of evicted pods, then all. They are read as far
+/// as they are looked at.
+fn in_turn<'a>(
+    cx: &'a Context<'_>,
+    rest: Option<Rest>,
+) -> impl Iterator<Item = (bool, Object<Pod>)> + 'a {
     let with_evicted = rest.as_ref().is_none_or(|rest| rest.evicted);
     let place = rest.map(|rest| rest.place);
-    let (in_evicted, in_others) = if with_evicted {
+    let (in_evicted, in_all) = if with_evicted {
         (place, None)
     } else {
         (None, place)
     };
     let evicted =
         with_evicted.then(|| cx.watch(PODS).in_order(EVICTED, EVICTED_REASON, in_evicted));
-    let evicted = evicted.into_iter().flatten().filter(is_evicted);
-    let others = |value| cx.watch(PODS).in_order(ENDED, value, in_others.clone());
-    let others = merge(others(WITH_PHASE), others(WITHOUT_PHASE));
-    evicted.chain(others.filter(|pod| !is_evicted(pod)))
+    let all = |value| cx.watch(PODS).in_order(ENDED, value, in_all.clone());
+    let all = merge(all(WITH_PHASE), all(WITHOUT_PHASE));
+    let evicted = evicted.into_iter().flatten().map(|pod| (true, pod));
+    evicted.chain(all.map(|pod| (false, pod)))
 }
 
 /// Both in one order.

@@ -13,7 +13,8 @@ pub(crate) const BY_NODE: &str = "node";
 pub(crate) const ENDED: &str = "ended";
 /// Pods with the reason `Evicted`, in the order of their creation.
 pub(crate) const EVICTED: &str = "evicted";
-/// Pods that the collector has marked because their node is missing.
+/// Pods that the collector has marked because their node is missing, those that
+/// are not being deleted yet first.
 pub(crate) const MARKED: &str = "marked";
 /// Pods that are being deleted.
 pub(crate) const TERMINATING: &str = "terminating";

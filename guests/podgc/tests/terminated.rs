@@ -312,23 +312,23 @@ fn the_order_holds_from_the_first_to_the_last() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 300}));
     harness.put(ready_node("node"));
     let mut random = 1_u64;
-    let mut next = |below: u64| {
+    let mut next = |below: usize| {
         random = random
             .wrapping_mul(6_364_136_223_846_793_005)
             .wrapping_add(1);
-        (random >> 33) % below
+        usize::try_from(random >> 33).unwrap() % below
     };
     let mut expected = Vec::new();
     for number in 0..4_000 {
-        let phase = ["Succeeded", "Failed", "", "Hibernating", "Running"][next(5) as usize];
-        let reason = ["", "Evicted", "NodeLost"][next(3) as usize];
+        let phase = ["Succeeded", "Failed", "", "Hibernating", "Running"][next(5)];
+        let reason = ["", "Evicted", "NodeLost"][next(3)];
         let name = format!("pod-{}", next(50));
         let namespace = format!("ns-{number}");
-        let age = next(4) as i64;
+        let age = next(4);
         let mut pod = pod(&name).namespace(&namespace).phase(phase).reason(reason);
         pod = match age {
             0 => pod.set("/metadata/creationTimestamp", Value::Null),
-            hours => pod.created(hours),
+            hours => pod.created(i64::try_from(hours).unwrap()),
         };
         harness.put(pod.into());
         if phase != "Running" {
@@ -403,6 +403,34 @@ fn every_part_counts_again() {
     let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
     assert_eq!(second.plans.len(), 999);
     assert_eq!(second.verdict, Verdict::Done);
+}
+
+/// The deletion of many orphans fails after they were marked. They do not count,
+/// they cost no other pod its place, and a call's time stays bounded.
+#[test]
+fn many_marked_orphans_neither_count_nor_hold_up_others() {
+    let mut harness = harness(&json!({"terminatedPodThreshold": 10}));
+    harness.put(ready_node("node"));
+    let marked = json!([
+        {"type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC"}
+    ]);
+    for number in 0..10_500 {
+        let pod = pod(&format!("orphan-{number:05}")).phase("Failed");
+        let pod = pod.node("missing").finalizer();
+        harness.put(pod.set("/status/conditions", marked.clone()).into());
+    }
+    for number in 0..50 {
+        let pod = pod(&format!("pod-{number:05}")).phase("Failed");
+        harness.put(pod.created(1).into());
+    }
+    let before = harness.objects_read();
+    let first = harness.decide(podgc::PASSES, podgc::PASS);
+    assert!(harness.objects_read() - before < 25_000);
+    assert_eq!(first.plans, []);
+    harness.run();
+    assert_eq!(handled(&harness).len(), 40);
+    assert_eq!(harness.keys("Pod").len(), 10_500 + 10);
+    assert!(handled(&harness).contains(&"pod-00039"));
 }
 
 /// What a call reads does not depend on how many pods have ended.

@@ -180,6 +180,51 @@ fn segment_spec(resource: &ApiResource) -> SegmentSpec {
 fn pod(number: usize) -> Value {
     let since = "2026-11-20T09:52:15Z";
     let condition = |name| json!({"type": name, "status": "True", "lastTransitionTime": since});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
+    let phase = if number.is_multiple_of(20) {
+        "Succeeded"
+    } else {
+        "Running"
+    };
+    let node = format!("node-{:04}", number % NODES);
+    let status = json!({"phase": phase, "conditions": conditions});
+    pod_of(number, since, &node, &status)
+}
+
+/// A pod that has ended: one in 30 was evicted, and no two are of one age.
+fn terminated(number: usize) -> Value {
+    let condition = |name| json!({"type": name, "status": "False", "reason": "PodCompleted"});
+    let conditions = ["PodScheduled", "Initialized", "ContainersReady", "Ready"].map(condition);
+    let status = if number.is_multiple_of(30) {
+        json!({"phase": "Failed", "reason": "Evicted", "conditions": conditions})
+    } else {
+        json!({"phase": "Succeeded", "conditions": conditions})
+    };
+    let node = format!("node-{:04}", number % NODES);
+    pod_of(number, &second(number), &node, &status)
+}
+
+/// A pod that the collector has marked and could not delete, of a node that is
+/// missing: none of them counts.
+fn marked(number: usize) -> Value {
+    let marked = json!({
+        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
+        "message": "PodGC: node no longer exists",
+    });
+    let node = format!("missing-{}", number % 100);
+    let status = json!({"phase": "Failed", "conditions": [marked]});
+    pod_of(number, &second(number), &node, &status)
+}
+
+/// A second of its own for each number, in no order.
+fn second(number: usize) -> String {
+    let seconds = number * 7_919 % PODS;
+    let (minute, hour) = (seconds / 60 % 60, seconds / 3_600);
+    let (day, hour, second) = (10 + hour / 24, hour % 24, seconds % 60);
+    format!("2026-11-{day}T{hour:02}:{minute:02}:{second:02}Z")
+}
+
+fn pod_of(number: usize, created: &str, node: &str, status: &Value) -> Value {
     json!({
         "metadata": {
             "name": format!("web-7d4b9c6f5-{number:06}"),
@@ -187,47 +232,11 @@ fn pod(number: usize) -> Value {
             "uid": format!("{:08x}-0000-4000-8000-{number:012x}", 0x1000_0000 + number),
             "resourceVersion": (number + 1).to_string(),
             "generation": 1,
-            "creationTimestamp": since,
+            "creationTimestamp": created,
         },
-        "spec": {"nodeName": format!("node-{:04}", number % NODES)},
-        "status": {
-            "phase": if number.is_multiple_of(20) { "Succeeded" } else { "Running" },
-            "conditions": [condition("PodScheduled"), condition("Initialized"),
-                condition("ContainersReady"), condition("Ready")],
-        },
+        "spec": {"nodeName": node},
+        "status": status,
     })
-}
-
-/// A pod that has ended: one in 30 was evicted, and no two are of one age.
-fn terminated(number: usize) -> Value {
-    let mut pod = pod(number);
-    let seconds = number * 7_919 % PODS;
-    let (minute, hour) = (seconds / 60 % 60, seconds / 3_600);
-    let (day, hour, second) = (10 + hour / 24, hour % 24, seconds % 60);
-    let created = format!("2026-11-{day}T{hour:02}:{minute:02}:{second:02}Z");
-    pod["metadata"]["creationTimestamp"] = json!(created);
-    pod["status"]["phase"] = json!(if number.is_multiple_of(3) {
-        "Failed"
-    } else {
-        "Succeeded"
-    });
-    if number.is_multiple_of(30) {
-        pod["status"]["reason"] = json!("Evicted");
-    }
-    pod
-}
-
-/// A pod that the collector has marked, of a node that is missing: none of them
-/// counts, and each has to be looked at to know that.
-fn marked(number: usize) -> Value {
-    let mut pod = terminated(number);
-    pod["spec"]["nodeName"] = json!(format!("missing-{}", number % 100));
-    let marked = json!({
-        "type": "DisruptionTarget", "status": "True", "reason": "DeletionByPodGC",
-        "message": "PodGC: node no longer exists",
-    });
-    pod["status"]["conditions"] = json!([marked]);
-    pod
 }
 
 fn node(number: usize) -> Value {

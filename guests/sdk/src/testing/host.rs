@@ -171,8 +171,11 @@ impl Host for State {
 
     fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object> {
         let mut ids = self.members(watch).keys.values();
-        let has_uid = |id: &&Id| text(&self.cache[*id].value, "uid") == uid;
-        self.object(watch, ids.find(has_uid)?)
+        let uid_of = |id| self.cache.get(id).map(|it| text(&it.value, "uid"));
+        self.object(
+            watch,
+            ids.find(|id| uid_of(*id).is_some_and(|it| it == uid))?,
+        )
     }
 
     fn by_index(&self, watch: &str, name: &str, value: &str, cursor: u64, limit: u32) -> Page {

@@ -49,7 +49,7 @@ pub enum Taken {
 /// The streams that are to run.
 #[derive(Debug, Default)]
 pub struct Feeds {
-    feeds: BTreeMap<StreamId, Feed>,
+    streams: BTreeMap<StreamId, Feed>,
     followed: BTreeMap<SegmentId, Followed>,
     next: u32,
 }
@@ -89,7 +89,7 @@ impl Feeds {
             self.follow_segment(segment, store);
         }
         let followed = &self.followed;
-        self.feeds.retain(|id, feed| {
+        self.streams.retain(|id, feed| {
             let streams = followed.get(&feed.segment);
             streams.is_some_and(|streams| streams.has(*id))
         });
@@ -97,19 +97,19 @@ impl Feeds {
 
     /// The streams that are to run, with what they keep.
     pub fn iter(&self) -> impl Iterator<Item = (StreamId, &Feed)> {
-        self.feeds.iter().map(|(id, feed)| (*id, feed))
+        self.streams.iter().map(|(id, feed)| (*id, feed))
     }
 
     /// Whether a stream is to run.
     #[must_use]
     pub fn contains(&self, stream: StreamId) -> bool {
-        self.feeds.contains_key(&stream)
+        self.streams.contains_key(&stream)
     }
 
     /// The segment that a stream fills, or is to fill.
     #[must_use]
     pub fn segment(&self, stream: StreamId) -> Option<SegmentId> {
-        Some(self.feeds.get(&stream)?.segment)
+        Some(self.streams.get(&stream)?.segment)
     }
 
     /// Whether a stream fills its segment already.
@@ -161,7 +161,7 @@ impl Feeds {
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Result<Taken, TooFewFields> {
-        let Some(feed) = self.feeds.get(&stream) else {
+        let Some(feed) = self.streams.get(&stream) else {
             return Ok(Taken::News);
         };
         let Some(streams) = self.followed.get_mut(&feed.segment) else {
@@ -198,7 +198,7 @@ impl Feeds {
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Taken {
-        let Some(feed) = self.feeds.get(&stream) else {
+        let Some(feed) = self.streams.get(&stream) else {
             return Taken::News;
         };
         let Some(streams) = self.followed.get_mut(&feed.segment) else {
@@ -232,7 +232,7 @@ impl Feeds {
             return;
         };
         let covers = |id: StreamId| {
-            let feed = self.feeds.get(&id);
+            let feed = self.streams.get(&id);
             feed.is_some_and(|feed| feed.fields.covers(&wanted))
         };
         let Some(streams) = self.followed.get(&segment) else {
@@ -266,7 +266,7 @@ impl Feeds {
     fn begin(&mut self, segment: SegmentId, fields: FieldTree) -> StreamId {
         let id = StreamId(self.next);
         self.next += 1;
-        self.feeds.insert(id, Feed { segment, fields });
+        self.streams.insert(id, Feed { segment, fields });
         id
     }
 }

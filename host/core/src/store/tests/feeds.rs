@@ -329,6 +329,10 @@ impl Two {
     }
 }
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "it is compared with what a view shows, which may be nothing"
+)]
 fn state(objects: &[(u8, u64)]) -> Option<Versions> {
     Some(objects.iter().copied().collect())
 }

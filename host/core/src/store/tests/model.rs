@@ -362,7 +362,9 @@ impl Model {
         shown.objects.sort();
         for index in watch.spec.indexes.iter().filter(|it| it.order.is_none()) {
             let held_by = shown.indexes.get_mut(&index.name).unwrap();
-            held_by.values_mut().for_each(|keys| keys.sort());
+            for keys in held_by.values_mut() {
+                keys.sort();
+            }
         }
         shown
     }
@@ -370,8 +372,8 @@ impl Model {
 
 /// The text that an object is ordered by; empty without an order.
 fn order(index: &IndexSpec, data: &Sample) -> String {
-    let found = index.order.iter().flat_map(|path| data.at(path.segments()));
-    found.filter_map(text).next().unwrap_or_default()
+    let mut found = index.order.iter().flat_map(|path| data.at(path.segments()));
+    found.find_map(text).unwrap_or_default()
 }
 
 fn text(value: &Sample) -> Option<String> {
