@@ -1,5 +1,8 @@
 //! The command line.
 
+mod examples;
+mod tools;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,6 +13,8 @@ use davit_sim::fault::Fault;
 use crate::http::address::{ListenAddress, ServerAddress};
 use crate::spec::duration::HumanDuration;
 use crate::telemetry::LogFormat;
+
+pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 
 /// Runs Kubernetes controllers whose decision logic is a WebAssembly component.
 #[derive(Debug, Parser)]
@@ -37,27 +42,48 @@ pub enum Command {
     /// Shows PodGC at work on an API server in memory, in under 30 seconds.
     Demo(DemoArguments),
     /// Shows what a guest is and what it asks for.
+    #[command(after_long_help = examples::INSPECT)]
     Inspect(InspectArguments),
     /// Writes a guest to begin with: a crate that builds and passes its test.
     New(NewArguments),
+    /// Shows Controllers, or the rollout of one of them.
+    #[command(after_long_help = examples::GET)]
+    Get(GetArguments),
+    /// Checks configuration, modules and permissions, and changes nothing.
+    #[command(after_long_help = examples::CHECK)]
+    Check(CheckArguments),
     /// Lets a controller's candidate leave its step.
+    #[command(after_long_help = examples::PROMOTE)]
     Promote(PromoteArguments),
     /// Keeps a controller's candidate in its step.
+    #[command(after_long_help = examples::PAUSE)]
     Pause(RequestArguments),
     /// Lets a paused rollout continue.
+    #[command(after_long_help = examples::RESUME)]
     Resume(RequestArguments),
     /// Tries a rejected revision again.
+    #[command(after_long_help = examples::RETRY)]
     Retry(RequestArguments),
     /// Rolls a controller's candidate back.
+    #[command(after_long_help = examples::ABORT)]
     Abort(RequestArguments),
     /// Resets a controller's tripped guardrails.
+    #[command(after_long_help = examples::RELEASE)]
     Release(RequestArguments),
     /// Brings module, configuration and limits of a former spec back.
+    #[command(after_long_help = examples::ROLLBACK)]
     Rollback(RollbackArguments),
     /// Shows the specs of a controller that were active.
+    #[command(after_long_help = examples::HISTORY)]
     History(HistoryArguments),
-    /// Shows on what a candidate and the stable revision do not agree.
+    /// Shows where candidate and stable revision disagree.
+    #[command(after_long_help = examples::DIFF)]
     Diff(DiffArguments),
+    /// Prints the completion script of a shell.
+    #[command(after_long_help = examples::COMPLETION)]
+    Completion(CompletionArguments),
+    /// Shows the versions of this program, of the server and of the host.
+    Version(VersionArguments),
     /// Prints the definition of the custom resource.
     #[command(hide = true)]
     Crds,
@@ -159,9 +185,23 @@ pub struct InspectArguments {
     /// absent.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Prints JSON.
-    #[arg(long)]
-    pub json: bool,
+    /// How it is printed.
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
+    pub output: Output,
+    /// Prints the roles that the guest's controller needs, and their bindings,
+    /// in YAML for kubectl apply.
+    #[arg(long, conflicts_with = "output")]
+    pub rbac: bool,
+    /// With --rbac: the controller's name; the guest's if absent.
+    #[arg(long, value_name = "NAME", requires = "rbac")]
+    pub name: Option<String>,
+    /// With --rbac: the spec's serviceAccountName, in whose name the controller
+    /// writes; Davit's own account if absent.
+    #[arg(long, value_name = "NAME", requires = "rbac")]
+    pub service_account: Option<String>,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
 }
 
 /// `davit new`
@@ -252,6 +292,22 @@ pub struct HistoryArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub controller: ControllerArguments,
+    /// Shows only the spec of that number.
+    #[arg(long, value_name = "NUMBER")]
+    pub revision: Option<i64>,
+    /// Shows how the spec of that number differs from --revision.
+    #[arg(long, value_name = "NUMBER", requires = "revision")]
+    pub diff: Option<i64>,
+    /// How it is printed.
+    #[arg(
+        long,
+        short,
+        value_enum,
+        default_value = "text",
+        value_name = "FORMAT",
+        conflicts_with = "diff"
+    )]
+    pub output: Output,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,
@@ -285,7 +341,7 @@ pub struct DiffArguments {
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
     pub server: Option<ServerAddress>,
     /// How it is printed.
-    #[arg(long, short, value_enum, default_value = "text")]
+    #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
     /// So many disagreements are shown as text; as JSON, all are.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
@@ -305,4 +361,27 @@ pub enum Output {
     Text,
     /// For programs.
     Json,
+    /// For programs, and readable.
+    Yaml,
+}
+
+/// How something is printed for programs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// JSON, over several lines.
+    Json,
+    /// YAML.
+    Yaml,
+}
+
+impl Output {
+    /// The format, if it is for programs.
+    #[must_use]
+    pub fn format(self) -> Option<Format> {
+        match self {
+            Self::Text => None,
+            Self::Json => Some(Format::Json),
+            Self::Yaml => Some(Format::Yaml),
+        }
+    }
 }

@@ -7,8 +7,10 @@ use davit_core::manifest::{Manifest, MetricKind, Source, TriggerKey, WatchSpec};
 use davit_engine::{Engine, EngineConfig, Limits, Module};
 use serde_json::{Value, json};
 
-use crate::cli::InspectArguments;
+use crate::cli::{Format, InspectArguments};
+use crate::commands::print::serialized;
 use crate::host;
+use crate::rbac::{self, Accounts};
 
 /// Prints what a module is.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
@@ -26,12 +28,29 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
         .describe(&host::encode(&config)?, Limits::default())
         .await
         .with_context(|| name.clone())?;
-    let facts = facts(&module, &manifest, size);
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&facts)?);
-    } else {
-        print(&facts, &manifest);
+    if arguments.rbac {
+        return print_roles(&manifest, &arguments);
     }
+    let facts = facts(&module, &manifest, size);
+    match arguments.output.format() {
+        Some(format) => println!("{}", serialized(&facts, format)?),
+        None => print(&facts, &manifest),
+    }
+    Ok(())
+}
+
+/// The roles that a controller of this guest needs, for `kubectl apply`.
+fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> {
+    let accounts = Accounts {
+        controller: arguments.name.as_ref().unwrap_or(&manifest.name),
+        namespace: &arguments.namespace.namespace,
+        davit: rbac::DAVIT,
+        writer: arguments.service_account.as_deref(),
+    };
+    let roles = rbac::roles(&rbac::needs(manifest), &accounts);
+    let roles = roles.iter().map(|role| serialized(role, Format::Yaml));
+    let roles = roles.collect::<Result<Vec<String>>>()?;
+    println!("{}", roles.join("\n---\n"));
     Ok(())
 }
 

@@ -1,6 +1,7 @@
 //! Davit's host: the command line, the configuration, and the task that joins
 //! the core, the engine and the cluster.
 
+pub mod build;
 pub mod cli;
 pub mod commands;
 pub mod config;
@@ -11,6 +12,7 @@ pub mod inspect;
 pub mod metrics;
 pub mod modules;
 pub mod new;
+pub mod rbac;
 pub mod resource;
 pub mod rollout;
 pub mod run;

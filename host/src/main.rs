@@ -56,6 +56,13 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Rollback(arguments) => commands::rollback(arguments).await,
         Command::History(arguments) => commands::history(arguments).await,
         Command::Diff(arguments) => commands::diff(arguments).await,
+        Command::Get(arguments) => commands::get(arguments).await,
+        Command::Check(arguments) => commands::check(arguments).await,
+        Command::Version(arguments) => commands::version(arguments).await,
+        Command::Completion(arguments) => {
+            commands::completion(&arguments);
+            Ok(())
+        }
         Command::Crds => {
             print!("{}", resource::definition::yaml()?);
             Ok(())

@@ -5,9 +5,11 @@
 //! configured controllers and of their queues, words of the gate, failure
 //! classes, resources that are watched.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use davit_cluster::events::EventStats;
 use davit_core::controller::{Controller, Outcome};
 use davit_core::gate::Ruling;
 use davit_core::health::State;
@@ -17,13 +19,15 @@ use davit_core::queue::QueueStats;
 use davit_core::rollout::Role;
 use davit_core::time::Instant;
 use davit_engine::CallError;
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::{
     Counter, CounterVec, Encoder, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry,
     TextEncoder,
 };
 
+use crate::build;
 use crate::host::call_failure;
+use crate::status::{CandidateStatus, ComparisonStatus};
 
 const CONTROLLER: &str = "controller";
 /// Whether it is about the stable revision or the candidate.
@@ -55,10 +59,22 @@ pub struct HostMetrics {
     pub synced: GaugeVec,
     /// `davit_watch_troubles_total{resource}`: watches and lists that failed.
     pub watch_troubles: CounterVec,
+    /// `davit_events_total{result}`: events for people, by what became of them.
+    pub events: CounterVec,
+    /// `davit_events_waiting`
+    pub events_waiting: GaugeVec,
     /// `davit_store_bytes`: the data of all objects.
     pub store_bytes: GaugeVec,
     /// The `workqueue_*` metrics of Kubernetes' controllers.
     pub queues: QueueMetrics,
+    /// `davit_rollout_step{controller}`: 0 without a candidate.
+    rollout_step: GaugeVec,
+    /// `davit_rollout_weight{controller}`: percent.
+    rollout_weight: GaugeVec,
+    /// `davit_rollout_comparison{controller,verdict}`: targets in this step.
+    rollout_comparison: GaugeVec,
+    /// Everything above.
+    descriptions: Vec<Desc>,
 }
 
 /// The metrics that client-go publishes of its queues, by the same names and
@@ -105,6 +121,17 @@ impl QueueMetrics {
     }
 }
 
+/// The verdicts of a comparison, as they are written everywhere.
+fn verdicts(comparison: &ComparisonStatus) -> [(&'static str, u64); 5] {
+    [
+        ("agree", comparison.agree),
+        ("only-stable", comparison.only_stable),
+        ("only-candidate", comparison.only_candidate),
+        ("different", comparison.different),
+        ("unknown", comparison.unknown),
+    ]
+}
+
 /// A count as the value of a metric.
 #[must_use]
 #[allow(
@@ -138,7 +165,20 @@ impl HostMetrics {
     /// Registers them all.
     pub fn new() -> Result<Self, MetricError> {
         let registry = Registry::new();
-        let list = List(&registry);
+        let list = List::new(&registry);
+        let build_info = list.gauge(
+            build::METRIC,
+            "1, with what this Davit was built from.",
+            &["version", "commit", "interface"],
+        )?;
+        let build::Info {
+            version,
+            commit,
+            interface,
+            ..
+        } = build::INFO;
+        let labels = [version, commit, interface];
+        build_info.with_label_values(&labels).set(1.0);
         Ok(Self {
             calls: list.counter(
                 "davit_guest_calls_total",
@@ -187,12 +227,38 @@ impl HostMetrics {
                 "Lists and watches that failed and were begun again.",
                 &["resource"],
             )?,
+            events: list.counter(
+                "davit_events_total",
+                "Events: sent, suppressed as too many, failed, or dropped.",
+                &["result"],
+            )?,
+            events_waiting: list.gauge(
+                "davit_events_waiting",
+                "Events that are not sent yet.",
+                &[],
+            )?,
             store_bytes: list.gauge(
                 "davit_store_bytes",
                 "Bytes of all objects held, without what it takes to find them.",
                 &[],
             )?,
             queues: QueueMetrics::new(&list)?,
+            rollout_step: list.gauge(
+                "davit_rollout_step",
+                "The step that a candidate is in, counted from 1; 0 without one.",
+                &[CONTROLLER],
+            )?,
+            rollout_weight: list.gauge(
+                "davit_rollout_weight",
+                "The share of the cohorts that a candidate owns, in percent.",
+                &[CONTROLLER],
+            )?,
+            rollout_comparison: list.gauge(
+                "davit_rollout_comparison",
+                "Targets compared in the present step of a rollout, by verdict.",
+                &[CONTROLLER, "verdict"],
+            )?,
+            descriptions: list.descriptions.into_inner(),
             registry,
         })
     }
@@ -234,6 +300,21 @@ impl HostMetrics {
         duration.observe(took.as_secs_f64());
     }
 
+    /// Takes over what became of events so far.
+    pub fn set_events(&self, stats: &EventStats) {
+        for (result, total) in [
+            ("sent", stats.sent),
+            ("suppressed", stats.suppressed),
+            ("failed", stats.failed),
+            ("dropped", stats.dropped),
+        ] {
+            raise(&self.events.with_label_values(&[result]), total);
+        }
+        let waiting = usize::try_from(stats.waiting).unwrap_or(usize::MAX);
+        let gauge = self.events_waiting.with_label_values(&[] as &[&str]);
+        gauge.set(number(waiting));
+    }
+
     /// Sets a controller's gauges.
     pub fn controller(&self, name: &str, controller: &mut Controller, now: Instant) {
         let quarantined = !matches!(controller.stable().health().state(), State::Healthy);
@@ -264,6 +345,40 @@ impl HostMetrics {
                 None
             }
         }
+    }
+
+    /// Sets the gauges of a controller's rollout; none without a candidate.
+    pub fn rollout(&self, controller: &str, candidate: Option<&CandidateStatus>) {
+        let labels = [controller];
+        let (step, weight) = candidate.map_or((0, 0), |one| (one.step, one.weight));
+        let gauge = self.rollout_step.with_label_values(&labels);
+        gauge.set(f64::from(step));
+        let gauge = self.rollout_weight.with_label_values(&labels);
+        gauge.set(f64::from(weight));
+        let comparison = candidate.map(|one| one.comparison).unwrap_or_default();
+        for (verdict, count) in verdicts(&comparison) {
+            let labels = [controller, verdict];
+            let count = usize::try_from(count).unwrap_or(usize::MAX);
+            let gauge = self.rollout_comparison.with_label_values(&labels);
+            gauge.set(number(count));
+        }
+    }
+
+    /// Takes the rollout of a controller that is gone from the gauges.
+    pub fn forget_rollout(&self, controller: &str) {
+        // It may never have had any.
+        let _ = self.rollout_step.remove_label_values(&[controller]);
+        let _ = self.rollout_weight.remove_label_values(&[controller]);
+        for (verdict, _) in verdicts(&ComparisonStatus::default()) {
+            let labels = [controller, verdict];
+            let _ = self.rollout_comparison.remove_label_values(&labels);
+        }
+    }
+
+    /// Every metric of the host, with its labels.
+    pub fn described(&self) -> impl Iterator<Item = (&str, &[String])> {
+        let all = self.descriptions.iter();
+        all.map(|one| (one.fq_name.as_str(), one.variable_labels.as_slice()))
     }
 
     /// Takes the series of a controller that is gone from the gauges.
@@ -456,9 +571,19 @@ impl GuestMetric {
     }
 }
 
-struct List<'a>(&'a Registry);
+struct List<'a> {
+    registry: &'a Registry,
+    descriptions: RefCell<Vec<Desc>>,
+}
 
-impl List<'_> {
+impl<'a> List<'a> {
+    fn new(registry: &'a Registry) -> Self {
+        Self {
+            registry,
+            descriptions: RefCell::default(),
+        }
+    }
+
     fn counter(&self, name: &str, help: &str, labels: &[&str]) -> Result<CounterVec, MetricError> {
         self.add(name, CounterVec::new(Opts::new(name, help), labels))
     }
@@ -484,9 +609,11 @@ impl List<'_> {
         metric: prometheus::Result<T>,
     ) -> Result<T, MetricError> {
         let metric = metric.map_err(|error| failed(name, &error))?;
-        self.0
+        self.registry
             .register(Box::new(metric.clone()))
             .map_err(|error| failed(name, &error))?;
+        let described = metric.desc().into_iter().cloned();
+        self.descriptions.borrow_mut().extend(described);
         Ok(metric)
     }
 }
@@ -562,6 +689,80 @@ mod tests {
         one.unwrap()
             .count(&measure(Amount::SecondsSince(Instant::ZERO)), now);
         two.unwrap().count(&measure(Amount::Observe(0.5)), now);
+    }
+
+    /// The table in docs/operating.md has every metric, with its labels, and no
+    /// other.
+    #[test]
+    fn the_table_is_what_is_published() {
+        let page = include_str!("../../docs/operating.md");
+        let (_, section) = page.split_once("\n## Metrics\n").unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter(|line| line.starts_with("| `"));
+        let documented = rows.flat_map(|row| {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            let labels: Vec<&str> = cells[2]
+                .split(", ")
+                .filter(|label| !label.is_empty())
+                .collect();
+            let names = cells[1]
+                .split(", ")
+                .map(|name| name.trim_matches('`').to_owned());
+            let labels = labels.join(",");
+            names
+                .map(move |name| format!("{name}{{{labels}}}"))
+                .collect::<Vec<_>>()
+        });
+        let mut documented: Vec<String> = documented.collect();
+        let metrics = HostMetrics::new().unwrap();
+        let published = metrics.described();
+        let published = published.map(|(name, labels)| format!("{name}{{{}}}", labels.join(",")));
+        let mut published: Vec<String> = published.collect();
+        documented.sort();
+        published.sort();
+        assert_eq!(documented, published);
+    }
+
+    #[test]
+    fn a_rollout_shows_and_goes() {
+        let metrics = HostMetrics::new().unwrap();
+        let candidate = CandidateStatus {
+            step: 2,
+            weight: 10,
+            comparison: ComparisonStatus {
+                agree: 97,
+                only_stable: 2,
+                unknown: 1,
+                ..ComparisonStatus::default()
+            },
+            ..CandidateStatus::default()
+        };
+        metrics.rollout("podgc", Some(&candidate));
+        let shows = |line: &str| {
+            let page = metrics.render();
+            assert!(page.lines().any(|one| one == line), "{line}: {page}");
+        };
+        shows("davit_rollout_step{controller=\"podgc\"} 2");
+        shows("davit_rollout_weight{controller=\"podgc\"} 10");
+        for (verdict, count) in [
+            ("agree", 97),
+            ("only-stable", 2),
+            ("only-candidate", 0),
+            ("different", 0),
+            ("unknown", 1),
+        ] {
+            let labels = format!("controller=\"podgc\",verdict=\"{verdict}\"");
+            shows(&format!("davit_rollout_comparison{{{labels}}} {count}"));
+        }
+        metrics.rollout("podgc", None);
+        shows("davit_rollout_step{controller=\"podgc\"} 0");
+        metrics.forget_rollout("podgc");
+        assert!(!metrics.render().contains("davit_rollout"));
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            build::version_in(&metrics.render()).as_deref(),
+            Some(version)
+        );
     }
 
     #[test]

@@ -38,3 +38,7 @@ mod foreground;
 mod index;
 #[path = "garbage_collector/orphan.rs"]
 mod orphan;
+#[path = "garbage_collector/progress.rs"]
+mod progress;
+#[path = "garbage_collector/unserved.rs"]
+mod unserved;

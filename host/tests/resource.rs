@@ -11,6 +11,8 @@
 
 #[path = "resource/answers.rs"]
 mod answers;
+#[path = "resource/check.rs"]
+mod check;
 #[path = "resource/cluster.rs"]
 mod cluster;
 #[path = "resource/commands.rs"]
@@ -19,6 +21,8 @@ mod commands;
 mod definition;
 #[path = "resource/deploy.rs"]
 mod deploy;
+#[path = "resource/get.rs"]
+mod get;
 #[path = "resource/http.rs"]
 mod http;
 #[path = "resource/program.rs"]

@@ -1,5 +1,7 @@
 //! The operator's configuration, as `config.schema.json` describes it.
 
+use std::time::Duration;
+
 use davit_guest::{ApiResource, ConfigError};
 use serde::Deserialize;
 
@@ -13,6 +15,10 @@ pub struct Config {
     pub max_parallel_orphans: u32,
     /// Resources that are not watched, besides events.
     pub ignored_resources: Vec<GroupResource>,
+    /// How long an owner that waits for its dependents also waits for resources
+    /// that cannot be listed.
+    #[serde(with = "davit_guest::duration")]
+    pub unlisted_timeout: Duration,
 }
 
 /// A resource whatever its version.
@@ -21,7 +27,7 @@ pub struct Config {
 pub struct GroupResource {
     /// Empty for core.
     pub group: String,
-    /// The plural name.
+    /// The plural name; `*` for all of the group.
     pub resource: String,
 }
 
@@ -31,6 +37,7 @@ impl Default for Config {
             concurrent_syncs: 500,
             max_parallel_orphans: 20,
             ignored_resources: Vec::new(),
+            unlisted_timeout: Duration::from_hours(6),
         }
     }
 }
@@ -57,7 +64,9 @@ impl Config {
     /// Whether a resource is not watched because the operator says so.
     pub(crate) fn ignores(&self, resource: &ApiResource) -> bool {
         let mut ignored = self.ignored_resources.iter();
-        ignored.any(|it| it.group == resource.group && it.resource == resource.plural)
+        ignored.any(|it| {
+            it.group == resource.group && (it.resource == resource.plural || it.resource == "*")
+        })
     }
 
     /// The resources that are not watched. Events come and go by the thousand

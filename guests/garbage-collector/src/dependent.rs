@@ -5,11 +5,12 @@ use std::rc::Rc;
 
 use davit_guest::{Context, Decision, DeleteOptions, Level, Object, Plan, WorkItem};
 
+use crate::config::Config;
 use crate::cycle;
-use crate::memory::Fact;
+use crate::memory;
 use crate::namespace;
 use crate::owner::{self, Finding, Obstacle, Owners, Standing};
-use crate::patch::{self, Form};
+use crate::patch::{self, At, Form};
 use crate::spread::now;
 use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
 use crate::{DEPENDENTS, OWNERS};
@@ -20,8 +21,8 @@ const TELLING_ATTEMPT: u32 = 12;
 
 /// Decides about the items of one call together: all that they have to ask the
 /// API server goes out in one batch, and each owner is asked for once.
-pub(crate) fn reconcile(cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
-    let mut owners = Owners::new(cx);
+pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
+    let mut owners = Owners::new(config, cx);
     let subjects = subjects(cx, &mut owners, items);
     let findings: Vec<Vec<Finding>> = subjects
         .iter()
@@ -36,10 +37,11 @@ pub(crate) fn reconcile(cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
             Subject::Missing => of_missing(cx, &item.key),
             Subject::Gone => Decision::done(),
             Subject::Unread(why) => Decision::retry(why),
-            Subject::Item(object) => Judge {
+            Subject::Item { object, deleted_by } => Judge {
                 cx,
                 item,
                 object: &object,
+                deleted_by,
                 owners: &mut owners,
             }
             .decide(&findings),
@@ -59,7 +61,21 @@ enum Subject {
     Gone,
     /// It has changed since the cache's state, and could not be read.
     Unread(String),
-    Item(Rc<Item>),
+    Item {
+        object: Rc<Item>,
+        deleted_by: Precondition,
+    },
+}
+
+/// What has to hold for an object to be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Precondition {
+    /// It has the version that was decided on.
+    Version,
+    /// It is the same object. A version that changes faster than a deletion
+    /// arrives would keep it for ever, so this is enough once a conflict has
+    /// turned out to be about something else than who owns it.
+    Uid,
 }
 
 /// The objects of a call's items. One whose last deletion or patch met a newer
@@ -77,14 +93,21 @@ fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Ve
     } else {
         cx.live_get::<Meta>(&targets).into_iter()
     };
+    let items = items.iter().zip(conflicting);
     cached
         .into_iter()
-        .zip(conflicting)
-        .map(|(object, conflicting)| match object {
+        .zip(items)
+        .map(|(object, (item, conflicting))| match object {
             None => Subject::Missing,
-            Some(object) if !conflicting => Subject::Item(object),
+            Some(object) if !conflicting => Subject::Item {
+                object,
+                deleted_by: Precondition::Version,
+            },
             Some(object) => match answers.next() {
-                Some(Ok(live)) => Subject::Item(Rc::new(live)),
+                Some(Ok(live)) => Subject::Item {
+                    deleted_by: precondition(item, &object, &live),
+                    object: Rc::new(live),
+                },
                 Some(Err(failure)) if owner::means_gone(&failure) => Subject::Gone,
                 Some(Err(failure)) => {
                     let what = &object.reference;
@@ -94,6 +117,16 @@ fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Ve
             },
         })
         .collect()
+}
+
+/// What a deletion needs after a conflict: less than the version if nothing that
+/// was decided on has changed, from before the item until now.
+fn precondition(item: &WorkItem, cached: &Item, live: &Item) -> Precondition {
+    if cached.changed_at <= item.created_at && live.view.metadata == cached.view.metadata {
+        Precondition::Uid
+    } else {
+        Precondition::Version
+    }
 }
 
 /// Whether the item's object was found to have another version than the one
@@ -106,7 +139,7 @@ pub(crate) fn met_conflict(item: &WorkItem) -> bool {
 /// What is known of each owner reference of an object; nothing where it does
 /// not matter, because the object is going already.
 fn find_owners(owners: &mut Owners<'_>, subject: &Subject) -> Vec<Finding> {
-    let Subject::Item(object) = subject else {
+    let Subject::Item { object, .. } = subject else {
         return Vec::new();
     };
     if object.view.metadata.is_terminating() {
@@ -130,6 +163,7 @@ struct Judge<'a, 'o> {
     cx: &'a Context<'a>,
     item: &'a WorkItem,
     object: &'a Item,
+    deleted_by: Precondition,
     owners: &'a mut Owners<'o>,
 }
 
@@ -145,8 +179,11 @@ struct Sorted<'a> {
 
 impl<'a> Judge<'a, '_> {
     fn decide(mut self, findings: &[Finding]) -> Decision {
-        let learnt = patch::refusal(self.object, &self.item.failures);
-        let learnt = learnt.as_ref().map(Fact::learn);
+        let refused = patch::was_refused(self.object, &self.item.failures);
+        let learnt = refused.then(|| {
+            let kind = &self.object.reference;
+            memory::learn_merge_only(&kind.api_version, &kind.kind)
+        });
         let decision = if self.object.view.metadata.is_terminating() {
             self.of_terminating()
         } else {
@@ -214,7 +251,7 @@ impl<'a> Judge<'a, '_> {
         }
         if !sorted.solid.is_empty() {
             let message = format!("{} of its owners are gone or going", lost.len());
-            let patch = patch::drop_references(self.object, self.form(), &lost);
+            let patch = patch::drop_references(self.object, self.form(), At::ThisVersion, &lost);
             let plan = self.plan("drop-owners", &message).patch(patch);
             return self.carry_out(plan);
         }
@@ -263,9 +300,11 @@ impl<'a> Judge<'a, '_> {
     }
 
     fn delete(&mut self, policy: &str, message: &str) -> Decision {
-        let options = DeleteOptions::new()
-            .propagation(policy)
-            .only_version(&self.object.resource_version);
+        let options = DeleteOptions::new().propagation(policy);
+        let options = match self.deleted_by {
+            Precondition::Version => options.only_version(&self.object.resource_version),
+            Precondition::Uid => options,
+        };
         let plan = self.plan("owners-gone", message).delete(options);
         self.carry_out(plan)
     }

@@ -20,6 +20,7 @@ mod namespace;
 mod owner;
 mod patch;
 mod spread;
+mod unlisted;
 mod view;
 
 use std::time::Duration;
@@ -87,7 +88,8 @@ impl Controller for GarbageCollector {
                     .workers(self.config.concurrent_syncs)
                     .batch(BATCH),
                 queue(OWNERS).workers(OWNER_WORKERS),
-                queue(DEPENDENTS).workers(OWNER_WORKERS),
+                // What is to be remembered of an owner cannot wait.
+                queue(DEPENDENTS).workers(OWNER_WORKERS).priority(1),
             ],
             permissions: ["get", "patch", "delete"]
                 .map(|verb| Permission::new(verb, "*", "*"))
@@ -106,7 +108,8 @@ impl Controller for GarbageCollector {
             OWNERS => finalizer::reconcile(&self.config, cx, item),
             DEPENDENTS => spread::reconcile(&self.config, cx, &item.key),
             _ => {
-                let mut decisions = dependent::reconcile(cx, std::slice::from_ref(item));
+                let mut decisions =
+                    dependent::reconcile(&self.config, cx, std::slice::from_ref(item));
                 decisions.pop().unwrap_or_else(Decision::done)
             }
         }
@@ -116,7 +119,9 @@ impl Controller for GarbageCollector {
     /// together, so that an owner that many of them name is read once.
     fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
         match items.first() {
-            Some(first) if first.queue == OBJECTS_QUEUE => dependent::reconcile(cx, items),
+            Some(first) if first.queue == OBJECTS_QUEUE => {
+                dependent::reconcile(&self.config, cx, items)
+            }
             _ => items.iter().map(|item| self.reconcile(cx, item)).collect(),
         }
     }

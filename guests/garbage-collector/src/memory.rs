@@ -1,53 +1,44 @@
-//! What the collector remembers between calls: a bounded number of facts that,
-//! once true, stay true. Forgetting one costs a request, never a mistake.
+//! What the collector remembers between calls: facts that, once true, stay true.
 //!
-//! Each fact has one slot among the host's notes, by its hash, and a later fact
-//! takes an earlier one's slot. So nothing grows, nothing has to be tidied up,
-//! and calls that learn at the same time do not undo each other.
+//! What is known of an owner that is gone stands in two notes under its uid, and
+//! stays there for as long as an object in the cache names that owner: so there
+//! are never more notes than objects with owners. Calls that learn at the same
+//! time may undo each other's facts of one owner in the first note. That costs a
+//! request. The second one is written by one item at a time: without it, the
+//! dependents of an owner that went with its kind could never be judged.
 
-use davit_guest::{Command, Context, ObjectRef};
+use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// As many as kube-controller-manager's cache of absent owners holds, about.
-const SLOTS: u64 = 512;
+use davit_guest::{Command, Context, Decision, ObjectRef, WorkItem};
 
-/// Something that stays true.
+use crate::OWNERS;
+use crate::view::{BY_OWNER, OBJECTS};
+
+/// How many facts are kept of one owner. Dependents can name it wrongly in as
+/// many ways as they like.
+const MOST_OF_AN_OWNER: usize = 32;
+
+/// How long after it was learnt a fact is kept at least, and when it is looked at
+/// again: the last dependent may have gone while it was learnt.
+const TIDY_AFTER: Duration = Duration::from_mins(1);
+
+/// Something that stays true of an owner.
 pub(crate) enum Fact<'a> {
     /// The API server has no object with this uid at these coordinates. Uids
     /// are never given twice.
     Absent(&'a ObjectRef),
-    /// The object with this uid went from the cache, and the API server did not
-    /// even know this kind, by which it is named, when it was asked at once: the
-    /// kind went after its objects.
-    GoneWithKind {
-        /// The object's uid.
-        uid: &'a str,
+    /// The object with this uid went from the cache while the API server served
+    /// this kind, by which it is named.
+    Left {
         /// The group and version by which it is named.
         api_version: &'a str,
         /// The kind by which it is named.
         kind: &'a str,
     },
-    /// The API server takes no strategic merge patch for this kind.
-    MergeOnly {
-        /// The kind's group and version.
-        api_version: &'a str,
-        /// The kind.
-        kind: &'a str,
-    },
 }
 
 impl Fact<'_> {
-    /// Whether it was learnt and not forgotten.
-    pub(crate) fn is_known(&self, cx: &Context<'_>) -> bool {
-        let text = self.text();
-        cx.note::<String>(&slot(&text)).is_some_and(|it| it == text)
-    }
-
-    /// Learns it.
-    pub(crate) fn learn(&self) -> Command {
-        let text = self.text();
-        Command::set_note(&slot(&text), Some(&text))
-    }
-
     fn text(&self) -> String {
         match self {
             Self::Absent(object) => {
@@ -56,27 +47,109 @@ impl Fact<'_> {
                     kind,
                     namespace,
                     name,
-                    uid,
+                    ..
                 } = object;
-                format!("absent {api_version} {kind} {namespace}/{name} {uid}")
+                format!("absent {api_version} {kind} {namespace}/{name}")
             }
-            Self::GoneWithKind {
-                uid,
-                api_version,
-                kind,
-            } => format!("gone-with-kind {api_version} {kind} {uid}"),
-            Self::MergeOnly { api_version, kind } => format!("merge-only {api_version} {kind}"),
+            Self::Left { api_version, kind } => format!("left {api_version} {kind}"),
         }
     }
 }
 
-fn slot(text: &str) -> String {
-    format!("fact/{}", fnv1a(text) % SLOTS)
+/// Who learns a fact of an owner.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    /// A dependent that was looked at.
+    Dependent,
+    /// The item of the owner's dependents.
+    Owner,
 }
 
-/// The same in every build and every call, unlike the standard library's.
-fn fnv1a(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+impl Source {
+    fn key(self, uid: &str) -> String {
+        match self {
+            Self::Dependent => format!("absent/{uid}"),
+            Self::Owner => format!("gone/{uid}"),
+        }
+    }
+}
+
+/// What is known of an owner.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts(Vec<String>);
+
+impl Facts {
+    pub(crate) fn of(cx: &Context<'_>, uid: &str) -> Self {
+        let notes = [Source::Owner, Source::Dependent].map(|source| noted(cx, source, uid));
+        Self(notes.concat())
+    }
+
+    pub(crate) fn hold(&self, fact: &Fact<'_>) -> bool {
+        let text = fact.text();
+        self.0.contains(&text)
+    }
+}
+
+/// Facts that a call learns, by the uids of their owners.
+#[derive(Debug, Default)]
+pub(crate) struct Lesson(BTreeMap<String, Vec<String>>);
+
+impl Lesson {
+    pub(crate) fn learn(&mut self, uid: &str, fact: &Fact<'_>) {
+        self.0.entry(uid.to_owned()).or_default().push(fact.text());
+    }
+
+    /// Writes them down.
+    pub(crate) fn commands(self, cx: &Context<'_>, source: Source) -> Vec<Command> {
+        let mut commands = Vec::new();
+        for (uid, learnt) in self.0 {
+            let known = noted(cx, source, &uid);
+            if learnt.iter().all(|it| known.contains(it)) {
+                continue;
+            }
+            let mut all: Vec<&String> = known.iter().filter(|it| !learnt.contains(it)).collect();
+            all.extend(&learnt);
+            let first = all.len().saturating_sub(MOST_OF_AN_OWNER);
+            let kept = all.get(first..).unwrap_or_default();
+            commands.push(Command::set_note(&source.key(&uid), Some(&kept)));
+            commands.push(Command::enqueue(OWNERS, &uid, TIDY_AFTER));
+        }
+        commands
+    }
+}
+
+/// Forgets an owner that is gone once no object names it any more, but not at
+/// once: garbage of one owner may come object by object.
+pub(crate) fn tidy(cx: &Context<'_>, item: &WorkItem) -> Decision {
+    let uid = &item.key;
+    let sources = [Source::Owner, Source::Dependent].into_iter();
+    let mut known = sources
+        .filter(|source| !noted(cx, *source, uid).is_empty())
+        .peekable();
+    if known.peek().is_none() || cx.watch(OBJECTS).index_count(BY_OWNER, uid) > 0 {
+        return Decision::done();
+    }
+    match TIDY_AFTER.checked_sub(cx.since(item.created_at)) {
+        Some(rest) if !rest.is_zero() => Decision::again_after(rest),
+        _ => Decision::done()
+            .commands(known.map(|source| Command::set_note(&source.key(uid), None::<&()>))),
+    }
+}
+
+fn noted(cx: &Context<'_>, source: Source, uid: &str) -> Vec<String> {
+    cx.note(&source.key(uid)).unwrap_or_default()
+}
+
+/// Whether the API server was seen to take no strategic merge patch for a kind.
+pub(crate) fn is_merge_only(cx: &Context<'_>, api_version: &str, kind: &str) -> bool {
+    cx.note(&merge_only(api_version, kind)).unwrap_or_default()
+}
+
+/// Remembers that it takes none. There are never many kinds.
+pub(crate) fn learn_merge_only(api_version: &str, kind: &str) -> Command {
+    Command::set_note(&merge_only(api_version, kind), Some(&true))
+}
+
+fn merge_only(api_version: &str, kind: &str) -> String {
+    format!("merge-only/{api_version}/{kind}")
 }

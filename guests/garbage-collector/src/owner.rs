@@ -12,8 +12,10 @@ use std::rc::Rc;
 
 use davit_guest::{Command, Context, Failure, Mapped, Object, ObjectRef};
 
-use crate::memory::Fact;
-use crate::view::{Item, Meta, OBJECTS, OwnerReference};
+use crate::config::Config;
+use crate::memory::{Fact, Facts, Lesson, Source};
+use crate::unlisted::Unlisted;
+use crate::view::{Item, Meta, OBJECTS, OwnerReference, group};
 
 /// What has become of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +46,9 @@ pub(crate) enum Obstacle {
 /// The owners that the items of one call name.
 pub(crate) struct Owners<'a> {
     cx: &'a Context<'a>,
+    unlisted: Unlisted<'a>,
     cached: BTreeMap<String, Option<Rc<Item>>>,
+    facts: BTreeMap<String, Rc<Facts>>,
     /// What is to be read, and the answers once it was.
     questions: BTreeMap<Coordinates, usize>,
     targets: Vec<ObjectRef>,
@@ -64,10 +68,12 @@ pub(crate) enum Finding {
 type Coordinates = (String, String, String, String, String);
 
 impl<'a> Owners<'a> {
-    pub(crate) fn new(cx: &'a Context<'a>) -> Self {
+    pub(crate) fn new(config: &'a Config, cx: &'a Context<'a>) -> Self {
         Self {
             cx,
+            unlisted: Unlisted::new(config, cx),
             cached: BTreeMap::new(),
+            facts: BTreeMap::new(),
             questions: BTreeMap::new(),
             targets: Vec::new(),
             answers: Vec::new(),
@@ -110,9 +116,19 @@ impl<'a> Owners<'a> {
     /// namespace, or in none. Where its kind lives is not asked, so that it
     /// holds when the kind has gone after its objects, as that of a custom
     /// resource does.
-    fn is_known_absent(&self, reference: &OwnerReference, namespace: &str) -> bool {
-        let is_absent = |place| Fact::Absent(&named(reference, place)).is_known(self.cx);
+    fn is_known_absent(&mut self, reference: &OwnerReference, namespace: &str) -> bool {
+        let facts = self.facts(&reference.uid);
+        let is_absent = |place| facts.hold(&Fact::Absent(&named(reference, place)));
         is_absent(namespace) || is_absent("")
+    }
+
+    fn facts(&mut self, uid: &str) -> Rc<Facts> {
+        if let Some(known) = self.facts.get(uid) {
+            return Rc::clone(known);
+        }
+        let facts = Rc::new(Facts::of(self.cx, uid));
+        self.facts.insert(uid.to_owned(), Rc::clone(&facts));
+        facts
     }
 
     /// Reads what was noted down. Returns what is to be remembered of it.
@@ -121,11 +137,13 @@ impl<'a> Owners<'a> {
             return Vec::new();
         }
         self.answers = self.cx.live_get(&self.targets);
-        let answers = self.targets.iter().zip(&self.answers);
-        answers
-            .filter(|(_, answer)| answer.as_ref().is_err_and(means_gone))
-            .map(|(target, _)| Fact::Absent(target).learn())
-            .collect()
+        let mut lesson = Lesson::default();
+        for (target, answer) in self.targets.iter().zip(&self.answers) {
+            if answer.as_ref().is_err_and(means_gone) {
+                lesson.learn(&target.uid, &Fact::Absent(target));
+            }
+        }
+        lesson.commands(self.cx, Source::Dependent)
     }
 
     /// What has become of an owner, once everything was read.
@@ -152,18 +170,36 @@ impl<'a> Owners<'a> {
     }
 
     /// An owner of a kind that is not served cannot be looked for. It is gone
-    /// only if it went with its kind, and not if the cache has it in another
-    /// version.
+    /// only if it went from the cache before its kind did, and the kind is gone
+    /// for good: nothing of its group exists that is not served at the moment.
     fn unserved(&mut self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
-        let gone = Fact::GoneWithKind {
-            uid: &reference.uid,
+        let left = self.facts(&reference.uid).hold(&Fact::Left {
             api_version: &reference.api_version,
             kind: &reference.kind,
-        };
-        if gone.is_known(self.cx) && self.cached(&reference.uid).is_none() {
+        });
+        if left
+            && self.cached(&reference.uid).is_none()
+            && self.unlisted.covers(group(&reference.api_version))
+        {
             Ok(Standing::Dangling)
         } else {
             Err(Obstacle::Unmappable)
+        }
+    }
+
+    /// Whether an owner of this reference can never be judged, so that the
+    /// dependent stays whatever becomes of its other owners.
+    pub(crate) fn is_beyond_judging(
+        &mut self,
+        reference: &OwnerReference,
+        namespace: &str,
+    ) -> bool {
+        match self.find(reference, namespace) {
+            Finding::Known(Err(Obstacle::NoNamespace)) => true,
+            Finding::Known(Err(Obstacle::Unmappable)) => {
+                self.unlisted.covers(group(&reference.api_version))
+            }
+            Finding::Known(_) | Finding::Asked(_) => false,
         }
     }
 

@@ -4,11 +4,11 @@
 //! names single references. Custom resources take none (415) and get a merge
 //! patch of the whole list, which has to carry the version that it was made of.
 
-use davit_guest::{Context, Patch, PlanFailure};
+use davit_guest::{Context, ObjectRef, Patch, PlanFailure};
 use serde::Serialize;
 
-use crate::memory::Fact;
-use crate::view::{FOREGROUND, Item, ORPHAN, OwnerReference};
+use crate::memory;
+use crate::view::{Item, OwnerReference};
 
 /// How an object's owner references can be patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +20,10 @@ pub(crate) enum Form {
 impl Form {
     /// The form that an object takes, as far as is known.
     pub(crate) fn of(cx: &Context<'_>, item: &Item, failures: &[PlanFailure]) -> Self {
-        let refused = was_refused(item, failures);
-        if refused || kind_of(item).is_known(cx) {
+        let ObjectRef {
+            api_version, kind, ..
+        } = &item.reference;
+        if was_refused(item, failures) || memory::is_merge_only(cx, api_version, kind) {
             Self::Merge
         } else {
             Self::StrategicMerge
@@ -29,13 +31,32 @@ impl Form {
     }
 }
 
-/// What a refused strategic merge patch says about the object's kind.
-pub(crate) fn refusal<'i>(item: &'i Item, failures: &[PlanFailure]) -> Option<Fact<'i>> {
-    was_refused(item, failures).then(|| kind_of(item))
+/// At which version of an object a strategic merge patch of its references is
+/// right. A merge patch is right only at the one that it was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// Whatever else names it.
+    AnyVersion,
+    /// As long as its other references are what they were.
+    ThisVersion,
+}
+
+impl At {
+    fn version(self, item: &Item) -> Option<&str> {
+        match self {
+            Self::AnyVersion => None,
+            Self::ThisVersion => Some(&item.resource_version),
+        }
+    }
 }
 
 /// Takes these references off a dependent.
-pub(crate) fn drop_references(item: &Item, form: Form, dropped: &[&OwnerReference]) -> Patch {
+pub(crate) fn drop_references(
+    item: &Item,
+    form: Form,
+    at: At,
+    dropped: &[&OwnerReference],
+) -> Patch {
     let references = item.view.metadata.owner_references.iter();
     let kept: Vec<_> = references.filter(|it| !dropped.contains(it)).collect();
     let mut uids: Vec<&str> = dropped.iter().map(|it| it.uid.as_str()).collect();
@@ -50,12 +71,13 @@ pub(crate) fn drop_references(item: &Item, form: Form, dropped: &[&OwnerReferenc
         uid,
     });
     Patch::strategic_merge(&Body::of(References {
-        resource_version: None,
+        resource_version: at.version(item),
         owner_references: removals.collect::<Vec<_>>(),
     }))
 }
 
-/// Lets the owners go before the dependent to which `unblocks` points.
+/// Lets the owners go before the dependent to which `unblocks` points. At any
+/// other version it could put a reference back that was taken off meanwhile.
 pub(crate) fn unblock(
     item: &Item,
     form: Form,
@@ -78,17 +100,15 @@ pub(crate) fn unblock(
     }
     let changed = references.filter(|it| unblocks(it)).map(unblocked);
     Patch::strategic_merge(&Body::of(References {
-        resource_version: None,
+        resource_version: At::ThisVersion.version(item),
         owner_references: changed.collect::<Vec<_>>(),
     }))
 }
 
-/// Lets an owner that has no dependents left to wait for go.
-pub(crate) fn release(item: &Item) -> Patch {
+/// Lets an owner go, as far as this finalizer keeps it.
+pub(crate) fn release(item: &Item, finalizer: &str) -> Patch {
     let finalizers = item.view.metadata.finalizers.iter();
-    let kept: Vec<&String> = finalizers
-        .filter(|it| *it != FOREGROUND && *it != ORPHAN)
-        .collect();
+    let kept: Vec<&String> = finalizers.filter(|it| *it != finalizer).collect();
     Patch::merge(&Body::of(Finalizers {
         resource_version: &item.resource_version,
         finalizers: (!kept.is_empty()).then_some(kept),
@@ -103,18 +123,12 @@ fn merge_references<R: Serialize>(item: &Item, references: Vec<R>) -> Patch {
     }))
 }
 
-fn was_refused(item: &Item, failures: &[PlanFailure]) -> bool {
+/// Whether the API server refused an object's strategic merge patch as such.
+pub(crate) fn was_refused(item: &Item, failures: &[PlanFailure]) -> bool {
     let uid = &item.reference.uid;
     failures
         .iter()
         .any(|it| it.uid == *uid && it.failure.class == "unsupported-media")
-}
-
-fn kind_of(item: &Item) -> Fact<'_> {
-    Fact::MergeOnly {
-        api_version: &item.reference.api_version,
-        kind: &item.reference.kind,
-    }
 }
 
 /// A patch's body. The host adds the uid.

@@ -3,15 +3,14 @@
 //! the index, `UID@CURSOR`, so that no number of dependents is too much for one
 //! call.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision, ObjectRef};
+use davit_guest::{Command, Context, Decision};
 
 use crate::config::Config;
-use crate::memory::Fact;
-use crate::owner;
-use crate::view::{self, BY_OWNER, Item, Meta, OBJECTS, OwnerReference};
+use crate::memory::{Fact, Lesson, Source};
+use crate::view::{self, BY_OWNER, Item, OBJECTS, OwnerReference};
 use crate::{DEPENDENTS, OBJECTS_QUEUE};
 
 /// How many dependents one call looks at.
@@ -28,8 +27,8 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decisio
         .filter(|it| !it.view.metadata.is_terminating());
     let rest = next.map(|cursor| now(DEPENDENTS, &format!("{uid}@{cursor}")));
     let learnt = match objects.get(uid) {
-        None if cursor == 0 => look_after(config, cx, uid, &dependents),
-        _ => Vec::new(),
+        None => look_after(config, cx, uid, &dependents),
+        Some(_) => Vec::new(),
     };
     Decision::done()
         .commands(learnt)
@@ -44,50 +43,24 @@ pub(crate) fn now(queue: &str, key: &str) -> Command {
 
 /// What is to be remembered of an owner that went from the cache a moment ago.
 /// With a custom resource's definition first its objects are deleted, and then
-/// the kind: soon nobody can be asked any more, so the API server is asked at
-/// once. That it is gone counts, and that its kind is; a read that fails does
-/// not, because the resource may just be followed no longer. Owners of other
-/// kinds are read with their dependents.
+/// the kind: soon nobody can be asked any more.
 fn look_after(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item]) -> Vec<Command> {
-    let mut names: BTreeMap<(&str, &str), (&OwnerReference, &str)> = BTreeMap::new();
-    for dependent in dependents {
-        let references = dependent.view.metadata.owner_references.iter();
-        for it in references.filter(|it| it.uid == uid && may_be_custom(it)) {
-            names
-                .entry((&it.api_version, &it.kind))
-                .or_insert((it, &dependent.reference.namespace));
+    let references = dependents
+        .iter()
+        .flat_map(|it| &it.view.metadata.owner_references);
+    let kinds: BTreeSet<(&str, &str)> = references
+        .filter(|it| it.uid == uid && may_be_custom(it))
+        .map(|it| (it.api_version.as_str(), it.kind.as_str()))
+        .collect();
+    let mut lesson = Lesson::default();
+    for (api_version, kind) in kinds {
+        let served = cx.lookup(api_version, kind);
+        // One that is ignored did not go because it was deleted.
+        if served.is_some_and(|it| !config.ignores(&it.resource)) {
+            lesson.learn(uid, &Fact::Left { api_version, kind });
         }
     }
-    let targets: Vec<ObjectRef> = names
-        .into_iter()
-        .filter_map(|((api_version, kind), (reference, namespace))| {
-            let mapped = cx.lookup(api_version, kind)?;
-            // It went because of the configuration, not because it was deleted.
-            if config.ignores(&mapped.resource) {
-                return None;
-            }
-            owner::target(reference, namespace, &mapped)
-        })
-        .collect();
-    if targets.is_empty() {
-        return Vec::new();
-    }
-    let answers = cx.live_get::<Meta>(&targets);
-    let failures = targets
-        .iter()
-        .zip(answers)
-        .filter_map(|(target, answer)| Some((target, answer.err()?)));
-    failures
-        .filter_map(|(target, failure)| match failure.class.as_str() {
-            "unmappable" => Some(Fact::GoneWithKind {
-                uid,
-                api_version: &target.api_version,
-                kind: &target.kind,
-            }),
-            _ => owner::means_gone(&failure).then_some(Fact::Absent(target)),
-        })
-        .map(|fact| fact.learn())
-        .collect()
+    lesson.commands(cx, Source::Owner)
 }
 
 /// Whether a definition may be what serves the kind: its group has a dot

@@ -26,7 +26,7 @@ pub(crate) struct Meta {
     pub(crate) metadata: Metadata,
 }
 
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct Metadata {
     pub(crate) owner_references: Vec<OwnerReference>,

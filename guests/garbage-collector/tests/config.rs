@@ -47,7 +47,10 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
         concurrent_syncs,
         max_parallel_orphans,
         ignored_resources,
+        unlisted_timeout,
     } = Config::default();
+    let hours = unlisted_timeout.as_secs() / 3600;
+    assert_eq!(default("unlistedTimeout"), format!("{hours}h"));
     assert_eq!(default("concurrentSyncs"), concurrent_syncs);
     assert_eq!(default("maxParallelOrphans"), max_parallel_orphans);
     assert_eq!(default("ignoredResources"), json!([]));
@@ -86,6 +89,12 @@ fn a_wrong_configuration_is_refused_by_name() {
             json!({"ignoredResources": [{"resource": "pods", "version": "v1"}]}),
             "ignoredResources[0].version",
             "no such field",
+        ),
+        (json!({"unlistedTimeout": 6}), "unlistedTimeout", "expected"),
+        (
+            json!({"unlistedTimeout": "soon"}),
+            "unlistedTimeout",
+            "expected a duration",
         ),
         (json!([]), "", "expected a map, found a list"),
     ] {

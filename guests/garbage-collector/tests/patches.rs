@@ -15,10 +15,11 @@ fn gc_11_two_of_three_references_are_taken_off() {
     harness.put(pod("100", &references));
     let (kind, body) = patch(&harness.decide(OBJECTS_QUEUE, "100"));
     assert_eq!(kind, "strategic-merge");
-    // The host adds the uid.
+    // The host adds the uid. The version keeps the last owner from being taken
+    // off when the others go meanwhile.
     assert_eq!(
         body,
-        json!({"metadata": {"ownerReferences": [
+        json!({"metadata": {"resourceVersion": "2", "ownerReferences": [
             {"$patch": "delete", "uid": "1"}, {"$patch": "delete", "uid": "3"},
         ]}})
     );
@@ -66,7 +67,7 @@ fn gc_12_only_what_blocks_is_unblocked() {
     assert_eq!(kind, "strategic-merge");
     assert_eq!(
         body,
-        json!({"metadata": {"ownerReferences": [{
+        json!({"metadata": {"resourceVersion": "1", "ownerReferences": [{
             "apiVersion": "v1", "kind": "Pod", "name": "1", "uid": "1",
             "controller": true, "blockOwnerDeletion": false,
         }]}})
@@ -93,7 +94,10 @@ fn gc_51_the_bodies_of_patches() {
             .iter()
             .map(|uid| json!({"$patch": "delete", "uid": uid}))
             .collect();
-        assert_eq!(body, json!({"metadata": {"ownerReferences": removals}}));
+        assert_eq!(
+            body,
+            json!({"metadata": {"resourceVersion": "2", "ownerReferences": removals}})
+        );
     }
     for (finalizers, left) in [
         (json!(["orphan"]), json!(null)),

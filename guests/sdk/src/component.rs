@@ -174,6 +174,10 @@ mod imports {
             mapping::lookup(api_version, kind)
         }
 
+        fn unlisted(&self, watch: &str) -> Vec<mapping::UnlistedResource> {
+            mapping::unlisted(watch)
+        }
+
         fn pending(&self, queue: &str, key: &str) -> Option<queue::Waiting> {
             queue::pending(queue, key)
         }

@@ -12,8 +12,8 @@ use crate::bindings::davit::controller::{
 };
 use crate::object::decode;
 use crate::{
-    Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, Place, Waiting,
-    WatchName, fields_of, msgpack,
+    Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, Place,
+    UnlistedResource, Waiting, WatchName, fields_of, msgpack,
 };
 
 /// How many objects or keys are asked of the host at once. A pod is some 300
@@ -57,6 +57,7 @@ pub trait Host {
     fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, Failure>>;
     fn live_list(&self, request: &ListRequest) -> Result<Vec<types::Object>, Failure>;
     fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped>;
+    fn unlisted(&self, watch: &str) -> Vec<UnlistedResource>;
     fn pending(&self, queue: &str, key: &str) -> Option<Waiting>;
     fn note(&self, key: &str) -> Option<Vec<u8>>;
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
@@ -270,6 +271,13 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
             let page = host.keys(watch, cursor, PAGE);
             (page.keys, page.next)
         })
+    }
+
+    /// The resources that the watch is of and that the cache does not cover:
+    /// what is not among their objects may exist all the same.
+    #[must_use]
+    pub fn unlisted(&self) -> Vec<UnlistedResource> {
+        self.host.unlisted(self.watch)
     }
 
     /// Every object of the watch. It costs a copy of all of them: prefer an

@@ -39,7 +39,7 @@ pub use bindings::davit::controller::manifests::{
     ConfigError, Index, IndexFilter, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick,
     Trigger, TriggerKey, Watch,
 };
-pub use bindings::davit::controller::mapping::Mapped;
+pub use bindings::davit::controller::mapping::{Mapped, UnlistedResource};
 pub use bindings::davit::controller::queue::Waiting;
 pub use bindings::davit::controller::types::{ApiResource, Failure, Instant, ObjectRef};
 pub use context::{Cache, Context};

@@ -87,9 +87,9 @@ impl Ruling {
             Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
             Self::Wait(Waiting::Held(Held::Gone)) => "already-gone",
             Self::Wait(Waiting::Spent(_)) => "budget-spent",
+            Self::Wait(Waiting::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
             Self::Refuse(Refusal::NoUid) => "no-uid",
-            Self::Refuse(Refusal::NotServed { .. }) => "not-served",
             Self::Refuse(Refusal::NotDeclared { .. }) => "not-declared",
             Self::Refuse(Refusal::NotGranted { .. }) => "not-granted",
             Self::Refuse(Refusal::NotAPod) => "not-a-pod",
@@ -110,6 +110,10 @@ pub enum Waiting {
     Held(Held),
     /// A guardrail holds it back.
     Spent(Spent),
+    /// The API server does not serve a kind that the plan writes. It may again:
+    /// the version of a definition is off for a while, or an aggregated API
+    /// server is away.
+    NotServed,
 }
 
 /// Why a plan can never be carried out.
@@ -119,11 +123,6 @@ pub enum Refusal {
     NoSteps,
     /// Its target has no uid: it could hit another object of that name.
     NoUid,
-    /// The API server serves no such kind.
-    NotServed {
-        /// The object whose kind is unknown.
-        object: ObjectRef,
-    },
     /// The guest's manifest does not ask for this write.
     NotDeclared {
         /// What it would take.
@@ -163,6 +162,9 @@ impl fmt::Display for Waiting {
             }
             Self::Held(Held::Gone) => f.write_str("has nothing to do: the target was just deleted"),
             Self::Spent(spent) => write!(f, "waits: {spent}"),
+            Self::NotServed => f.write_str(
+                "waits: the API server does not serve the kind of the object at the moment",
+            ),
         }
     }
 }
@@ -173,11 +175,6 @@ impl fmt::Display for Refusal {
             Self::NoSteps => f.write_str("refused: the plan has no steps"),
             Self::NoUid => f.write_str(
                 "refused: the target has no uid, so the plan could hit another object of that name",
-            ),
-            Self::NotServed { object } => write!(
-                f,
-                "refused: the API server serves no kind {} {}",
-                object.api_version, object.kind
             ),
             Self::NotDeclared { permission } => write!(
                 f,
@@ -195,8 +192,10 @@ impl fmt::Display for Refusal {
 /// Rules on one plan.
 #[must_use]
 pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
-    if let Err(refusal) = check_plan(plan, circumstances) {
-        return Ruling::Refuse(refusal);
+    match check_plan(plan, circumstances) {
+        Ok(Checked::Served) => {}
+        Ok(Checked::NotServed) => return Ruling::Wait(Waiting::NotServed),
+        Err(refusal) => return Ruling::Refuse(refusal),
     }
     if !circumstances.leading {
         return Ruling::Wait(Waiting::NotLeading);
@@ -219,16 +218,29 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     }
 }
 
-fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<(), Refusal> {
+/// Whether what a plan writes is known, so that its permissions could be checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Checked {
+    Served,
+    NotServed,
+}
+
+fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Checked, Refusal> {
     if plan.steps.is_empty() {
         return Err(Refusal::NoSteps);
     }
     if plan.target.uid.is_empty() {
         return Err(Refusal::NoUid);
     }
+    let mut checked = Checked::Served;
     for step in &plan.steps {
-        let Some(permission) = needed(step, &plan.target, circumstances.mapping)? else {
-            continue;
+        let permission = match needed(step, &plan.target, circumstances.mapping)? {
+            Needed::Nothing => continue,
+            Needed::Unknown => {
+                checked = Checked::NotServed;
+                continue;
+            }
+            Needed::Permission(permission) => permission,
         };
         let Permission {
             verb,
@@ -247,17 +259,21 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<(), Refu
             return Err(Refusal::NotGranted { permission });
         }
     }
-    Ok(())
+    Ok(checked)
 }
 
-/// The permission that a step takes; none for an event, which is the host's.
-fn needed(
-    step: &Step,
-    target: &ObjectRef,
-    mapping: &Mapping,
-) -> Result<Option<Permission>, Refusal> {
+/// What a step takes.
+enum Needed {
+    /// An event is the host's.
+    Nothing,
+    /// The kind is not served.
+    Unknown,
+    Permission(Permission),
+}
+
+fn needed(step: &Step, target: &ObjectRef, mapping: &Mapping) -> Result<Needed, Refusal> {
     let (verb, object, subresource) = match step {
-        Step::Event(_) => return Ok(None),
+        Step::Event(_) => return Ok(Needed::Nothing),
         Step::Patch(patch) => ("patch", target, patch.subresource.as_str()),
         Step::Delete(_) => ("delete", target, ""),
         Step::Evict(_) if target.api_version != "v1" || target.kind != "Pod" => {
@@ -266,17 +282,15 @@ fn needed(
         Step::Evict(_) => ("create", target, "eviction"),
         Step::Create(create) => ("create", &create.object, ""),
     };
-    let served = mapping
-        .by_kind(&object.api_version, &object.kind)
-        .ok_or_else(|| Refusal::NotServed {
-            object: object.clone(),
-        })?;
+    let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
+        return Ok(Needed::Unknown);
+    };
     let mut resource = served.resource.plural.clone();
     if !subresource.is_empty() {
         resource.push('/');
         resource.push_str(subresource);
     }
-    Ok(Some(Permission {
+    Ok(Needed::Permission(Permission {
         verb: verb.to_owned(),
         group: served.resource.group.clone(),
         resource,

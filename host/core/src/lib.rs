@@ -6,6 +6,7 @@
 
 pub mod budget;
 pub mod controller;
+pub mod coverage;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
@@ -21,5 +22,6 @@ pub mod rollout;
 pub mod store;
 pub mod throttle;
 pub mod time;
+pub mod traffic;
 pub mod untrusted;
 pub mod watch;

@@ -135,6 +135,7 @@ fn calls() -> impl Fn(usize) -> Call {
         pending: PendingSnapshot::default(),
         notes: Notes::default(),
         mapping: Arc::clone(&mapping),
+        unlisted: Arc::default(),
         live: Arc::new(NoReads),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use davit_core::controller::Notes;
+use davit_core::coverage::Unlisted;
 use davit_core::failure::Failure;
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
@@ -31,6 +32,8 @@ pub struct Call {
     pub notes: Notes,
     /// What the API server serves.
     pub mapping: Arc<Mapping>,
+    /// The resources of which views may lack objects, as of the snapshot.
+    pub unlisted: Arc<BTreeMap<ViewId, Vec<Unlisted>>>,
     /// How live reads are made.
     pub live: Arc<dyn LiveReads>,
 }

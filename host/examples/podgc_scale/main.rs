@@ -132,6 +132,7 @@ async fn measure_wasm(guest: &Guest, world: &World) -> Result<f64> {
         pending: queues.pending(),
         notes: Notes::default(),
         mapping: Arc::new(Mapping::default()),
+        unlisted: Arc::default(),
         live: Arc::new(Nothing),
     };
     guest.reconcile(call()).await?;

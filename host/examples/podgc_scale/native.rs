@@ -7,7 +7,9 @@ use davit_guest::bindings::davit::controller::cache::{KeyPage, OrderedPage, Page
 use davit_guest::bindings::davit::controller::live::GetRequest;
 use davit_guest::bindings::davit::controller::types::Object;
 use davit_guest::component::{Host, Instance};
-use davit_guest::{Failure, IndexKey, Level, ListRequest, Mapped, Place, Waiting, WorkItem};
+use davit_guest::{
+    Failure, IndexKey, Level, ListRequest, Mapped, Place, UnlistedResource, Waiting, WorkItem,
+};
 use podgc::PodGc;
 
 use crate::{World, now};
@@ -173,6 +175,10 @@ impl Host for Native<'_> {
 
     fn lookup(&self, _: &str, _: &str) -> Option<Mapped> {
         None
+    }
+
+    fn unlisted(&self, _: &str) -> Vec<UnlistedResource> {
+        Vec::new()
     }
 
     fn pending(&self, _: &str, _: &str) -> Option<Waiting> {

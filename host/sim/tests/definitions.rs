@@ -259,3 +259,43 @@ async fn a_scale_without_replicas_is_an_error() {
         "the name of the object (x) does not match the name on the URL (w)"
     );
 }
+
+/// Without a served version the resource
+/// answers 404, and its objects are there when it is served
+/// again. A deletion of the definition deletes them all the same.
+#[tokio::test(start_paused = true)]
+async fn a_definition_without_a_served_version_keeps_its_objects() {
+    let sim = sim();
+    let made = create(&sim, DEFINITIONS, definition("widgets", "Widget", &[])).await;
+    let kept = create(&sim, WIDGETS, widget("w", &[])).await;
+    let serve = async |served: bool| {
+        let mut definition = made.clone();
+        definition["spec"]["versions"][0]["served"] = json!(served);
+        definition["metadata"]["resourceVersion"] = Value::Null;
+        let path = format!("{DEFINITIONS}/widgets.example.com");
+        let patch = json!({"spec": definition["spec"]});
+        let (code, body) = call(&sim, "PATCH", &path, Some(patch)).await;
+        assert_eq!(code, 200, "{body}");
+    };
+    serve(false).await;
+    let (code, _) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(code, 404);
+    serve(true).await;
+    let (code, found) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(
+        (code, &found["metadata"]["uid"]),
+        (200, &kept["metadata"]["uid"])
+    );
+    serve(false).await;
+    let (code, _) = call(
+        &sim,
+        "DELETE",
+        &format!("{DEFINITIONS}/widgets.example.com"),
+        None,
+    )
+    .await;
+    assert_eq!(code, 200);
+    create(&sim, DEFINITIONS, definition("widgets", "Widget", &[])).await;
+    let (code, _) = call(&sim, "GET", &format!("{WIDGETS}/w"), None).await;
+    assert_eq!(code, 404);
+}

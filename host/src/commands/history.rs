@@ -5,11 +5,13 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow, bail};
 use kube::Client;
 use kube::api::PostParams;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::answer::Wait;
+use super::print::{serialized, table};
 use super::requests::requested;
 use super::{Found, refused};
+use crate::cli::Format;
 use crate::modules::ModuleConfig;
 use crate::rollout::declared::{RequestKind, swap};
 use crate::rollout::records::{Kept, Owner, Records};
@@ -21,30 +23,101 @@ const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];
 /// How often a rollback is tried anew because the status was written meanwhile.
 const MOST_TRIES: usize = 5;
 
-/// A table of the specs that are kept in this namespace, the latest first.
-pub async fn history(client: &Client, namespace: &str, name: &str) -> Result<String> {
+/// What of a history is shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    /// Only the spec of that number.
+    pub revision: Option<i64>,
+    /// How the spec of that number differs from the other.
+    pub diff: Option<i64>,
+    /// For programs; a table, or YAML, for people if none.
+    pub format: Option<Format>,
+}
+
+/// The specs that are kept in this namespace, the latest first; or one of them;
+/// or how two of them differ.
+pub async fn history(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    shown: &Shown,
+) -> Result<String> {
     let found = Found::read(client, name).await?;
     let kept = kept(client, namespace, name, &found).await?;
+    let entry = |kept: &Kept| {
+        json!({
+            "number": kept.number,
+            "revision": kept.revision,
+            "activeSince": kept.at,
+            "stableSince": kept.stable_since,
+            "state": mark(&found.status, &kept.revision),
+            "spec": kept.spec,
+        })
+    };
+    let Some(number) = shown.revision else {
+        return match shown.format {
+            None => Ok(in_columns(&kept, &found.status)),
+            Some(format) => {
+                let entries: Vec<Value> = kept.iter().map(entry).collect();
+                serialized(&json!({"controller": name, "history": entries}), format)
+            }
+        };
+    };
+    let one = numbered(name, &kept, number)?;
+    let Some(other) = shown.diff else {
+        return serialized(&entry(one), shown.format.unwrap_or(Format::Yaml));
+    };
+    let other = numbered(name, &kept, other)?;
+    difference(one, other)
+}
+
+fn in_columns(kept: &[Kept], status: &ControllerStatus) -> String {
     let titles = [
         "NUMBER",
         "REVISION",
         "MODULE",
         "ACTIVE SINCE",
         "STABLE SINCE",
-        "",
+        "STATE",
     ];
-    let mut rows = vec![titles.map(str::to_owned)];
-    rows.extend(kept.iter().map(|kept| {
-        [
+    let rows = kept.iter().map(|kept| {
+        vec![
             kept.number.to_string(),
             kept.revision.clone(),
             short_digest(&kept.spec.module),
             kept.at.clone(),
             kept.stable_since.clone().unwrap_or("never".to_owned()),
-            mark(&found.status, &kept.revision).to_owned(),
+            mark(status, &kept.revision).to_owned(),
         ]
-    }));
-    Ok(table(&rows))
+    });
+    let titles = titles.map(str::to_owned).to_vec();
+    let rows: Vec<Vec<String>> = std::iter::once(titles).chain(rows).collect();
+    table(&rows)
+}
+
+/// How two specs differ, as `diff -u` says it.
+fn difference(one: &Kept, other: &Kept) -> Result<String> {
+    let text = |kept: &Kept| serialized(&kept.spec, Format::Yaml).map(|text| text + "\n");
+    let title = |kept: &Kept| format!("number {} ({})", kept.number, kept.revision);
+    let (before, after) = (text(one)?, text(other)?);
+    let diff = similar::TextDiff::from_lines(&before, &after);
+    let diff = diff
+        .unified_diff()
+        .header(&title(one), &title(other))
+        .to_string();
+    Ok(match diff.trim_end() {
+        "" => format!("{} and {} are the same spec", title(one), title(other)),
+        diff => diff.to_owned(),
+    })
+}
+
+fn numbered<'a>(name: &str, kept: &'a [Kept], number: i64) -> Result<&'a Kept> {
+    let there = kept.iter().find(|kept| kept.number == number);
+    there.ok_or_else(|| {
+        let numbers: Vec<String> = kept.iter().map(|kept| kept.number.to_string()).collect();
+        let numbers = numbers.join(", ");
+        anyhow!("no spec of {name} with the number {number} is kept, only {numbers}")
+    })
 }
 
 /// How far a rollback goes back, and how.
@@ -159,12 +232,7 @@ async fn kept(client: &Client, namespace: &str, name: &str, found: &Found) -> Re
 
 fn target<'a>(found: &Found, name: &str, kept: &'a [Kept], to: Option<i64>) -> Result<&'a Kept> {
     if let Some(number) = to {
-        let there = kept.iter().find(|kept| kept.number == number);
-        return there.ok_or_else(|| {
-            let numbers: Vec<String> = kept.iter().map(|kept| kept.number.to_string()).collect();
-            let numbers = numbers.join(", ");
-            anyhow!("no spec of {name} with the number {number} is kept, only {numbers}")
-        });
+        return numbered(name, kept, number);
     }
     let Some(stable) = &found.status.stable else {
         bail!("nothing of {name} runs yet that could be rolled back: name a number with --to");
@@ -237,21 +305,4 @@ fn short_digest(module: &ModuleConfig) -> String {
         Some(digest) => format!("sha256:{:.12}", digest.to_string()),
         None => "not pinned".to_owned(),
     }
-}
-
-fn table<const N: usize>(rows: &[[String; N]]) -> String {
-    let widths: Vec<usize> = (0..N)
-        .map(|column| {
-            let cells = rows.iter().filter_map(|row| row.get(column));
-            cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-        })
-        .collect();
-    let lines = rows.iter().map(|row| {
-        let cells = row.iter().zip(&widths);
-        let cells: Vec<String> = cells
-            .map(|(cell, width)| format!("{cell:width$}"))
-            .collect();
-        cells.join("  ").trim_end().to_owned()
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,31 +1,38 @@
-//! What an operator does with the Controllers of a cluster: `davit promote`,
-//! `pause`, `resume`, `retry`, `abort`, `release`, `rollback`, `history` and
-//! `diff`.
+//! What an operator does with the Controllers of a cluster.
 //!
-//! Each command reads the Controller, says no if what is asked for makes no
-//! sense as things are, writes one change, and waits until the running host has
-//! acted on it.
+//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `release` and `rollback`
+//! read the Controller, say no if what is asked for makes no sense as things
+//! are, write one change, and wait until the running host has acted on it. `get`,
+//! `history`, `diff`, `check` and `version` change nothing.
 
 pub mod answer;
+pub mod check;
 pub mod diff;
+pub mod get;
 pub mod history;
+pub(crate) mod print;
 pub mod requests;
+mod tree;
+mod version;
 
 use anyhow::{Result, anyhow, bail};
+use clap::CommandFactory as _;
 use davit_cluster::connect::{self, ConnectOptions};
 use kube::core::DynamicObject;
 use kube::{Api, Client};
 use serde_json::Value;
 
 use crate::cli::{
-    ClusterArguments, ControllerArguments, DiffArguments, HistoryArguments, Output,
-    PromoteArguments, RequestArguments, RollbackArguments,
+    Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
+    GetArguments, HistoryArguments, PromoteArguments, RequestArguments, RollbackArguments,
 };
 use crate::config::is_dns_label;
 use crate::resource::{controllers, describe};
 use crate::status::ControllerStatus;
+pub use check::check;
 use diff::Server;
 use history::Rollback;
+pub use version::version;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
@@ -104,8 +111,35 @@ pub async fn history(arguments: HistoryArguments) -> Result<()> {
     let ControllerArguments { name, cluster } = arguments.controller;
     let client = connect(cluster).await?;
     let namespace = arguments.namespace.namespace;
-    println!("{}", history::history(&client, &namespace, &name).await?);
+    let shown = history::Shown {
+        revision: arguments.revision,
+        diff: arguments.diff,
+        format: arguments.output.format(),
+    };
+    let text = history::history(&client, &namespace, &name, &shown).await?;
+    println!("{text}");
     Ok(())
+}
+
+/// `davit get`
+pub async fn get(arguments: GetArguments) -> Result<()> {
+    let client = connect(arguments.cluster).await?;
+    let shown = get::Shown {
+        name: arguments.name.as_deref(),
+        format: arguments.output,
+    };
+    if arguments.watch {
+        return get::watch(&client, &shown).await;
+    }
+    println!("{}", get::get(&client, &shown).await?);
+    Ok(())
+}
+
+/// `davit completion`
+pub fn completion(arguments: &CompletionArguments) {
+    let mut command = Arguments::command();
+    let mut out = std::io::stdout();
+    clap_complete::generate(arguments.shell, &mut command, "davit", &mut out);
 }
 
 /// `davit diff`
@@ -118,9 +152,9 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
         let namespace = &arguments.namespace.namespace;
         diff::fetch(Server::Service(&client, namespace), name).await?
     };
-    match arguments.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&page)?),
-        Output::Text => print!("{}", diff::in_words(name, &page, arguments.last)),
+    match arguments.output.format() {
+        Some(format) => println!("{}", print::serialized(&page, format)?),
+        None => print!("{}", diff::in_words(name, &page, arguments.last)),
     }
     Ok(())
 }
@@ -161,10 +195,7 @@ impl Found {
 
     /// A part of its spec; null if it says nothing of it.
     fn spec(&self, pointer: &str) -> &Value {
-        const NOTHING: &Value = &Value::Null;
-        let spec = self.object.data.get("spec");
-        let part = spec.and_then(|spec| spec.pointer(pointer));
-        part.unwrap_or(NOTHING)
+        print::part(&self.object.data, &format!("/spec{pointer}"))
     }
 }
 

@@ -12,21 +12,17 @@ use davit_core::rollout::Role;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::store::{Store, ViewId};
 use davit_core::time::Instant;
-use tokio::sync::Semaphore;
 
 use super::prepare::Prepared;
 use super::report::Report;
 use super::run::Run;
 use super::slot::{self, Active, Brake, Incoming, Part, Slot, Views};
-use super::streams;
+use super::streams::{self, Streams};
 use super::wanted::{Trial, Wanted};
 
 /// How long a revision waits for resources that it can do without, as
 /// kube-controller-manager's garbage collector does.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
-/// How many plans of one controller are carried out at once: half of what all of
-/// them may, so that one whose writes take long leaves room for the others.
-const MOST_WRITES: usize = 64;
 
 impl Run {
     /// Makes these the controllers that run.
@@ -193,14 +189,31 @@ impl Run {
                             "waiting for a resource that the API server does not serve"
                         );
                     }
-                    self.streams
-                        .attach(&mut self.store, *view, watch, &mapping, &mut changes);
+                    Streams::attach(&mut self.store, *view, watch, &mapping, &mut changes);
                 }
             }
         }
         let now = self.api.clock().instant();
         self.tell_changes(&changes, Origin::Relist, now);
+        self.detach_all();
         self.take_over();
+    }
+
+    /// Takes segments out of views that have nothing to show there any more.
+    pub(super) fn detach_all(&mut self) {
+        let Some(mapping) = self.mapping.clone() else {
+            return;
+        };
+        let now = self.api.clock().instant();
+        let mut changes = Vec::new();
+        for (manifest, views) in self.slots.values().flat_map(Slot::parts) {
+            for (watch, view) in manifest.watches.iter().zip(&views.ids) {
+                let (streams, store) = (&self.streams, &mut self.store);
+                streams.detach(store, *view, watch, &mapping, now, &mut changes);
+            }
+        }
+        self.forget_uncovered();
+        self.tell_changes(&changes, Origin::Relist, now);
     }
 
     /// Lets every revision take over whose watches are complete, or as complete
@@ -314,7 +327,6 @@ fn begin(
         metrics: None,
         writer,
         brake: Brake::default(),
-        writes: Arc::new(Semaphore::new(MOST_WRITES)),
     }
 }
 

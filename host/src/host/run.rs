@@ -10,17 +10,18 @@ use davit_cluster::events::Recorder;
 use davit_cluster::reflector::{Batch, StreamId, Update};
 use davit_cluster::write;
 use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
+use davit_core::coverage::{Unlisted, is_definitions};
 use davit_core::failure::Failure;
 use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
-use davit_core::store::{Change, Store, Taken};
+use davit_core::store::{Change, Store, Taken, ViewId};
 use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::HostOptions;
@@ -43,8 +44,6 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 const NEWS: usize = 64;
 /// How many inputs are digested before the controllers are asked what to do.
 const MOST_AT_ONCE: usize = 256;
-/// How many plans are carried out at once, over all controllers.
-const MOST_WRITES: usize = 128;
 
 /// What the task is told.
 pub(super) enum Input {
@@ -76,6 +75,9 @@ pub(super) enum Input {
     Stop,
 }
 
+/// Of which resources each view may lack objects.
+pub(super) type Uncovered = Arc<BTreeMap<ViewId, Vec<Unlisted>>>;
+
 /// The host's task.
 pub(super) struct Run {
     pub(super) api: Api,
@@ -89,6 +91,8 @@ pub(super) struct Run {
     pub(super) health: Arc<http::Health>,
     pub(super) executor: Executor,
     pub(super) next_number: u64,
+    /// Of which resources views may lack objects; none if that may have changed.
+    uncovered: Option<Uncovered>,
     inbox: mpsc::UnboundedSender<Input>,
     news: mpsc::Receiver<Batch>,
 }
@@ -107,7 +111,6 @@ impl Run {
             metrics: Arc::clone(&options.metrics),
             reporter: Reporter::new(options.listener),
             inbox: inbox.clone(),
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             name: unique_name(),
             stopping: false,
@@ -123,6 +126,7 @@ impl Run {
             health: options.health,
             executor,
             next_number: 0,
+            uncovered: None,
             inbox,
             news,
         }
@@ -307,6 +311,11 @@ impl Run {
     fn take_news(&mut self, batch: Batch) {
         let now = self.api.clock().instant();
         let mut news = Vec::new();
+        let segment = self.streams.segment(batch.stream);
+        let spec = segment.and_then(|segment| self.store.segment_spec(segment));
+        if spec.is_some_and(|spec| is_definitions(&spec.resource)) {
+            self.uncovered = None;
+        }
         for update in batch.updates {
             if let Update::Status(condition) = &update {
                 self.note_condition(batch.stream, condition);
@@ -320,6 +329,8 @@ impl Run {
                     self.note_condition(batch.stream, &Condition::Synced);
                     self.tell_changes(&std::mem::take(&mut news), Origin::Fresh, now);
                     self.tell_changes(&changes, Origin::Relist, now);
+                    // It may be the version that takes another one's place.
+                    self.detach_all();
                     self.take_over();
                 }
             }
@@ -360,6 +371,9 @@ impl Run {
             // What the views show comes from another stream.
             return;
         }
+        let now = self.api.clock().instant();
+        self.streams.note_condition(stream, condition, now);
+        self.uncovered = None;
         let synced = f64::from(u8::from(*condition == Condition::Synced));
         let labels = [resource.as_str()];
         self.metrics.synced.with_label_values(&labels).set(synced);
@@ -377,21 +391,30 @@ impl Run {
             }
         };
         self.discover_after(DISCOVERY_PERIOD);
-        let complete = discovered.is_complete();
-        let mapping = match (&self.mapping, complete) {
-            (Some(before), false) => {
-                let failed = discovered.failed.into_iter();
-                let failed: Vec<String> = failed.map(|(version, _)| version).collect();
-                tracing::warn!(?failed, "some groups do not say what they serve");
-                discovered.mapping.or_from(before, &failed)
-            }
-            _ => discovered.mapping,
-        };
-        if complete {
-            self.streams.count_missing(&self.store, &mapping);
+        let failed = discovered.failed.into_iter();
+        let failed: Vec<String> = failed.map(|(version, _)| version).collect();
+        if !failed.is_empty() {
+            tracing::warn!(?failed, "some groups do not say what they serve");
         }
+        let before = self.mapping.as_deref();
+        let mapping = match before {
+            Some(before) => discovered.mapping.or_from(before, &failed),
+            None => discovered.mapping,
+        };
+        self.streams
+            .coverage
+            .note_discovery(&self.store, before, &mapping, &failed);
+        let is_news = before.is_some_and(|before| *before != mapping);
         self.mapping = Some(Arc::new(mapping));
+        self.streams.list_returned();
         self.attach_all();
+        if is_news {
+            let now = self.api.clock().instant();
+            let slots = self.slots.values_mut();
+            for active in slots.filter_map(|slot| slot.active.as_mut()) {
+                active.core.handle_mapping(now);
+            }
+        }
         self.count_overdue();
     }
 
@@ -420,7 +443,32 @@ impl Run {
         });
     }
 
+    /// What views are made of has changed.
+    pub(super) fn forget_uncovered(&mut self) {
+        self.uncovered = None;
+    }
+
+    /// Of which resources views may lack objects.
+    pub(super) fn uncovered(&mut self, mapping: &Mapping) -> Uncovered {
+        if let Some(known) = &self.uncovered {
+            return Arc::clone(known);
+        }
+        let now = self.api.clock().instant();
+        let (coverage, store) = (&mut self.streams.coverage, &self.store);
+        let mut uncovered = BTreeMap::new();
+        for (manifest, views) in self.slots.values().flat_map(Slot::parts) {
+            for (watch, view) in manifest.watches.iter().zip(&views.ids) {
+                let unlisted = coverage.unlisted(store, *view, watch, mapping, now);
+                uncovered.insert(*view, unlisted);
+            }
+        }
+        Arc::clone(self.uncovered.insert(Arc::new(uncovered)))
+    }
+
     fn keep_house(&mut self) {
+        if self.streams.coverage.catches_up() {
+            self.uncovered = None;
+        }
         let waits = |slot: &Slot| slot.stable.is_some() || slot.candidate.is_some();
         if self.mapping.is_some() && self.slots.values().any(waits) {
             // Some have waited long enough by now.
@@ -434,6 +482,7 @@ impl Run {
                 self.metrics.controller(name, &mut active.core, now);
             }
         }
+        self.metrics.set_events(&self.recorder.stats());
         let mut bytes = 0;
         for (segment, spec) in self.store.segments() {
             bytes += self.store.segment_bytes(segment);

@@ -5,17 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use davit_cluster::api::Api;
 use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec, Update};
+use davit_core::coverage::{Coverage, excepts};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind};
 use davit_core::store::{Change, Feeds, SegmentId, SegmentSpec, Store, Taken, ViewId};
 use davit_core::time::Instant;
-use davit_core::watch::Settings;
+use davit_core::watch::{Condition, Settings};
 use tokio::sync::mpsc;
-
-/// A resource that is missing from this many complete discoveries in a row is
-/// taken as gone: one can be a moment's mistake of an aggregated API server.
-const MISSING_TWICE: u32 = 2;
 
 /// The reflectors that run.
 pub(super) struct Streams {
@@ -25,9 +22,8 @@ pub(super) struct Streams {
     updates: mpsc::Sender<Batch>,
     feeds: Feeds,
     running: BTreeMap<StreamId, Reflector>,
-    /// In how many complete discoveries in a row a segment's resource was
-    /// missing.
-    missing: BTreeMap<SegmentId, u32>,
+    /// What is known completely.
+    pub(super) coverage: Coverage,
     /// The segments that were not listed yet when the last discovery was over.
     unlisted: BTreeSet<SegmentId>,
 }
@@ -46,7 +42,7 @@ impl Streams {
             updates,
             feeds: Feeds::default(),
             running: BTreeMap::new(),
-            missing: BTreeMap::new(),
+            coverage: Coverage::default(),
             unlisted: BTreeSet::new(),
         }
     }
@@ -73,7 +69,7 @@ impl Streams {
         changes: &mut Vec<Change>,
     ) -> Taken {
         let feeds = &mut self.feeds;
-        match update {
+        let taken = match update {
             Update::Apply(object) => feeds.apply(store, stream, object, now, changes),
             Update::Delete(object) => feeds.remove(store, stream, object, now, changes),
             Update::Reset {
@@ -87,20 +83,20 @@ impl Streams {
                 })
             }
             Update::Status(_) => Taken::News,
+        };
+        if taken == Taken::List
+            && let Some(segment) = self.feeds.segment(stream)
+        {
+            self.coverage.note_list(segment);
         }
+        taken
     }
 
-    /// Counts, after a complete discovery, which segments' resources were
-    /// missing from it.
-    pub(super) fn count_missing(&mut self, store: &Store, mapping: &Mapping) {
-        self.missing = store
-            .segments()
-            .filter(|(_, spec)| mapping.by_resource(&spec.resource).is_none())
-            .map(|(segment, _)| {
-                let before = self.missing.get(&segment).copied().unwrap_or_default();
-                (segment, before + 1)
-            })
-            .collect();
+    /// Takes what a stream says of itself.
+    pub(super) fn note_condition(&mut self, stream: StreamId, condition: &Condition, now: Instant) {
+        if let Some(segment) = self.feeds.segment(stream) {
+            self.coverage.note_condition(segment, condition, now);
+        }
     }
 
     /// The segments that are not listed yet, as at the end of the discovery
@@ -114,26 +110,49 @@ impl Streams {
         self.unlisted.intersection(&before).copied().collect()
     }
 
-    /// Gives a view the segments that its watch is made of.
+    /// Gives a view the segments that its watch is made of: what is served, and
+    /// what other views keep of resources that are not served at the moment.
     pub(super) fn attach(
-        &self,
         store: &mut Store,
         view: ViewId,
         watch: &WatchSpec,
         mapping: &Mapping,
         changes: &mut Vec<Change>,
     ) {
-        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
-        for served in &wanted {
-            let attached = store.attach(view, &segment_spec(watch, served), changes);
+        let served = wanted(&watch.source, mapping);
+        let served = served.map(|served| segment_spec(watch, served));
+        let kept = store.segments().map(|(_, spec)| spec);
+        let kept = kept.filter(|spec| is_kept(spec, watch, mapping));
+        let specs: Vec<SegmentSpec> = served.chain(kept.map(|spec| (**spec).clone())).collect();
+        for spec in specs {
+            let attached = store.attach(view, &spec, changes);
             debug_assert!(attached.is_ok(), "{attached:?}");
         }
-        let gone: Vec<SegmentId> = store
-            .segments_of(view)
-            .map(|(segment, _)| segment)
+    }
+
+    /// Takes segments out of a view that have nothing to show any more.
+    pub(super) fn detach(
+        &self,
+        store: &mut Store,
+        view: ViewId,
+        watch: &WatchSpec,
+        mapping: &Mapping,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
+        let segments = store.segments_of(view).map(|(segment, _)| segment);
+        let gone: Vec<SegmentId> = segments
             .filter(|segment| {
-                self.missing.get(segment) >= Some(&MISSING_TWICE)
-                    || is_replaced(store, view, *segment, &wanted)
+                let missing = self.coverage.is_missing(*segment)
+                    && match watch.source {
+                        Source::One(_) => true,
+                        // What is not served may be stored still.
+                        Source::EveryDeletable(_) => {
+                            self.coverage.is_gone(store, view, *segment, now)
+                        }
+                    };
+                missing || is_replaced(store, view, *segment, &wanted)
             })
             .collect();
         for segment in gone {
@@ -141,10 +160,13 @@ impl Streams {
         }
     }
 
-    /// Follows every segment with the fields that its views read, and nothing
-    /// else.
+    /// Follows every segment whose resource is served with the fields that its
+    /// views read, and nothing else.
     pub(super) fn follow(&mut self, store: &Store) {
-        self.feeds.follow(store);
+        self.coverage.forget_all_but(store);
+        let coverage = &self.coverage;
+        self.feeds
+            .follow(store, |segment| !coverage.is_missing(segment));
         let feeds = &self.feeds;
         self.running.retain(|stream, _| feeds.contains(*stream));
         for (stream, feed) in feeds.iter() {
@@ -154,6 +176,9 @@ impl Streams {
             let Some(spec) = store.segment_spec(feed.segment) else {
                 continue;
             };
+            if feeds.fills(stream) {
+                self.coverage.note_restart(feed.segment);
+            }
             let reflector = Reflector::start(
                 &self.api,
                 StreamSpec {
@@ -169,6 +194,18 @@ impl Streams {
                 self.updates.clone(),
             );
             self.running.insert(stream, reflector);
+        }
+    }
+}
+
+impl Streams {
+    /// Lists at once what was not served a moment ago, and is by now: a stream
+    /// asks for it again after a while only. The next [`Self::follow`] does so.
+    pub(super) fn list_returned(&mut self) {
+        let segments = self.feeds.iter().map(|(_, feed)| feed.segment);
+        let waiting = segments.filter(|segment| self.coverage.waits_in_vain(*segment));
+        for segment in waiting.collect::<BTreeSet<SegmentId>>() {
+            self.feeds.list_again(segment);
         }
     }
 }
@@ -211,6 +248,19 @@ fn is_replaced(store: &Store, view: ViewId, segment: SegmentId, wanted: &[&Serve
     })
 }
 
+/// Whether a segment is of a resource that a watch would be of, if it was
+/// served: its objects may be stored still.
+fn is_kept(spec: &SegmentSpec, watch: &WatchSpec, mapping: &Mapping) -> bool {
+    let Source::EveryDeletable(except) = &watch.source else {
+        return false;
+    };
+    mapping.by_resource(&spec.resource).is_none()
+        && !excepts(except, &spec.resource.group, &spec.resource.plural)
+        && spec.namespace == watch.namespace
+        && spec.label_selector == watch.label_selector
+        && spec.field_selector == watch.field_selector
+}
+
 fn wanted<'m>(
     source: &'m Source,
     mapping: &'m Mapping,
@@ -218,9 +268,8 @@ fn wanted<'m>(
     match source {
         Source::One(resource) => Box::new(mapping.by_resource(resource).into_iter()),
         Source::EveryDeletable(except) => Box::new(mapping.deletable().filter(|served| {
-            !except.iter().any(|resource| {
-                resource.group == served.resource.group && resource.plural == served.resource.plural
-            })
+            let ApiResource { group, plural, .. } = &served.resource;
+            !excepts(except, group, plural)
         })),
     }
 }

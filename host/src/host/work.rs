@@ -6,8 +6,8 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::live;
 use davit_cluster::write::Decision;
-use davit_core::controller::{CallRequest, Effect, Outcome, PlanId, RevisionId};
-use davit_core::failure::{Failure, FailureClass};
+use davit_core::controller::{CallRequest, Effect, PlanId, RevisionId};
+use davit_core::failure::Failure;
 use davit_core::gate::Mode;
 use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::mapping::Mapping;
@@ -19,11 +19,11 @@ use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_engine::{Call, CallError, LiveReads};
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use super::execute;
 use super::report::{Report, Reporter};
-use super::run::{Input, Run};
+use super::run::{Input, Run, Uncovered};
 use super::slot::{Active, Part};
 use crate::metrics::HostMetrics;
 
@@ -33,8 +33,6 @@ pub(super) struct Executor {
     pub(super) metrics: Arc<HostMetrics>,
     pub(super) reporter: Reporter,
     pub(super) inbox: mpsc::UnboundedSender<Input>,
-    /// One permit for each plan that is carried out.
-    pub(super) writes: Arc<Semaphore>,
     /// Plans that are carried out, of controllers that are gone too.
     pub(super) carrying: usize,
     /// Tells the decisions of this run from those of others.
@@ -43,24 +41,34 @@ pub(super) struct Executor {
     pub(super) stopping: bool,
 }
 
+/// What calls are made with.
+struct Seen {
+    snapshot: Snapshot,
+    mapping: Arc<Mapping>,
+    uncovered: Uncovered,
+}
+
 impl Run {
     /// Asks every controller what it wants done.
     pub(super) fn work(&mut self) {
-        let Some(mapping) = &self.mapping else {
+        let Some(mapping) = self.mapping.clone() else {
             return;
         };
         let now = self.api.clock().instant();
-        let snapshot = self.store.snapshot();
+        let world = Seen {
+            snapshot: self.store.snapshot(),
+            uncovered: self.uncovered(&mapping),
+            mapping,
+        };
         for (name, slot) in &mut self.slots {
             let Some(active) = &mut slot.active else {
                 continue;
             };
             if !self.executor.stopping {
-                self.executor
-                    .call_all(name, active, &snapshot, mapping, now);
+                self.executor.call_all(name, active, &world, now);
             }
             // After the calls: taking items from the queues is an effect too.
-            self.executor.have_all(name, active, mapping, now);
+            self.executor.have_all(name, active, &world.mapping, now);
         }
     }
 
@@ -86,23 +94,16 @@ impl Executor {
         }
     }
 
-    fn call_all(
-        &self,
-        name: &str,
-        active: &mut Active,
-        snapshot: &Snapshot,
-        mapping: &Arc<Mapping>,
-        now: Instant,
-    ) {
+    fn call_all(&self, name: &str, active: &mut Active, seen: &Seen, now: Instant) {
         let number = active.number;
-        active.core.sweep(now, snapshot);
+        active.core.sweep(now, &seen.snapshot);
         for role in Role::ALL {
             while active.part(role).is_some_and(Part::has_room)
-                && let Some(request) = active.core.poll_call(now, role, snapshot)
+                && let Some(request) = active.core.poll_call(now, role, &seen.snapshot)
                 && let Some(part) = active.part_mut(role)
             {
                 part.calls += 1;
-                self.call(name, number, part, request, mapping);
+                self.call(name, number, part, request, seen);
             }
         }
     }
@@ -182,21 +183,10 @@ impl Executor {
         };
         self.carrying += 1;
         let (writer, inbox) = (active.writer.clone(), self.inbox.clone());
-        let (own, all) = (Arc::clone(&active.writes), Arc::clone(&self.writes));
-        let (brake, mapping) = (active.brake.clone(), Arc::clone(mapping));
-        let pulled = brake.pulled();
+        let (brake, mapping) = (active.brake.watched(), Arc::clone(mapping));
         tokio::spawn(async move {
-            // They are never closed. The controller's own comes first: what
-            // waits for its turn there takes none of the others'.
-            let _own = own.acquire_owned().await;
-            let _permit = all.acquire_owned().await;
-            let begun = tokio::time::Instant::now();
-            let outcome = if brake.pulled() == pulled {
-                execute::carry_out(&writer, &mapping, &plan, &decision).await
-            } else {
-                not_begun(&plan)
-            };
-            let took = begun.elapsed();
+            let carried = execute::carry_out(&writer, &mapping, &plan, &decision, brake);
+            let (outcome, took) = carried.await;
             let _ = inbox.send(Input::Carried {
                 controller,
                 number,
@@ -209,14 +199,8 @@ impl Executor {
         });
     }
 
-    fn call(
-        &self,
-        name: &str,
-        number: u64,
-        part: &Part,
-        request: CallRequest,
-        mapping: &Arc<Mapping>,
-    ) {
+    fn call(&self, name: &str, number: u64, part: &Part, request: CallRequest, seen: &Seen) {
+        let mapping = &seen.mapping;
         let call = Call {
             now: self.api.clock().now(),
             items: request.items,
@@ -225,8 +209,9 @@ impl Executor {
             pending: request.pending,
             notes: request.notes,
             mapping: Arc::clone(mapping),
+            unlisted: Arc::clone(&seen.uncovered),
             live: Arc::new(Live {
-                api: self.api.clone(),
+                api: self.api.on_behalf_of(name),
                 mapping: Arc::clone(mapping),
             }),
         };
@@ -251,18 +236,6 @@ impl Executor {
 /// The name of a revision that is gone.
 fn former() -> Arc<str> {
     "former".into()
-}
-
-/// What becomes of a plan that was kept back: its item comes again.
-fn not_begun(plan: &Plan) -> Outcome {
-    let message = format!(
-        "{}: not begun, since the controller was changed meanwhile",
-        plan.target
-    );
-    Outcome {
-        written: None,
-        failed: Some((0, Failure::new(FailureClass::Conflict, message))),
-    }
 }
 
 /// What a failed call says of the guest.

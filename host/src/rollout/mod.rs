@@ -35,6 +35,7 @@ pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
+use crate::metrics::HostMetrics;
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
@@ -72,6 +73,8 @@ pub(crate) struct RolloutOptions {
     pub(crate) records: Arc<Records>,
     /// Takes events about controllers.
     pub(crate) recorder: Recorder,
+    /// Where numbers go.
+    pub(crate) metrics: Arc<HostMetrics>,
     /// Where the service accounts of controllers are.
     pub(crate) namespace: String,
 }
@@ -233,8 +236,14 @@ impl Task {
 
     async fn declare(&mut self, declared: Vec<(Declared, Option<Prepared>)>) {
         let names: Vec<&str> = declared.iter().map(|(one, _)| one.name.as_str()).collect();
-        self.controllers
-            .retain(|name, _| names.contains(&name.as_str()));
+        let metrics = &self.options.metrics;
+        self.controllers.retain(|name, _| {
+            let is_there = names.contains(&name.as_str());
+            if !is_there {
+                metrics.forget_rollout(name);
+            }
+            is_there
+        });
         for (one, prepared) in declared {
             // Another resource of the same name has nothing of the former one.
             let former = self.controllers.get(&one.name);
@@ -278,6 +287,8 @@ impl Task {
         let now = Timestamp::now();
         for (name, controller) in &mut self.controllers {
             let told = controller.managed.advance(seen.get(name), passed, now);
+            let candidate = controller.managed.status.candidate.as_ref();
+            self.options.metrics.rollout(name, candidate);
             for one in told {
                 tell(
                     &self.options.recorder,

@@ -262,7 +262,7 @@ fn bad_input_gets_one_clear_line() {
 #[test]
 fn inspect_shows_what_a_guest_asks_for() {
     let output = davit()
-        .args(["inspect", "--json"])
+        .args(["inspect", "-o", "json"])
         .arg(guest("podgc.wasm"))
         .output();
     let output = output.unwrap();

@@ -329,7 +329,7 @@ fn gc_34_a_missing_owner_of_a_namespaced_child_seen_first() {
 }
 
 /// The child changes between the decision and the deletion.
-async fn conflict(cluster: Cluster, owners_changed: bool) {
+pub(crate) async fn conflict(cluster: Cluster, owners_changed: bool) {
     let owner = cluster.create(rc("owner"));
     let child = cluster.create(owned(
         pod("child"),

@@ -29,7 +29,7 @@ fn watches(cluster: &Cluster, resource: &str) -> usize {
         .disturb(&matches, WatchFault::Delay(Duration::ZERO))
 }
 
-fn is_watched(cluster: &Cluster, resource: &str) -> bool {
+pub(crate) fn is_watched(cluster: &Cluster, resource: &str) -> bool {
     watches(cluster, resource) > 0
 }
 
@@ -59,7 +59,7 @@ fn hide(answer: &mut Value, resource: &str) {
 }
 
 /// Lets a group answer that it could not be reached, and say nothing.
-fn make_stale(answer: &mut Value, name: &str) {
+pub(crate) fn make_stale(answer: &mut Value, name: &str) {
     if let Some(group) = group(answer, name) {
         for version in group["versions"].as_array_mut().unwrap() {
             version["freshness"] = json!("Stale");
@@ -267,7 +267,7 @@ fn gc_18_neither_discovery_nor_an_unsyncable_resource_blocks() {
 }
 
 /// Lets a resource never sync; returns the faults.
-fn break_lists(cluster: &Cluster, resource: &str) -> Vec<davit_sim::fault::FaultId> {
+pub(crate) fn break_lists(cluster: &Cluster, resource: &str) -> Vec<davit_sim::fault::FaultId> {
     ["list", "watch"]
         .map(|verb| cluster.refuse(Match::new(verb, resource), Refusal::InternalError))
         .into()

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use anyhow::Result;
+use davit::cli::Format;
 use davit::commands::diff::{self, Server};
 use davit::commands::history::{self, Rollback};
 use davit::commands::requests;
@@ -255,7 +256,8 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
 async fn history_shows_what_was_active() {
     let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
     let cluster = with_stable(status, 3, &["a", "b"]).await;
-    let table = history::history(&cluster.client, NAMESPACE, "podgc")
+    let shown = history::Shown::default();
+    let table = history::history(&cluster.client, NAMESPACE, "podgc", &shown)
         .await
         .unwrap();
     let lines: Vec<Vec<&str>> = table
@@ -264,7 +266,7 @@ async fn history_shows_what_was_active() {
         .collect();
     assert_eq!(
         lines[0].join(" "),
-        "NUMBER REVISION MODULE ACTIVE SINCE STABLE SINCE"
+        "NUMBER REVISION MODULE ACTIVE SINCE STABLE SINCE STATE"
     );
     let facts = |line: usize| {
         (
@@ -280,7 +282,7 @@ async fn history_shows_what_was_active() {
     assert_eq!(facts(1), ("3", "c", digest, "never", Some("candidate")));
     assert_eq!(facts(2), ("2", "b", digest, second, Some("stable")));
     assert_eq!(facts(3), ("1", "a", digest, first, None));
-    let error = error(history::history(&cluster.client, "default", "podgc").await);
+    let error = error(history::history(&cluster.client, "default", "podgc", &shown).await);
     assert!(
         error.contains("in the namespace default") && error.contains("--namespace"),
         "{error}"
@@ -292,6 +294,47 @@ fn back(to: Option<i64>) -> Rollback {
         to,
         ..Rollback::default()
     }
+}
+
+#[tokio::test]
+async fn a_history_for_programs_and_its_differences() {
+    let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
+    let cluster = with_stable(status, 3, &["a", "b"]).await;
+    let shown = async |revision, diff, format| {
+        let shown = history::Shown {
+            revision,
+            diff,
+            format,
+        };
+        history::history(&cluster.client, NAMESPACE, "podgc", &shown).await
+    };
+    let all = shown(None, None, Some(Format::Json)).await.unwrap();
+    let all: Value = serde_json::from_str(&all).unwrap();
+    assert_eq!(all["controller"], "podgc");
+    let fact = |index: usize, field: &str| all["history"][index][field].clone();
+    assert_eq!(fact(0, "number"), 3);
+    assert_eq!(fact(0, "state"), "candidate");
+    assert_eq!(fact(0, "stableSince"), Value::Null);
+    assert_eq!(fact(1, "state"), "stable");
+    assert_eq!(fact(2, "spec")["config"]["terminatedPodThreshold"], 1);
+
+    let one = shown(Some(2), None, None).await.unwrap();
+    let one: Value = serde_saphyr::from_str(&one).unwrap();
+    assert_eq!(one["spec"]["config"]["terminatedPodThreshold"], 2);
+    let diff = shown(Some(1), Some(3), None).await.unwrap();
+    for line in [
+        "--- number 1 (a)",
+        "+++ number 3 (c)",
+        "-  terminatedPodThreshold: 1",
+        "+  terminatedPodThreshold: 3",
+        "+  period: 1m",
+    ] {
+        assert!(diff.lines().any(|one| one == line), "{line}: {diff}");
+    }
+    let same = shown(Some(1), Some(1), None).await.unwrap();
+    assert!(same.contains("the same spec"), "{same}");
+    let error = error(shown(Some(1), Some(9), None).await);
+    assert!(error.contains("the number 9"), "{error}");
 }
 
 /// What the spec asks for after a rollback.

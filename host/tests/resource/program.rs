@@ -41,7 +41,7 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-fn said(output: Output) -> Said {
+pub(crate) fn said(output: Output) -> Said {
     Said {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
@@ -158,7 +158,7 @@ impl Site {
         status["candidate"]["revision"].as_str().unwrap().to_owned()
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = davit();
         command
             .args(arguments)

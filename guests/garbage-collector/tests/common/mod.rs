@@ -12,7 +12,7 @@
 )]
 
 use davit_guest::testing::Harness;
-use davit_guest::{Decision, Step};
+use davit_guest::{Decision, Instant, Step, UnlistedResource};
 use garbage_collector::GarbageCollector;
 use serde_json::{Value, json};
 
@@ -76,6 +76,16 @@ pub(crate) fn terminating(mut object: Value, finalizers: &[&str]) -> Value {
     );
     set(&mut object, "finalizers", json!(finalizers));
     object
+}
+
+/// A resource that the cache does not cover since then.
+pub(crate) fn unlisted(group: &str, plural: &str, since: Instant) -> UnlistedResource {
+    UnlistedResource {
+        group: group.to_owned(),
+        plural: plural.to_owned(),
+        since,
+        reason: "it is not served at the moment".to_owned(),
+    }
 }
 
 pub(crate) fn set(object: &mut Value, field: &str, value: Value) {

@@ -19,7 +19,7 @@ use crate::bindings::davit::controller::types;
 use crate::context::Host;
 use crate::{
     ApiResource, Failure, Index, IndexKey, Instant, Level, ListRequest, Manifest, Mapped,
-    ObjectRef, Place, Waiting, Watch, msgpack,
+    ObjectRef, Place, UnlistedResource, Waiting, Watch, msgpack,
 };
 
 /// The cluster and the host around a guest.
@@ -35,6 +35,7 @@ pub(super) struct State {
     pub(super) notes: BTreeMap<String, Vec<u8>>,
     pub(super) read_failures: BTreeMap<Id, Failure>,
     pub(super) write_failures: BTreeMap<Id, Failure>,
+    pub(super) unlisted: Vec<UnlistedResource>,
     /// How many versions of objects there were.
     pub(super) versions: u64,
     // Written while a guest reads.
@@ -56,6 +57,7 @@ impl State {
             notes: BTreeMap::new(),
             read_failures: BTreeMap::new(),
             write_failures: BTreeMap::new(),
+            unlisted: Vec::new(),
             versions: 0,
             reads: RefCell::default(),
             logged: RefCell::default(),
@@ -295,6 +297,11 @@ impl Host for State {
             resource: ApiResource::new(&group, &version, &plural(kind)),
             namespaced: !text(example, "namespace").is_empty(),
         })
+    }
+
+    fn unlisted(&self, watch: &str) -> Vec<UnlistedResource> {
+        self.watch(watch);
+        self.unlisted.clone()
     }
 
     fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {

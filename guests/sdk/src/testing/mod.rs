@@ -42,7 +42,7 @@ use crate::component::Instance;
 use crate::manifest::milliseconds;
 use crate::{
     Amount, Command, ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, Measure,
-    ObjectRef, Plan, PlanFailure, Verdict, Waiting, WorkItem, msgpack,
+    ObjectRef, Plan, PlanFailure, UnlistedResource, Verdict, Waiting, WorkItem, msgpack,
 };
 use host::State;
 use queues::Outcome;
@@ -174,6 +174,11 @@ impl<C: Controller> Harness<C> {
         self.carried_out.clear();
     }
 
+    /// From now on the cache does not cover these resources.
+    pub fn unlist(&mut self, resources: &[UnlistedResource]) {
+        self.state.unlisted = resources.to_vec();
+    }
+
     /// The live reads of single objects so far: when, and of which.
     #[must_use]
     pub fn live_reads(&self) -> Vec<(Instant, ObjectRef)> {
@@ -185,6 +190,12 @@ impl<C: Controller> Harness<C> {
     #[must_use]
     pub fn objects_read(&self) -> u64 {
         self.state.copied.get()
+    }
+
+    /// The names of the notes that the host keeps for the guest.
+    #[must_use]
+    pub fn notes(&self) -> Vec<&str> {
+        self.state.notes.keys().map(String::as_str).collect()
     }
 
     /// What was logged so far.

@@ -10,6 +10,7 @@ use kube::client::Body;
 use super::StreamSpec;
 use super::frames::Frames;
 use crate::api::{JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send};
+use crate::cause::NoAnswer;
 use crate::project::Projector;
 use crate::url::{path, with_query};
 
@@ -55,7 +56,7 @@ impl Exchange {
                     // An answer that is no success is read as an error; a
                     // success here would be a watch.
                     read(response).await?;
-                    Err(NoSuccess::NoAnswer("no watch".to_owned()))
+                    Err(NoSuccess::NoAnswer(NoAnswer::strange("no watch")))
                 }))
             }
         }
@@ -164,7 +165,9 @@ impl From<NoSuccess> for Interruption {
     fn from(error: NoSuccess) -> Self {
         match error {
             NoSuccess::Refused(refused) => Self::Refused(refused.into()),
-            NoSuccess::NoAnswer(reason) => Self::Lost(reason),
+            NoSuccess::NoAnswer(reason) => Self::Lost(reason.to_string()),
+            // Watches wait for no turn.
+            NoSuccess::Paused(left) => Self::Lost(format!("paused for {left:?}")),
         }
     }
 }

@@ -21,6 +21,10 @@ pub(super) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(30);
 /// succeed once an admission policy or a schema has changed.
 pub(super) const INVALID_PAUSE: Duration = Duration::from_secs(300);
 
+/// How long an item waits after a plan for a kind that is not served: discovery
+/// asks that often. It comes sooner when what is served changes.
+const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
+
 /// How long an item stays whose plans were left to another revision.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
@@ -157,6 +161,14 @@ impl Running {
         self.left = false;
     }
 
+    /// Takes a plan for an object whose kind is not served: nothing was asked of
+    /// the API server.
+    pub(super) fn wait_for_kind(&mut self, uid: &str, why: &impl ToString) {
+        self.pause = self.pause.max(NOT_SERVED_PAUSE);
+        let failure = Failure::new(FailureClass::Unmappable, why.to_string());
+        self.fail(uid, 0, failure);
+    }
+
     /// Takes a plan that failed, as far as another try can mend it.
     pub(super) fn fail(&mut self, uid: &str, step: u32, failure: Failure) {
         let pause = match failure.class {
@@ -179,9 +191,15 @@ impl Running {
         }
     }
 
+    /// Whether the kind of a plan's object is not served.
+    pub(super) fn waits_for_kind(&self) -> bool {
+        self.failures.iter().any(is_unserved)
+    }
+
     /// What the queue is told once everything was carried out, and what else
-    /// makes the item come. A tick keeps its period: what is invalid, waits for
-    /// a guardrail, or was left to the other revision, it decides again.
+    /// makes the item come. A tick keeps its period: what is invalid or not
+    /// served, waits for a guardrail, or was left to the other revision, it
+    /// decides again.
     pub(super) fn finish(
         &mut self,
         now: Instant,
@@ -190,7 +208,8 @@ impl Running {
     ) -> (Finish, Sooner) {
         let is_invalid = |plan: &PlanFailure| plan.failure.class == FailureClass::Invalid;
         if is_tick {
-            self.failures.retain(|plan| !is_invalid(plan));
+            self.failures
+                .retain(|plan| !is_invalid(plan) && !is_unserved(plan));
         } else if self.failures.iter().any(is_invalid) {
             self.pause = self.pause.max(INVALID_PAUSE);
         }
@@ -242,4 +261,8 @@ impl Running {
             (Finish::AgainAfter(lapse), Sooner::WhenSeen)
         }
     }
+}
+
+fn is_unserved(plan: &PlanFailure) -> bool {
+    plan.failure.class == FailureClass::Unmappable
 }

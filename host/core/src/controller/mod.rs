@@ -282,6 +282,13 @@ impl Controller {
         }
     }
 
+    /// Takes that the API server serves something else than before.
+    pub fn handle_mapping(&mut self, now: Instant) {
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            revision.handle_mapping(now);
+        }
+    }
+
     /// Adds some of the keys of a look at everything that is under way.
     pub fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {

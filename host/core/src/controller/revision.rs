@@ -51,6 +51,8 @@ pub struct Revision {
     /// Items that wait for an operator, or for their targets to become this
     /// revision's: no trigger may ever name them again.
     parked: BTreeSet<QueueKey>,
+    /// Items with a plan for an object whose kind is not served.
+    unserved: BTreeSet<QueueKey>,
     sweep: Sweep,
 }
 
@@ -84,6 +86,7 @@ impl Revision {
         let notes = self.notes.clone();
         let mut fork = Self::with(id, Role::Candidate, manifest, views, queues, notes);
         fork.parked.clone_from(&self.parked);
+        fork.unserved.clone_from(&self.unserved);
         fork.begin_sweep(Pace::Easy);
         fork
     }
@@ -111,6 +114,7 @@ impl Revision {
             next_parts: VecDeque::new(),
             waiters: Waiters::default(),
             parked: BTreeSet::new(),
+            unserved: BTreeSet::new(),
             sweep: Sweep::default(),
         }
     }
@@ -191,6 +195,13 @@ impl Revision {
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             self.add(now, &tick.queue, &tick.key, Origin::Fresh);
+        }
+    }
+
+    /// What the API server serves has changed: what waited for that is due.
+    pub(super) fn handle_mapping(&mut self, now: Instant) {
+        for item in std::mem::take(&mut self.unserved) {
+            self.queues.hasten(now, &item.queue, &item.key);
         }
     }
 
@@ -448,6 +459,7 @@ impl Revision {
         shared: &mut Shared,
     ) {
         self.parked.remove(item);
+        self.unserved.remove(item);
         let cancelled = self.command(world.now, decision.commands, shared);
         let stands = |plan: &Plan| {
             let condition = plan.when_cancelled.as_ref();
@@ -543,6 +555,9 @@ impl Revision {
         running
             .unseen
             .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
+        if running.waits_for_kind() {
+            self.unserved.insert(item.clone());
+        }
         let (finish, sooner) = running.finish(world.now, LAPSE, self.is_tick(item));
         match sooner {
             Sooner::Never => {}

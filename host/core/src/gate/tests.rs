@@ -174,7 +174,7 @@ fn a_create_is_judged_by_what_it_creates() {
 }
 
 #[test]
-fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_refused() {
+fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_waited_for() {
     let event = Step::Event(Event {
         event_type: "Normal".into(),
         reason: "Test".into(),
@@ -184,10 +184,13 @@ fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_refused() {
     let told = plan(target("v1", "Pod", "u-1"), vec![event]);
     assert_eq!(ruling(&told, &[]), Ruling::Admit);
     let unknown = plan(target("example.com/v1", "Thing", "u-1"), vec![patch("")]);
-    assert!(matches!(
-        ruling(&unknown, &[("patch", "*", "*")]),
-        Ruling::Refuse(Refusal::NotServed { .. })
-    ));
+    let waits = Ruling::Wait(Waiting::NotServed);
+    assert_eq!(ruling(&unknown, &[("patch", "*", "*")]), waits);
+    // What can never be right is refused all the same.
+    let mut evicts = unknown.clone();
+    evicts.steps.push(Step::Evict(DeleteOptions::default()));
+    let refused = Ruling::Refuse(Refusal::NotAPod);
+    assert_eq!(ruling(&evicts, &[("patch", "*", "*")]), refused);
 }
 
 #[test]

@@ -79,10 +79,12 @@ struct Listed {
 }
 
 impl Feeds {
-    /// Brings the streams in line with what the store's views read. To be
-    /// called when views or their segments have changed, and after every list.
-    pub fn follow(&mut self, store: &Store) {
-        let segments: Vec<SegmentId> = store.segments().map(|(segment, _)| segment).collect();
+    /// Brings the streams in line with what the store's views read, of the
+    /// segments that are to be followed. To be called when any of this has
+    /// changed, and after every list.
+    pub fn follow(&mut self, store: &Store, is_followed: impl Fn(SegmentId) -> bool) {
+        let segments = store.segments().map(|(segment, _)| segment);
+        let segments: Vec<SegmentId> = segments.filter(|it| is_followed(*it)).collect();
         self.followed
             .retain(|segment, _| segments.binary_search(segment).is_ok());
         for segment in segments {
@@ -93,6 +95,12 @@ impl Feeds {
             let streams = followed.get(&feed.segment);
             streams.is_some_and(|streams| streams.has(*id))
         });
+    }
+
+    /// Ends the streams of a segment: [`Self::follow`] begins another one, which
+    /// lists at once.
+    pub fn list_again(&mut self, segment: SegmentId) {
+        self.followed.remove(&segment);
     }
 
     /// The streams that are to run, with what they keep.
@@ -231,35 +239,32 @@ impl Feeds {
         let Some(wanted) = store.segment_fields(segment) else {
             return;
         };
-        let covers = |id: StreamId| {
-            let feed = self.streams.get(&id);
-            feed.is_some_and(|feed| feed.fields.covers(&wanted))
-        };
         let Some(streams) = self.followed.get(&segment) else {
             let current = self.begin(segment, wanted);
             self.followed.insert(segment, Followed::new(current));
             return;
         };
-        let successor = streams.successor.as_ref();
-        let is_coming = match successor {
-            Some(successor) => covers(successor.id),
-            None => streams.shown.is_none() && covers(streams.current),
+        let coming = match (&streams.successor, &streams.shown) {
+            (Some(successor), _) => Some(successor.id),
+            (None, None) => Some(streams.current),
+            (None, Some(_)) => None,
         };
-        if is_coming && store.needs_list(segment) {
-            return;
-        }
+        let feed = coming.and_then(|id| self.streams.get(&id));
+        let is_covered = feed.is_some_and(|feed| feed.fields.covers(&wanted));
         let shows = streams.shown.as_ref();
+        // Before its first list a stream must list all that is shown already,
+        // too: an earlier one may have had more fields.
+        let needs_another = !is_covered && (shows.is_none() || store.needs_list(segment));
         let is_comparable = shows.is_some_and(|version| version.number().is_some());
-        let successor = store
-            .needs_list(segment)
-            .then(|| self.begin(segment, wanted));
+        let another = needs_another.then(|| self.begin(segment, wanted));
         let Some(streams) = self.followed.get_mut(&segment) else {
             return;
         };
-        match successor {
+        match another {
             Some(id) if !is_comparable => *streams = Followed::new(id),
             Some(id) => streams.successor = Some(Successor { id, listed: None }),
-            None => streams.successor = None,
+            None if !store.needs_list(segment) => streams.successor = None,
+            None => {}
         }
     }
 

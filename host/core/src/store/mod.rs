@@ -281,6 +281,18 @@ impl Store {
         self.state.segment(segment).map_or(0, |members| members.len)
     }
 
+    /// The keys of a segment's objects.
+    pub fn keys_of(&self, segment: SegmentId) -> impl Iterator<Item = &str> {
+        let members = self.state.members(segment, 0);
+        members.map(|(_, object)| object.key())
+    }
+
+    /// Whether a segment has an object of that key.
+    #[must_use]
+    pub fn holds(&self, segment: SegmentId, key: &str) -> bool {
+        self.state.find(segment, key).is_some()
+    }
+
     /// The size of a segment's objects in bytes: their data and keys, without
     /// the overhead of holding them.
     #[must_use]

@@ -1,6 +1,6 @@
 //! The host's cache, as one snapshot.
 
-use davit_core::store::{Entry, IndexView, Page, Place, View};
+use davit_core::store::{Entry, IndexView, Page, Place, View, ViewId};
 use wasmtime::Result;
 
 use crate::convert;
@@ -96,14 +96,19 @@ impl cache::Host for State {
 }
 
 impl State {
-    fn watch(&self, name: &str) -> Result<View<'_>> {
-        let call = &self.view()?.call;
-        let Some(id) = call.views.get(name) else {
-            return Mistake::trap(format!(
+    /// The view of a watch that the manifest declares.
+    pub(super) fn view_id(&self, name: &str) -> Result<ViewId> {
+        match self.view()?.call.views.get(name) {
+            Some(id) => Ok(*id),
+            None => Mistake::trap(format!(
                 "it asked for the watch \"{name}\", which its manifest does not declare"
-            ));
-        };
-        match call.snapshot.view(*id) {
+            )),
+        }
+    }
+
+    fn watch(&self, name: &str) -> Result<View<'_>> {
+        let id = self.view_id(name)?;
+        match self.view()?.call.snapshot.view(id) {
             Some(view) => Ok(view),
             None => Mistake::trap(format!(
                 "the host's snapshot is from before the watch \"{name}\" was set up"

@@ -19,6 +19,21 @@ impl mapping::Host for State {
             namespaced: served.namespaced,
         }))
     }
+
+    fn unlisted(&mut self, watch: String) -> Result<Vec<mapping::UnlistedResource>> {
+        let view = self.view_id(&watch)?;
+        let unlisted = self.view()?.call.unlisted.get(&view);
+        Ok(unlisted
+            .into_iter()
+            .flatten()
+            .map(|it| mapping::UnlistedResource {
+                group: it.group.clone(),
+                plural: it.plural.clone(),
+                since: self.now.wall_at(it.since).0,
+                reason: it.reason.as_str().to_owned(),
+            })
+            .collect())
+    }
 }
 
 impl queue::Host for State {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use davit_core::controller::Notes;
+use davit_core::coverage::{Gap, Unlisted};
 use davit_core::failure::Failure;
 use davit_core::manifest::IndexSpec;
 use davit_core::mapping::{Mapping, Served};
@@ -101,6 +102,7 @@ pub(crate) fn call(keys: &[&str]) -> Call {
 
 pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
     let (store, views) = cluster();
+    let unlisted = views.get("pods").map(|pods| (*pods, vec![foos()]));
     let waiting = NOW.instant.after(Duration::from_secs(5));
     let mut queues = Queues::new(NOW.instant, &[queue()], &[]);
     queues
@@ -117,7 +119,17 @@ pub(crate) fn call_with(keys: &[&str], live: Arc<dyn LiveReads>) -> Call {
             served("pods", "Pod"),
             served("secrets", "Secret"),
         ])),
+        unlisted: Arc::new(unlisted.into_iter().collect()),
         live,
+    }
+}
+
+fn foos() -> Unlisted {
+    Unlisted {
+        group: "example.com".to_owned(),
+        plural: "foos".to_owned(),
+        since: Instant::ZERO,
+        reason: Gap::NotServed,
     }
 }
 

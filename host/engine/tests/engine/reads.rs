@@ -61,6 +61,18 @@ async fn queues_notes_and_the_mapping_answer() {
 }
 
 #[tokio::test]
+async fn what_the_cache_does_not_cover_is_told_of_each_watch() {
+    let guest = odd_guest(limits()).await;
+    let unlisted = ask(&guest, "unlisted:pods").await.unwrap();
+    // A minute before the call.
+    for part in ["plural: \"foos\"", "since: 1799999940000", "not served"] {
+        assert!(unlisted.contains(part), "{unlisted}");
+    }
+    let error = ask(&guest, "unlisted:undeclared").await.unwrap_err();
+    assert!(error.to_string().contains("does not declare"), "{error}");
+}
+
+#[tokio::test]
 async fn the_world_stands_still() {
     let guest = odd_guest(limits()).await;
     let now = NOW.wall.0;

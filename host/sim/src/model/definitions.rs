@@ -91,10 +91,12 @@ impl Model {
     }
 
     fn delete_instances(&mut self, now: Time, store: &str) -> Result<()> {
-        let served = |resource: &&Arc<Resource>| &*resource.store == store;
-        let Some(resource) = self.resources.iter().find(served).cloned() else {
+        let definitions = self.definitions()?;
+        let definition = definitions.iter().find(|it| it.metadata.name == store);
+        let Some(resource) = definition.and_then(storage) else {
             return Ok(());
         };
+        let resource = Arc::new(resource);
         let mut targets = Vec::new();
         for (_, stored) in self.collection(&resource)?.scan("") {
             let metadata = stored.metadata()?;
@@ -120,7 +122,8 @@ impl Model {
     pub(super) fn serve_definitions(&mut self) -> Result<()> {
         let mut resources: Vec<Arc<Resource>> =
             resource::builtin().into_iter().map(Arc::new).collect();
-        for definition in &self.definitions()? {
+        let definitions = self.definitions()?;
+        for definition in &definitions {
             if lifecycle::is_served(definition) {
                 resources.extend(served(definition).into_iter().map(Arc::new));
             }
@@ -131,15 +134,15 @@ impl Model {
                 .entry(resource.store.clone())
                 .or_insert_with(|| Collection::starting_after(version));
         }
-        // A definition that went takes its objects with it, and their watches.
+        // A definition that went takes its objects with it; one that no longer
+        // serves a version keeps them. The watches end in both cases.
         let served = |store: &Arc<str>| resources.iter().any(|resource| resource.store == *store);
-        let gone = self
-            .collections
-            .keys()
-            .filter(|store| !served(store))
-            .cloned();
-        self.touched.extend(gone);
-        self.collections.retain(|store, _| served(store));
+        let defined = |store: &Arc<str>| definitions.iter().any(|it| *it.metadata.name == **store);
+        let stores = self.collections.keys();
+        let changed = stores.filter(|store| defined(store) || !served(store));
+        self.touched.extend(changed.cloned());
+        self.collections
+            .retain(|store, _| served(store) || defined(store));
         self.resources = resources;
         Ok(())
     }
@@ -151,15 +154,28 @@ fn served(definition: &Object) -> Vec<Resource> {
         .at(&["spec", "versions"])
         .and_then(Value::as_array);
     let versions: Vec<&Value> = versions.into_iter().flatten().collect();
-    let storage = versions
-        .iter()
-        .find(|version| version.get("storage") == Some(&Value::Bool(true)))
-        .map_or("", |version| text(version, "name"));
+    let storage = storage_version(&versions).map_or("", |version| text(version, "name"));
     versions
         .iter()
         .filter(|version| version.get("served") == Some(&Value::Bool(true)))
         .map(|version| one_version(definition, version, storage))
         .collect()
+}
+
+/// The resource in the version that a definition's objects are stored in, served
+/// or not.
+fn storage(definition: &Object) -> Option<Resource> {
+    let versions = definition
+        .at(&["spec", "versions"])
+        .and_then(Value::as_array)?;
+    let versions: Vec<&Value> = versions.iter().collect();
+    let version = storage_version(&versions)?;
+    Some(one_version(definition, version, text(version, "name")))
+}
+
+fn storage_version<'v>(versions: &[&'v Value]) -> Option<&'v Value> {
+    let mut versions = versions.iter().copied();
+    versions.find(|version| version.get("storage") == Some(&Value::Bool(true)))
 }
 
 fn one_version(definition: &Object, version: &Value, storage: &str) -> Resource {

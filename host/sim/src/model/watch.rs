@@ -130,11 +130,14 @@ impl Watch {
     /// The next changes, at most `limit`, or 410 if some of them are no longer
     /// known. Fewer than `limit` means that the watch has caught up.
     pub fn take(&mut self, model: &Model, limit: usize) -> Result<Vec<Arc<Event>>> {
-        let Ok(collection) = model.collection(&self.target.resource) else {
-            // The definition of a custom resource went away, and its
-            // collection with it.
+        let resource = &self.target.resource;
+        let (group, version, plural) = (&resource.group, &resource.version, &resource.plural);
+        // The definition of a custom resource went away, and its collection with
+        // it, or the version is no longer served.
+        if model.resource(group, version, plural).is_none() {
             return Err(Status::expired("the resource is no longer served"));
-        };
+        }
+        let collection = model.collection(resource)?;
         let events = collection.changes(self.cursor, limit)?;
         match events.last() {
             Some(event) if events.len() == limit => self.cursor = event.version,

@@ -50,6 +50,9 @@ impl Revision {
             Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
             Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
             Ruling::Wait(Waiting::NotOwned) => running.leave(),
+            Ruling::Wait(Waiting::NotServed) => {
+                running.wait_for_kind(&plan.target.uid, &ruling);
+            }
             Ruling::Refuse(refusal) => {
                 self.tally.refused(refusal.to_string());
                 let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());

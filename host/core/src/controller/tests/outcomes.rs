@@ -323,3 +323,50 @@ fn what_is_only_shown_is_not_waited_for() {
     assert!(bench.call().is_none());
     assert_eq!(bench.timeout(), None);
 }
+
+/// A plan for a kind that is not served at the moment, by the gate or by the API
+/// server's answer.
+#[test]
+fn an_item_comes_again_when_the_kind_of_its_plan_is_served_again() {
+    let served = Bench::enforcing().mapping;
+    for by_gate in [true, false] {
+        let mut bench = Bench::enforcing();
+        if by_gate {
+            bench.mapping = Mapping::default();
+            bench.see("a", 1, "");
+            let (call, _, keys) = bench.keys().unwrap();
+            assert_eq!(keys, ["ns/a"]);
+            bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
+            let waits = Ruling::Wait(crate::gate::Waiting::NotServed);
+            assert_eq!(bench.rulings(), [waits]);
+            assert!(bench.call().is_none(), "nothing has changed");
+        } else {
+            let plan = deleting(&mut bench);
+            bench.outcome(plan, failed(FailureClass::Unmappable));
+        }
+        bench.mapping = served.clone();
+        bench.controller.handle_mapping(bench.now);
+        let call = bench.call().unwrap();
+        let item = &call.items[0];
+        assert_eq!((item.key.as_str(), item.attempt), ("ns/a", 1));
+        assert_eq!(item.failures[0].failure.class, FailureClass::Unmappable);
+        bench.answer(call.id, vec![decide(vec![], Verdict::Done)]);
+        bench.controller.handle_mapping(bench.now);
+        bench.pass(60 * SECOND);
+        assert!(bench.call().is_none(), "it was done");
+    }
+}
+
+/// What is served may change without a discovery that shows both.
+#[test]
+fn an_item_whose_kind_is_not_served_is_looked_at_now_and_then() {
+    let mut bench = Bench::enforcing();
+    bench.mapping = Mapping::default();
+    bench.see("a", 1, "");
+    let (call, ..) = bench.keys().unwrap();
+    bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
+    bench.pass(29 * SECOND);
+    assert!(bench.call().is_none());
+    bench.pass(60 * SECOND);
+    assert!(bench.call().is_some());
+}

@@ -35,6 +35,10 @@ enum Move {
     /// A view of this field is added; one is removed. The first one stays.
     AddView(usize),
     RemoveView(usize),
+    /// The resource is served no longer as far as discovery says, or again.
+    Served(bool),
+    /// It is to be listed at once.
+    ListAgain,
 }
 
 /// A server, the streams that follow it, and the store that they fill.
@@ -48,6 +52,7 @@ struct World {
     /// The version of the state that was last shown.
     shown: u64,
     streaming: (bool, bool),
+    served: bool,
     now: Instant,
 }
 
@@ -63,6 +68,7 @@ impl World {
             views: vec![(view, "a")],
             shown: 0,
             streaming,
+            served: true,
             now: Instant::from_nanos(1),
         };
         world.follow();
@@ -96,6 +102,15 @@ impl World {
                 self.follow();
             }
             Move::RemoveView(_) => {}
+            Move::Served(served) => {
+                self.served = *served;
+                self.follow();
+            }
+            Move::ListAgain => {
+                let segment = self.store.segments().next().map(|(segment, _)| segment);
+                self.feeds.list_again(segment.unwrap());
+                self.follow();
+            }
         }
         for (line, said) in self.lines.values_mut() {
             said.extend(line.news());
@@ -104,7 +119,7 @@ impl World {
     }
 
     fn follow(&mut self) {
-        self.feeds.follow(&self.store);
+        self.feeds.follow(&self.store, |_| self.served);
         let feeds = &self.feeds;
         self.lines.retain(|id, _| feeds.contains(*id));
         for (id, _) in feeds.iter() {
@@ -230,6 +245,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
         16 => (0..2_usize, 1..6_u8).prop_map(|(line, count)| Move::Deliver(line, count)),
         2 => (0..FIELDS.len()).prop_map(Move::AddView),
         1 => (0..4_usize).prop_map(Move::RemoveView),
+        1 => any::<bool>().prop_map(Move::Served),
+        1 => Just(Move::ListAgain),
     ];
     prop::collection::vec(next, 0..120)
 }
@@ -248,6 +265,7 @@ proptest! {
         for step in &moves {
             world.go(step);
         }
+        world.go(&Move::Served(true));
         world.settle();
         world.check();
         prop_assert_eq!(world.feeds.iter().count(), 1);
@@ -273,7 +291,7 @@ impl Two {
         let mut store = Store::default();
         let (first, _) = join(&mut store, "a");
         let mut feeds = Feeds::default();
-        feeds.follow(&store);
+        feeds.follow(&store, |_| true);
         let mut two = Self {
             store,
             feeds,
@@ -281,7 +299,7 @@ impl Two {
         };
         two.list(0, list, version);
         two.views[1] = join(&mut two.store, "b").0;
-        two.feeds.follow(&two.store);
+        two.feeds.follow(&two.store, |_| true);
         two
     }
 
@@ -303,7 +321,7 @@ impl Two {
         let stream = StreamId(stream);
         let taken = feeds.replace(store, stream, items, version, now, &mut Vec::new());
         if taken == Ok(Taken::List) {
-            feeds.follow(store);
+            feeds.follow(store, |_| true);
         }
     }
 
@@ -314,7 +332,7 @@ impl Two {
         let take = if deleted { Feeds::remove } else { Feeds::apply };
         let taken = take(feeds, store, StreamId(stream), object, now, &mut Vec::new());
         if taken == Taken::List {
-            feeds.follow(store);
+            feeds.follow(store, |_| true);
         }
     }
 
@@ -374,22 +392,22 @@ fn a_successor_that_is_ahead_takes_over_at_once() {
 fn a_third_need_asks_for_everything_and_one_that_is_gone_for_nothing() {
     let mut two = Two::new(&[(1, 1)], "1");
     let (third, _) = join(&mut two.store, "c");
-    two.feeds.follow(&two.store);
+    two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 2]);
     two.list(1, &[(1, 1)], "1");
     assert_eq!(two.shown(), [state(&[(1, 1)]), None], "it lacks the third");
     two.store.remove_view(third);
-    two.feeds.follow(&two.store);
+    two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 2], "it has what the second needs");
     two.store.remove_view(two.views[1]);
-    two.feeds.follow(&two.store);
+    two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0]);
     two.list(2, &[], "9");
     two.change(0, 1, 2, false);
     assert_eq!(two.shown(), [state(&[(1, 2)]), None]);
     // Asked for again, with a stream of its own.
     two.views[1] = join(&mut two.store, "b").0;
-    two.feeds.follow(&two.store);
+    two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 3]);
     two.list(3, &[(1, 2)], "2");
     assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
@@ -425,14 +443,39 @@ fn before_the_first_list_all_fields_are_asked_for_at_once() {
     let mut store = Store::default();
     join(&mut store, "a");
     let mut feeds = Feeds::default();
-    feeds.follow(&store);
+    feeds.follow(&store, |_| true);
     join(&mut store, "b");
-    feeds.follow(&store);
-    feeds.follow(&store);
+    feeds.follow(&store, |_| true);
+    feeds.follow(&store, |_| true);
     let streams: Vec<(u32, FieldTree)> = feeds
         .iter()
         .map(|(id, feed)| (id.0, feed.fields.clone()))
         .collect();
     assert_eq!(streams, [(1, fields(&["a", "b"]))]);
     assert!(feeds.fills(StreamId(1)));
+}
+
+/// A stream that begins again lists what its views show already, although the
+/// fields were listed by another one before.
+#[test]
+fn a_stream_that_begins_again_keeps_what_is_shown() {
+    let mut two = Two::new(&[(1, 1)], "1");
+    two.list(1, &[(1, 1)], "1");
+    let segment = two.store.segments().next().unwrap().0;
+    two.store.remove_view(two.views[1]);
+    two.feeds.follow(&two.store, |_| false);
+    assert_eq!(two.streams(), [0; 0]);
+    two.feeds.follow(&two.store, |_| true);
+    assert_eq!(two.streams(), [2]);
+    // The stream lists the first view's field only. This one is shown.
+    two.views[1] = join(&mut two.store, "b").0;
+    assert_eq!(two.shown(), [state(&[(1, 1)]), state(&[(1, 1)])]);
+    two.feeds.follow(&two.store, |_| true);
+    assert_eq!(two.streams(), [3]);
+    two.list(2, &[(1, 2)], "2");
+    two.list(3, &[(1, 2)], "2");
+    assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
+    two.feeds.list_again(segment);
+    two.feeds.follow(&two.store, |_| true);
+    assert_eq!(two.streams(), [4]);
 }

@@ -1,0 +1,141 @@
+//! Owners that wait: for what, and for how long.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{collector, harness, owner, pod, set, terminating, to_pod, unlisted};
+use davit_guest::testing::Harness;
+use garbage_collector::GarbageCollector;
+use serde_json::{Value, json};
+
+/// What still holds an object; none if nothing does. The harness lets no object
+/// go by itself.
+fn finalizers(harness: &Harness<GarbageCollector>, name: &str) -> Option<Value> {
+    let object = harness.object("Pod", &format!("default/{name}"))?;
+    let finalizers = object["metadata"].get("finalizers").cloned();
+    finalizers.filter(|it| !it.is_null())
+}
+
+/// Such a resource may hold dependents, for as long as it is to be waited for.
+#[test]
+fn an_owner_waits_for_a_resource_that_cannot_be_listed() {
+    for finalizer in ["orphan", "foregroundDeletion"] {
+        let mut harness = collector();
+        harness.unlist(&[unlisted("example.com", "foos", harness.now())]);
+        harness.put(terminating(pod("owner", &[]), &[finalizer]));
+        harness.advance(Duration::from_mins(5 * 60 + 50));
+        assert_eq!(finalizers(&harness, "owner"), Some(json!([finalizer])));
+        let told = "an owner waits: a resource that may hold dependents cannot be listed";
+        let logged = harness.logged();
+        let times = logged.iter().filter(|(_, it)| it == told).count();
+        assert_eq!(times, 1);
+        harness.advance(Duration::from_mins(11));
+        assert_eq!(finalizers(&harness, "owner"), None);
+        assert_eq!(harness.live_reads(), []);
+    }
+}
+
+#[test]
+fn an_owner_goes_as_soon_as_everything_is_listed() {
+    let mut harness = collector();
+    harness.unlist(&[unlisted("example.com", "foos", harness.now())]);
+    harness.put(terminating(pod("owner", &[]), &["orphan"]));
+    harness.advance(Duration::from_mins(60));
+    harness.unlist(&[]);
+    harness.advance(Duration::from_secs(6));
+    assert_eq!(finalizers(&harness, "owner"), None);
+}
+
+/// An operator can shorten the time, and name what is never to be waited for.
+#[test]
+fn how_long_an_owner_waits_can_be_set() {
+    let mut short = harness(&json!({"unlistedTimeout": "10m"}));
+    short.unlist(&[unlisted("example.com", "foos", short.now())]);
+    short.put(terminating(pod("owner", &[]), &["orphan"]));
+    short.advance(Duration::from_mins(9));
+    assert!(finalizers(&short, "owner").is_some());
+    short.advance(Duration::from_mins(2));
+    assert_eq!(finalizers(&short, "owner"), None);
+}
+
+/// The metrics APIs hold nothing, and are often away.
+#[test]
+fn nobody_waits_for_metrics() {
+    let mut harness = collector();
+    let groups = [
+        "metrics.k8s.io",
+        "custom.metrics.k8s.io",
+        "external.metrics.k8s.io",
+    ];
+    harness.unlist(&groups.map(|group| unlisted(group, "", harness.now())));
+    harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
+    harness.run();
+    assert_eq!(finalizers(&harness, "owner"), None);
+}
+
+/// Only what was decided on comes off.
+#[test]
+fn one_finalizer_is_taken_off_at_a_time() {
+    let mut harness = collector();
+    let both = ["orphan", "example.com/hold", "foregroundDeletion"];
+    harness.put(terminating(pod("owner", &[]), &both));
+    harness.run();
+    let rest = json!(["example.com/hold"]);
+    assert_eq!(finalizers(&harness, "owner"), Some(rest));
+    assert_eq!(harness.carried_out().len(), 2);
+}
+
+/// The dependents do not block it. As long as one of them was not deleted, the
+/// owner keeps its finalizer, whatever the reason.
+#[test]
+fn an_owner_keeps_its_finalizer_until_each_dependent_was_decided() {
+    for class in ["forbidden", "server", "throttled", "timeout"] {
+        let mut harness = collector();
+        let waits = ["foregroundDeletion", "example.com/hold"];
+        harness.put(terminating(pod("owner", &[]), &waits));
+        for name in ["a", "b", "c"] {
+            harness.put(pod(name, &[to_pod("owner")]));
+        }
+        harness.fail_writes("Pod", "default/b", class);
+        harness.advance(Duration::from_mins(10));
+        assert_eq!(harness.keys("Pod"), ["default/b", "default/owner"]);
+        assert_eq!(finalizers(&harness, "owner"), Some(json!(waits)), "{class}");
+        harness.heal();
+        harness.advance(Duration::from_mins(10));
+        assert_eq!(harness.keys("Pod"), ["default/owner"]);
+        let rest = json!(["example.com/hold"]);
+        assert_eq!(finalizers(&harness, "owner"), Some(rest));
+    }
+}
+
+/// A dependent whose other owner is of a kind that nobody knows stays for good,
+/// unless something of that group is unknown at the moment.
+#[test]
+fn a_dependent_that_stays_for_good_was_decided() {
+    for known in [true, false] {
+        let mut harness = collector();
+        if !known {
+            let group = unlisted("metrics.k8s.io", "", harness.now());
+            harness.unlist(&[group]);
+        }
+        harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
+        let unknown = owner("metrics.k8s.io/v1", "Unknown", "nobody", "nowhere");
+        harness.put(pod("child", &[to_pod("owner"), unknown]));
+        harness.advance(Duration::from_mins(10));
+        assert_eq!(finalizers(&harness, "owner").is_none(), known);
+        assert!(harness.keys("Pod").contains(&"default/child"));
+    }
+}
+
+/// A deletion that was sent is enough.
+#[test]
+fn a_dependent_that_is_going_does_not_keep_an_owner_that_it_does_not_block() {
+    let mut harness = collector();
+    harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
+    let mut going = terminating(pod("going", &[to_pod("owner")]), &["example.com/hold"]);
+    set(&mut going, "labels", json!({"some": "label"}));
+    harness.put(going);
+    harness.run();
+    assert_eq!(finalizers(&harness, "owner"), None);
+}

@@ -1,0 +1,350 @@
+//! How far the cache covers what the API server holds: of which resources there
+//! may be objects that nobody has seen.
+//!
+//! A resource is covered while its stream is complete and follows the server.
+//! One that is served no longer is unknown, not gone: its objects may be stored
+//! still, and what the cache held of them is kept. It is gone for good once the
+//! `CustomResourceDefinition` that served it is: with a definition the API server
+//! deletes the objects first.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::manifest::{Source, WatchSpec};
+use crate::mapping::Mapping;
+use crate::object::ApiResource;
+use crate::store::{SegmentId, Store, ViewId};
+use crate::time::Instant;
+use crate::watch::Condition;
+
+/// How long a watch has to be open again before what it had missed meanwhile
+/// counts as told.
+const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// A resource that is missing from this many complete discoveries in a row is
+/// served no longer: one can be a moment's mistake of an aggregated API server.
+const MISSING_TWICE: u32 = 2;
+
+/// A resource of which a view may lack objects.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unlisted {
+    /// Its group.
+    pub group: String,
+    /// Its plural name; empty for all resources of the group.
+    pub plural: String,
+    /// Since when.
+    pub since: Instant,
+    /// Why.
+    pub reason: Gap,
+}
+
+/// Why a resource is not covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gap {
+    /// It was never listed as the view needs it.
+    NotListed,
+    /// Its watch is interrupted.
+    Interrupted,
+    /// It is not served, although it exists.
+    NotServed,
+    /// Its group never said what it serves.
+    Silent,
+}
+
+impl Gap {
+    /// For people.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotListed => "it could not be listed yet",
+            Self::Interrupted => "its watch is interrupted",
+            Self::NotServed => "it is not served at the moment",
+            Self::Silent => "its group does not say what it serves",
+        }
+    }
+}
+
+/// How the stream of a segment fares that was listed. One of which nothing is
+/// noted follows the server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Trouble {
+    Interrupted,
+    NotServed,
+    /// It goes on since then, and may be behind.
+    CatchesUp(Instant),
+}
+
+/// What tells how far views are covered.
+#[derive(Debug, Default)]
+pub struct Coverage {
+    troubles: BTreeMap<SegmentId, Trouble>,
+    /// In how many complete discoveries in a row a segment's resource was
+    /// missing.
+    missing: BTreeMap<SegmentId, u32>,
+    /// The segments whose resources a definition serves, or did.
+    defined: BTreeSet<SegmentId>,
+    /// The groups with a version that never said what it serves.
+    silent: BTreeSet<String>,
+    since: BTreeMap<(ViewId, Name), Instant>,
+}
+
+/// A resource by group and plural name: its versions show the same objects.
+type Name = (String, String);
+
+impl Coverage {
+    /// The stream of a segment says how it fares.
+    pub fn note_condition(&mut self, segment: SegmentId, condition: &Condition, now: Instant) {
+        let trouble = match condition {
+            Condition::Interrupted { .. } => Trouble::Interrupted,
+            Condition::NotServed => Trouble::NotServed,
+            Condition::Synced if self.troubles.contains_key(&segment) => Trouble::CatchesUp(now),
+            Condition::Synced => return,
+        };
+        self.troubles.insert(segment, trouble);
+    }
+
+    /// A segment was listed to its end.
+    pub fn note_list(&mut self, segment: SegmentId) {
+        self.troubles.remove(&segment);
+    }
+
+    /// The stream of a segment begins anew: what it holds is as old as the last
+    /// one left it.
+    pub fn note_restart(&mut self, segment: SegmentId) {
+        self.troubles.entry(segment).or_insert(Trouble::Interrupted);
+    }
+
+    /// Takes the answer of a discovery: what is served as far as is known, and
+    /// the group versions that did not answer. `before` is what was known before.
+    pub fn note_discovery(
+        &mut self,
+        store: &Store,
+        before: Option<&Mapping>,
+        mapping: &Mapping,
+        failed: &[String],
+    ) {
+        let is_complete = failed.is_empty();
+        let former = std::mem::take(&mut self.missing);
+        let missing = store
+            .segments()
+            .filter(|(_, spec)| mapping.by_resource(&spec.resource).is_none())
+            .map(|(segment, _)| {
+                let times = former.get(&segment).copied().unwrap_or_default();
+                (segment, times + u32::from(is_complete))
+            });
+        self.missing = missing.collect();
+        // One that answered before stays known by its resources.
+        let answered = |version: &String| {
+            let mut served = before.into_iter().flat_map(Mapping::iter);
+            served.any(|it| it.resource.api_version() == *version)
+        };
+        let silent = failed.iter().filter(|version| !answered(version));
+        self.silent = silent.map(|version| group_of(version).to_owned()).collect();
+    }
+
+    /// Whether the resource of a segment is served no longer, as far as
+    /// discovery says: there is nothing to be followed.
+    #[must_use]
+    pub fn is_missing(&self, segment: SegmentId) -> bool {
+        self.missing.get(&segment) >= Some(&MISSING_TWICE)
+    }
+
+    /// Whether a segment waits in vain for a resource that is served, as far as
+    /// discovery says.
+    #[must_use]
+    pub fn waits_in_vain(&self, segment: SegmentId) -> bool {
+        self.troubles.get(&segment) == Some(&Trouble::NotServed)
+            && !self.missing.contains_key(&segment)
+    }
+
+    /// Whether a stream catches up, so that time alone changes what is covered.
+    #[must_use]
+    pub fn catches_up(&self) -> bool {
+        let mut troubles = self.troubles.values();
+        troubles.any(|trouble| matches!(trouble, Trouble::CatchesUp(_)))
+    }
+
+    /// Whether the objects of a segment are gone for good: the definition that
+    /// served them is, and it takes its objects with it.
+    #[must_use]
+    pub fn is_gone(&self, store: &Store, view: ViewId, segment: SegmentId, now: Instant) -> bool {
+        let Some(spec) = store.segment_spec(segment) else {
+            return true;
+        };
+        let name = name_of(&spec.resource);
+        self.defined.contains(&segment)
+            && self
+                .definitions(store, view, now)
+                .is_some_and(|definitions| !store.holds(definitions, &definition_of(&name)))
+    }
+
+    /// The resources of which a view may lack objects.
+    pub fn unlisted(
+        &mut self,
+        store: &Store,
+        view: ViewId,
+        watch: &WatchSpec,
+        mapping: &Mapping,
+        now: Instant,
+    ) -> Vec<Unlisted> {
+        self.note_definitions(store);
+        let mut gaps: BTreeMap<Name, Option<Gap>> = BTreeMap::new();
+        for (segment, ready) in store.segments_of(view) {
+            let Some(spec) = store.segment_spec(segment) else {
+                continue;
+            };
+            let gap = self.gap(store, view, segment, ready, now);
+            // Of two versions of a resource one is enough.
+            gaps.entry(name_of(&spec.resource))
+                .and_modify(|known| *known = (*known).and(gap))
+                .or_insert(gap);
+        }
+        match &watch.source {
+            Source::One(resource) => {
+                gaps.entry(name_of(resource))
+                    .or_insert(Some(Gap::NotServed));
+            }
+            Source::EveryDeletable(except) => {
+                let known: BTreeSet<Name> =
+                    mapping.iter().map(|it| name_of(&it.resource)).collect();
+                let definitions = self.definitions(store, view, now);
+                let names = definitions.into_iter().flat_map(|it| store.keys_of(it));
+                for name in names.filter_map(|name| name.split_once('.')) {
+                    let (plural, group) = name;
+                    let name = (group.to_owned(), plural.to_owned());
+                    if !known.contains(&name) && !excepts(except, group, plural) {
+                        gaps.entry(name).or_insert(Some(Gap::NotServed));
+                    }
+                }
+                let silent = self.silent.iter().filter(|it| !excepts(except, it, "*"));
+                for group in silent {
+                    gaps.insert((group.clone(), String::new()), Some(Gap::Silent));
+                }
+            }
+        }
+        self.since(view, gaps, now)
+    }
+
+    /// Adds since when they are unlisted.
+    fn since(
+        &mut self,
+        view: ViewId,
+        gaps: BTreeMap<Name, Option<Gap>>,
+        now: Instant,
+    ) -> Vec<Unlisted> {
+        let is_open = |name: &Name| gaps.get(name).copied().flatten().is_some();
+        self.since
+            .retain(|(of, name), _| *of != view || is_open(name));
+        let mut unlisted = Vec::new();
+        for (name, gap) in gaps {
+            let Some(reason) = gap else {
+                continue;
+            };
+            let since = *self.since.entry((view, name.clone())).or_insert(now);
+            let (group, plural) = name;
+            unlisted.push(Unlisted {
+                group,
+                plural,
+                since,
+                reason,
+            });
+        }
+        unlisted
+    }
+
+    /// Forgets what no longer exists.
+    pub fn forget_all_but(&mut self, store: &Store) {
+        let segments: BTreeSet<SegmentId> = store.segments().map(|(segment, _)| segment).collect();
+        self.troubles
+            .retain(|segment, _| segments.contains(segment));
+        self.missing.retain(|segment, _| segments.contains(segment));
+        self.defined.retain(|segment| segments.contains(segment));
+        let views: BTreeSet<ViewId> = store.views().collect();
+        self.since.retain(|(view, _), _| views.contains(view));
+    }
+
+    /// Why a view may lack objects of a segment, if it may.
+    fn gap(
+        &self,
+        store: &Store,
+        view: ViewId,
+        segment: SegmentId,
+        ready: bool,
+        now: Instant,
+    ) -> Option<Gap> {
+        let missing = self.is_missing(segment).then_some(Gap::NotServed);
+        let gap = missing
+            .or_else(|| self.trouble(segment, now))
+            .or_else(|| (!ready).then_some(Gap::NotListed))?;
+        let is_gone = gap == Gap::NotServed && self.is_gone(store, view, segment, now);
+        (!is_gone).then_some(gap)
+    }
+
+    fn trouble(&self, segment: SegmentId, now: Instant) -> Option<Gap> {
+        match self.troubles.get(&segment)? {
+            Trouble::NotServed => Some(Gap::NotServed),
+            Trouble::CatchesUp(since) if now.since(*since) >= CATCH_UP => None,
+            Trouble::Interrupted | Trouble::CatchesUp(_) => Some(Gap::Interrupted),
+        }
+    }
+
+    /// Remembers which segments a definition serves.
+    fn note_definitions(&mut self, store: &Store) {
+        let definitions: Vec<SegmentId> = store
+            .segments()
+            .filter(|(_, spec)| is_definitions(&spec.resource))
+            .map(|(segment, _)| segment)
+            .collect();
+        for (segment, spec) in store.segments() {
+            let name = definition_of(&name_of(&spec.resource));
+            if definitions.iter().any(|it| store.holds(*it, &name)) {
+                self.defined.insert(segment);
+            }
+        }
+    }
+
+    /// The segment of a view that holds every definition there is, if it is
+    /// covered.
+    fn definitions(&self, store: &Store, view: ViewId, now: Instant) -> Option<SegmentId> {
+        let mut segments = store.segments_of(view);
+        let (segment, _) = segments.find(|(segment, ready)| {
+            *ready
+                && self.trouble(*segment, now).is_none()
+                && !self.is_missing(*segment)
+                && store
+                    .segment_spec(*segment)
+                    .is_some_and(|spec| is_definitions(&spec.resource))
+        })?;
+        Some(segment)
+    }
+}
+
+/// Whether a watch of every deletable resource leaves one out. `*` stands for
+/// all resources of a group.
+#[must_use]
+pub fn excepts(except: &[ApiResource], group: &str, plural: &str) -> bool {
+    let mut except = except.iter();
+    except.any(|it| it.group == group && (it.plural == plural || it.plural == "*"))
+}
+
+/// Whether the objects of a resource are definitions of custom resources.
+#[must_use]
+pub fn is_definitions(resource: &ApiResource) -> bool {
+    resource.group == "apiextensions.k8s.io" && resource.plural == "customresourcedefinitions"
+}
+
+fn name_of(resource: &ApiResource) -> Name {
+    (resource.group.clone(), resource.plural.clone())
+}
+
+/// The name that the definition of a resource has.
+fn definition_of((group, plural): &Name) -> String {
+    format!("{plural}.{group}")
+}
+
+fn group_of(version: &str) -> &str {
+    version.split_once('/').map_or("", |(group, _)| group)
+}

@@ -1,0 +1,335 @@
+use super::*;
+use crate::mapping::Served;
+use crate::object::{Kind, Projected, Uid};
+use crate::store::{SegmentSpec, ViewKey, ViewSpec};
+
+/// A store with one view of every deletable resource, and what covers it.
+struct Bench {
+    store: Store,
+    view: ViewId,
+    watch: WatchSpec,
+    coverage: Coverage,
+    mapping: Mapping,
+    now: Instant,
+}
+
+fn watch() -> WatchSpec {
+    WatchSpec {
+        name: "objects".to_owned(),
+        source: Source::EveryDeletable(vec![ApiResource::new("", "v1", "events")]),
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: Vec::new(),
+        indexes: Vec::new(),
+        optional: false,
+    }
+}
+
+fn served(group: &str, version: &str, plural: &str) -> Served {
+    Served {
+        resource: ApiResource::new(group, version, plural),
+        kind: plural.to_owned(),
+        namespaced: true,
+        verbs: ["list", "watch", "delete"].map(String::from).into(),
+        preferred: true,
+    }
+}
+
+fn pods() -> Served {
+    served("", "v1", "pods")
+}
+
+fn definitions() -> Served {
+    served("apiextensions.k8s.io", "v1", "customresourcedefinitions")
+}
+
+fn foos() -> Served {
+    served("example.com", "v1", "foos")
+}
+
+impl Bench {
+    /// Everything that is served was listed.
+    fn new(served: &[Served], definitions: &[&str]) -> Self {
+        let mut store = Store::default();
+        let view = store.add_view(ViewSpec {
+            fields: [].into_iter().collect(),
+            indexes: Vec::new(),
+            key: ViewKey::Uid,
+        });
+        let mut bench = Self {
+            store,
+            view,
+            watch: watch(),
+            coverage: Coverage::default(),
+            mapping: Mapping::default(),
+            now: Instant::ZERO,
+        };
+        bench.discover(served, &[]);
+        for one in served {
+            let names = match one.resource.plural.as_str() {
+                "customresourcedefinitions" => definitions,
+                _ => &[],
+            };
+            bench.list(one, names);
+        }
+        bench
+    }
+
+    fn discover(&mut self, served: &[Served], failed: &[&str]) {
+        let failed: Vec<String> = failed.iter().map(|it| (*it).to_owned()).collect();
+        let found = Mapping::new(served.iter().cloned()).or_from(&self.mapping, &failed);
+        let known = self.mapping.iter().next().is_some();
+        let before = known.then_some(&self.mapping);
+        self.coverage
+            .note_discovery(&self.store, before, &found, &failed);
+        self.mapping = found;
+        for one in served {
+            self.segment(one);
+        }
+    }
+
+    fn segment(&mut self, served: &Served) -> SegmentId {
+        let spec = SegmentSpec {
+            resource: served.resource.clone(),
+            kind: Kind {
+                api_version: served.resource.api_version().into(),
+                kind: served.kind.as_str().into(),
+            },
+            namespaced: served.namespaced,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+        };
+        let attached = self.store.attach(self.view, &spec, &mut Vec::new());
+        attached.unwrap()
+    }
+
+    fn list(&mut self, served: &Served, names: &[&str]) {
+        let segment = self.segment(served);
+        let fields = self.store.segment_fields(segment).unwrap();
+        let items = names.iter().map(|name| Projected {
+            namespace: "".into(),
+            name: (*name).into(),
+            uid: Uid::new(name),
+            resource_version: "1".into(),
+            data: [0xc0].into(),
+        });
+        let items: Vec<Projected> = items.collect();
+        let replaced = self
+            .store
+            .replace(segment, fields, items, self.now, &mut Vec::new());
+        replaced.unwrap();
+        self.coverage.note_list(segment);
+    }
+
+    fn condition(&mut self, served: &Served, condition: &Condition) {
+        let segment = self.segment(served);
+        self.coverage.note_condition(segment, condition, self.now);
+    }
+
+    fn is_gone(&mut self, served: &Served) -> bool {
+        let segment = self.segment(served);
+        self.coverage
+            .is_gone(&self.store, self.view, segment, self.now)
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now = self.now.after(Duration::from_secs(seconds));
+    }
+
+    fn unlisted(&mut self) -> Vec<(String, Gap)> {
+        let unlisted =
+            self.coverage
+                .unlisted(&self.store, self.view, &self.watch, &self.mapping, self.now);
+        let names = unlisted.into_iter();
+        names
+            .map(|it| (format!("{}.{}", it.plural, it.group), it.reason))
+            .collect()
+    }
+
+    fn since(&mut self) -> Vec<Instant> {
+        let unlisted =
+            self.coverage
+                .unlisted(&self.store, self.view, &self.watch, &self.mapping, self.now);
+        unlisted.into_iter().map(|it| it.since).collect()
+    }
+}
+
+fn interrupted() -> Condition {
+    Condition::Interrupted {
+        reason: "a test".to_owned(),
+    }
+}
+
+fn one(name: &str, gap: Gap) -> Vec<(String, Gap)> {
+    vec![(name.to_owned(), gap)]
+}
+
+#[test]
+fn what_was_listed_and_is_followed_is_covered() {
+    let mut bench = Bench::new(&[pods(), definitions()], &[]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&pods(), &Condition::Synced);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn what_was_never_listed_is_unlisted() {
+    let mut bench = Bench::new(&[pods()], &[]);
+    bench.discover(&[pods(), foos()], &[]);
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
+    bench.condition(&foos(), &interrupted());
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::Interrupted));
+    bench.list(&foos(), &[]);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn a_watch_that_goes_on_after_an_interruption_has_to_catch_up() {
+    let mut bench = Bench::new(&[pods()], &[]);
+    bench.condition(&pods(), &interrupted());
+    let begun = bench.now;
+    assert_eq!(bench.unlisted(), one("pods.", Gap::Interrupted));
+    bench.wait(60);
+    bench.condition(&pods(), &Condition::Synced);
+    assert_eq!(bench.unlisted(), one("pods.", Gap::Interrupted));
+    assert_eq!(bench.since(), [begun], "it is one interruption");
+    bench.wait(2);
+    assert_eq!(bench.unlisted(), []);
+    // A list leaves nothing to catch up with.
+    bench.condition(&pods(), &interrupted());
+    bench.list(&pods(), &[]);
+    bench.condition(&pods(), &Condition::Synced);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn a_resource_that_is_served_no_longer_is_unknown_until_it_is_listed_again() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    let unknown = one("foos.example.com", Gap::NotServed);
+    assert_eq!(bench.unlisted(), unknown);
+    for _ in 0..3 {
+        bench.discover(&[pods(), definitions()], &[]);
+        assert_eq!(bench.unlisted(), unknown);
+        assert!(!bench.is_gone(&foos()));
+    }
+    let segment = bench.segment(&foos());
+    assert!(bench.coverage.is_missing(segment));
+    bench.discover(&[pods(), definitions(), foos()], &[]);
+    assert!(!bench.coverage.is_missing(segment));
+    assert!(bench.coverage.waits_in_vain(segment));
+    assert_eq!(bench.unlisted(), unknown);
+    bench.list(&foos(), &[]);
+    assert_eq!(bench.unlisted(), []);
+    assert!(!bench.coverage.waits_in_vain(segment));
+}
+
+#[test]
+fn an_incomplete_discovery_takes_nothing_away() {
+    let mut bench = Bench::new(&[pods(), foos()], &[]);
+    for _ in 0..3 {
+        bench.discover(&[pods()], &["other.example.com/v1"]);
+    }
+    let segment = bench.segment(&foos());
+    assert!(!bench.coverage.is_missing(segment));
+}
+
+#[test]
+fn a_resource_whose_definition_is_deleted_is_gone() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &interrupted());
+    bench.list(&definitions(), &[]);
+    assert!(bench.is_gone(&foos()));
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::Interrupted));
+    bench.discover(&[pods(), definitions()], &[]);
+    bench.discover(&[pods(), definitions()], &[]);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn nothing_is_gone_as_long_as_the_definitions_are_unknown_themselves() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    bench.list(&definitions(), &[]);
+    bench.condition(&definitions(), &interrupted());
+    assert!(!bench.is_gone(&foos()));
+    assert_eq!(bench.unlisted().len(), 2);
+    bench.list(&definitions(), &[]);
+    assert!(bench.is_gone(&foos()));
+    assert_eq!(bench.unlisted(), []);
+}
+
+/// It was not a definition that served it: its objects may be anywhere.
+#[test]
+fn a_resource_without_a_definition_stays_unknown() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &[]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    for _ in 0..3 {
+        bench.discover(&[pods(), definitions()], &[]);
+    }
+    assert!(!bench.is_gone(&foos()));
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotServed));
+}
+
+#[test]
+fn a_definition_whose_resource_was_never_served_is_seen() {
+    let mut bench = Bench::new(&[pods(), definitions()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotServed));
+    // It is served, but cannot be deleted.
+    let mut fixed = foos();
+    fixed.verbs.retain(|verb| verb != "delete");
+    bench.mapping = Mapping::new([pods(), definitions(), fixed]);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn another_version_of_a_resource_is_enough() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    bench.condition(&foos(), &Condition::NotServed);
+    let newer = served("example.com", "v2", "foos");
+    bench.discover(&[pods(), definitions(), newer.clone()], &[]);
+    assert_eq!(bench.unlisted().len(), 1);
+    bench.list(&newer, &[]);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn a_group_that_never_answered_is_unknown_as_a_whole() {
+    let mut bench = Bench::new(&[], &[]);
+    bench.discover(&[pods()], &["example.com/v1"]);
+    bench.list(&pods(), &[]);
+    assert_eq!(bench.unlisted(), one(".example.com", Gap::Silent));
+    bench.discover(&[pods()], &["example.com/v1"]);
+    assert_eq!(bench.unlisted(), one(".example.com", Gap::Silent));
+    bench.discover(&[pods(), foos()], &[]);
+    bench.list(&foos(), &[]);
+    assert_eq!(bench.unlisted(), []);
+    // From here on its resources are known, and followed.
+    bench.discover(&[pods()], &["example.com/v1"]);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn what_the_watch_leaves_out_is_no_gap() {
+    let mut bench = Bench::new(&[pods(), definitions()], &["foos.example.com"]);
+    bench.watch.source = Source::EveryDeletable(vec![
+        ApiResource::new("example.com", "v1", "foos"),
+        ApiResource::new("other.example.com", "v1", "*"),
+    ]);
+    bench.discover(&[pods(), definitions()], &["other.example.com/v1"]);
+    assert_eq!(bench.unlisted(), []);
+}
+
+#[test]
+fn a_single_resource_that_is_not_served_is_unlisted() {
+    let mut bench = Bench::new(&[pods()], &[]);
+    bench.watch.source = Source::One(ApiResource::new("example.com", "v1", "foos"));
+    let gaps = bench.unlisted();
+    assert!(gaps.contains(&("foos.example.com".to_owned(), Gap::NotServed)));
+}

@@ -1,0 +1,330 @@
+//! `davit check`: whether controllers can run as they are configured. It changes
+//! nothing.
+
+mod access;
+mod sources;
+
+use std::fmt;
+
+use anyhow::{Result, bail};
+use davit_cluster::api::{Api, ApiSettings, chain};
+use davit_cluster::clock::Clock;
+use davit_cluster::discovery::{Discovered, discover};
+use davit_core::manifest::{Manifest, Source, WatchSpec};
+use davit_engine::{Engine, EngineConfig};
+use kube::Client;
+use serde::Serialize;
+use serde_json::json;
+
+use super::connect;
+use super::print::{serialized, table};
+use crate::cli::CheckArguments;
+use crate::host::{Preparer, Reason};
+use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
+use crate::resource::describe;
+use crate::spec::{ControllerSpec, ModeConfig, SpecError};
+use access::Access;
+
+/// What was looked at, and how it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// How it is.
+    pub level: Level,
+    /// The controller; none for Davit itself and the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub controller: Option<String>,
+    /// What was looked at: `spec`, `module`, `guest`, `config`, `resources`,
+    /// `permissions` or `cluster`.
+    pub check: &'static str,
+    /// What was found, in a line.
+    pub message: String,
+}
+
+/// How something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Level {
+    /// As it should be.
+    Ok,
+    /// The controller runs, but not as it may be meant.
+    Warning,
+    /// The controller cannot run, or cannot do its work.
+    Error,
+    /// Nobody knows: it could not be looked at.
+    NotChecked,
+}
+
+impl fmt::Display for Level {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ok => "ok",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::NotChecked => "not-checked",
+        })
+    }
+}
+
+/// A controller that is checked: its spec, or what is wrong with it.
+pub(super) struct Subject {
+    pub(super) name: String,
+    pub(super) spec: Result<ControllerSpec, SpecError>,
+}
+
+/// What is found, in the order in which it is.
+#[derive(Default)]
+pub(super) struct Findings {
+    all: Vec<Finding>,
+    controller: Option<String>,
+}
+
+impl Findings {
+    pub(super) fn add(&mut self, level: Level, check: &'static str, message: impl Into<String>) {
+        let message: String = message.into();
+        let words: Vec<&str> = message.split_whitespace().collect();
+        self.all.push(Finding {
+            level,
+            controller: self.controller.clone(),
+            check,
+            message: words.join(" "),
+        });
+    }
+
+    fn count(&self, level: Level) -> usize {
+        let all = self.all.iter();
+        all.filter(|finding| finding.level == level).count()
+    }
+}
+
+/// `davit check`: prints what is found, and fails if any of it is an error.
+pub async fn check(arguments: CheckArguments) -> Result<()> {
+    let output = arguments.output;
+    let findings = find(arguments).await?;
+    let (errors, warnings) = (findings.count(Level::Error), findings.count(Level::Warning));
+    let not_checked = findings.count(Level::NotChecked);
+    match output.format() {
+        Some(format) => {
+            let all = json!({
+                "findings": findings.all,
+                "errors": errors, "warnings": warnings, "notChecked": not_checked,
+            });
+            println!("{}", serialized(&all, format)?);
+        }
+        None => println!("{}", in_columns(&findings.all)),
+    }
+    if errors > 0 {
+        bail!("{errors} of {} checks failed", findings.all.len());
+    }
+    Ok(())
+}
+
+fn in_columns(findings: &[Finding]) -> String {
+    let rows = findings.iter().map(|finding| {
+        let controller = finding.controller.as_deref().unwrap_or("-");
+        vec![
+            finding.level.to_string(),
+            controller.to_owned(),
+            finding.check.to_owned(),
+            finding.message.clone(),
+        ]
+    });
+    table(&rows.collect::<Vec<_>>())
+}
+
+async fn find(arguments: CheckArguments) -> Result<Findings> {
+    let mut findings = Findings::default();
+    let client = if arguments.offline {
+        None
+    } else {
+        Some(connect(arguments.cluster).await?)
+    };
+    let cluster = match &client {
+        None => None,
+        Some(client) => reach(client, &mut findings).await,
+    };
+    let (subjects, is_file) = sources::subjects(
+        arguments.config.as_deref(),
+        &arguments.filename,
+        cluster.as_ref().map(|(client, _)| client),
+        &mut findings,
+    )
+    .await;
+    let access = cluster.as_ref().map(|(client, _)| {
+        let account = arguments.service_account.as_deref();
+        let account = if is_file {
+            account
+        } else {
+            account.or(Some(crate::rbac::DAVIT))
+        };
+        Access::new(client, &arguments.namespace.namespace, account)
+    });
+    if let (Some(access), false) = (&access, is_file) {
+        access.check_davit(&mut findings).await;
+    }
+    let preparer = preparer(arguments.guests, client.clone())?;
+    let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
+    for name in arguments.names.iter().filter(|name| !known.contains(name)) {
+        findings.controller = Some(name.clone());
+        let known = known.join(", ");
+        let message = format!("there is no controller of this name, only: {known}");
+        findings.add(Level::Error, "spec", message);
+    }
+    let wanted = |name: &String| arguments.names.is_empty() || arguments.names.contains(name);
+    for Subject { name, spec } in subjects.into_iter().filter(|one| wanted(&one.name)) {
+        findings.controller = Some(name);
+        let spec = match spec {
+            Ok(spec) => spec,
+            Err(error) => {
+                findings.add(Level::Error, "spec", error.to_string());
+                continue;
+            }
+        };
+        findings.add(Level::Ok, "spec", format!("mode {:?}", spec.mode));
+        let Some(manifest) = prepare(&preparer, &spec, &mut findings).await else {
+            continue;
+        };
+        check_grants(&spec, &manifest, &mut findings);
+        if let (Some((_, discovered)), Some(access)) = (&cluster, &access) {
+            check_resources(&manifest, discovered.as_ref(), &mut findings);
+            access.check(&spec, &manifest, &mut findings).await;
+        } else {
+            let message = "resources and permissions: no cluster was asked";
+            findings.add(Level::NotChecked, "permissions", message);
+        }
+    }
+    Ok(findings)
+}
+
+fn preparer(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<Preparer> {
+    // Without a cache: a module has to be found at its source.
+    let modules = Modules::new(ModulesOptions {
+        guests,
+        cache: None,
+        client,
+    })?;
+    Ok(Preparer::new(
+        Engine::new(EngineConfig::default())?,
+        modules,
+    ))
+}
+
+/// Whether the API server answers, and what it serves.
+async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Option<Discovered>)> {
+    match client.apiserver_version().await {
+        Ok(version) => {
+            let message = format!("the API server answers: Kubernetes {}", version.git_version);
+            findings.add(Level::Ok, "cluster", message);
+        }
+        Err(error) => {
+            let message = format!("the API server does not answer: {}", describe(&error));
+            findings.add(Level::Error, "cluster", message);
+            return None;
+        }
+    }
+    let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
+    let discovered = discover(&api).await;
+    let discovered = discovered.map_err(|failure| {
+        let message = format!("what the API server serves is not known: {failure}");
+        findings.add(Level::NotChecked, "resources", message);
+    });
+    Some((client.clone(), discovered.ok()))
+}
+
+/// Fetches a module, loads it and has it check its configuration, as the host
+/// does; returns what it says that it needs.
+async fn prepare(
+    preparer: &Preparer,
+    spec: &ControllerSpec,
+    findings: &mut Findings,
+) -> Option<std::sync::Arc<Manifest>> {
+    let source = &spec.module.source;
+    let reason = match preparer.prepare(spec).await {
+        Ok(prepared) => {
+            let pinned = match spec.module.digest {
+                Some(_) => "pinned",
+                None => "not pinned",
+            };
+            let digest = prepared.recipe.digest();
+            let message = format!("{source}: sha256:{digest}, {pinned}");
+            findings.add(Level::Ok, "module", message);
+            let (manifest, world) = (prepared.guest.manifest(), prepared.guest.module().world());
+            let message = format!(
+                "{} {}, interface {world}; revision {}",
+                manifest.name, manifest.version, prepared.recipe
+            );
+            findings.add(Level::Ok, "guest", message);
+            findings.add(Level::Ok, "config", "the guest accepts it");
+            return Some(std::sync::Arc::clone(manifest));
+        }
+        Err(reason) => reason,
+    };
+    let (level, check) = match &reason {
+        Reason::Module(ModuleError::Object(ObjectError {
+            problem: ObjectProblem::NoCluster,
+            ..
+        })) => (Level::NotChecked, "module"),
+        Reason::Module(_) => (Level::Error, "module"),
+        Reason::Load(_) => (Level::Error, "guest"),
+        Reason::Describe(_) | Reason::Encode(_) => (Level::Error, "config"),
+    };
+    findings.add(level, check, chain(&reason));
+    None
+}
+
+/// What the spec grants that the guest never asks for is most likely a mistake.
+fn check_grants(spec: &ControllerSpec, manifest: &Manifest, findings: &mut Findings) {
+    let granted = spec.settings().granted;
+    for rule in granted.into_iter().flatten() {
+        let asks = manifest.permissions.iter();
+        let asks = asks.filter(|asked| {
+            rule.covers(&asked.verb, &asked.group, &asked.resource)
+                || asked.covers(&rule.verb, &rule.group, &rule.resource)
+        });
+        if asks.count() == 0 {
+            let message = format!("permissions grants {rule}, which the guest never asks for");
+            findings.add(Level::Warning, "spec", message);
+        }
+    }
+}
+
+/// Whether what the guest watches is served.
+fn check_resources(manifest: &Manifest, discovered: Option<&Discovered>, findings: &mut Findings) {
+    let Some(discovered) = discovered else {
+        return;
+    };
+    let is_missing = |watch: &&WatchSpec| match &watch.source {
+        Source::One(resource) => discovered.mapping.by_resource(resource).is_none(),
+        Source::EveryDeletable(_) => false,
+    };
+    let missing: Vec<&WatchSpec> = manifest.watches.iter().filter(is_missing).collect();
+    for watch in &missing {
+        let Source::One(resource) = &watch.source else {
+            continue;
+        };
+        let version = resource.api_version();
+        let unknown = discovered.failed.iter().find(|(of, _)| *of == version);
+        match unknown {
+            Some((_, why)) => {
+                let message = format!("whether {resource} is served is not known: {why}");
+                findings.add(Level::NotChecked, "resources", message);
+            }
+            None if watch.optional => {
+                let message =
+                    format!("{resource} is not served: the controller does nothing about it");
+                findings.add(Level::Warning, "resources", message);
+            }
+            None => {
+                let message = format!("{resource} is not served: the controller does not start");
+                findings.add(Level::Error, "resources", message);
+            }
+        }
+    }
+    if missing.is_empty() {
+        findings.add(Level::Ok, "resources", "what the guest watches is served");
+    }
+}
+
+/// Whether a controller in this mode writes.
+pub(super) fn writes(mode: ModeConfig) -> bool {
+    mode == ModeConfig::Enforce
+}

@@ -1,0 +1,211 @@
+//! Whether accounts may do what controllers need: the API server is asked, in
+//! their names, what it would allow. Nothing is tried.
+
+use std::collections::BTreeSet;
+
+use davit_core::manifest::Manifest;
+use hyper::Request;
+use kube::Client;
+use serde_json::{Value, json};
+
+use super::{Findings, Level, writes};
+use crate::commands::print::part;
+use crate::rbac::{Need, needs};
+use crate::resource::describe;
+use crate::spec::ControllerSpec;
+
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
+const CHECK: &str = "permissions";
+
+/// Asks what accounts may do.
+pub(super) struct Access<'a> {
+    client: &'a Client,
+    /// Davit's namespace.
+    namespace: &'a str,
+    /// Davit's own account; the kubeconfig's if none.
+    account: Option<String>,
+}
+
+impl<'a> Access<'a> {
+    pub(super) fn new(client: &'a Client, namespace: &'a str, account: Option<&str>) -> Self {
+        Self {
+            client,
+            namespace,
+            account: account.map(|name| full_name(namespace, name)),
+        }
+    }
+
+    /// What Davit itself needs, as `deploy/base` grants it.
+    pub(super) async fn check_davit(&self, findings: &mut Findings) {
+        let cluster = [
+            ("davit.dev", "controllers", &["get", "list", "watch"][..]),
+            ("davit.dev", "controllers/status", &["patch"]),
+            ("", "events", &["create", "patch"]),
+        ];
+        let own = [(
+            "apps",
+            "controllerrevisions",
+            &["get", "list", "create", "patch", "delete"][..],
+        )];
+        let namespace = Some(self.namespace.to_owned());
+        let cluster = cluster.into_iter().map(|rule| (None, rule));
+        let own = own.into_iter().map(|rule| (namespace.clone(), rule));
+        let needed = cluster
+            .chain(own)
+            .flat_map(|(namespace, (group, resource, verbs))| {
+                verbs.iter().map(move |verb| Need {
+                    namespace: namespace.clone(),
+                    group: group.to_owned(),
+                    resource: resource.to_owned(),
+                    verb: (*verb).to_owned(),
+                })
+            });
+        let needed: BTreeSet<Need> = needed.collect();
+        self.review(self.account.as_deref(), &needed, |_| Level::Error, findings)
+            .await;
+    }
+
+    /// What a controller needs: Davit's account reads, and writes for
+    /// controllers without an account of their own.
+    pub(super) async fn check(
+        &self,
+        spec: &ControllerSpec,
+        manifest: &Manifest,
+        findings: &mut Findings,
+    ) {
+        let granted = spec.settings().granted;
+        // What the spec does not grant is never sent.
+        let is_sent = |need: &Need| {
+            let is_asked = manifest.permits(&need.verb, &need.group, &need.resource);
+            let is_granted = granted.as_ref().is_none_or(|rules| {
+                let mut rules = rules.iter();
+                rules.any(|rule| rule.covers(&need.verb, &need.group, &need.resource))
+            });
+            !is_asked || is_granted
+        };
+        let needed = needs(manifest).into_iter().filter(is_sent);
+        let (written, read): (BTreeSet<Need>, BTreeSet<Need>) =
+            needed.partition(|need| spec.service_account_name.is_some() && need.is_write());
+        let mode = spec.mode;
+        let level = |need: &Need| {
+            if need.is_write() && !writes(mode) {
+                Level::Warning
+            } else {
+                Level::Error
+            }
+        };
+        let davit = self.account.as_deref();
+        self.review(davit, &read, level, findings).await;
+        if let Some(name) = &spec.service_account_name {
+            let impersonate = Need {
+                namespace: Some(self.namespace.to_owned()),
+                group: String::new(),
+                resource: format!("serviceaccounts:{name}"),
+                verb: "impersonate".to_owned(),
+            };
+            let level = |_: &Need| {
+                if writes(mode) {
+                    Level::Error
+                } else {
+                    Level::Warning
+                }
+            };
+            self.review(davit, &[impersonate].into(), level, findings)
+                .await;
+            let writer = full_name(self.namespace, name);
+            self.review(Some(&writer), &written, level, findings).await;
+        }
+    }
+
+    async fn review(
+        &self,
+        account: Option<&str>,
+        needed: &BTreeSet<Need>,
+        level: impl Fn(&Need) -> Level,
+        findings: &mut Findings,
+    ) {
+        let who = account.unwrap_or("the kubeconfig's user");
+        let mut is_missing = false;
+        for need in needed {
+            match self.is_allowed(account, need).await {
+                Ok(true) => {}
+                Ok(false) => {
+                    is_missing = true;
+                    let message = format!("{who} may not {}", in_words(need));
+                    findings.add(level(need), CHECK, message);
+                }
+                Err(reason) => {
+                    let message = format!("what {who} may do: {reason}");
+                    findings.add(Level::NotChecked, CHECK, message);
+                    return;
+                }
+            }
+        }
+        if !is_missing && !needed.is_empty() {
+            let all: Vec<String> = needed.iter().map(in_words).collect();
+            let message = format!("{who} may {}", all.join(", "));
+            findings.add(Level::Ok, CHECK, message);
+        }
+    }
+
+    /// Asks the API server; why it cannot tell, if so.
+    async fn is_allowed(&self, account: Option<&str>, need: &Need) -> Result<bool, String> {
+        let (resource, name) = need
+            .resource
+            .split_once(':')
+            .unwrap_or((&need.resource, ""));
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let review = json!({
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {
+                "verb": need.verb, "group": need.group, "resource": resource,
+                "subresource": subresource, "name": name,
+                "namespace": need.namespace.as_deref().unwrap_or_default(),
+            }},
+        });
+        let mut request = Request::post(REVIEWS).header("content-type", "application/json");
+        if let Some(account) = account {
+            request = request.header("impersonate-user", account);
+        }
+        let request = request.body(review.to_string().into_bytes());
+        let request = request.map_err(|error| error.to_string())?;
+        let answer = self.client.request::<Value>(request).await;
+        let answer = answer.map_err(|error| match &error {
+            kube::Error::Api(status) if status.code == 404 => {
+                "the API server does not serve access reviews".to_owned()
+            }
+            kube::Error::Api(status) if status.code == 403 => format!(
+                "you may not ask in its name: {}; grant yourself the verb impersonate",
+                describe(&error)
+            ),
+            error => describe(error),
+        })?;
+        part(&answer, "/status/allowed")
+            .as_bool()
+            .ok_or_else(|| "the API server's answer says nothing of it".to_owned())
+    }
+}
+
+fn full_name(namespace: &str, account: &str) -> String {
+    format!("system:serviceaccount:{namespace}:{account}")
+}
+
+/// `patch pods/status`, `list coordination.k8s.io/leases in kube-system`
+fn in_words(need: &Need) -> String {
+    let Need {
+        namespace,
+        group,
+        resource,
+        verb,
+    } = need;
+    let group = if group.is_empty() {
+        String::new()
+    } else {
+        format!("{group}/")
+    };
+    let namespace = namespace.as_ref();
+    let place = namespace.map_or_else(String::new, |namespace| format!(" in {namespace}"));
+    let resource = resource.replace(':', " ");
+    format!("{verb} {group}{resource}{place}")
+}

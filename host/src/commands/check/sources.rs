@@ -1,0 +1,136 @@
+//! Which controllers are checked.
+
+use std::path::{Path, PathBuf};
+
+use kube::Client;
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::{Findings, Level, Subject};
+use crate::commands::print::{part, text_at};
+use crate::config;
+use crate::resource::{controllers, describe};
+use crate::spec::ControllerSpec;
+
+/// The controllers of a configuration file, of manifests, or else of the
+/// cluster; and whether it was the file that named them.
+pub(super) async fn subjects(
+    config: Option<&Path>,
+    manifests: &[PathBuf],
+    client: Option<&Client>,
+    findings: &mut Findings,
+) -> (Vec<Subject>, bool) {
+    if let Some(path) = config {
+        let read = config::read(path).and_then(|text| config::parse(path, &text));
+        let config = match read {
+            Ok(config) => config,
+            Err(error) => {
+                findings.add(Level::Error, "spec", error.to_string());
+                return (Vec::new(), true);
+            }
+        };
+        if let Some(controllers) = config.controllers {
+            let subjects = controllers.into_iter().map(|one| Subject {
+                name: one.name,
+                spec: Ok(one.spec),
+            });
+            return (subjects.collect(), true);
+        }
+        let message = format!(
+            "{} lists no controllers: the host runs the cluster's Controllers",
+            path.display()
+        );
+        findings.add(Level::Ok, "spec", message);
+    }
+    if !manifests.is_empty() {
+        let subjects = manifests
+            .iter()
+            .flat_map(|path| in_manifest(path, findings));
+        return (subjects.collect(), false);
+    }
+    if let Some(client) = client {
+        return (in_cluster(client, findings).await, false);
+    }
+    let message = "the cluster's Controllers are not known: name a file with --config or \
+                   --filename";
+    findings.add(Level::Error, "cluster", message);
+    (Vec::new(), false)
+}
+
+async fn in_cluster(client: &Client, findings: &mut Findings) -> Vec<Subject> {
+    match controllers(client.clone())
+        .list(&ListParams::default())
+        .await
+    {
+        Ok(list) => {
+            if list.items.is_empty() {
+                let message = "there are no Controllers: kubectl apply -k deploy/controllers/podgc \
+                               creates one";
+                findings.add(Level::Warning, "cluster", message);
+            }
+            let items = list.items.into_iter();
+            items
+                .map(|object| Subject {
+                    name: object.metadata.name.unwrap_or_default(),
+                    spec: ControllerSpec::read(part(&object.data, "/spec")),
+                })
+                .collect()
+        }
+        Err(error) => {
+            let advice = match &error {
+                kube::Error::Api(status) if status.is_not_found() => {
+                    ": apply deploy/crds/controllers.davit.dev.yaml"
+                }
+                _ => "",
+            };
+            let message = format!(
+                "the Controllers cannot be listed: {}{advice}",
+                describe(&error)
+            );
+            findings.add(Level::Error, "cluster", message);
+            Vec::new()
+        }
+    }
+}
+
+/// The Controllers among the documents of a file.
+fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
+    let name = path.display();
+    let documents = std::fs::read_to_string(path)
+        .map_err(|error| format!("{name} cannot be read: {error}"))
+        .and_then(|text| {
+            serde_saphyr::from_multiple::<Value>(&text).map_err(|error| {
+                let error = error.to_string();
+                let reason = error.lines().next().unwrap_or_default();
+                format!("{name} is no YAML: {reason}")
+            })
+        });
+    let documents = match documents {
+        Ok(documents) => documents,
+        Err(message) => {
+            findings.add(Level::Error, "spec", message);
+            return Vec::new();
+        }
+    };
+    let lists = |document: &Value| match part(document, "/items").as_array() {
+        Some(items) if text_at(document, "/kind") == "List" => items.clone(),
+        _ => vec![document.clone()],
+    };
+    let objects = documents.iter().flat_map(lists);
+    let is_controller = |object: &Value| {
+        let api_version = text_at(object, "/apiVersion");
+        text_at(object, "/kind") == "Controller" && api_version.starts_with("davit.dev/")
+    };
+    let subjects: Vec<Subject> = objects
+        .filter(is_controller)
+        .map(|object| Subject {
+            name: text_at(&object, "/metadata/name").to_owned(),
+            spec: ControllerSpec::read(part(&object, "/spec")),
+        })
+        .collect();
+    if subjects.is_empty() {
+        let message = format!("{name} holds no Controller of davit.dev");
+        findings.add(Level::Error, "spec", message);
+    }
+    subjects
+}

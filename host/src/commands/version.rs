@@ -1,0 +1,120 @@
+//! `davit version`.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use hyper::Request;
+use kube::Client;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+
+use super::connect;
+use super::print::serialized;
+use crate::build;
+use crate::cli::VersionArguments;
+use crate::resource::describe;
+
+/// How long a server may take: a version is asked for when things go wrong.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Versions {
+    client: build::Info,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server: Option<Server>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    server_error: Option<String>,
+    /// The Davit that runs in the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    host_error: Option<String>,
+}
+
+/// What an API server says of itself, as far as it is shown.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Server {
+    git_version: String,
+    #[serde(default)]
+    platform: String,
+}
+
+/// Prints the versions. A server that cannot be reached is no failure: what can
+/// be said is said.
+pub async fn version(arguments: VersionArguments) -> Result<()> {
+    let mut versions = Versions {
+        client: build::INFO,
+        server: None,
+        server_error: None,
+        host: None,
+        host_error: None,
+    };
+    if !arguments.client {
+        match connect(arguments.cluster).await {
+            Ok(client) => versions.ask(&client, &arguments.namespace.namespace).await,
+            Err(error) => versions.server_error = Some(format!("{error:#}")),
+        }
+    }
+    match arguments.output.format() {
+        Some(format) => println!("{}", serialized(&versions, format)?),
+        None => println!("{}", versions.in_words()),
+    }
+    Ok(())
+}
+
+impl Versions {
+    async fn ask(&mut self, client: &Client, namespace: &str) {
+        let metrics = format!("/api/v1/namespaces/{namespace}/services/davit:http/proxy/metrics");
+        let (server, metrics) = tokio::join!(text(client, "/version"), text(client, &metrics));
+        match server.and_then(|text| serde_json::from_str(&text).map_err(|e| e.to_string())) {
+            Ok(server) => self.server = Some(server),
+            Err(error) => self.server_error = Some(error),
+        }
+        match metrics.map(|page| build::version_in(&page)) {
+            Ok(Some(version)) => self.host = Some(version),
+            Ok(None) => self.host_error = Some("it does not publish its version".to_owned()),
+            Err(error) => self.host_error = Some(error),
+        }
+    }
+
+    fn in_words(&self) -> String {
+        let build::Info {
+            version,
+            commit,
+            interface,
+            os,
+            arch,
+        } = self.client;
+        let mut lines = vec![format!(
+            "Client: davit {version} (commit {commit}, interface {interface}, {os}/{arch})"
+        )];
+        match (&self.server, &self.server_error) {
+            (Some(server), _) => lines.push(format!("Server: Kubernetes {}", server.git_version)),
+            (None, Some(error)) => lines.push(format!("Server: not reachable: {error}")),
+            (None, None) => {}
+        }
+        match (&self.host, &self.host_error) {
+            (Some(host), _) => lines.push(format!("Host:   davit {host}")),
+            (None, Some(error)) if self.server.is_some() => {
+                lines.push(format!(
+                    "Host:   not reachable by the Service davit: {error}"
+                ));
+            }
+            (None, _) => {}
+        }
+        lines.join("\n")
+    }
+}
+
+/// The body of an answer; or why there is none.
+async fn text(client: &Client, path: &str) -> Result<String, String> {
+    let request = Request::get(path).body(Vec::new());
+    let request = request.map_err(|error| error.to_string())?;
+    match timeout(PATIENCE, client.request_text(request)).await {
+        Ok(Ok(text)) => Ok(text),
+        Ok(Err(error)) => Err(describe(&error).trim().to_owned()),
+        Err(_) => Err(format!("no answer within {} s", PATIENCE.as_secs())),
+    }
+}

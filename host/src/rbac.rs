@@ -1,0 +1,156 @@
+//! What a controller needs from Kubernetes' RBAC, by its guest's manifest.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use davit_core::manifest::{Manifest, Source};
+use serde_json::{Value, json};
+
+/// Davit's own ServiceAccount, as `deploy/base` names it.
+pub const DAVIT: &str = "davit";
+
+const VERSION: &str = "rbac.authorization.k8s.io/v1";
+
+/// The order in which verbs are written.
+const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
+
+/// A verb on a resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Need {
+    /// The only namespace in which it is needed; none for all of them.
+    pub namespace: Option<String>,
+    /// Empty for core; `*` for all.
+    pub group: String,
+    /// The plural, with its subresource; `*` for all.
+    pub resource: String,
+    /// `get`, `list`, `watch`, `create`, `patch` or `delete`.
+    pub verb: String,
+}
+
+/// Who needs it.
+pub struct Accounts<'a> {
+    /// The controller's name, for the names of roles.
+    pub controller: &'a str,
+    /// Davit's namespace.
+    pub namespace: &'a str,
+    /// Davit's own account: it reads, and writes for controllers without an
+    /// account.
+    pub davit: &'a str,
+    /// The account of the controller, which writes, if it has one.
+    pub writer: Option<&'a str>,
+}
+
+impl Need {
+    /// Whether it changes something. A dry run makes no write.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self.verb.as_str(), "create" | "patch" | "delete")
+    }
+}
+
+/// Everything that a guest needs: for its watches, its live reads and its
+/// writes.
+#[must_use]
+pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
+    let watched = watched(manifest);
+    let only_in = |group: &str, resource: &str| {
+        let base = resource.split('/').next().unwrap_or_default();
+        let namespaces = watched.get(&(group.to_owned(), base.to_owned()))?;
+        match namespaces.iter().collect::<Vec<_>>().as_slice() {
+            [namespace] if !namespace.is_empty() => Some((*namespace).clone()),
+            _ => None,
+        }
+    };
+    let need = |verb: &str, group: &str, resource: &str| Need {
+        namespace: only_in(group, resource),
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verb: verb.to_owned(),
+    };
+    let reads = watched
+        .keys()
+        .flat_map(|(group, resource)| ["list", "watch"].map(|verb| need(verb, group, resource)));
+    let permissions = manifest.permissions.iter();
+    let asked = permissions.map(|one| need(&one.verb, &one.group, &one.resource));
+    reads.chain(asked).collect()
+}
+
+/// The resources that a guest watches, and in which namespaces; the empty one
+/// stands for all.
+fn watched(manifest: &Manifest) -> BTreeMap<(String, String), BTreeSet<String>> {
+    let mut watched: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
+    for watch in &manifest.watches {
+        let resource = match &watch.source {
+            Source::One(resource) => (resource.group.clone(), resource.plural.clone()),
+            Source::EveryDeletable(_) => ("*".to_owned(), "*".to_owned()),
+        };
+        let namespaces = watched.entry(resource).or_default();
+        namespaces.insert(watch.namespace.clone());
+    }
+    watched
+}
+
+/// The roles that hold what is needed, and their bindings.
+#[must_use]
+pub fn roles(needs: &BTreeSet<Need>, accounts: &Accounts<'_>) -> Vec<Value> {
+    let name = format!("davit-{}", accounts.controller);
+    let Some(writer) = accounts.writer else {
+        return roles_of(&name, accounts.davit, accounts.namespace, needs.iter());
+    };
+    let reads = needs.iter().filter(|need| !need.is_write());
+    let writes = needs.iter().filter(|need| need.is_write());
+    let mut roles = roles_of(&name, accounts.davit, accounts.namespace, reads);
+    let name = format!("{name}-writes");
+    roles.extend(roles_of(&name, writer, accounts.namespace, writes));
+    roles
+}
+
+fn roles_of<'a>(
+    name: &str,
+    account: &str,
+    home: &str,
+    needs: impl Iterator<Item = &'a Need>,
+) -> Vec<Value> {
+    let mut by_namespace: BTreeMap<Option<&str>, Vec<&Need>> = BTreeMap::new();
+    for need in needs {
+        let needs = by_namespace.entry(need.namespace.as_deref()).or_default();
+        needs.push(need);
+    }
+    let roles = by_namespace.into_iter().flat_map(|(namespace, needs)| {
+        let (role, binding) = match namespace {
+            None => ("ClusterRole", "ClusterRoleBinding"),
+            Some(_) => ("Role", "RoleBinding"),
+        };
+        let metadata = match namespace {
+            None => json!({"name": name}),
+            Some(namespace) => json!({"name": name, "namespace": namespace}),
+        };
+        [
+            json!({
+                "apiVersion": VERSION, "kind": role, "metadata": metadata,
+                "rules": rules(&needs),
+            }),
+            json!({
+                "apiVersion": VERSION, "kind": binding, "metadata": metadata,
+                "roleRef": {
+                    "apiGroup": "rbac.authorization.k8s.io", "kind": role, "name": name,
+                },
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": home}],
+            }),
+        ]
+    });
+    roles.collect()
+}
+
+/// A rule for each resource.
+fn rules(needs: &[&Need]) -> Vec<Value> {
+    let mut verbs: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();
+    for need in needs {
+        let resource = (need.group.as_str(), need.resource.as_str());
+        verbs.entry(resource).or_default().push(&need.verb);
+    }
+    let rules = verbs.into_iter().map(|((group, resource), mut verbs)| {
+        verbs.sort_by_key(|verb| VERBS.iter().position(|known| known == verb));
+        json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
+    });
+    rules.collect()
+}

@@ -1,0 +1,262 @@
+//! `davit check` and `davit inspect --rbac`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use crate::program::server::davit;
+use crate::program::{Said, Site, guests, said};
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy")
+        .join(path)
+}
+
+fn file(text: &str) -> tempfile::NamedTempFile {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), text).unwrap();
+    file
+}
+
+/// Checks a file without a cluster.
+fn offline(flag: &str, path: &Path) -> Said {
+    let mut command = davit();
+    command.args(["check", "--offline", "-o", "json", flag]);
+    command.arg(path).arg("--guests").arg(guests());
+    said(command.output().unwrap())
+}
+
+fn findings(said: &Said) -> Vec<Value> {
+    let all: Value = serde_json::from_str(&said.out).unwrap();
+    all["findings"].as_array().unwrap().clone()
+}
+
+/// The message of a finding.
+fn message(said: &Said, level: &str, check: &str) -> String {
+    let all = findings(said);
+    let mut all = all.iter();
+    let found = all.find(|one| one["level"] == level && one["check"] == check);
+    let found = found.unwrap_or_else(|| panic!("{level} {check}: {said:?}"));
+    found["message"].as_str().unwrap().to_owned()
+}
+
+fn config(controller: &str) -> tempfile::NamedTempFile {
+    file(&format!("controllers:\n  - {controller}\n"))
+}
+
+#[test]
+fn a_file_without_a_cluster() {
+    let good = config("{name: podgc, module: {builtin: podgc}}");
+    let said = offline("--config", good.path());
+    assert_eq!(said.code, 0, "{said:?}");
+    assert!(
+        message(&said, "ok", "module").contains("sha256:"),
+        "{said:?}"
+    );
+    assert!(
+        message(&said, "ok", "guest").contains("podgc 0."),
+        "{said:?}"
+    );
+    message(&said, "not-checked", "permissions");
+
+    let digest = "0".repeat(64);
+    let pinned =
+        format!("{{name: podgc, module: {{builtin: podgc, digest: \"sha256:{digest}\"}}}}");
+    for (controller, check, part) in [
+        (
+            "{name: podgc, module: {builtin: nothing}}",
+            "module",
+            "nothing",
+        ),
+        (pinned.as_str(), "module", &digest),
+        (
+            "{name: podgc, module: {builtin: podgc}, config: {terminatedPodTreshold: 1}}",
+            "config",
+            "terminatedPodTreshold",
+        ),
+        (
+            "{name: podgc, module: {file: Cargo.toml}}",
+            "guest",
+            "WebAssembly",
+        ),
+        (
+            "{name: podgc, module: {builtin: podgc}, modus: DryRun}",
+            "spec",
+            "modus",
+        ),
+    ] {
+        let bad = config(controller);
+        let said = offline("--config", bad.path());
+        assert_eq!(said.code, 1, "{controller}: {said:?}");
+        let message = message(&said, "error", check);
+        assert!(message.contains(part), "{controller}: {said:?}");
+        assert!(said.err.contains("failed"), "{said:?}");
+    }
+}
+
+#[test]
+fn what_is_shipped_passes() {
+    for name in [
+        "podgc",
+        "garbage-collector",
+        "taint-eviction",
+        "storage-version-gc",
+        "node-eviction",
+    ] {
+        let path = deploy(&format!("controllers/{name}/controller.yaml"));
+        let said = offline("--filename", &path);
+        assert_eq!(said.code, 0, "{said:?}");
+        assert!(findings(&said).iter().any(|one| one["controller"] == name));
+    }
+    let said = offline("--filename", &deploy("base/rbac.yaml"));
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("holds no Controller"), "{said:?}");
+}
+
+/// A module with a mistake in its spec beside one without: each has its line,
+/// and nothing is changed.
+#[test]
+fn the_controllers_of_a_cluster() {
+    let site = Site::new();
+    site.podgc(1, &[]);
+    let before = site.get();
+    let guests = guests();
+    let check = ["check", "--guests", guests.to_str().unwrap()];
+    let text = site.must(&check);
+    for (level, check) in [("ok", "cluster"), ("ok", "module"), ("ok", "resources")] {
+        let is_it = |line: &str| {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            words[0] == level && words[2] == check
+        };
+        assert!(text.lines().any(is_it), "{level} {check}: {text}");
+    }
+    assert_eq!(site.get(), before);
+
+    site.change(&json!({"spec": {"config": {"quarantin": "1s"}}}));
+    let said = site.davit(&check);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("quarantin"), "{said:?}");
+    let said = site.davit(&[&check[..], &["other"]].concat());
+    assert!(
+        said.out.contains("there is no controller of this name"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn a_cluster_that_is_away_is_an_error() {
+    let nowhere = file(
+        &json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "x",
+            "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:9"}}],
+            "users": [{"name": "x", "user": {}}],
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+        })
+        .to_string(),
+    );
+    let kubeconfig = nowhere.path().to_str().unwrap();
+    let output = davit()
+        .args(["check", "--kubeconfig", kubeconfig])
+        .output()
+        .unwrap();
+    let said = said(output);
+    assert_eq!(said.code, 1, "{said:?}");
+    assert!(said.out.contains("does not answer"), "{said:?}");
+}
+
+/// What roles grant: `ClusterRole`, or the namespace of a `Role`; verb, group,
+/// resource.
+fn granted(documents: &str) -> BTreeSet<[String; 4]> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(documents).unwrap();
+    let texts = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten();
+        items
+            .map(|item| item.as_str().unwrap().to_owned())
+            .collect()
+    };
+    let mut granted = BTreeSet::new();
+    for role in &documents {
+        let namespace = role["metadata"]["namespace"].as_str();
+        let place = namespace.unwrap_or("ClusterRole");
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        let place = place.to_owned();
+                        granted.insert([place, verb, group.clone(), resource.clone()]);
+                    }
+                }
+            }
+        }
+        // A binding is of the role before it, for Davit's account.
+        if let Some(subjects) = role["subjects"].as_array() {
+            let subject = json!({
+                "kind": "ServiceAccount", "name": "davit", "namespace": "davit-system",
+            });
+            assert_eq!(subjects.as_slice(), [subject], "{role}");
+            assert_eq!(role["roleRef"]["name"], role["metadata"]["name"]);
+        }
+    }
+    granted
+}
+
+fn roles(guest: &str, arguments: &[&str]) -> String {
+    let guest = guests().join(format!("{}.wasm", guest.replace('-', "_")));
+    let mut command = davit();
+    command
+        .arg("inspect")
+        .arg(guest)
+        .arg("--rbac")
+        .args(arguments);
+    let said = said(command.output().unwrap());
+    assert_eq!(said.code, 0, "{said:?}");
+    said.out
+}
+
+/// What is shipped is what the guests ask for, and nothing else.
+#[test]
+fn the_shipped_roles_are_what_inspect_prints() {
+    let evicting = file("{deletion: evict}");
+    let evicting = ["--config", evicting.path().to_str().unwrap()];
+    for (name, also) in [
+        ("podgc", None),
+        ("garbage-collector", None),
+        ("taint-eviction", Some(evicting)),
+        ("storage-version-gc", None),
+        ("node-eviction", None),
+    ] {
+        let path = deploy(&format!("controllers/{name}/rbac.yaml"));
+        let shipped = granted(&std::fs::read_to_string(path).unwrap());
+        let mut printed = granted(&roles(name, &[]));
+        printed.extend(
+            also.map(|also| granted(&roles(name, &also)))
+                .into_iter()
+                .flatten(),
+        );
+        assert_eq!(printed, shipped, "{name}");
+    }
+}
+
+#[test]
+fn an_account_of_its_own_writes() {
+    let text = roles("podgc", &["--service-account", "podgc", "--name", "mine"]);
+    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
+    let by_account = |account: &str| -> Vec<&str> {
+        let bindings = documents
+            .iter()
+            .filter(|one| one["subjects"][0]["name"] == account);
+        bindings
+            .map(|one| one["roleRef"]["name"].as_str().unwrap())
+            .collect()
+    };
+    assert_eq!(by_account("davit"), ["davit-mine"]);
+    assert_eq!(by_account("podgc"), ["davit-mine-writes"]);
+    let writes = documents
+        .iter()
+        .find(|one| one["kind"] == "ClusterRole" && one["metadata"]["name"] == "davit-mine-writes");
+    let rules = writes.unwrap()["rules"].as_array().unwrap();
+    let verbs: Vec<&Value> = rules.iter().map(|rule| &rule["verbs"][0]).collect();
+    assert_eq!(verbs, ["delete", "patch"]);
+}
