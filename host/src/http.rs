@@ -2,11 +2,13 @@
 
 pub mod address;
 pub mod disagreements;
+pub mod requests;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -20,8 +22,10 @@ use tokio::time::Instant;
 
 use crate::host::Handle;
 use crate::metrics::HostMetrics;
+use crate::rollout::RolloutsHandle;
 use address::ListenAddress;
 use disagreements::Page;
+use requests::RequestPolicy;
 
 /// How long the host's task may be silent before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
@@ -40,6 +44,8 @@ pub struct Health {
     /// When the host's task last said that it goes on, in milliseconds since
     /// the start.
     last_beat: AtomicU64,
+    /// What keeps controllers from being ready, by their names.
+    troubles: Mutex<BTreeMap<String, String>>,
 }
 
 impl Default for Health {
@@ -49,6 +55,7 @@ impl Default for Health {
             declared: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             last_beat: AtomicU64::new(0),
+            troubles: Mutex::default(),
         }
     }
 }
@@ -77,7 +84,39 @@ impl Health {
     #[must_use]
     pub fn is_ready(&self) -> bool {
         let is_declared = self.declared.load(Ordering::Relaxed);
-        is_declared && self.ready.load(Ordering::Relaxed) && self.is_live()
+        let is_ready = is_declared && self.ready.load(Ordering::Relaxed) && self.is_live();
+        is_ready && self.troubles().is_empty()
+    }
+
+    /// Says what keeps a controller from being ready; nothing if none.
+    pub fn set_trouble(&self, controller: &str, trouble: Option<String>) {
+        let mut troubles = self.troubles();
+        match trouble {
+            Some(trouble) => drop(troubles.insert(controller.to_owned(), trouble)),
+            None => drop(troubles.remove(controller)),
+        }
+    }
+
+    /// Forgets the controllers that there are no more.
+    pub fn retain_troubles(&self, is_there: impl Fn(&str) -> bool) {
+        self.troubles().retain(|controller, _| is_there(controller));
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What /readyz answers as long as the host is not ready.
+    fn not_ready(&self) -> String {
+        let troubles = self.troubles();
+        if troubles.is_empty() {
+            return "not ready: the controllers are not known yet, or one waits for its watches\n"
+                .to_owned();
+        }
+        let lines = troubles
+            .iter()
+            .map(|(controller, trouble)| format!("not ready: {controller}: {trouble}\n"));
+        lines.collect()
     }
 
     fn millis(&self) -> u64 {
@@ -94,6 +133,10 @@ pub struct Served {
     pub health: Arc<Health>,
     /// For what a rollout is judged by.
     pub host: Handle,
+    /// For how far rollouts are, and for requests about them.
+    pub rollouts: RolloutsHandle,
+    /// Whose requests are taken.
+    pub requests: RequestPolicy,
 }
 
 /// Listens and answers until the task is aborted.
@@ -117,7 +160,7 @@ pub async fn serve(
             let served = served.clone();
             let service = service_fn(move |request| {
                 let served = served.clone();
-                async move { Ok::<_, Infallible>(answer(&request, &served).await) }
+                async move { Ok::<_, Infallible>(answer(request, address, &served).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 // Without a timer it waits for a request's headers for ever.
@@ -134,12 +177,17 @@ pub async fn serve(
     Ok((address, task))
 }
 
-async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<Bytes>> {
+async fn answer(
+    request: Request<Incoming>,
+    address: SocketAddr,
+    served: &Served,
+) -> Response<Full<Bytes>> {
     let Served {
-        metrics,
-        health,
-        host,
+        metrics, health, ..
     } = served;
+    if request.uri().path().starts_with(requests::PATH) {
+        return requests::answer(request, address, served).await;
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
     }
@@ -150,14 +198,10 @@ async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<B
             "stuck: the host's task has been silent for a minute\n".to_owned(),
         ),
         "/readyz" if health.is_ready() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: the controllers are not known yet, or one waits for its watches\n"
-                .to_owned(),
-        ),
+        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, health.not_ready()),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {
-            Some(controller) => disagreements(host, controller).await,
+            Some(controller) => disagreements(served, controller).await,
             None => text(
                 StatusCode::NOT_FOUND,
                 "there is /metrics, /livez, /readyz and /controllers/NAME/disagreements\n"
@@ -172,12 +216,13 @@ fn controller_of(path: &str) -> Option<&str> {
     name.strip_suffix("/disagreements")
 }
 
-async fn disagreements(host: &Handle, controller: &str) -> Response<Full<Bytes>> {
-    let Some(found) = host.disagreements(controller).await else {
+async fn disagreements(served: &Served, controller: &str) -> Response<Full<Bytes>> {
+    let Some(found) = served.host.disagreements(controller).await else {
         let sentence = format!("no candidate of a controller \"{controller}\" is being tried\n");
         return text(StatusCode::NOT_FOUND, sentence);
     };
-    match serde_json::to_string(&Page::from(&found)) {
+    let progress = served.rollouts.progress(controller).await;
+    match serde_json::to_string(&Page::new(&found, progress.as_ref())) {
         Ok(page) => with_type("application/json", StatusCode::OK, page),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

@@ -46,6 +46,16 @@ pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectEr
     client(configuration(options).await?)
 }
 
+/// The same, with another default namespace than the kubeconfig's or the pod's.
+pub async fn connect_in(
+    options: &ConnectOptions,
+    namespace: &str,
+) -> Result<kube::Client, ConnectError> {
+    let mut config = configuration(options).await?;
+    namespace.clone_into(&mut config.default_namespace);
+    client(config)
+}
+
 /// Makes a client of a configuration, without kube's own retries: they would
 /// repeat a write that may have happened, and a create that did.
 pub fn client(mut config: Config) -> Result<kube::Client, ConnectError> {

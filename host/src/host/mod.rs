@@ -38,7 +38,7 @@ use crate::config::{ClientConfig, ControllerConfig};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
-use crate::rollout::{Declared, Records, RolloutOptions, Rollouts};
+use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};
 use run::{Input, Run};
 
 /// What a host is made of.
@@ -106,6 +106,7 @@ impl Host {
             recorder: recorder.clone(),
             metrics: Arc::clone(&options.metrics),
             namespace: options.client.default_namespace().to_owned(),
+            health: Arc::clone(&options.health),
         });
         let run = Run::new(options, api, recorder.clone(), inbox);
         Self {
@@ -129,6 +130,12 @@ impl Host {
     /// with one of them is said in its status, and harms no other.
     pub async fn declare(&self, controllers: Vec<Declared>) {
         self.rollouts.declare(controllers).await;
+    }
+
+    /// Speaks to its rollouts.
+    #[must_use]
+    pub fn rollouts(&self) -> RolloutsHandle {
+        self.rollouts.handle()
     }
 
     /// Speaks to it.

@@ -313,11 +313,11 @@ impl Run {
         let mut news = Vec::new();
         let segment = self.streams.segment(batch.stream);
         let spec = segment.and_then(|segment| self.store.segment_spec(segment));
-        if spec.is_some_and(|spec| is_definitions(&spec.resource)) {
-            self.uncovered = None;
-        }
+        // What is defined, and what is served, tells whose objects are gone.
+        let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
         for update in batch.updates {
             if let Update::Status(condition) = &update {
+                may_be_gone |= *condition == Condition::NotServed;
                 self.note_condition(batch.stream, condition);
                 continue;
             }
@@ -336,6 +336,9 @@ impl Run {
             }
         }
         self.tell_changes(&news, Origin::Fresh, now);
+        if may_be_gone {
+            self.detach_all();
+        }
     }
 
     pub(super) fn tell_changes(&mut self, changes: &[Change], origin: Origin, now: Instant) {

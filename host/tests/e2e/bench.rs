@@ -373,6 +373,7 @@ pub(crate) struct Running {
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
     pub(crate) metrics: Arc<HostMetrics>,
     pub(crate) records: Arc<Records>,
+    pub(crate) health: Arc<Health>,
 }
 
 impl Running {
@@ -391,6 +392,8 @@ impl Running {
         } = setup;
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
+        let health = Arc::new(Health::default());
+        health.declared();
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,
@@ -404,7 +407,7 @@ impl Running {
             modules: modules.unwrap(),
             metrics: Arc::clone(&metrics),
             records: Arc::clone(&records),
-            health: Arc::new(Health::default()),
+            health: Arc::clone(&health),
             listener: Some(listener),
             seed: 7,
         });
@@ -413,6 +416,7 @@ impl Running {
             reports,
             metrics,
             records,
+            health,
         }
     }
 

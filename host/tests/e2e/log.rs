@@ -78,6 +78,8 @@ fn logged(mode: &str, arguments: &[&str], last: &str) -> Vec<BTreeMap<String, Va
         .arg(&config)
         .arg("--kubeconfig")
         .arg(&kubeconfig)
+        // Rollouts are remembered there.
+        .env("DAVIT_CACHE", directory.path().join("cache"))
         .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
         .spawn()
         .unwrap();

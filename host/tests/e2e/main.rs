@@ -21,6 +21,7 @@ mod log;
 mod podgc;
 mod program;
 mod recorded;
+mod requests;
 mod rollout;
 mod shutdown;
 mod streams;

@@ -135,7 +135,8 @@ impl Writer {
             object: target,
         };
         let uid = required_uid(&attempt)?;
-        let version = if patch.kind == PatchKind::Merge && patch.subresource == "status" {
+        let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
+        let version = if by_version && !body::names_version(patch) {
             self.proven_version(mapping, &attempt, course).await?
         } else {
             String::new()

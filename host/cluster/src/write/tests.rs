@@ -274,6 +274,34 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
     assert_eq!(server.seen().len(), 1, "nothing is written");
 }
 
+/// The guest's own version is the precondition: no read, and no permission to
+/// read, is needed.
+#[tokio::test]
+async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
+    let step = |version: &str| {
+        let body = json!({"metadata": {"resourceVersion": version}, "status": {"ready": true}});
+        patch(PatchKind::Merge, "status", &body)
+    };
+    let server = Server::always(200, patched());
+    carry_out(&server, step("7")).await.unwrap();
+    assert_eq!(
+        server.only().text,
+        r#"{"metadata":{"resourceVersion":"7","uid":"u-1"},"status":{"ready":true}}"#
+    );
+    // These would overwrite whatever is there.
+    for nothing in ["", "0", "any"] {
+        let server = Server::always(200, patched());
+        carry_out(&server, step(nothing)).await.unwrap();
+        let [_, written] = &server.seen()[..] else {
+            panic!("{:?}", server.seen());
+        };
+        assert_eq!(
+            written.text,
+            r#"{"metadata":{"resourceVersion":"12","uid":"u-1"},"status":{"ready":true}}"#
+        );
+    }
+}
+
 #[tokio::test]
 async fn an_eviction_is_a_post_with_preconditions() {
     let server = Server::always(201, json!({"kind": "Status", "status": "Success"}));
