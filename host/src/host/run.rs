@@ -17,6 +17,7 @@ use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
 use davit_core::store::{Change, Store, Taken, ViewId};
+use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_core::watch::Condition;
@@ -91,6 +92,8 @@ pub(super) struct Run {
     pub(super) health: Arc<http::Health>,
     pub(super) executor: Executor,
     pub(super) next_number: u64,
+    /// What went wrong with watches and discovery.
+    troubles: Throttle<String>,
     /// Of which resources views may lack objects; none if that may have changed.
     uncovered: Option<Uncovered>,
     inbox: mpsc::UnboundedSender<Input>,
@@ -126,6 +129,7 @@ impl Run {
             health: options.health,
             executor,
             next_number: 0,
+            troubles: Throttle::default(),
             uncovered: None,
             inbox,
             news,
@@ -365,7 +369,11 @@ impl Run {
             Condition::Synced => tracing::debug!(resource, "followed"),
             Condition::NotServed => tracing::warn!(resource, "the API server does not serve it"),
             Condition::Interrupted { reason } => {
-                tracing::warn!(resource, "the watch was interrupted: {reason}");
+                if let Some(left_out) = self.trouble(reason) {
+                    tracing::warn!(resource, "the watch was interrupted: {reason}{left_out}");
+                } else {
+                    tracing::debug!(resource, "the watch was interrupted: {reason}");
+                }
                 let labels = [resource.as_str()];
                 self.metrics.watch_troubles.with_label_values(&labels).inc();
             }
@@ -382,11 +390,27 @@ impl Run {
         self.metrics.synced.with_label_values(&labels).set(synced);
     }
 
+    /// Whether a warning about this is written. While the API server does not
+    /// answer, that is told once for all.
+    fn trouble(&mut self, cause: &str) -> Option<LeftOut> {
+        if self.api.absence().is_some() {
+            return None;
+        }
+        let now = self.api.clock().instant();
+        self.troubles.admit(cause.to_owned(), now)
+    }
+
     fn take_discovery(&mut self, result: Result<Discovered, Failure>) {
         let discovered = match result {
             Ok(discovered) => discovered,
             Err(failure) => {
-                tracing::warn!("the API server does not say what it serves: {failure}");
+                if let Some(left_out) = self.trouble(&failure.message) {
+                    tracing::warn!(
+                        "the API server does not say what it serves: {failure}{left_out}"
+                    );
+                } else {
+                    tracing::debug!("the API server does not say what it serves: {failure}");
+                }
                 let metrics = self.active().filter_map(|active| active.metrics.as_ref());
                 metrics.for_each(GuestMetrics::sync_error);
                 self.discover_after(DISCOVERY_RETRY);
@@ -396,8 +420,10 @@ impl Run {
         self.discover_after(DISCOVERY_PERIOD);
         let failed = discovered.failed.into_iter();
         let failed: Vec<String> = failed.map(|(version, _)| version).collect();
-        if !failed.is_empty() {
-            tracing::warn!(?failed, "some groups do not say what they serve");
+        if !failed.is_empty()
+            && let Some(left_out) = self.trouble(&failed.join(", "))
+        {
+            tracing::warn!(?failed, "some groups do not say what they serve{left_out}");
         }
         let before = self.mapping.as_deref();
         let mapping = match before {
@@ -501,6 +527,10 @@ impl Run {
             active.is_some_and(|active| active.stable.complete)
         });
         self.health.beat(self.mapping.is_some() && ready);
+        self.health.set_absence(self.api.absence().map(|absence| {
+            let lasts = now.since(absence.since);
+            (lasts, absence.last)
+        }));
     }
 }
 
