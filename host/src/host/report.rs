@@ -6,6 +6,7 @@
 //! one line and bounded.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,8 +23,9 @@ use tokio::sync::mpsc;
 
 /// How long the same word about the same target is not repeated in the log.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
-/// How many such words are remembered.
-const REMEMBERED: usize = 10_000;
+/// How many such words are remembered: a pass of a guest that only shows what
+/// it would do may name as many targets as the cluster has.
+const REMEMBERED: usize = 200_000;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -67,8 +69,9 @@ pub enum Report {
 #[derive(Debug, Default)]
 pub(super) struct Reporter {
     listener: Option<mpsc::UnboundedSender<Report>>,
-    /// When a ruling on a target was last written to the log.
-    written: HashMap<(String, String, &'static str), Instant>,
+    /// When a ruling on a target was last written to the log, by a hash of both:
+    /// there may be many.
+    written: HashMap<u64, Instant>,
     /// Failures of plans that are the API server's.
     troubles: Throttle<(String, FailureClass)>,
 }
@@ -151,12 +154,9 @@ impl Reporter {
                 self.written.clear();
             }
         }
-        let word = (
-            controller.to_owned(),
-            format!("{} {}", plan.target, plan.reason),
-            ruling.as_str(),
-        );
-        let last = self.written.insert(word, now);
+        let mut word = DefaultHasher::new();
+        (controller, &plan.target, &plan.reason, ruling.as_str()).hash(&mut word);
+        let last = self.written.insert(word.finish(), now);
         last.is_none_or(|at| now.since(at) >= REPEAT_AFTER)
     }
 }
