@@ -39,7 +39,7 @@ pub enum Command {
     Run(RunArguments),
     /// Serves a Kubernetes API from memory, for trying things out.
     Sim(SimArguments),
-    /// Shows PodGC at work on an API server in memory, in under 30 seconds.
+    /// Shows the built-in guests at work on an API server in memory, in under 30 seconds.
     Demo(DemoArguments),
     /// Shows what a guest is and what it asks for.
     #[command(after_long_help = examples::INSPECT)]
@@ -104,8 +104,8 @@ pub struct GuestArguments {
 /// `davit run`
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// The controllers to run (YAML). A changed file is taken on without a
-    /// restart. If it names none, or is absent, those of the cluster's
+    /// The controllers to run (YAML). The host reloads a changed file
+    /// without a restart. If it names none, or is absent, those of the cluster's
     /// Controllers are run.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
