@@ -44,6 +44,8 @@ pub struct Health {
     /// When the host's task last said that it goes on, in milliseconds since
     /// the start.
     last_beat: AtomicU64,
+    /// Why it does not know them.
+    unknown: Mutex<Option<String>>,
     /// What keeps controllers from being ready, by their names.
     troubles: Mutex<BTreeMap<String, String>>,
 }
@@ -55,6 +57,7 @@ impl Default for Health {
             declared: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             last_beat: AtomicU64::new(0),
+            unknown: Mutex::default(),
             troubles: Mutex::default(),
         }
     }
@@ -71,6 +74,15 @@ impl Health {
     /// are none that could wait for anything.
     pub fn declared(&self) {
         self.declared.store(true, Ordering::Relaxed);
+    }
+
+    /// Says why the host does not know which controllers there are.
+    pub fn set_unknown(&self, reason: String) {
+        *self.unknown() = Some(reason);
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, Option<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the host goes on.
@@ -107,7 +119,13 @@ impl Health {
     }
 
     /// What /readyz answers as long as the host is not ready.
-    fn not_ready(&self) -> String {
+    #[must_use]
+    pub fn not_ready(&self) -> String {
+        if !self.declared.load(Ordering::Relaxed)
+            && let Some(reason) = self.unknown().as_ref()
+        {
+            return format!("not ready: {reason}\n");
+        }
         let troubles = self.troubles();
         if troubles.is_empty() {
             return "not ready: the controllers are not known yet, or one waits for its watches\n"

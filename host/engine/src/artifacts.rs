@@ -6,6 +6,7 @@
 //! that is torn, of another version or another module's is compiled anew.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -40,16 +41,48 @@ pub enum ArtifactsError {
     },
     /// It is not safe to run what lies there.
     #[error(
-        "cannot use {} for compiled guests: {problem}. Name a directory that \
-         does not exist yet, or make it private (chmod 0700)",
-        path.display()
+        "cannot use {} for compiled guests: {problem}. {} or name a directory that does not exist \
+         yet",
+        path.display(),
+        problem.remedy()
     )]
     Unsafe {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: Problem,
     },
+}
+
+/// What keeps a directory from being private.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Problem {
+    /// It is a link, a file or something else.
+    NoDirectory,
+    /// Everybody may write to it.
+    Open,
+    /// It is somebody else's, who may write to it.
+    Foreign,
+}
+
+impl Problem {
+    fn remedy(self) -> &'static str {
+        match self {
+            Self::NoDirectory => "Name the directory itself,",
+            Self::Open => "Make it private (chmod 0700),",
+            Self::Foreign => "Run Davit as its owner, give it to Davit's user (chown),",
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoDirectory => "it is a symbolic link or no directory",
+            Self::Open => "others may write to it",
+            Self::Foreign => "it belongs to another user",
+        })
+    }
 }
 
 /// A private directory of compiled guests.
@@ -192,17 +225,25 @@ fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
 /// The kubelet lets a pod's `fsGroup` write to everything on a volume that it
 /// mounts again, so that right alone is taken away, and with it what the group
 /// may have left there to be run.
-fn make_private(directory: &Path) -> io::Result<Option<&'static str>> {
+fn make_private(directory: &Path) -> io::Result<Option<Problem>> {
     let found = fs::symlink_metadata(directory)?;
     if !found.is_dir() {
-        return Ok(Some("it is a symbolic link or no directory"));
+        return Ok(Some(Problem::NoDirectory));
     }
     if found.mode() & 0o002 != 0 {
-        return Ok(Some("others may write to it"));
+        return Ok(Some(Problem::Open));
     }
-    let probe = tempfile::tempfile_in(directory)?;
+    let probe = match tempfile::tempfile_in(directory) {
+        // Its owner could.
+        Err(error)
+            if error.kind() == io::ErrorKind::PermissionDenied && found.mode() & 0o200 != 0 =>
+        {
+            return Ok(Some(Problem::Foreign));
+        }
+        probe => probe?,
+    };
     if probe.metadata()?.uid() != found.uid() {
-        return Ok(Some("it belongs to another user"));
+        return Ok(Some(Problem::Foreign));
     }
     if found.mode() & 0o020 != 0 {
         fs::set_permissions(directory, Permissions::from_mode(0o700))?;
@@ -273,6 +314,26 @@ mod tests {
 
         fs::write(parent.path().join("file"), "").unwrap();
         assert!(open("file").is_err());
+    }
+
+    /// A mode does not help there: its owner could change it again. Only root can
+    /// make such a directory: others skip this.
+    #[test]
+    fn whose_the_directory_is_decides_what_helps() {
+        let parent = tempfile::tempdir().unwrap();
+        let foreign = parent.path().join("foreign");
+        fs::create_dir(&foreign).unwrap();
+        if std::os::unix::fs::chown(&foreign, Some(12_345), None).is_err() {
+            return;
+        }
+        let engine = wasmtime::Engine::default();
+        let error = CompiledArtifacts::open(foreign, &engine).unwrap_err();
+        let error = error.to_string();
+        assert!(
+            error.contains("it belongs to another user. Run Davit as its owner"),
+            "{error}"
+        );
+        assert!(!error.contains("chmod"), "{error}");
     }
 
     /// As the kubelet leaves a volume that a second pod mounts.
