@@ -29,6 +29,10 @@ use requests::RequestPolicy;
 
 /// How long the host's task may be silent before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
+const STUCK: &str = "stuck: the host's task has been silent for a minute";
+
+/// How long the API server may be away before the host is not ready.
+const AWAY_AFTER: Duration = Duration::from_secs(15);
 
 /// How long a client may take to send the headers of its next request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
@@ -41,6 +45,8 @@ pub struct Health {
     declared: AtomicBool,
     /// The API server has answered and every controller has what it waited for.
     ready: AtomicBool,
+    /// How long the API server has answered no request, if it does not, and why.
+    absence: Mutex<Option<(Duration, String)>>,
     /// When the host's task last said that it goes on, in milliseconds since
     /// the start.
     last_beat: AtomicU64,
@@ -56,6 +62,7 @@ impl Default for Health {
             started: Instant::now(),
             declared: AtomicBool::new(false),
             ready: AtomicBool::new(false),
+            absence: Mutex::default(),
             last_beat: AtomicU64::new(0),
             unknown: Mutex::default(),
             troubles: Mutex::default(),
@@ -68,6 +75,16 @@ impl Health {
     pub fn beat(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
         self.last_beat.store(self.millis(), Ordering::Relaxed);
+    }
+
+    /// Says how long the API server has answered no request, if it does not, and
+    /// why.
+    pub fn set_absence(&self, absence: Option<(Duration, String)>) {
+        *self.absence() = absence;
+    }
+
+    fn absence(&self) -> MutexGuard<'_, Option<(Duration, String)>> {
+        self.absence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that the host knows which controllers there are: until then there
@@ -92,12 +109,41 @@ impl Health {
         u128::from(silent) < STUCK_AFTER.as_millis()
     }
 
-    /// Whether every controller has what it waited for.
+    /// Whether the host knows its controllers, each has what it waited for, and the
+    /// API server answers.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let is_declared = self.declared.load(Ordering::Relaxed);
-        let is_ready = is_declared && self.ready.load(Ordering::Relaxed) && self.is_live();
-        is_ready && self.troubles().is_empty()
+        self.obstacles().is_empty()
+    }
+
+    /// Why the host is not ready, a line each; nothing if it is.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<String> {
+        let troubles = self.troubles();
+        let troubles = troubles.iter();
+        let troubles = troubles.map(|(controller, trouble)| format!("{controller}: {trouble}"));
+        self.obstacle().into_iter().chain(troubles).collect()
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        if !self.is_live() {
+            return Some(STUCK.to_owned());
+        }
+        if let Some((lasts, last)) = &*self.absence()
+            && *lasts >= AWAY_AFTER
+        {
+            let seconds = lasts.as_secs();
+            return Some(format!(
+                "the API server has not answered for {seconds} s: {last}"
+            ));
+        }
+        if !self.declared.load(Ordering::Relaxed) {
+            let reason = self.unknown().clone();
+            return Some(reason.unwrap_or_else(|| "the controllers are not known yet".to_owned()));
+        }
+        let waits = "the API server did not say what it serves, or a controller waits for its \
+                     watches";
+        (!self.ready.load(Ordering::Relaxed)).then(|| waits.to_owned())
     }
 
     /// Says what keeps a controller from being ready; nothing if none.
@@ -116,25 +162,6 @@ impl Health {
 
     fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// What /readyz answers as long as the host is not ready.
-    #[must_use]
-    pub fn not_ready(&self) -> String {
-        if !self.declared.load(Ordering::Relaxed)
-            && let Some(reason) = self.unknown().as_ref()
-        {
-            return format!("not ready: {reason}\n");
-        }
-        let troubles = self.troubles();
-        if troubles.is_empty() {
-            return "not ready: the controllers are not known yet, or one waits for its watches\n"
-                .to_owned();
-        }
-        let lines = troubles
-            .iter()
-            .map(|(controller, trouble)| format!("not ready: {controller}: {trouble}\n"));
-        lines.collect()
     }
 
     fn millis(&self) -> u64 {
@@ -211,12 +238,8 @@ async fn answer(
     }
     match request.uri().path() {
         "/livez" if health.is_live() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/livez" => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "stuck: the host's task has been silent for a minute\n".to_owned(),
-        ),
-        "/readyz" if health.is_ready() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => text(StatusCode::SERVICE_UNAVAILABLE, health.not_ready()),
+        "/livez" => text(StatusCode::SERVICE_UNAVAILABLE, format!("{STUCK}\n")),
+        "/readyz" => readiness(health),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {
             Some(controller) => disagreements(served, controller).await,
@@ -227,6 +250,15 @@ async fn answer(
             ),
         },
     }
+}
+
+fn readiness(health: &Health) -> Response<Full<Bytes>> {
+    let obstacles = health.obstacles();
+    if obstacles.is_empty() {
+        return text(StatusCode::OK, "ok\n".to_owned());
+    }
+    let lines = obstacles.iter().map(|line| format!("not ready: {line}\n"));
+    text(StatusCode::SERVICE_UNAVAILABLE, lines.collect())
 }
 
 fn controller_of(path: &str) -> Option<&str> {

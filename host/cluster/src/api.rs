@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,6 +10,7 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::manifest::Rate;
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::ObjectRef;
+use davit_core::reach::{Absence, Reachability};
 use davit_core::traffic::{Access, Asked, Destination, Ended, PATIENCE, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
@@ -64,6 +65,7 @@ pub struct Api {
     clock: Clock,
     request_timeout: Duration,
     limiter: Limiter,
+    reach: Arc<Mutex<Reachability>>,
     /// The controller that requests are sent for; empty for the host itself.
     controller: Arc<str>,
     /// In whose name requests are sent, if not in the client's own.
@@ -121,6 +123,14 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
+/// `GET /api/v1/pods`, for the log.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.uri.split('?').next().unwrap_or_default();
+        write!(f, "{} {path}", self.method)
+    }
+}
+
 impl Request {
     pub(crate) fn get(uri: String, accept: &'static str) -> Self {
         Self {
@@ -152,6 +162,7 @@ impl Api {
             clock,
             request_timeout: settings.request_timeout,
             limiter: Limiter::new(settings.rate, clock),
+            reach: Arc::default(),
             controller: "".into(),
             user: None,
         }
@@ -182,6 +193,39 @@ impl Api {
             controller: controller.into(),
             ..self.clone()
         }
+    }
+
+    /// Since when the API server has answered no request, and why not; none if it
+    /// answered the last one.
+    #[must_use]
+    pub fn absence(&self) -> Option<Absence> {
+        self.reach().absence().cloned()
+    }
+
+    /// Takes note of whether the API server answered a request. That it does not
+    /// is told here, once for all requests.
+    pub(crate) fn note<T>(&self, request: &Request, sent: &Result<T, NoSuccess>) {
+        let now = self.clock.instant();
+        match sent {
+            Ok(_) | Err(NoSuccess::Refused(_)) => {
+                if let Some(absence) = self.reach().answered(now) {
+                    let lasted = now.since(absence.since).as_secs();
+                    tracing::info!("the API server answers again, after {lasted} s");
+                }
+            }
+            Err(NoSuccess::NoAnswer(reason)) if reason.cause != Cause::Unsendable => {
+                let cause = reason.to_string();
+                let line = self.reach().no_answer(&cause, &request.to_string(), now);
+                if let Some(left_out) = line {
+                    tracing::warn!("the API server does not answer: {request}: {cause}{left_out}");
+                }
+            }
+            Err(NoSuccess::NoAnswer(_) | NoSuccess::Paused(_)) => {}
+        }
+    }
+
+    fn reach(&self) -> MutexGuard<'_, Reachability> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Nothing but events is to come: they go at once from now on.
@@ -283,10 +327,12 @@ impl Api {
             let response = send(&self.client, request, user).await?;
             read(response).await
         };
-        match tokio::time::timeout(self.request_timeout, exchange).await {
+        let sent = match tokio::time::timeout(self.request_timeout, exchange).await {
             Ok(result) => result,
             Err(_) => Err(NoSuccess::NoAnswer(NoAnswer::silence(self.request_timeout))),
-        }
+        };
+        self.note(request, &sent);
+        sent
     }
 }
 

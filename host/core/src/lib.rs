@@ -18,6 +18,7 @@ pub mod object;
 pub mod path;
 pub mod plan;
 pub mod queue;
+pub mod reach;
 pub mod rollout;
 pub mod store;
 pub mod throttle;

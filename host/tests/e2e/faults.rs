@@ -136,6 +136,28 @@ fn an_api_server_that_is_away_is_waited_for() {
         assert!(host.told().is_empty());
         bench.sim().heal(away);
         bench.until_left(&[]).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
+
+        // Once it runs, an absence is no matter of life and death, but of readiness.
+        let away = bench.sim().add_fault(Fault {
+            matches: Match::default(),
+            when: When::Always,
+            action: Action::CloseBefore,
+        });
+        disturb_watches(bench.sim(), WatchFault::Abort);
+        sleep(Duration::from_secs(5)).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
+        sleep(Duration::from_secs(25)).await;
+        let why = host.health.obstacles().concat();
+        assert!(
+            why.starts_with("the API server has not answered for "),
+            "{why}"
+        );
+        assert!(why.contains(" s: GET /api"), "{why}");
+        assert!(host.health.is_live());
+        bench.sim().heal(away);
+        sleep(Duration::from_secs(60)).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
     });
 }
 

@@ -118,8 +118,8 @@ async fn a_missing_definition_is_waited_for() {
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
-    let why = health.not_ready();
-    assert!(why.contains("apply deploy/crds"), "{why}");
+    let why = health.obstacles();
+    assert!(why[0].contains("apply deploy/crds"), "{why:?}");
     cluster.define();
     assert!(next(&mut receiver).await.is_empty());
     cluster.create("a", spec(1)).await.unwrap();
