@@ -6,7 +6,6 @@
 //! that is torn, of another version or another module's is compiled anew.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::fs::{self, DirBuilder, Permissions};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io;
@@ -40,49 +39,38 @@ pub enum ArtifactsError {
         source: io::Error,
     },
     /// It is not safe to run what lies there.
-    #[error(
-        "cannot use {} for compiled guests: {problem}. {} or name a directory that does not exist \
-         yet",
-        path.display(),
-        problem.remedy()
-    )]
+    #[error("cannot use {} for compiled guests: {problem}", path.display())]
     Unsafe {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
-        problem: Problem,
+        problem: UnsafeProblem,
     },
 }
 
-/// What keeps a directory from being private.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Problem {
-    /// It is a link, a file or something else.
-    NoDirectory,
-    /// Everybody may write to it.
-    Open,
-    /// It is somebody else's, who may write to it.
-    Foreign,
-}
-
-impl Problem {
-    fn remedy(self) -> &'static str {
-        match self {
-            Self::NoDirectory => "Name the directory itself,",
-            Self::Open => "Make it private (chmod 0700),",
-            Self::Foreign => "Run Davit as its owner, give it to Davit's user (chown),",
-        }
-    }
-}
-
-impl fmt::Display for Problem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::NoDirectory => "it is a symbolic link or no directory",
-            Self::Open => "others may write to it",
-            Self::Foreign => "it belongs to another user",
-        })
-    }
+/// Why it is not safe to run what lies in a directory. Each says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsafeProblem {
+    /// A link may be made to lead elsewhere.
+    #[error("it is a symbolic link or no directory: name a directory itself")]
+    NotADirectory,
+    /// Everybody may write there.
+    #[error(
+        "others may write to it: empty it, since what lies there is executed, and make it private \
+         (chmod 0700)"
+    )]
+    OthersWrite,
+    /// Its owner may write there.
+    #[error(
+        "it belongs to user {owner}, and Davit runs as user {own}: name a directory that does not \
+         exist yet, or run Davit as user {owner}"
+    )]
+    OtherOwner {
+        /// The directory's.
+        owner: u32,
+        /// Davit's.
+        own: u32,
+    },
 }
 
 /// A private directory of compiled guests.
@@ -225,25 +213,18 @@ fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
 /// The kubelet lets a pod's `fsGroup` write to everything on a volume that it
 /// mounts again, so that right alone is taken away, and with it what the group
 /// may have left there to be run.
-fn make_private(directory: &Path) -> io::Result<Option<Problem>> {
+fn make_private(directory: &Path) -> io::Result<Option<UnsafeProblem>> {
     let found = fs::symlink_metadata(directory)?;
     if !found.is_dir() {
-        return Ok(Some(Problem::NoDirectory));
+        return Ok(Some(UnsafeProblem::NotADirectory));
     }
     if found.mode() & 0o002 != 0 {
-        return Ok(Some(Problem::Open));
+        return Ok(Some(UnsafeProblem::OthersWrite));
     }
-    let probe = match tempfile::tempfile_in(directory) {
-        // Its owner could.
-        Err(error)
-            if error.kind() == io::ErrorKind::PermissionDenied && found.mode() & 0o200 != 0 =>
-        {
-            return Ok(Some(Problem::Foreign));
-        }
-        probe => probe?,
-    };
-    if probe.metadata()?.uid() != found.uid() {
-        return Ok(Some(Problem::Foreign));
+    let probe = tempfile::tempfile_in(directory)?;
+    let (own, owner) = (probe.metadata()?.uid(), found.uid());
+    if own != owner {
+        return Ok(Some(UnsafeProblem::OtherOwner { owner, own }));
     }
     if found.mode() & 0o020 != 0 {
         fs::set_permissions(directory, Permissions::from_mode(0o700))?;
@@ -285,6 +266,37 @@ mod tests {
         }
     }
 
+    /// What helps against one problem does not help against another.
+    #[test]
+    fn a_directory_that_is_not_safe_is_refused_with_what_to_do() {
+        for (problem, expected) in [
+            (
+                UnsafeProblem::NotADirectory,
+                "it is a symbolic link or no directory: name a directory itself",
+            ),
+            (
+                UnsafeProblem::OthersWrite,
+                "others may write to it: empty it, since what lies there is executed, and make it \
+                 private (chmod 0700)",
+            ),
+            (
+                UnsafeProblem::OtherOwner {
+                    owner: 1000,
+                    own: 65532,
+                },
+                "it belongs to user 1000, and Davit runs as user 65532: name a directory that does \
+                 not exist yet, or run Davit as user 1000",
+            ),
+        ] {
+            let error = ArtifactsError::Unsafe {
+                path: "/cache".into(),
+                problem,
+            };
+            let expected = format!("cannot use /cache for compiled guests: {expected}");
+            assert_eq!(error.to_string(), expected);
+        }
+    }
+
     #[test]
     fn only_a_private_directory_is_used() {
         let parent = tempfile::tempdir().unwrap();
@@ -314,26 +326,6 @@ mod tests {
 
         fs::write(parent.path().join("file"), "").unwrap();
         assert!(open("file").is_err());
-    }
-
-    /// A mode does not help there: its owner could change it again. Only root can
-    /// make such a directory: others skip this.
-    #[test]
-    fn whose_the_directory_is_decides_what_helps() {
-        let parent = tempfile::tempdir().unwrap();
-        let foreign = parent.path().join("foreign");
-        fs::create_dir(&foreign).unwrap();
-        if std::os::unix::fs::chown(&foreign, Some(12_345), None).is_err() {
-            return;
-        }
-        let engine = wasmtime::Engine::default();
-        let error = CompiledArtifacts::open(foreign, &engine).unwrap_err();
-        let error = error.to_string();
-        assert!(
-            error.contains("it belongs to another user. Run Davit as its owner"),
-            "{error}"
-        );
-        assert!(!error.contains("chmod"), "{error}");
     }
 
     /// As the kubelet leaves a volume that a second pod mounts.

@@ -13,7 +13,7 @@ use std::time::Duration;
 use davit_cluster::write::Decision;
 use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
-use davit_core::gate::Ruling;
+use davit_core::gate::{Ruling, Waiting};
 use davit_core::plan::{PatchKind, Plan, QueueKey, Step};
 use davit_core::rollout::Role;
 use davit_core::throttle::{LeftOut, Throttle};
@@ -139,12 +139,14 @@ impl Reporter {
         }
     }
 
-    /// Whether a ruling has not been told for a while. Admissions and waits
-    /// never are, and are not remembered. A controller that only shows its plans
+    /// Whether a ruling has not been told for a while. Admissions never are, and
+    /// of waits only those for a kind. A controller that only shows its plans
     /// shows them at every pass: the log has each once.
     fn is_news(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) -> bool {
-        if matches!(ruling, Ruling::Admit | Ruling::Wait(_)) {
-            return false;
+        match ruling {
+            Ruling::Admit => return false,
+            Ruling::Wait(waiting) if *waiting != Waiting::NotServed => return false,
+            Ruling::Wait(_) | Ruling::Show | Ruling::Refuse(_) => {}
         }
         if self.written.len() >= REMEMBERED {
             self.written.retain(|_, at| now.since(*at) < REPEAT_AFTER);
@@ -241,6 +243,9 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
         }
         Ruling::Refuse(_) if is_news => {
             log!(warn, line, { part, ruling = ruled, because, }, "refused: {}", line.action);
+        }
+        Ruling::Wait(Waiting::NotServed) if is_news => {
+            log!(warn, line, { part, ruling = ruled, because, }, "waits: {}", line.action);
         }
         Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
             log!(debug, line, { part, ruling = ruled, because, }, "not carried out: {}", line.action);

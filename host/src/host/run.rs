@@ -495,7 +495,7 @@ impl Run {
     }
 
     fn keep_house(&mut self) {
-        if self.streams.coverage.catches_up() {
+        if self.streams.coverage.tidy(self.api.clock().instant()) {
             self.uncovered = None;
         }
         let waits = |slot: &Slot| slot.stable.is_some() || slot.candidate.is_some();
