@@ -96,7 +96,8 @@ async fn what_makes_no_sense_is_delivered_as_that() {
     let declared = next(&mut watched(&cluster)).await;
     let error = |index: usize| declared[index].spec.as_ref().unwrap_err().to_string();
     assert!(
-        error(0).starts_with("spec.module: it names two sources"),
+        error(0)
+            .starts_with("spec.module: expected one of builtin, file, configMap, oci, found two"),
         "{}",
         error(0)
     );
