@@ -116,6 +116,13 @@ pub struct RunArguments {
     /// there: 127.0.0.1:8080, localhost:8080, or :8080 for every address.
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<ListenAddress>,
+    /// With controllers of a file, takes requests such as promote and abort from
+    /// everybody who reaches --http, even if that is not loopback.
+    #[arg(long, requires = "http", requires = "config")]
+    pub allow_remote_requests: bool,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
+    pub namespace: NamespaceArgument,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub guests: GuestArguments,
@@ -151,6 +158,10 @@ pub struct SimArguments {
         default_missing_value = "300"
     )]
     pub default_tolerations: Option<u32>,
+    /// Enforces RBAC: clients need a token, and may do what roles allow. The
+    /// kubeconfig holds the token of an administrator.
+    #[arg(long)]
+    pub rbac: bool,
     /// What goes wrong, `delete pods 10% 429=3` or `watch any abort=5`; may be
     /// repeated. docs/sim.md has the grammar.
     #[arg(long, value_name = "FAULT")]
@@ -233,7 +244,8 @@ pub struct ClusterArguments {
 /// Where Davit runs.
 #[derive(Debug, Args)]
 pub struct NamespaceArgument {
-    /// The namespace that Davit runs in.
+    /// The namespace that Davit runs in: the specs that were active are kept
+    /// there.
     #[arg(
         long,
         short,
@@ -252,6 +264,10 @@ pub struct RequestArguments {
     /// How long to wait for the host's answer; 0 does not wait.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
     pub wait: Duration,
+    /// The running Davit, if its controllers are those of a file, such as
+    /// `http://127.0.0.1:8080`.
+    #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
+    pub server: Option<ServerAddress>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,

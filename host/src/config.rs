@@ -89,12 +89,10 @@ pub fn read(path: &Path) -> Result<String, ConfigError> {
 
 /// Checks the text of a configuration file; `path` is for errors.
 pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
-    let options = serde_saphyr::options! { strict_booleans: true };
-    let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| {
-        ConfigError::NotYaml {
-            path: path.to_owned(),
-            reason: first_line(&error.to_string()),
-        }
+    // As kubectl reads it: an unquoted Off is a boolean.
+    let value: Value = serde_saphyr::from_str(text).map_err(|error| ConfigError::NotYaml {
+        path: path.to_owned(),
+        reason: first_line(&error.to_string()),
     })?;
     read_config(&value).map_err(|error| ConfigError::Field {
         path: path.to_owned(),

@@ -2,11 +2,13 @@
 
 pub mod address;
 pub mod disagreements;
+pub mod requests;
 
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -20,11 +22,17 @@ use tokio::time::Instant;
 
 use crate::host::Handle;
 use crate::metrics::HostMetrics;
+use crate::rollout::RolloutsHandle;
 use address::ListenAddress;
 use disagreements::Page;
+use requests::RequestPolicy;
 
 /// How long the host's task may be silent before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
+const STUCK: &str = "stuck: the host's task has been silent for a minute";
+
+/// How long the API server may be away before the host is not ready.
+const AWAY_AFTER: Duration = Duration::from_secs(15);
 
 /// How long a client may take to send the headers of its next request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
@@ -37,9 +45,13 @@ pub struct Health {
     declared: AtomicBool,
     /// The API server has answered and every controller has what it waited for.
     ready: AtomicBool,
+    /// How long the API server has answered no request, if it does not, and why.
+    absence: Mutex<Option<(Duration, String)>>,
     /// When the host's task last said that it goes on, in milliseconds since
     /// the start.
     last_beat: AtomicU64,
+    /// What keeps controllers from being ready, by their names.
+    troubles: Mutex<BTreeMap<String, String>>,
 }
 
 impl Default for Health {
@@ -48,7 +60,9 @@ impl Default for Health {
             started: Instant::now(),
             declared: AtomicBool::new(false),
             ready: AtomicBool::new(false),
+            absence: Mutex::default(),
             last_beat: AtomicU64::new(0),
+            troubles: Mutex::default(),
         }
     }
 }
@@ -58,6 +72,16 @@ impl Health {
     pub fn beat(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
         self.last_beat.store(self.millis(), Ordering::Relaxed);
+    }
+
+    /// Says how long the API server has answered no request, if it does not, and
+    /// why.
+    pub fn set_absence(&self, absence: Option<(Duration, String)>) {
+        *self.absence() = absence;
+    }
+
+    fn absence(&self) -> MutexGuard<'_, Option<(Duration, String)>> {
+        self.absence.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says that the host knows which controllers there are: until then there
@@ -73,11 +97,58 @@ impl Health {
         u128::from(silent) < STUCK_AFTER.as_millis()
     }
 
-    /// Whether every controller has what it waited for.
+    /// Whether the host knows its controllers, each has what it waited for, and the
+    /// API server answers.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        let is_declared = self.declared.load(Ordering::Relaxed);
-        is_declared && self.ready.load(Ordering::Relaxed) && self.is_live()
+        self.obstacles().is_empty()
+    }
+
+    /// Why the host is not ready, a line each; nothing if it is.
+    #[must_use]
+    pub fn obstacles(&self) -> Vec<String> {
+        let troubles = self.troubles();
+        let troubles = troubles.iter();
+        let troubles = troubles.map(|(controller, trouble)| format!("{controller}: {trouble}"));
+        self.obstacle().into_iter().chain(troubles).collect()
+    }
+
+    fn obstacle(&self) -> Option<String> {
+        if !self.is_live() {
+            return Some(STUCK.to_owned());
+        }
+        if let Some((lasts, last)) = &*self.absence()
+            && *lasts >= AWAY_AFTER
+        {
+            let seconds = lasts.as_secs();
+            return Some(format!(
+                "the API server has not answered for {seconds} s: {last}"
+            ));
+        }
+        if !self.declared.load(Ordering::Relaxed) {
+            return Some("the controllers are not known yet".to_owned());
+        }
+        let waits = "the API server did not say what it serves, or a controller waits for its \
+                     watches";
+        (!self.ready.load(Ordering::Relaxed)).then(|| waits.to_owned())
+    }
+
+    /// Says what keeps a controller from being ready; nothing if none.
+    pub fn set_trouble(&self, controller: &str, trouble: Option<String>) {
+        let mut troubles = self.troubles();
+        match trouble {
+            Some(trouble) => drop(troubles.insert(controller.to_owned(), trouble)),
+            None => drop(troubles.remove(controller)),
+        }
+    }
+
+    /// Forgets the controllers that there are no more.
+    pub fn retain_troubles(&self, is_there: impl Fn(&str) -> bool) {
+        self.troubles().retain(|controller, _| is_there(controller));
+    }
+
+    fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn millis(&self) -> u64 {
@@ -94,6 +165,10 @@ pub struct Served {
     pub health: Arc<Health>,
     /// For what a rollout is judged by.
     pub host: Handle,
+    /// For how far rollouts are, and for requests about them.
+    pub rollouts: RolloutsHandle,
+    /// Whose requests are taken.
+    pub requests: RequestPolicy,
 }
 
 /// Listens and answers until the task is aborted.
@@ -117,7 +192,7 @@ pub async fn serve(
             let served = served.clone();
             let service = service_fn(move |request| {
                 let served = served.clone();
-                async move { Ok::<_, Infallible>(answer(&request, &served).await) }
+                async move { Ok::<_, Infallible>(answer(request, address, &served).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
                 // Without a timer it waits for a request's headers for ever.
@@ -134,30 +209,27 @@ pub async fn serve(
     Ok((address, task))
 }
 
-async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<Bytes>> {
+async fn answer(
+    request: Request<Incoming>,
+    address: SocketAddr,
+    served: &Served,
+) -> Response<Full<Bytes>> {
     let Served {
-        metrics,
-        health,
-        host,
+        metrics, health, ..
     } = served;
+    if request.uri().path().starts_with(requests::PATH) {
+        return requests::answer(request, address, served).await;
+    }
     if request.method() != Method::GET && request.method() != Method::HEAD {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
     }
     match request.uri().path() {
         "/livez" if health.is_live() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/livez" => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "stuck: the host's task has been silent for a minute\n".to_owned(),
-        ),
-        "/readyz" if health.is_ready() => text(StatusCode::OK, "ok\n".to_owned()),
-        "/readyz" => text(
-            StatusCode::SERVICE_UNAVAILABLE,
-            "not ready: the controllers are not known yet, or one waits for its watches\n"
-                .to_owned(),
-        ),
+        "/livez" => text(StatusCode::SERVICE_UNAVAILABLE, format!("{STUCK}\n")),
+        "/readyz" => readiness(health),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {
-            Some(controller) => disagreements(host, controller).await,
+            Some(controller) => disagreements(served, controller).await,
             None => text(
                 StatusCode::NOT_FOUND,
                 "there is /metrics, /livez, /readyz and /controllers/NAME/disagreements\n"
@@ -167,17 +239,27 @@ async fn answer(request: &Request<Incoming>, served: &Served) -> Response<Full<B
     }
 }
 
+fn readiness(health: &Health) -> Response<Full<Bytes>> {
+    let obstacles = health.obstacles();
+    if obstacles.is_empty() {
+        return text(StatusCode::OK, "ok\n".to_owned());
+    }
+    let lines = obstacles.iter().map(|line| format!("not ready: {line}\n"));
+    text(StatusCode::SERVICE_UNAVAILABLE, lines.collect())
+}
+
 fn controller_of(path: &str) -> Option<&str> {
     let name = path.strip_prefix("/controllers/")?;
     name.strip_suffix("/disagreements")
 }
 
-async fn disagreements(host: &Handle, controller: &str) -> Response<Full<Bytes>> {
-    let Some(found) = host.disagreements(controller).await else {
+async fn disagreements(served: &Served, controller: &str) -> Response<Full<Bytes>> {
+    let Some(found) = served.host.disagreements(controller).await else {
         let sentence = format!("no candidate of a controller \"{controller}\" is being tried\n");
         return text(StatusCode::NOT_FOUND, sentence);
     };
-    match serde_json::to_string(&Page::from(&found)) {
+    let progress = served.rollouts.progress(controller).await;
+    match serde_json::to_string(&Page::new(&found, progress.as_ref())) {
         Ok(page) => with_type("application/json", StatusCode::OK, page),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
     }

@@ -9,6 +9,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use davit_cluster::events::EventStats;
 use davit_core::controller::{Controller, Outcome};
 use davit_core::gate::Ruling;
 use davit_core::health::State;
@@ -58,6 +59,10 @@ pub struct HostMetrics {
     pub synced: GaugeVec,
     /// `davit_watch_troubles_total{resource}`: watches and lists that failed.
     pub watch_troubles: CounterVec,
+    /// `davit_events_total{result}`: events for people, by what became of them.
+    pub events: CounterVec,
+    /// `davit_events_waiting`
+    pub events_waiting: GaugeVec,
     /// `davit_store_bytes`: the data of all objects.
     pub store_bytes: GaugeVec,
     /// The `workqueue_*` metrics of Kubernetes' controllers.
@@ -222,6 +227,16 @@ impl HostMetrics {
                 "Lists and watches that failed and were begun again.",
                 &["resource"],
             )?,
+            events: list.counter(
+                "davit_events_total",
+                "Events: sent, suppressed as too many, failed, or dropped.",
+                &["result"],
+            )?,
+            events_waiting: list.gauge(
+                "davit_events_waiting",
+                "Events that are not sent yet.",
+                &[],
+            )?,
             store_bytes: list.gauge(
                 "davit_store_bytes",
                 "Bytes of all objects held, without what it takes to find them.",
@@ -283,6 +298,21 @@ impl HostMetrics {
         self.writes.with_label_values(&[controller, result]).inc();
         let duration = self.write_duration.with_label_values(&[controller]);
         duration.observe(took.as_secs_f64());
+    }
+
+    /// Takes over what became of events so far.
+    pub fn set_events(&self, stats: &EventStats) {
+        for (result, total) in [
+            ("sent", stats.sent),
+            ("suppressed", stats.suppressed),
+            ("failed", stats.failed),
+            ("dropped", stats.dropped),
+        ] {
+            raise(&self.events.with_label_values(&[result]), total);
+        }
+        let waiting = usize::try_from(stats.waiting).unwrap_or(usize::MAX);
+        let gauge = self.events_waiting.with_label_values(&[] as &[&str]);
+        gauge.set(number(waiting));
     }
 
     /// Sets a controller's gauges.

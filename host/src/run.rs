@@ -16,6 +16,7 @@ use crate::cli::{GuestArguments, RunArguments};
 use crate::commands;
 use crate::config::{self, Config};
 use crate::host::{Host, HostOptions};
+use crate::http::requests::RequestPolicy;
 use crate::http::{self, Health, Served};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
@@ -33,7 +34,8 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         Some(file) => config::parse(&file.path, &file.text)?,
         None => Config::default(),
     };
-    let client = commands::connect(arguments.cluster).await?;
+    let namespace = arguments.namespace.namespace;
+    let client = commands::connect_in(arguments.cluster, &namespace).await?;
     let metrics = Arc::new(HostMetrics::new()?);
     let health = Arc::new(Health::default());
     let modules = modules(&arguments.guests, &client)?;
@@ -50,16 +52,34 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         listener: None,
         seed: u64::from(std::process::id()),
     });
+    let policy = match (&config.controllers, arguments.allow_remote_requests) {
+        (None, _) => RequestPolicy::Cluster,
+        (Some(_), false) => RequestPolicy::Loopback,
+        (Some(_), true) => RequestPolicy::Everybody,
+    };
     if let Some(address) = arguments.http {
         let served = Served {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
+            rollouts: host.rollouts(),
+            requests: policy,
         };
         let (address, _) = http::serve(&address, served)
             .await
             .with_context(|| format!("--http {address}"))?;
         tracing::info!(%address, "serving /metrics, the probes and disagreements");
+        if policy != RequestPolicy::Cluster {
+            tracing::info!(
+                "davit promote, pause, abort and the like reach this host with --server \
+                 http://{address}"
+            );
+        }
+    } else if config.controllers.is_some() {
+        tracing::info!(
+            "without --http, this host takes no requests such as promote or abort: a step that \
+             waits for an operator stays until the file changes"
+        );
     }
     let (sender, declared) = watch::channel(None);
     if config.controllers.is_none() {
@@ -86,7 +106,9 @@ fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -
         return Ok(Records::cluster(client.clone(), client.default_namespace()));
     }
     let Some(cache) = &arguments.cache else {
-        tracing::warn!("without --cache, a restart forgets how far a rollout is");
+        tracing::warn!(
+            "without --cache, a restart forgets the rollouts: how far they are, and pauses"
+        );
         return Ok(Records::memory());
     };
     Ok(Records::directory(cache.join("rollouts"))?)

@@ -1,11 +1,16 @@
 //! `davit sim`: a Kubernetes API from memory.
 
-use std::path::PathBuf;
+use std::fs::{File, OpenOptions};
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use davit_sim::fault::Fault;
 use davit_sim::helpers::{Kubelet, KubeletOptions, NamespaceController};
-use davit_sim::{Config, Server, Sim, kubeconfig};
+use davit_sim::{Config, Identity, Rbac, Server, Sim, kubeconfig, kubeconfig_with_token};
+use tokio::sync::broadcast::{self, error::RecvError};
 
 use crate::cli::SimArguments;
 use crate::run::StopSignals;
@@ -14,6 +19,7 @@ use crate::run::StopSignals;
 pub async fn run(arguments: SimArguments) -> Result<()> {
     let config = config(&arguments);
     tracing::info!("the seed is {}", config.seed);
+    let rbac = config.rbac.clone();
     let sim = new(config)?;
     // Nobody would ever read it, and it would grow for as long as this serves.
     sim.limit_log(0);
@@ -29,11 +35,12 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     let _namespaces = arguments
         .namespaces
         .then(|| NamespaceController::start(&sim));
+    if rbac.is_some() {
+        tokio::spawn(log_denials(sim.denials()));
+    }
     let mut stop = StopSignals::new()?;
-    let server = Server::start(arguments.listen, sim)
-        .await
-        .with_context(|| format!("--listen {}", arguments.listen))?;
-    let path = write_kubeconfig(&server)?;
+    let (server, kubeconfig) = serve(arguments.listen, sim, rbac.as_ref()).await?;
+    let path = write_kubeconfig(&server, &kubeconfig)?;
     // The first line, and the only one on standard output: for scripts.
     println!("{}", path.display());
     tracing::info!(
@@ -46,6 +53,28 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     // Nobody minds if somebody else removed it first.
     let _ = std::fs::remove_file(path);
     Ok(())
+}
+
+/// Listens, and answers what clients need to know. Tokens go over TLS: kubectl
+/// sends none without it.
+async fn serve(listen: SocketAddr, sim: Sim, rbac: Option<&Rbac>) -> Result<(Server, String)> {
+    let context = || format!("--listen {listen}");
+    let Some(rbac) = rbac else {
+        let server = Server::start(listen, sim).await.with_context(context)?;
+        let kubeconfig = kubeconfig(&server.url());
+        return Ok((server, kubeconfig));
+    };
+    let names = vec![listen.ip().to_string(), "localhost".to_owned()];
+    let identity = Identity::new(names).context("--rbac")?;
+    let server = Server::start_tls(listen, sim, &identity)
+        .await
+        .with_context(context)?;
+    let kubeconfig = kubeconfig_with_token(
+        &server.url(),
+        Some(identity.certificate()),
+        &rbac.administrator_token,
+    );
+    Ok((server, kubeconfig))
 }
 
 /// An empty API server whose clock shows the present.
@@ -72,16 +101,39 @@ fn config(arguments: &SimArguments) -> Config {
         history_events: arguments.history_events,
         default_toleration_seconds: arguments.default_tolerations.map(i64::from),
         remember_deletions: false,
+        rbac: arguments.rbac.then(|| Rbac {
+            administrator_token: random_token(),
+        }),
         ..Config::default()
+    }
+}
+
+/// 128 random bits. They are the operating system's: the standard library seeds
+/// its hash maps with them.
+fn random_token() -> String {
+    let half = || RandomState::new().build_hasher().finish();
+    format!("{:016x}{:016x}", half(), half())
+}
+
+/// Clients show a refusal in many ways, some of them not at all.
+async fn log_denials(mut denials: broadcast::Receiver<String>) {
+    loop {
+        match denials.recv().await {
+            Ok(why) => tracing::warn!("{why}"),
+            Err(RecvError::Lagged(missed)) => {
+                tracing::warn!("{missed} more requests were denied");
+            }
+            Err(RecvError::Closed) => return,
+        }
     }
 }
 
 fn load(sim: &Sim, files: &[PathBuf]) -> Result<()> {
     for path in files {
         let name = path.display();
-        let text = std::fs::read_to_string(path)
-            .with_context(|| format!("--load: {name} cannot be read"))?;
-        let loaded = sim.load(&text).with_context(|| format!("--load: {name}"))?;
+        let file = File::open(path).with_context(|| format!("--load: {name} cannot be read"))?;
+        let loaded = sim.load_from(BufReader::new(file));
+        let loaded = loaded.with_context(|| format!("--load: {name}"))?;
         tracing::info!("{name}: loaded {loaded} objects");
     }
     Ok(())
@@ -114,10 +166,24 @@ fn start_kubelet(sim: &Sim, silent_nodes: &[String]) -> Kubelet {
     kubelet
 }
 
-fn write_kubeconfig(server: &Server) -> Result<PathBuf> {
+fn write_kubeconfig(server: &Server, kubeconfig: &str) -> Result<PathBuf> {
     let port = server.address().port();
     let path = std::env::temp_dir().join(format!("davit-sim-{port}.kubeconfig"));
-    std::fs::write(&path, kubeconfig(&server.url()))
+    write_private(&path, kubeconfig)
         .with_context(|| format!("the kubeconfig {} cannot be written", path.display()))?;
     Ok(path)
+}
+
+/// Writes a file that nobody else may read. One that is there is replaced: its
+/// permissions would stay.
+fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }

@@ -16,9 +16,13 @@ pub struct ControllerStatus {
     /// The generation of the spec that this is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How things are, in a few words.
+    /// What to act on first, in at most 40 characters; the condition `Ready` has
+    /// the reason.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
+    /// The host that wrote this last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<HostStatus>,
     /// The revision that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable: Option<RevisionStatus>,
@@ -29,7 +33,7 @@ pub struct ControllerStatus {
     /// The revision that is being tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// The last revision that was taken back. It is not tried again as long as
+    /// The last revision that was rolled back. It is not tried again as long as
     /// the spec asks for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RejectedStatus>,
@@ -47,14 +51,26 @@ pub struct ControllerStatus {
         "x-kubernetes-list-map-keys" = ["request"],
     ))]
     pub requests: Vec<RequestStatus>,
-    /// Resolved, Verified, Compiled, Configured, Synced, Leading, Progressing
-    /// and Degraded.
+    /// Ready, Resolved, Verified, Compiled, Configured, Synced, Leading,
+    /// Progressing and Degraded; Reconciling or Stalled if true.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["type"],
     ))]
     pub conditions: Vec<ConditionStatus>,
+}
+
+/// A host that runs a controller.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostStatus {
+    /// Its number: another one after each start.
+    pub id: String,
+    /// The pod or machine that it runs on.
+    pub name: String,
+    /// When it wrote this, RFC 3339: every ten seconds if nothing else changes.
+    pub renewed_at: String,
 }
 
 /// A revision: a module with a configuration and limits.
@@ -111,6 +127,12 @@ pub struct CandidateStatus {
     /// How long the step has been under way while the candidate was running,
     /// in seconds.
     pub elapsed_seconds: u64,
+    /// The same for people: `3m10s`.
+    #[serde(default)]
+    pub elapsed: String,
+    /// How much of the step is left: `6m50s`, or `until promoted`.
+    #[serde(default)]
+    pub remaining: String,
     /// Why the step goes on.
     pub waits_for: String,
     /// How its decisions compare with the stable revision's, in this step.
@@ -142,7 +164,7 @@ pub struct ComparisonStatus {
     pub unknown: u64,
 }
 
-/// A revision that was taken back.
+/// A revision that was rolled back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedStatus {
@@ -152,7 +174,10 @@ pub struct RejectedStatus {
     pub at: String,
     /// The step in which it was, counted from 1.
     pub step: u32,
-    /// Why.
+    /// Why, in two words: `refused writes`.
+    #[serde(default)]
+    pub cause: String,
+    /// Why, with what was counted.
     pub reason: String,
 }
 

@@ -20,8 +20,8 @@ pub enum LogFormat {
 /// Starts the log. `filter` is what `RUST_LOG` takes: `info`,
 /// `davit=debug,davit_cluster=trace`.
 pub fn start(format: LogFormat, filter: &str) -> Result<()> {
-    let filter =
-        EnvFilter::try_new(filter).with_context(|| format!("--log: \"{filter}\" is no filter"))?;
+    let filter = EnvFilter::try_new(without_kube(filter))
+        .with_context(|| format!("--log: \"{filter}\" is no filter"))?;
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
@@ -32,6 +32,16 @@ pub fn start(format: LogFormat, filter: &str) -> Result<()> {
         LogFormat::Json => registry.with(layer.json().flatten_event(true)).try_init()?,
     }
     Ok(())
+}
+
+/// The kube library logs every request that fails, as an error and without saying
+/// which. Davit tells of them itself. Whoever names the library wants its log.
+fn without_kube(filter: &str) -> String {
+    if filter.contains("kube_client") || filter.trim() == "off" {
+        return filter.to_owned();
+    }
+    let separator = if filter.trim().is_empty() { "" } else { "," };
+    format!("{filter}{separator}kube_client::client::builder=off")
 }
 
 /// Whether what is written there may be coloured: it is a terminal, and the
@@ -50,6 +60,19 @@ fn may_colour(is_terminal: bool, no_color: Option<&OsStr>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_library_is_silent_unless_it_is_named() {
+        for (given, expected) in [
+            ("info", "info,kube_client::client::builder=off"),
+            ("", "kube_client::client::builder=off"),
+            ("off", "off"),
+            ("info,kube_client=debug", "info,kube_client=debug"),
+        ] {
+            assert_eq!(without_kube(given), expected);
+            EnvFilter::try_new(without_kube(given)).unwrap();
+        }
+    }
 
     #[test]
     fn colour_is_for_terminals_whose_user_wants_it() {

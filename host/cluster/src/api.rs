@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,15 +10,18 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::manifest::Rate;
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::ObjectRef;
+use davit_core::reach::{Absence, Reachability};
+use davit_core::traffic::{Access, Asked, Destination, Ended, PATIENCE, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 
+use crate::cause::{Cause, NoAnswer};
 use crate::clock::Clock;
-use crate::limiter::Limiter;
+use crate::limiter::{Limiter, Permit};
 use crate::status::Refused;
-use crate::url::{is_name, path};
+use crate::url::{Route, is_name, path};
 
 /// Plain JSON.
 pub(crate) const JSON: &str = "application/json";
@@ -34,8 +37,7 @@ pub(crate) const PARTIAL_LIST: &str =
 const LARGEST_ANSWER: usize = 256 << 20;
 /// How often a request that was turned away is sent again.
 const MOST_REPEATS: u32 = 5;
-/// The longest that the server can make everybody wait. What it asks beyond is
-/// for whoever sent the request to decide.
+/// The longest pause that is kept for others than the request that was refused.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
 /// How requests are sent.
@@ -62,9 +64,53 @@ pub struct Api {
     client: kube::Client,
     clock: Clock,
     request_timeout: Duration,
-    limiter: Arc<Limiter>,
+    limiter: Limiter,
+    reach: Arc<Mutex<Reachability>>,
+    /// The controller that requests are sent for; empty for the host itself.
+    controller: Arc<str>,
     /// In whose name requests are sent, if not in the client's own.
-    user: Option<HeaderValue>,
+    user: Option<User>,
+}
+
+#[derive(Clone)]
+struct User {
+    name: Arc<str>,
+    header: HeaderValue,
+}
+
+/// What requests that belong together ask for their turns as: those of a plan,
+/// for instance.
+#[derive(Debug)]
+pub struct Course {
+    urgency: Urgency,
+    /// The turn of the next request, if it was given before.
+    permit: Option<Permit>,
+}
+
+impl Course {
+    /// Requests that a guest waits for.
+    pub(crate) fn of_reads() -> Self {
+        Self::new(Urgency::Read)
+    }
+
+    /// Requests that nobody waits for.
+    pub(crate) fn of_events() -> Self {
+        Self::new(Urgency::Event)
+    }
+
+    fn new(urgency: Urgency) -> Self {
+        Self {
+            urgency,
+            permit: None,
+        }
+    }
+}
+
+/// A plan that has no request to wait for.
+impl Default for Course {
+    fn default() -> Self {
+        Self::new(Urgency::Finish)
+    }
 }
 
 /// A request that is ready to be sent, as often as needed.
@@ -75,6 +121,14 @@ pub(crate) struct Request {
     pub(crate) accept: &'static str,
     pub(crate) content_type: &'static str,
     pub(crate) body: Bytes,
+}
+
+/// `GET /api/v1/pods`, for the log.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.uri.split('?').next().unwrap_or_default();
+        write!(f, "{} {path}", self.method)
+    }
 }
 
 impl Request {
@@ -94,7 +148,9 @@ impl Request {
 pub(crate) enum NoSuccess {
     Refused(Refused),
     /// No answer, and why.
-    NoAnswer(String),
+    NoAnswer(NoAnswer),
+    /// It was not sent: the server asked for a pause that lasts so much longer.
+    Paused(Duration),
 }
 
 impl Api {
@@ -105,7 +161,9 @@ impl Api {
             client,
             clock,
             request_timeout: settings.request_timeout,
-            limiter: Arc::new(Limiter::new(settings.rate)),
+            limiter: Limiter::new(settings.rate, clock),
+            reach: Arc::default(),
+            controller: "".into(),
             user: None,
         }
     }
@@ -117,10 +175,62 @@ impl Api {
     #[must_use]
     pub fn impersonating(&self, user: &str) -> Self {
         let refused = HeaderValue::from_static("system:anonymous");
+        let user = User {
+            name: user.into(),
+            header: HeaderValue::from_str(user).unwrap_or(refused),
+        };
         Self {
-            user: Some(HeaderValue::from_str(user).unwrap_or(refused)),
+            user: Some(user),
             ..self.clone()
         }
+    }
+
+    /// The same API server, asked for a controller: its requests take turns with
+    /// those of others.
+    #[must_use]
+    pub fn on_behalf_of(&self, controller: &str) -> Self {
+        Self {
+            controller: controller.into(),
+            ..self.clone()
+        }
+    }
+
+    /// Since when the API server has answered no request, and why not; none if it
+    /// answered the last one.
+    #[must_use]
+    pub fn absence(&self) -> Option<Absence> {
+        self.reach().absence().cloned()
+    }
+
+    /// Takes note of whether the API server answered a request. That it does not
+    /// is told here, once for all requests.
+    pub(crate) fn note<T>(&self, request: &Request, sent: &Result<T, NoSuccess>) {
+        let now = self.clock.instant();
+        match sent {
+            Ok(_) | Err(NoSuccess::Refused(_)) => {
+                if let Some(absence) = self.reach().answered(now) {
+                    let lasted = now.since(absence.since).as_secs();
+                    tracing::info!("the API server answers again, after {lasted} s");
+                }
+            }
+            Err(NoSuccess::NoAnswer(reason)) if reason.cause != Cause::Unsendable => {
+                let cause = reason.to_string();
+                let line = self.reach().no_answer(&cause, &request.to_string(), now);
+                if let Some(left_out) = line {
+                    tracing::warn!("the API server does not answer: {request}: {cause}{left_out}");
+                }
+            }
+            Err(NoSuccess::NoAnswer(_) | NoSuccess::Paused(_)) => {}
+        }
+    }
+
+    fn reach(&self) -> MutexGuard<'_, Reachability> {
+        self.reach.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing but events is to come: they go at once from now on.
+    pub(crate) fn flush_events(&self) {
+        self.limiter.flush_events();
     }
 
     /// The client.
@@ -135,46 +245,113 @@ impl Api {
         self.clock
     }
 
-    /// Sends a request in its turn. A server that has too much to do holds up
-    /// everybody; a request that it certainly did not carry out is sent again.
-    pub(crate) async fn call(&self, request: &Request) -> Result<Bytes, NoSuccess> {
+    /// Waits for the turn of a plan's first request, which writes to this API
+    /// group.
+    pub(crate) async fn begin(&self, group: &str) -> Result<Course, NoSuccess> {
+        let asked = self.asked(group, Access::Write, Urgency::Begin);
+        let permit = self.limiter.turn(asked).await.map_err(NoSuccess::Paused)?;
+        Ok(Course {
+            urgency: Urgency::Finish,
+            permit: Some(permit),
+        })
+    }
+
+    /// Sends a read in its turn.
+    pub(crate) async fn read(&self, request: &Request) -> Result<Bytes, NoSuccess> {
+        self.call(request, &mut Course::of_reads()).await
+    }
+
+    /// Sends a request in its turn. A request that the server certainly did not
+    /// carry out is sent again, once the pause that it asked for is over or at
+    /// once if there was no connection.
+    pub(crate) async fn call(
+        &self,
+        request: &Request,
+        course: &mut Course,
+    ) -> Result<Bytes, NoSuccess> {
+        let route = Route::of(&request.uri);
+        let access = match (course.urgency, &request.method) {
+            (Urgency::Event, _) => Access::Event,
+            (_, &Method::GET) => Access::Read,
+            _ => Access::Write,
+        };
+        let asked = self.asked(&route.group, access, course.urgency);
+        let kind = format!("{} {}", request.method, route.kind);
         let mut repeats = 0;
         loop {
-            self.limiter.acquire().await;
-            let refused = match self.send(request).await {
-                Err(NoSuccess::Refused(refused)) => refused,
-                other => return other,
+            let permit = if let Some(permit) = course.permit.take() {
+                permit
+            } else {
+                let turn = self.limiter.turn(asked.clone()).await;
+                turn.map_err(NoSuccess::Paused)?
             };
-            let Some(pause) = overload_pause(&refused) else {
-                return Err(NoSuccess::Refused(refused));
+            let sent = self.send(request).await;
+            permit.end(&kind, ended(&sent));
+            let may_repeat = match &sent {
+                Err(NoSuccess::Refused(refused)) => {
+                    let Some(pause) = overload_pause(refused) else {
+                        return sent;
+                    };
+                    self.limiter.pause(asked.destination.clone(), pause);
+                    let not_carried_out = refused.code == 429 || request.method == Method::GET;
+                    not_carried_out && pause <= PATIENCE && repeats < MOST_REPEATS
+                }
+                // Another server may listen at the address, or this one again.
+                Err(NoSuccess::NoAnswer(reason)) => reason.unsent && repeats == 0,
+                _ => false,
             };
-            self.limiter.pause(pause);
-            let not_carried_out = refused.code == 429 || request.method == Method::GET;
-            if !not_carried_out || repeats == MOST_REPEATS {
-                return Err(NoSuccess::Refused(refused));
+            if !may_repeat {
+                return sent;
             }
             repeats += 1;
+        }
+    }
+
+    fn asked(&self, group: &str, access: Access, urgency: Urgency) -> Asked {
+        let user = self.user.as_ref();
+        Asked {
+            controller: Arc::clone(&self.controller),
+            urgency,
+            destination: Destination {
+                user: user.map_or_else(|| "".into(), |user| Arc::clone(&user.name)),
+                group: group.into(),
+                access,
+            },
         }
     }
 
     /// Sends a request at once, and only once.
     pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, NoSuccess> {
         let exchange = async {
-            let response = send(&self.client, request, self.user.as_ref()).await?;
+            let user = self.user.as_ref().map(|user| &user.header);
+            let response = send(&self.client, request, user).await?;
             read(response).await
         };
-        match tokio::time::timeout(self.request_timeout, exchange).await {
+        let sent = match tokio::time::timeout(self.request_timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(NoSuccess::NoAnswer(format!(
-                "no answer within {:?}",
-                self.request_timeout
-            ))),
-        }
+            Err(_) => Err(NoSuccess::NoAnswer(NoAnswer::silence(self.request_timeout))),
+        };
+        self.note(request, &sent);
+        sent
     }
 }
 
-/// How long everybody has to wait because of this answer; none if it is not
-/// about the server's load.
+/// What the end of a request says of the server's load.
+fn ended(sent: &Result<Bytes, NoSuccess>) -> Ended {
+    match sent {
+        Err(NoSuccess::Refused(refused)) if is_overload(refused) => Ended::Overloaded,
+        Ok(_) | Err(NoSuccess::Refused(_)) => Ended::Answered,
+        Err(NoSuccess::NoAnswer(reason)) if reason.cause == Cause::TimedOut => Ended::Overloaded,
+        Err(NoSuccess::NoAnswer(_) | NoSuccess::Paused(_)) => Ended::Unknown,
+    }
+}
+
+fn is_overload(refused: &Refused) -> bool {
+    matches!(refused.code, 429 | 503 | 504) && !refused.is_disruption_budget()
+}
+
+/// How long requests like this one have to wait because of this answer; none if
+/// it is not about the server's load.
 fn overload_pause(refused: &Refused) -> Option<Duration> {
     let overload = matches!(refused.code, 429 | 503) && !refused.is_disruption_budget();
     let pause = refused.retry_after?;
@@ -200,11 +377,11 @@ pub(crate) async fn send(
     }
     let request = builder
         .body(Body::from(request.body.clone()))
-        .map_err(|error| NoSuccess::NoAnswer(format!("nothing was sent: {}", chain(&error))))?;
+        .map_err(|error| NoSuccess::NoAnswer(NoAnswer::unsendable(&error)))?;
     client
         .send(request)
         .await
-        .map_err(|error| NoSuccess::NoAnswer(format!("no answer: {}", chain(&error))))
+        .map_err(|error| NoSuccess::NoAnswer(NoAnswer::of(&error)))
 }
 
 /// Reads an answer to its end.
@@ -213,7 +390,7 @@ pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, NoSuccess> {
     let body = Limited::new(body, LARGEST_ANSWER)
         .collect()
         .await
-        .map_err(|error| NoSuccess::NoAnswer(format!("no whole answer: {}", chain(&*error))))?
+        .map_err(|error| NoSuccess::NoAnswer(NoAnswer::broken_off(&*error)))?
         .to_bytes();
     if head.status.is_success() {
         return Ok(body);
@@ -247,6 +424,14 @@ impl NoSuccess {
             Self::NoAnswer(reason) => {
                 Failure::new(FailureClass::Timeout, format!("{attempt}: {reason}"))
             }
+            Self::Paused(left) => Failure {
+                class: FailureClass::Throttled,
+                message: format!(
+                    "{attempt}: not sent: the API server asked requests like this one to wait, \
+                     for another {left:?}"
+                ),
+                retry_after: Some(*left),
+            },
         }
     }
 }

@@ -46,6 +46,16 @@ pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectEr
     client(configuration(options).await?)
 }
 
+/// The same, with another default namespace than the kubeconfig's or the pod's.
+pub async fn connect_in(
+    options: &ConnectOptions,
+    namespace: &str,
+) -> Result<kube::Client, ConnectError> {
+    let mut config = configuration(options).await?;
+    namespace.clone_into(&mut config.default_namespace);
+    client(config)
+}
+
 /// Makes a client of a configuration, without kube's own retries: they would
 /// repeat a write that may have happened, and a create that did.
 pub fn client(mut config: Config) -> Result<kube::Client, ConnectError> {
@@ -103,6 +113,9 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::api::{Api, ApiSettings, Course, JSON, NoSuccess};
+    use crate::cause::NoAnswer;
+    use crate::clock::Clock;
 
     /// Answers every request alike; what has come is in the channel.
     async fn overloaded() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
@@ -173,5 +186,72 @@ mod tests {
             error.to_string(),
             format!("the kubeconfig {path} cannot be used")
         );
+    }
+
+    fn api(url: &str) -> Api {
+        let mut config = Config::new(url.parse().unwrap());
+        config.connect_timeout = Some(Duration::from_secs(5));
+        let settings = ApiSettings::default();
+        Api::new(client(config).unwrap(), Clock::start(), &settings)
+    }
+
+    /// Why a deletion had no answer, and how often a connection was made for it.
+    async fn no_answer(url: &str) -> (NoAnswer, String) {
+        let mut request = crate::api::Request::get("/api/v1/nodes/n".to_owned(), JSON);
+        request.method = http::Method::DELETE;
+        let answer = api(url).call(&request, &mut Course::default()).await;
+        let Err(NoSuccess::NoAnswer(reason)) = answer else {
+            panic!("it was answered");
+        };
+        let text = reason.to_string();
+        (reason, text)
+    }
+
+    #[tokio::test]
+    async fn a_request_without_an_answer_names_the_cause() {
+        let gone = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", gone.local_addr().unwrap());
+        drop(gone);
+        let (reason, text) = no_answer(&url).await;
+        assert_eq!((text.as_str(), reason.unsent), ("connection refused", true));
+
+        let (reason, text) = no_answer("http://no-such-host.invalid:80").await;
+        assert!(
+            text.starts_with("no address for the server's name: "),
+            "{text}"
+        );
+        assert!(reason.unsent);
+    }
+
+    /// What breaks after the connection was made may have been carried out: it is
+    /// not sent again. TLS comes before the request.
+    #[tokio::test]
+    async fn only_what_was_certainly_not_sent_is_sent_again() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Ok((mut connection, _)) = listener.accept().await {
+                let mut start = [0; 6];
+                connection.read_exact(&mut start).await.unwrap();
+                let _ = sender.send(start);
+                // No TLS server and no HTTP server answers so.
+                if &start != b"DELETE" {
+                    connection
+                        .write_all(b"hello, this is no TLS")
+                        .await
+                        .unwrap();
+                }
+            }
+        });
+        let (reason, text) = no_answer(&format!("http://{address}")).await;
+        assert_eq!((text.as_str(), reason.unsent), ("connection reset", false));
+        assert_eq!(seen.recv().await.as_ref(), Some(b"DELETE"));
+        assert!(seen.is_empty());
+
+        let (reason, text) = no_answer(&format!("https://{address}")).await;
+        assert!(text.starts_with("TLS: "), "{text}");
+        assert!(reason.unsent);
+        assert_eq!(seen.len(), 2, "sent once more, and no further");
     }
 }

@@ -15,6 +15,7 @@ pub mod project;
 pub mod reflector;
 pub mod write;
 
+mod cause;
 mod limiter;
 mod status;
 mod url;

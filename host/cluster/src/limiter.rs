@@ -1,147 +1,260 @@
-//! The client-side rate limit: one line in which every request waits.
+//! Gives requests their turns: the driver of [`Traffic`].
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use davit_core::manifest::Rate;
-use tokio::time::{Instant, sleep};
+use davit_core::time::Instant;
+use davit_core::traffic::{Asked, Destination, Ended, Ticket, Traffic, Turn};
+use tokio::sync::oneshot;
 
-/// Lets requests through at a rate, and not at all while paused.
-pub(crate) struct Limiter {
-    /// Who holds it is the first in line. The lock is fair, so requests go out
-    /// in the order in which they came.
-    bucket: tokio::sync::Mutex<Bucket>,
-    paused_until: Mutex<Option<Instant>>,
+use crate::clock::Clock;
+
+/// The longest that the alarm sleeps: a rate of 0 gives no turn for ever.
+const LONGEST_SLEEP: Duration = Duration::from_hours(1);
+
+/// Lets requests through in their turn. Copies share the turns.
+#[derive(Clone)]
+pub(crate) struct Limiter(Arc<Inner>);
+
+struct Inner {
+    clock: Clock,
+    state: Mutex<State>,
+}
+
+struct State {
+    traffic: Traffic,
+    waiting: HashMap<Ticket, oneshot::Sender<Turn>>,
+    /// When turns are given next, if nothing happens before.
+    alarm: Option<Instant>,
+}
+
+/// A place among the requests under way, or in the line for it. Dropping it gives
+/// it up.
+#[derive(Debug)]
+pub(crate) struct Permit {
+    limiter: Limiter,
+    ticket: Ticket,
+    is_over: bool,
+}
+
+impl std::fmt::Debug for Limiter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Limiter")
+    }
 }
 
 impl Limiter {
-    /// Without a rate everything is let through at once.
-    pub(crate) fn new(rate: Option<Rate>) -> Self {
-        let tokens = rate.map_or(0.0, |rate| f64::from(rate.burst));
-        Self {
-            bucket: tokio::sync::Mutex::new(Bucket {
-                rate,
-                tokens,
-                filled_at: Instant::now(),
+    /// Without a rate there is no limit to it.
+    pub(crate) fn new(rate: Option<Rate>, clock: Clock) -> Self {
+        Self(Arc::new(Inner {
+            clock,
+            state: Mutex::new(State {
+                traffic: Traffic::new(rate),
+                waiting: HashMap::new(),
+                alarm: None,
             }),
-            paused_until: Mutex::new(None),
+        }))
+    }
+
+    /// Waits for a request's turn. Fails with what is left of a pause that the
+    /// server asked for, if that is too long to wait.
+    pub(crate) async fn turn(&self, asked: Asked) -> Result<Permit, Duration> {
+        let (sender, turn) = oneshot::channel();
+        let ticket = {
+            let mut state = self.0.state();
+            let ticket = state.traffic.ask(asked, self.0.clock.instant());
+            state.waiting.insert(ticket, sender);
+            ticket
+        };
+        // From here on, dropping this future gives the place up.
+        let permit = Permit {
+            limiter: self.clone(),
+            ticket,
+            is_over: false,
+        };
+        self.0.give_turns();
+        match turn.await {
+            Ok(Turn::Go) => Ok(permit),
+            Ok(Turn::Paused(left)) => Err(left),
+            // Senders are only dropped with the permit.
+            Err(_) => Err(Duration::ZERO),
         }
     }
 
-    /// Waits for the request's turn.
-    pub(crate) async fn acquire(&self) {
-        let mut bucket = self.bucket.lock().await;
-        loop {
-            let now = Instant::now();
-            let pause = self.pause_left(now);
-            if pause.is_zero() {
-                match bucket.take(now) {
-                    Ok(()) => return,
-                    Err(wait) => sleep(wait).await,
-                }
-            } else {
-                sleep(pause).await;
+    /// The server asked for a pause.
+    pub(crate) fn pause(&self, destination: Destination, pause: Duration) {
+        let now = self.0.clock.instant();
+        self.0.state().traffic.pause(destination, pause, now);
+        self.0.give_turns();
+    }
+
+    /// Nothing but events is to come: they go without their rate.
+    pub(crate) fn flush_events(&self) {
+        self.0.state().traffic.flush_events();
+        self.0.give_turns();
+    }
+}
+
+impl Permit {
+    /// The request has ended.
+    pub(crate) fn end(mut self, kind: &str, ended: Ended) {
+        self.leave(kind, ended);
+    }
+
+    fn leave(&mut self, kind: &str, ended: Ended) {
+        if std::mem::replace(&mut self.is_over, true) {
+            return;
+        }
+        let inner = &self.limiter.0;
+        let now = inner.clock.instant();
+        {
+            let mut state = inner.state();
+            state.waiting.remove(&self.ticket);
+            state.traffic.end(self.ticket, kind, ended, now);
+        }
+        inner.give_turns();
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.leave("", Ended::Unknown);
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes everybody whose turn it is, and sets the alarm for the next.
+    fn give_turns(self: &Arc<Self>) {
+        let now = self.clock.instant();
+        let mut state = self.state();
+        while let Some((ticket, turn)) = state.traffic.poll_turn(now) {
+            if let Some(waiting) = state.waiting.remove(&ticket) {
+                // Who does not wait any more drops the permit.
+                let _ = waiting.send(turn);
             }
         }
-    }
-
-    /// Lets nothing through for that long from now on.
-    pub(crate) fn pause(&self, duration: Duration) {
-        let until = Instant::now() + duration;
-        let mut paused = self.paused_until();
-        *paused = Some(paused.map_or(until, |before| before.max(until)));
-    }
-
-    fn pause_left(&self, now: Instant) -> Duration {
-        self.paused_until()
-            .map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
-    }
-
-    fn paused_until(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
-        self.paused_until
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-struct Bucket {
-    rate: Option<Rate>,
-    tokens: f64,
-    filled_at: Instant,
-}
-
-impl Bucket {
-    /// Takes a token, or says how long it takes until there is one.
-    fn take(&mut self, now: Instant) -> Result<(), Duration> {
-        const NEVER: Duration = Duration::from_hours(1);
-        let Some(rate) = self.rate else {
-            return Ok(());
+        let next = state.traffic.poll_timeout(now);
+        let Some(next) = next.map(|at| at.min(now.after(LONGEST_SLEEP))) else {
+            return;
         };
-        let filled = now.saturating_duration_since(self.filled_at).as_secs_f64() * rate.per_second;
-        self.tokens = (self.tokens + filled).min(f64::from(rate.burst));
-        self.filled_at = now;
-        if self.tokens >= 1.0 {
-            self.tokens -= 1.0;
-            return Ok(());
+        // At the end of the process there may be nothing left to wait for it.
+        if state.alarm.is_none_or(|alarm| next < alarm)
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            state.alarm = Some(next);
+            let deadline = self.clock.deadline(next);
+            runtime.spawn(ring(Arc::downgrade(self), next, deadline));
         }
-        // A rate of 0 lets nothing through until the process is restarted with
-        // another; looking again every hour costs nothing.
-        let wait = Duration::try_from_secs_f64((1.0 - self.tokens) / rate.per_second);
-        // A timer is exact to the millisecond: a shorter wait would spin.
-        Err(wait.unwrap_or(NEVER).clamp(Duration::from_millis(1), NEVER))
     }
+}
+
+async fn ring(limiter: Weak<Inner>, alarm: Instant, deadline: tokio::time::Instant) {
+    tokio::time::sleep_until(deadline).await;
+    let Some(limiter) = limiter.upgrade() else {
+        return;
+    };
+    {
+        let mut state = limiter.state();
+        if state.alarm == Some(alarm) {
+            state.alarm = None;
+        }
+    }
+    limiter.give_turns();
 }
 
 #[cfg(test)]
 mod tests {
+    use davit_core::traffic::{Access, Urgency};
+    use tokio::time::sleep;
+
     use super::*;
 
-    async fn times(limiter: &Limiter, count: u32) -> Vec<u128> {
-        let start = Instant::now();
-        let mut times = Vec::new();
-        for _ in 0..count {
-            limiter.acquire().await;
-            times.push(start.elapsed().as_millis());
+    fn asked(group: &str, urgency: Urgency) -> Asked {
+        Asked {
+            controller: "a".into(),
+            urgency,
+            destination: Destination {
+                user: "".into(),
+                group: group.into(),
+                access: Access::Write,
+            },
         }
-        times
+    }
+
+    fn limiter(per_second: f64, burst: u32) -> Limiter {
+        Limiter::new(Some(Rate { per_second, burst }), Clock::start())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_burst_goes_at_once_and_then_the_rate_holds() {
-        let limiter = Limiter::new(Some(Rate {
-            per_second: 10.0,
-            burst: 2,
-        }));
-        let times = times(&limiter, 4).await;
+    async fn turns_come_at_the_rate() {
+        let limiter = limiter(10.0, 2);
+        let start = tokio::time::Instant::now();
+        let mut times = Vec::new();
+        for _ in 0..4 {
+            let permit = limiter.turn(asked("", Urgency::Begin)).await.unwrap();
+            times.push(start.elapsed().as_millis());
+            permit.end("get", Ended::Answered);
+        }
         assert_eq!(times[..2], [0, 0]);
         assert!((99..=103).contains(&times[2]), "{times:?}");
         assert!((199..=205).contains(&times[3]), "{times:?}");
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_rate_is_no_limit_but_a_pause_still_holds() {
-        let limiter = Limiter::new(None);
-        assert_eq!(times(&limiter, 3).await, [0, 0, 0]);
-        limiter.pause(Duration::from_secs(2));
-        limiter.pause(Duration::from_secs(1));
-        let times = times(&limiter, 2).await;
-        assert!((2000..=2002).contains(&times[0]), "{times:?}");
-        assert_eq!(times[0], times[1]);
+    async fn a_pause_holds_those_who_wait_and_turns_them_away_if_it_is_long() {
+        let limiter = Limiter::new(None, Clock::start());
+        let asked = asked("example.com", Urgency::Begin);
+        limiter.pause(asked.destination.clone(), Duration::from_secs(2));
+        let start = tokio::time::Instant::now();
+        let waiting = limiter.turn(asked.clone());
+        drop(waiting.await.unwrap());
+        assert_eq!(start.elapsed().as_secs(), 2);
+        limiter.pause(asked.destination.clone(), Duration::from_secs(2));
+        let longer = async {
+            sleep(Duration::from_secs(1)).await;
+            limiter.pause(asked.destination.clone(), Duration::from_secs(30));
+        };
+        let (turn, ()) = tokio::join!(limiter.turn(asked.clone()), longer);
+        assert_eq!(turn.unwrap_err(), Duration::from_secs(30));
+    }
+
+    /// However a request ends or is given up, its place is free again.
+    #[tokio::test(start_paused = true)]
+    async fn places_come_back() {
+        let limiter = Limiter::new(None, Clock::start());
+        let asked = asked("", Urgency::Begin);
+        let mut permits = Vec::new();
+        let turn = || async {
+            let waiting = limiter.turn(asked.clone());
+            tokio::time::timeout(Duration::from_millis(1), waiting).await
+        };
+        while let Ok(permit) = turn().await {
+            permits.push(permit.unwrap());
+        }
+        let places = permits.len();
+        assert_eq!(places, 64);
+        for count in [1, 3] {
+            permits.truncate(places - count);
+            for _ in 0..count {
+                permits.push(turn().await.unwrap().unwrap());
+            }
+            assert!(turn().await.is_err());
+        }
+        permits.pop().unwrap().end("patch", Ended::Answered);
+        assert!(turn().await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_also_holds_those_who_wait_already() {
-        let limiter = Limiter::new(Some(Rate {
-            per_second: 1.0,
-            burst: 1,
-        }));
-        limiter.acquire().await;
-        let start = Instant::now();
-        let pause = async {
-            sleep(Duration::from_millis(500)).await;
-            limiter.pause(Duration::from_secs(5));
-        };
-        tokio::join!(limiter.acquire(), pause);
-        assert!(start.elapsed() >= Duration::from_millis(5500));
+    async fn no_rate_at_all_gives_no_turn() {
+        let limiter = limiter(0.0, 1);
+        let waiting = limiter.turn(asked("", Urgency::Begin));
+        let waiting = tokio::time::timeout(Duration::from_hours(24), waiting);
+        assert!(waiting.await.is_err());
     }
 }

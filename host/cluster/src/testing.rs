@@ -166,10 +166,11 @@ pub(crate) fn pod() -> ObjectRef {
     }
 }
 
-/// Pods, nodes and namespaces, as the server serves them.
+/// Pods, nodes, namespaces and something of another group, as the server serves
+/// them.
 pub(crate) fn mapping() -> Mapping {
-    let served = |plural: &str, kind: &str, namespaced| Served {
-        resource: ApiResource::new("", "v1", plural),
+    let served_by = |group: &str, plural: &str, kind: &str, namespaced| Served {
+        resource: ApiResource::new(group, "v1", plural),
         kind: kind.into(),
         namespaced,
         verbs: ["get", "list", "watch", "delete"]
@@ -177,7 +178,9 @@ pub(crate) fn mapping() -> Mapping {
             .to_vec(),
         preferred: true,
     };
+    let served = |plural, kind, namespaced| served_by("", plural, kind, namespaced);
     Mapping::new([
+        served_by("example.com", "widgets", "Widget", true),
         served("pods", "Pod", true),
         served("nodes", "Node", false),
         served("namespaces", "Namespace", false),

@@ -45,6 +45,45 @@ pub(crate) fn with_query(mut path: String, parameters: &[(&str, &str)]) -> Strin
     path
 }
 
+/// What a request is about, as far as its path tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Route {
+    /// The API group; empty for the core group.
+    pub(crate) group: String,
+    /// The resource and subresource, without names: the same for requests that
+    /// make a server do alike. `apps/v1/deployments/*/status`
+    pub(crate) kind: String,
+}
+
+impl Route {
+    /// The route of a path, with or without a query.
+    pub(crate) fn of(uri: &str) -> Self {
+        let path = uri.split('?').next().unwrap_or_default();
+        let mut parts = path.split('/').filter(|part| !part.is_empty());
+        let group = match parts.next() {
+            Some("apis") => parts.next().unwrap_or_default(),
+            _ => "",
+        };
+        let mut kind = group.to_owned();
+        let mut add = |part: &str| {
+            kind.push('/');
+            kind.push_str(part);
+        };
+        add(parts.next().unwrap_or_default());
+        let mut parts: Vec<_> = parts.collect();
+        if parts.len() > 2 && parts.first() == Some(&"namespaces") {
+            parts.drain(..2);
+        }
+        for (position, part) in parts.into_iter().enumerate() {
+            add(if position == 1 { "*" } else { part });
+        }
+        Self {
+            group: group.to_owned(),
+            kind,
+        }
+    }
+}
+
 /// Whether the text can name an object in a path. The API refuses other names,
 /// but in a path they would not get as far: `..` leads elsewhere.
 pub(crate) fn is_name(text: &str) -> bool {
@@ -70,6 +109,37 @@ fn push_encoded(text: &mut String, part: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_route_leaves_names_out() {
+        for (uri, group, kind) in [
+            ("/api/v1/pods?limit=5", "", "/v1/pods"),
+            (
+                "/api/v1/namespaces/ns/pods/p/status",
+                "",
+                "/v1/pods/*/status",
+            ),
+            ("/api/v1/namespaces/ns", "", "/v1/namespaces/*"),
+            (
+                "/apis/apps/v1/namespaces/ns/deployments",
+                "apps",
+                "apps/v1/deployments",
+            ),
+            (
+                "/apis/apps/v1/namespaces/ns/deployments/d",
+                "apps",
+                "apps/v1/deployments/*",
+            ),
+            ("/apis", "", "/"),
+        ] {
+            let route = Route::of(uri);
+            assert_eq!(
+                (route.group.as_str(), route.kind.as_str()),
+                (group, kind),
+                "{uri}"
+            );
+        }
+    }
 
     #[test]
     fn paths_of_the_core_and_of_groups() {

@@ -5,7 +5,9 @@
 //! One that is served no longer is unknown, not gone: its objects may be stored
 //! still, and what the cache held of them is kept. It is gone for good once the
 //! `CustomResourceDefinition` that served it is: with a definition the API server
-//! deletes the objects first.
+//! deletes the objects first. An aggregated API server keeps its objects when its
+//! `APIService` is deleted, and may be registered again: it is given up after
+//! hours.
 
 #[cfg(test)]
 mod tests;
@@ -23,6 +25,9 @@ use crate::watch::Condition;
 /// How long a watch has to be open again before what it had missed meanwhile
 /// counts as told.
 const CATCH_UP: Duration = Duration::from_secs(2);
+
+/// How long the `APIService` of a resource has to be gone until the resource is.
+const DEREGISTERED: Duration = Duration::from_hours(6);
 
 /// A resource that is missing from this many complete discoveries in a row is
 /// served no longer: one can be a moment's mistake of an aggregated API server.
@@ -77,6 +82,11 @@ enum Trouble {
     CatchesUp(Instant),
 }
 
+/// What defines custom resources.
+const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
+/// What registers aggregated API servers, and every group version besides.
+const REGISTRATIONS: (&str, &str) = ("apiregistration.k8s.io", "apiservices");
+
 /// What tells how far views are covered.
 #[derive(Debug, Default)]
 pub struct Coverage {
@@ -84,8 +94,12 @@ pub struct Coverage {
     /// In how many complete discoveries in a row a segment's resource was
     /// missing.
     missing: BTreeMap<SegmentId, u32>,
-    /// The segments whose resources a definition serves, or did.
-    defined: BTreeSet<SegmentId>,
+    /// The resources that a definition served once.
+    defined: BTreeSet<Name>,
+    /// The names of the `APIService`s that there were.
+    registered: BTreeSet<String>,
+    /// The segments whose `APIService` is gone, since when that is known.
+    deregistered: BTreeMap<SegmentId, Instant>,
     /// The groups with a version that never said what it serves.
     silent: BTreeSet<String>,
     since: BTreeMap<(ViewId, Name), Instant>,
@@ -167,18 +181,30 @@ impl Coverage {
         troubles.any(|trouble| matches!(trouble, Trouble::CatchesUp(_)))
     }
 
-    /// Whether the objects of a segment are gone for good: the definition that
-    /// served them is, and it takes its objects with it.
+    /// Whether the objects of a segment are gone for good: its resource is not
+    /// served, and the definition that served it is gone, which takes its objects
+    /// with it, or for hours nobody has been registered to serve it.
     #[must_use]
     pub fn is_gone(&self, store: &Store, view: ViewId, segment: SegmentId, now: Instant) -> bool {
         let Some(spec) = store.segment_spec(segment) else {
             return true;
         };
+        if !self.is_not_served(segment) {
+            return false;
+        }
         let name = name_of(&spec.resource);
-        self.defined.contains(&segment)
-            && self
-                .definitions(store, view, now)
-                .is_some_and(|definitions| !store.holds(definitions, &definition_of(&name)))
+        if !self.defined.contains(&name) {
+            let deregistered = self.deregistered.get(&segment);
+            return deregistered.is_some_and(|since| now.since(*since) >= DEREGISTERED);
+        }
+        self.covered(store, view, DEFINITIONS, now)
+            .is_some_and(|definitions| !store.holds(definitions, &definition_of(&name)))
+    }
+
+    /// Whether discovery, or the answer to a list, says that a segment's resource
+    /// is not served.
+    fn is_not_served(&self, segment: SegmentId) -> bool {
+        self.is_missing(segment) || self.troubles.get(&segment) == Some(&Trouble::NotServed)
     }
 
     /// The resources of which a view may lack objects.
@@ -190,7 +216,7 @@ impl Coverage {
         mapping: &Mapping,
         now: Instant,
     ) -> Vec<Unlisted> {
-        self.note_definitions(store);
+        self.note_servers(store, view, now);
         let mut gaps: BTreeMap<Name, Option<Gap>> = BTreeMap::new();
         for (segment, ready) in store.segments_of(view) {
             let Some(spec) = store.segment_spec(segment) else {
@@ -210,7 +236,7 @@ impl Coverage {
             Source::EveryDeletable(except) => {
                 let known: BTreeSet<Name> =
                     mapping.iter().map(|it| name_of(&it.resource)).collect();
-                let definitions = self.definitions(store, view, now);
+                let definitions = self.covered(store, view, DEFINITIONS, now);
                 let names = definitions.into_iter().flat_map(|it| store.keys_of(it));
                 for name in names.filter_map(|name| name.split_once('.')) {
                     let (plural, group) = name;
@@ -261,7 +287,8 @@ impl Coverage {
         self.troubles
             .retain(|segment, _| segments.contains(segment));
         self.missing.retain(|segment, _| segments.contains(segment));
-        self.defined.retain(|segment| segments.contains(segment));
+        self.deregistered
+            .retain(|segment, _| segments.contains(segment));
         let views: BTreeSet<ViewId> = store.views().collect();
         self.since.retain(|(view, _), _| views.contains(view));
     }
@@ -275,48 +302,66 @@ impl Coverage {
         ready: bool,
         now: Instant,
     ) -> Option<Gap> {
-        let missing = self.is_missing(segment).then_some(Gap::NotServed);
-        let gap = missing
-            .or_else(|| self.trouble(segment, now))
-            .or_else(|| (!ready).then_some(Gap::NotListed))?;
-        let is_gone = gap == Gap::NotServed && self.is_gone(store, view, segment, now);
-        (!is_gone).then_some(gap)
+        if self.is_not_served(segment) {
+            let is_gone = self.is_gone(store, view, segment, now);
+            return (!is_gone).then_some(Gap::NotServed);
+        }
+        if !ready {
+            return Some(Gap::NotListed);
+        }
+        self.is_behind(segment, now).then_some(Gap::Interrupted)
     }
 
-    fn trouble(&self, segment: SegmentId, now: Instant) -> Option<Gap> {
-        match self.troubles.get(&segment)? {
-            Trouble::NotServed => Some(Gap::NotServed),
-            Trouble::CatchesUp(since) if now.since(*since) >= CATCH_UP => None,
-            Trouble::Interrupted | Trouble::CatchesUp(_) => Some(Gap::Interrupted),
+    /// Whether the stream of a segment may not have told everything.
+    fn is_behind(&self, segment: SegmentId, now: Instant) -> bool {
+        match self.troubles.get(&segment) {
+            None => false,
+            Some(Trouble::CatchesUp(since)) => now.since(*since) < CATCH_UP,
+            Some(Trouble::Interrupted | Trouble::NotServed) => true,
         }
     }
 
-    /// Remembers which segments a definition serves.
-    fn note_definitions(&mut self, store: &Store) {
-        let definitions: Vec<SegmentId> = store
-            .segments()
-            .filter(|(_, spec)| is_definitions(&spec.resource))
-            .map(|(segment, _)| segment)
-            .collect();
+    /// Remembers what serves which resources.
+    fn note_servers(&mut self, store: &Store, view: ViewId, now: Instant) {
+        let segments = store.segments();
+        let definitions = segments.filter(|(_, spec)| is_named(&spec.resource, DEFINITIONS));
+        let names = definitions.flat_map(|(segment, _)| store.keys_of(segment));
+        let names = names.filter_map(|name| name.split_once('.'));
+        for (plural, group) in names {
+            self.defined.insert((group.to_owned(), plural.to_owned()));
+        }
+        let Some(registrations) = self.covered(store, view, REGISTRATIONS, now) else {
+            return;
+        };
+        let names = store.keys_of(registrations).map(str::to_owned);
+        self.registered.extend(names);
         for (segment, spec) in store.segments() {
-            let name = definition_of(&name_of(&spec.resource));
-            if definitions.iter().any(|it| store.holds(*it, &name)) {
-                self.defined.insert(segment);
+            let ApiResource { group, version, .. } = &spec.resource;
+            let name = format!("{version}.{group}");
+            if store.holds(registrations, &name) {
+                self.deregistered.remove(&segment);
+            } else if self.registered.contains(&name) {
+                self.deregistered.entry(segment).or_insert(now);
             }
         }
     }
 
-    /// The segment of a view that holds every definition there is, if it is
-    /// covered.
-    fn definitions(&self, store: &Store, view: ViewId, now: Instant) -> Option<SegmentId> {
+    /// The segment of a view that is of this resource, if it is covered.
+    fn covered(
+        &self,
+        store: &Store,
+        view: ViewId,
+        resource: (&str, &str),
+        now: Instant,
+    ) -> Option<SegmentId> {
         let mut segments = store.segments_of(view);
         let (segment, _) = segments.find(|(segment, ready)| {
             *ready
-                && self.trouble(*segment, now).is_none()
+                && !self.is_behind(*segment, now)
                 && !self.is_missing(*segment)
                 && store
                     .segment_spec(*segment)
-                    .is_some_and(|spec| is_definitions(&spec.resource))
+                    .is_some_and(|spec| is_named(&spec.resource, resource))
         })?;
         Some(segment)
     }
@@ -333,7 +378,11 @@ pub fn excepts(except: &[ApiResource], group: &str, plural: &str) -> bool {
 /// Whether the objects of a resource are definitions of custom resources.
 #[must_use]
 pub fn is_definitions(resource: &ApiResource) -> bool {
-    resource.group == "apiextensions.k8s.io" && resource.plural == "customresourcedefinitions"
+    is_named(resource, DEFINITIONS)
+}
+
+fn is_named(resource: &ApiResource, (group, plural): (&str, &str)) -> bool {
+    resource.group == group && resource.plural == plural
 }
 
 fn name_of(resource: &ApiResource) -> Name {

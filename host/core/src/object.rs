@@ -144,6 +144,16 @@ pub struct ObjectRef {
     pub uid: String,
 }
 
+impl ObjectRef {
+    /// The API group; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        self.api_version
+            .split_once('/')
+            .map_or("", |(group, _)| group)
+    }
+}
+
 impl fmt::Display for ObjectRef {
     /// `v1 Pod ns/name (uid)`, as logs and errors name an object.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,5 +1,7 @@
 //! The simulator on a port: `serve [ADDRESS] [FILE …]`; files are loaded.
 
+use std::fs::File;
+use std::io::BufReader;
 use std::net::SocketAddr;
 
 use davit_sim::{Config, Server, Sim};
@@ -13,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let sim = Sim::new(Config::default(), jiff::Timestamp::now())?;
     for file in arguments {
-        sim.load(&std::fs::read_to_string(file)?)?;
+        sim.load_from(BufReader::new(File::open(file)?))?;
     }
     let server = Server::start(address, sim).await?;
     println!("{}", server.url());

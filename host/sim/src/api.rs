@@ -5,6 +5,7 @@ use http::Method;
 use serde_json::Value;
 
 use crate::accept::{self, DiscoveryForm};
+use crate::access::User;
 use crate::discovery;
 use crate::encode::{Encoder, Form};
 use crate::model::{
@@ -33,17 +34,38 @@ pub enum Answer {
     Watch(Box<WatchStart>),
     /// A failure.
     Failed(Box<Status>),
+    /// The sender is nobody, or may not do this.
+    Denied(Box<Status>),
 }
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
 /// Serves one request.
 pub fn handle(model: &mut Model, now: Time, request: &Request) -> Answer {
+    let user = match model.admit(now, request, &request.attributes()) {
+        Ok(user) => user,
+        Err(status) => return Answer::Denied(status),
+    };
     let route = Route::of(model, &request.path);
-    serve(model, now, request, route).unwrap_or_else(Answer::Failed)
+    let sent = Sent { request, user };
+    serve(model, now, &sent, route).unwrap_or_else(Answer::Failed)
 }
 
-fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Result<Answer> {
+/// A request and who sent it.
+struct Sent<'a> {
+    request: &'a Request,
+    user: User,
+}
+
+impl std::ops::Deref for Sent<'_> {
+    type Target = Request;
+
+    fn deref(&self) -> &Request {
+        self.request
+    }
+}
+
+fn serve(model: &mut Model, now: Time, request: &Sent<'_>, route: Route) -> Result<Answer> {
     const NOWHERE: Answer = Answer::Text(404, "404 page not found\n");
     let aggregated = accept::discovery(&request.accept) == DiscoveryForm::Aggregated;
     Ok(match route {
@@ -80,7 +102,7 @@ fn serve(model: &mut Model, now: Time, request: &Request, route: Route) -> Resul
     })
 }
 
-fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+fn collection(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target) -> Result<Answer> {
     let resource = &target.resource;
     let allowed = |verb: &str| {
         if resource.verbs.contains(&verb) {
@@ -108,11 +130,16 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
             if resource.namespaced && target.namespace.is_empty() {
                 return Err(Status::method_not_allowed());
             }
+            let options = write_options(request, "CreateOptions")?;
+            if resource.kind.ends_with("Review") && resource.custom.is_none() {
+                let body = request.object()?;
+                let review = model.review(now, target, body, options.strict, &request.user)?;
+                return Ok(json(201, &review));
+            }
             if resource.storage_version.is_empty() {
                 return Err(Status::not_simulated(&resource.plural));
             }
             let form = form(request)?;
-            let options = write_options(request, "CreateOptions")?;
             let created = model.create(now, target, request.object()?, &options)?;
             stored(201, now, form, target, &created)
         }
@@ -130,7 +157,7 @@ fn collection(model: &mut Model, now: Time, request: &Request, target: &Target) 
     }
 }
 
-fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+fn object(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target) -> Result<Answer> {
     let form = form(request)?;
     match request.method {
         Method::GET => {
@@ -169,7 +196,12 @@ fn object(model: &mut Model, now: Time, request: &Request, target: &Target) -> R
     }
 }
 
-fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target) -> Result<Answer> {
+fn subresource(
+    model: &mut Model,
+    now: Time,
+    request: &Sent<'_>,
+    target: &Target,
+) -> Result<Answer> {
     let parent = Target::new(&target.resource, &target.namespace, &target.name);
     let done = |code: u16| Ok(json(code, &status::success(None, Some(code))));
     match (target.subresource.as_str(), &request.method) {
@@ -197,6 +229,11 @@ fn subresource(model: &mut Model, now: Time, request: &Request, target: &Target)
                 None => done(201),
                 Some(failure) => Ok(json(201, &failure.to_json())),
             }
+        }
+        ("token", &Method::POST) => {
+            write_options(request, "CreateOptions")?;
+            let token = model.issue_token(now, &parent, request.object()?)?;
+            Ok(json(201, &token))
         }
         ("binding", &Method::POST) => {
             let options = write_options(request, "CreateOptions")?;
@@ -272,8 +309,9 @@ fn delete_body(request: &Request) -> Result<Option<Value>> {
 
 /// The options of a write; who names no field manager goes by what it calls
 /// itself.
-fn write_options(request: &Request, kind: &str) -> Result<WriteOptions> {
+fn write_options(request: &Sent<'_>, kind: &str) -> Result<WriteOptions> {
     let mut options = WriteOptions::parse(&request.query, kind)?;
+    options.writer = Some(request.user.clone());
     if options.field_manager.is_empty() {
         let agent = request.user_agent.split('/').next().unwrap_or_default();
         agent.clone_into(&mut options.field_manager);
@@ -281,7 +319,7 @@ fn write_options(request: &Request, kind: &str) -> Result<WriteOptions> {
     Ok(options)
 }
 
-fn patch_options(request: &Request, how: PatchType) -> Result<WriteOptions> {
+fn patch_options(request: &Sent<'_>, how: PatchType) -> Result<WriteOptions> {
     let kind = if how == PatchType::Apply {
         APPLY
     } else {

@@ -11,6 +11,7 @@
 //! in the foreground just gets its finalizer, and pods do not run.
 
 pub mod accept;
+pub mod access;
 pub mod api;
 mod apply;
 mod base64;
@@ -21,6 +22,7 @@ pub mod encode;
 mod events;
 pub mod fault;
 mod front;
+mod go_time;
 pub mod helpers;
 pub mod load;
 pub mod model;
@@ -40,8 +42,11 @@ pub mod time;
 mod typed;
 mod validation;
 
-pub use front::{Connection, ConnectionClosed, Served, Server, Sim, SimBody, Work, kubeconfig};
-pub use model::{Config, Model};
+pub use front::{
+    Connection, ConnectionClosed, Identity, IdentityError, Served, Server, Sim, SimBody, Work,
+    kubeconfig, kubeconfig_with_token,
+};
+pub use model::{Config, Model, Rbac};
 pub use rng::Rng;
 pub use status::Status;
 pub use time::Time;

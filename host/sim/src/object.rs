@@ -106,7 +106,7 @@ fn is_zero(n: &i64) -> bool {
 }
 
 /// JSON `null` is the zero value, as in Go.
-fn or_default<'de, D, T>(deserializer: D) -> std::result::Result<T, D::Error>
+pub(crate) fn or_default<'de, D, T>(deserializer: D) -> std::result::Result<T, D::Error>
 where
     D: Deserializer<'de>,
     T: Deserialize<'de> + Default,

@@ -3,12 +3,13 @@
 use bytes::Bytes;
 use http::Method;
 
+use crate::access::{Attributes, Impersonation};
 use crate::model::{Body, Model, Target};
 use crate::protobuf;
 use crate::status::{Result, Status};
 
 /// A request without its transport.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Request {
     /// The method.
     pub method: Method,
@@ -22,11 +23,23 @@ pub struct Request {
     pub accept: String,
     /// `User-Agent`, or empty.
     pub user_agent: String,
+    /// The bearer's token, or empty.
+    pub bearer: String,
+    /// Whom the sender speaks as, if not for itself.
+    pub impersonation: Option<Impersonation>,
     /// The body, or empty.
     pub body: Bytes,
 }
 
 impl Request {
+    /// What is asked for, as authorization sees it.
+    #[must_use]
+    pub fn attributes(&self) -> Attributes {
+        let parts = segments(&self.path);
+        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+        Attributes::of(&self.method, &self.path, &parts, &self.query)
+    }
+
     /// The body of a create or an update, or 415.
     pub fn object(&self) -> Result<Body> {
         let media_type = self
@@ -111,7 +124,7 @@ impl Query {
 }
 
 /// Percent-decoding.
-fn decode(text: &str) -> String {
+pub(crate) fn decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
@@ -159,11 +172,7 @@ impl Route {
     /// Finds out where a path leads.
     #[must_use]
     pub fn of(model: &Model, path: &str) -> Route {
-        let parts: Vec<String> = path
-            .split('/')
-            .filter(|part| !part.is_empty())
-            .map(decode)
-            .collect();
+        let parts = segments(path);
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         match parts.as_slice() {
             ["healthz" | "livez" | "readyz", ..] => Route::Health,
@@ -181,6 +190,11 @@ impl Route {
             _ => Route::Nowhere,
         }
     }
+}
+
+fn segments(path: &str) -> Vec<String> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.map(decode).collect()
 }
 
 fn resource(model: &Model, group: &str, version: &str, path: &[&str]) -> Route {

@@ -3,8 +3,8 @@
 
 use serde_json::Value;
 
+use crate::go_time;
 use crate::protobuf::{self, Shape, Slot};
-use crate::time::Time;
 
 /// What decoding found.
 #[derive(Debug, Default, PartialEq)]
@@ -123,10 +123,13 @@ impl Decoder {
             "int32" => is_integer(value, i64::from(i32::MIN)..=i64::from(i32::MAX)),
             "int64" => is_integer(value, i64::MIN..=i64::MAX),
             "double" => value.is_number(),
+            "texts" => value
+                .as_array()
+                .is_some_and(|texts| texts.iter().all(Value::is_string)),
             "intorstring" => {
                 value.is_string() || is_integer(value, i64::from(i32::MIN)..=i64::from(i32::MAX))
             }
-            "time" | "microtime" => return self.time(value),
+            "time" | "microtime" => return self.time(value, kind == "microtime"),
             "quantity" | "raw" => true,
             _ if value.is_object() => {
                 if protobuf::is_message(kind) {
@@ -141,12 +144,12 @@ impl Decoder {
         }
     }
 
-    fn time(&mut self, value: &Value) {
+    fn time(&mut self, value: &Value, micro: bool) {
         let problem = match value {
-            Value::String(text) if Time::parse(text).is_some() => return,
-            Value::String(text) => format!(
-                "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
-            ),
+            Value::String(text) => match go_time::error(text, micro) {
+                Some(problem) => problem,
+                None => return,
+            },
             other => format!(
                 "json: cannot unmarshal {} into Go value of type string",
                 go_value(other)
@@ -219,6 +222,7 @@ fn conversion_error(value: &Value, wanted: &str) -> String {
 fn go_type(kind: &str) -> String {
     match kind {
         "bytes" => "[]uint8".to_owned(),
+        "texts" => "[]string".to_owned(),
         "double" => "float64".to_owned(),
         "intorstring" => "intstr.IntOrString".to_owned(),
         "quantity" => "resource.Quantity".to_owned(),

@@ -260,6 +260,29 @@ async fn a_scale_without_replicas_is_an_error() {
     );
 }
 
+/// A dump is in the order in which somebody asked for its kinds.
+#[tokio::test(start_paused = true)]
+async fn objects_are_loaded_before_their_definition_and_namespace() {
+    let sim = sim();
+    let mut early = widget("early", &[]);
+    early["metadata"]["namespace"] = json!("own");
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "own", "uid": "u-1"},
+    });
+    let definition = definition("widgets", "Widget", &[]);
+    let list = json!({"kind": "List", "apiVersion": "v1", "items": [early, namespace, definition]});
+    assert_eq!(sim.load(&list.to_string()).unwrap(), 3);
+    sim.get("example.com/v1", "Widget", "own", "early").unwrap();
+    let own = sim.get("v1", "Namespace", "", "own").unwrap();
+    assert_eq!(own["metadata"]["uid"], "u-1");
+    let orphan = json!({"apiVersion": "none.com/v1", "kind": "None", "metadata": {"name": "n"}});
+    let error = sim.load(&orphan.to_string()).unwrap_err().to_string();
+    assert!(
+        error.starts_with("loading None \"n\": no resource"),
+        "{error}"
+    );
+}
+
 /// Without a served version the resource
 /// answers 404, and its objects are there when it is served
 /// again. A deletion of the definition deletes them all the same.

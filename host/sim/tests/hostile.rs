@@ -196,8 +196,8 @@ fn request() -> impl Strategy<Value = Request> {
             query: Query::parse(&query),
             content_type: content_type.to_owned(),
             accept: accept.to_owned(),
-            user_agent: String::new(),
             body: body.into(),
+            ..Request::default()
         },
     )
 }
@@ -212,7 +212,7 @@ proptest! {
             let now = Time::from_unix(i64::try_from(second).expect("small"));
             let before = model.version();
             match api::handle(&mut model, now, request) {
-                Answer::Failed(status) => {
+                Answer::Failed(status) | Answer::Denied(status) => {
                     prop_assert!((400..600).contains(&status.code), "{status:?}");
                     prop_assert!(!status.message.is_empty());
                 }

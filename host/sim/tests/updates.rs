@@ -164,6 +164,9 @@ fn example(plural: &str) -> Value {
         "cronjobs" => json!({"spec": {"schedule": "* * * * *", "jobTemplate": {"spec": job}}}),
         "jobs" => json!({"spec": job}),
         "endpointslices" => json!({"addressType": "IPv4", "endpoints": []}),
+        "rolebindings" | "clusterrolebindings" => {
+            json!({"roleRef": {"kind": "ClusterRole", "name": "r"}})
+        }
         "priorityclasses" => json!({"value": 1}),
         "events" => json!({
             "involvedObject": {"namespace": "default"}, "regarding": {"namespace": "default"},

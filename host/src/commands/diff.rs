@@ -52,12 +52,24 @@ async fn get(client: &Client, path: &str) -> Result<Page> {
 /// The counts, and the last disagreements of that many.
 #[must_use]
 pub fn in_words(name: &str, page: &Page, most: usize) -> String {
-    let counts = &page.counts;
-    let mut text = format!(
-        "{name}: stable {}, candidate {}\n{} agree, {} disagree ({} only-stable, {} \
-         only-candidate, {} different), {} unknown\n",
-        page.stable,
-        page.candidate,
+    let Page {
+        stable,
+        candidate,
+        step,
+        counted_since,
+        counts,
+        pending,
+        ..
+    } = page;
+    let mut text = format!("{name}: stable {stable}, candidate {candidate}\n");
+    // Writing to a text does not fail, here and below.
+    if let Some(step) = step {
+        let _ = writeln!(text, "{step}");
+    }
+    let _ = writeln!(
+        text,
+        "{} agree, {} disagree ({} only-stable, {} only-candidate, {} different), {} unknown, \
+         {pending} pending, since {counted_since}",
         counts.agree,
         counts.disagree,
         counts.only_stable,
@@ -70,7 +82,6 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
     }
     if page.disagreements.len() > most {
         let more = page.disagreements.len() - most;
-        // Writing to a text does not fail, here and below.
         let _ = writeln!(text, "\nand {more} more: --last shows them");
     }
     text

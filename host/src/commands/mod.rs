@@ -27,6 +27,7 @@ use crate::cli::{
     GetArguments, HistoryArguments, PromoteArguments, RequestArguments, RollbackArguments,
 };
 use crate::config::is_dns_label;
+use crate::http::address::ServerAddress;
 use crate::resource::{controllers, describe};
 use crate::status::ControllerStatus;
 pub use check::check;
@@ -36,47 +37,43 @@ pub use version::version;
 
 /// `davit promote`
 pub async fn promote(arguments: PromoteArguments) -> Result<()> {
-    let RequestArguments {
-        name,
-        wait,
-        cluster,
-    } = arguments.request;
-    let client = connect(cluster).await?;
-    let done = requests::promote(&client, &name, arguments.full, wait).await?;
+    let PromoteArguments { request, full } = arguments;
+    let client = request_client(request.server, request.cluster).await?;
+    let done = requests::promote(&client, &request.name, full, request.wait).await?;
     print::out(&done)
 }
 
 /// `davit pause`
 pub async fn pause(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit resume`
 pub async fn resume(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::resume(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit retry`
 pub async fn retry(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::retry(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit abort`
 pub async fn abort(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::abort(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 
 /// `davit release`
 pub async fn release(arguments: RequestArguments) -> Result<()> {
-    let client = connect(arguments.cluster).await?;
+    let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::release(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
@@ -89,6 +86,13 @@ pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
         to,
         now,
     } = arguments;
+    if let Some(server) = request.server {
+        bail!(
+            "the Davit at {server} runs the controllers of its configuration file: bring the former \
+             entry of {} back there; davit abort rolls back a candidate",
+            request.name
+        );
+    }
     let client = connect(request.cluster).await?;
     let rollback = Rollback {
         to,
@@ -149,13 +153,35 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
     }
 }
 
+/// A client of whoever has the Controllers: a host that runs those of a file, or
+/// else the cluster.
+async fn request_client(
+    server: Option<ServerAddress>,
+    cluster: ClusterArguments,
+) -> Result<Client> {
+    match server {
+        Some(server) => Ok(connect::client(kube::Config::new(server.uri().clone()))?),
+        None => connect(cluster).await,
+    }
+}
+
 /// A client of the cluster that is meant.
 pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
-    let options = ConnectOptions {
-        kubeconfig: arguments.kubeconfig,
-        context: arguments.context,
-    };
-    Ok(connect::connect(&options).await?)
+    Ok(connect::connect(&arguments.into()).await?)
+}
+
+/// The same, for a Davit that runs in this namespace.
+pub(crate) async fn connect_in(arguments: ClusterArguments, namespace: &str) -> Result<Client> {
+    Ok(connect::connect_in(&arguments.into(), namespace).await?)
+}
+
+impl From<ClusterArguments> for ConnectOptions {
+    fn from(arguments: ClusterArguments) -> Self {
+        Self {
+            kubeconfig: arguments.kubeconfig,
+            context: arguments.context,
+        }
+    }
 }
 
 /// A Controller as a command finds it.

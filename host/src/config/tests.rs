@@ -129,7 +129,7 @@ const ENTRIES: &[(&str, &str)] = &[
     ),
     (
         "mode: On",
-        "mode: expected one of Enforce, DryRun, Disabled, found \"On\"",
+        "mode: expected one of Enforce, DryRun, Disabled, found true",
     ),
     (
         "mode: [1]",

@@ -12,7 +12,6 @@ use davit_core::rollout::Role;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::store::{Store, ViewId};
 use davit_core::time::Instant;
-use tokio::sync::Semaphore;
 
 use super::prepare::Prepared;
 use super::report::Report;
@@ -24,9 +23,6 @@ use super::wanted::{Trial, Wanted};
 /// How long a revision waits for resources that it can do without, as
 /// kube-controller-manager's garbage collector does.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
-/// How many plans of one controller are carried out at once: half of what all of
-/// them may, so that one whose writes take long leaves room for the others.
-const MOST_WRITES: usize = 64;
 
 impl Run {
     /// Makes these the controllers that run.
@@ -331,7 +327,6 @@ fn begin(
         metrics: None,
         writer,
         brake: Brake::default(),
-        writes: Arc::new(Semaphore::new(MOST_WRITES)),
     }
 }
 

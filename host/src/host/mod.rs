@@ -18,6 +18,7 @@ mod work;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
@@ -37,7 +38,7 @@ use crate::config::{ClientConfig, ControllerConfig};
 use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
-use crate::rollout::{Declared, Records, RolloutOptions, Rollouts};
+use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};
 use run::{Input, Run};
 
 /// What a host is made of.
@@ -64,8 +65,12 @@ pub struct HostOptions {
     pub seed: u64,
 }
 
+/// How long a host that stops sends the events that wait.
+const FLUSH_WITHIN: Duration = Duration::from_secs(5);
+
 /// A running host.
 pub struct Host {
+    recorder: Recorder,
     handle: Handle,
     rollouts: Rollouts,
     task: JoinHandle<()>,
@@ -90,9 +95,7 @@ impl Host {
             ..ApiSettings::default()
         };
         let api = Api::new(options.client.clone(), clock, &settings);
-        // Events are for people: they must not use up the rate of writes.
-        let event_api = Api::new(options.client.clone(), clock, &settings);
-        let recorder = Recorder::start(event_api);
+        let recorder = Recorder::start(api.clone());
         let (inbox, inputs) = mpsc::unbounded_channel();
         let handle = Handle(inbox.clone());
         let preparer = Preparer::new(options.engine.clone(), options.modules.clone());
@@ -103,9 +106,11 @@ impl Host {
             recorder: recorder.clone(),
             metrics: Arc::clone(&options.metrics),
             namespace: options.client.default_namespace().to_owned(),
+            health: Arc::clone(&options.health),
         });
-        let run = Run::new(options, api, recorder, inbox);
+        let run = Run::new(options, api, recorder.clone(), inbox);
         Self {
+            recorder,
             handle,
             rollouts,
             task: tokio::spawn(run.until_stopped(inputs)),
@@ -127,6 +132,12 @@ impl Host {
         self.rollouts.declare(controllers).await;
     }
 
+    /// Speaks to its rollouts.
+    #[must_use]
+    pub fn rollouts(&self) -> RolloutsHandle {
+        self.rollouts.handle()
+    }
+
     /// Speaks to it.
     #[must_use]
     pub fn handle(&self) -> &Handle {
@@ -134,12 +145,14 @@ impl Host {
     }
 
     /// Stops: no more calls, and no more plans than those that are being
-    /// carried out, which come to their end.
+    /// carried out, which come to their end. Then the events that wait are sent,
+    /// for some seconds.
     pub async fn stop(self) {
         self.handle.send(Input::Stop);
         if let Err(error) = self.task.await {
             tracing::error!(%error, "the host's task failed");
         }
+        self.recorder.flush(FLUSH_WITHIN).await;
     }
 
     /// Whether the host's task has ended, which it does only when it is stopped

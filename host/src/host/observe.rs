@@ -40,6 +40,8 @@ impl Run {
         Some(Disagreements {
             revisions: [&active.stable, candidate].map(|part| part.recipe.to_string()),
             counts: *comparison.counts(),
+            pending: comparison.pending(),
+            counted_since: comparison.counted_since(),
             last: comparison.disagreements().cloned().collect(),
             now: self.api.clock().now(),
         })

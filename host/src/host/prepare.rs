@@ -11,7 +11,7 @@ use davit_cluster::api::chain;
 use davit_core::untrusted;
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
 
-use crate::modules::{ModuleConfig, ModuleError, Modules};
+use crate::modules::{Fetched, ModuleConfig, ModuleError, Modules};
 use crate::spec::{ControllerSpec, LimitConfig, SpecError};
 
 /// A revision that is ready to run.
@@ -21,6 +21,9 @@ pub struct Prepared {
     pub guest: Arc<Guest>,
     /// What its guest was made of.
     pub recipe: Recipe,
+    /// Why its module was loaded from the module cache: its source cannot be
+    /// read.
+    pub away: Option<String>,
 }
 
 impl PartialEq for Prepared {
@@ -183,35 +186,67 @@ impl Preparer {
         self.engine.prune(in_use);
     }
 
-    /// Prepares the revision that a spec describes.
+    /// Prepares the revision that a spec describes. Its module comes from the
+    /// source, also if it is pinned: see [`Modules::fetch`].
     pub async fn prepare(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
-        let module = self.module(&spec.module).await?;
-        let config = encode(&spec.config)?.into();
-        let recipe = Recipe::new(module.digest(), config, spec.limits);
-        if let Some(guest) = self.known().guest(&recipe) {
-            return Ok(Prepared { guest, recipe });
-        }
-        let config = Arc::clone(&recipe.config);
-        let guest = Guest::new(&module, config, limits(recipe.limits)).await?;
-        let guest = Arc::new(guest);
-        let made = (recipe.clone(), Arc::downgrade(&guest));
-        self.known().guests.push(made);
-        Ok(Prepared { guest, recipe })
+        let found = match self.modules.fetch(&spec.module).await {
+            Ok(fetched) => self.load(fetched).await?,
+            Err(error) => match self.loaded(&spec.module).filter(|_| error.is_away()) {
+                Some(module) => (module, Some(chain(&error))),
+                None => return Err(error.into()),
+            },
+        };
+        self.describe(spec, found).await
     }
 
-    async fn module(&self, config: &ModuleConfig) -> Result<Module, Reason> {
-        let pinned = config.digest.and_then(|digest| self.known().module(digest));
-        if let Some(module) = pinned {
-            return Ok(module);
-        }
-        let fetched = self.modules.fetch(config).await?;
-        if let Some(module) = self.known().module(fetched.digest) {
-            return Ok(module);
+    /// Prepares a revision that ran before, by the digest that was recorded.
+    pub async fn recall(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
+        let found = match self.loaded(&spec.module) {
+            Some(module) => (module, None),
+            None => self.load(self.modules.recall(&spec.module).await?).await?,
+        };
+        self.describe(spec, found).await
+    }
+
+    /// Describes a module, and says why it came from the module cache if so.
+    async fn describe(
+        &self,
+        spec: &ControllerSpec,
+        (module, away): (Module, Option<String>),
+    ) -> Result<Prepared, Reason> {
+        let config = encode(&spec.config)?.into();
+        let recipe = Recipe::new(module.digest(), config, spec.limits);
+        let known = self.known().guest(&recipe);
+        let guest = if let Some(guest) = known {
+            guest
+        } else {
+            let config = Arc::clone(&recipe.config);
+            let guest = Guest::new(&module, config, limits(recipe.limits)).await?;
+            let guest = Arc::new(guest);
+            let made = (recipe.clone(), Arc::downgrade(&guest));
+            self.known().guests.push(made);
+            guest
+        };
+        Ok(Prepared {
+            guest,
+            recipe,
+            away,
+        })
+    }
+
+    /// The pinned module, if it is loaded already.
+    fn loaded(&self, config: &ModuleConfig) -> Option<Module> {
+        self.known().module(config.digest?)
+    }
+
+    async fn load(&self, fetched: Fetched) -> Result<(Module, Option<String>), Reason> {
+        let (digest, away) = (fetched.digest, fetched.away);
+        if let Some(module) = self.known().module(digest) {
+            return Ok((module, away));
         }
         let module = self.engine.load(fetched.wasm).await?;
-        let loaded = &mut self.known().loaded;
-        loaded.insert(fetched.digest, module.clone());
-        Ok(module)
+        self.known().loaded.insert(digest, module.clone());
+        Ok((module, away))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {

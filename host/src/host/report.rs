@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use davit_cluster::write::Decision;
 use davit_core::controller::Outcome;
-use davit_core::failure::FailureClass;
+use davit_core::failure::{Failure, FailureClass};
 use davit_core::gate::Ruling;
-use davit_core::plan::{Plan, QueueKey, Step};
+use davit_core::plan::{PatchKind, Plan, QueueKey, Step};
 use davit_core::rollout::Role;
+use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted::{self, MOST_LOGGED};
 use tokio::sync::mpsc;
@@ -68,6 +69,8 @@ pub(super) struct Reporter {
     listener: Option<mpsc::UnboundedSender<Report>>,
     /// When a ruling on a target was last written to the log.
     written: HashMap<(String, String, &'static str), Instant>,
+    /// Failures of plans that are the API server's.
+    troubles: Throttle<(String, FailureClass)>,
 }
 
 impl Reporter {
@@ -75,6 +78,7 @@ impl Reporter {
         Self {
             listener,
             written: HashMap::new(),
+            troubles: Throttle::default(),
         }
     }
 
@@ -106,12 +110,29 @@ impl Reporter {
                 outcome,
             } => {
                 let line = Line::of(controller, &decision.revision, false, plan);
-                log_outcome(&line, &decision.id, plan, outcome);
+                let failed = outcome.failed.as_ref();
+                let warns = failed.and_then(|(step, failure)| {
+                    let is_loud = !is_first_of_its_kind(plan, *step, failure);
+                    is_loud.then(|| self.warns(controller, failure, now))?
+                });
+                log_outcome(&line, &decision.id, plan, outcome, warns);
             }
         }
         if let Some(listener) = &self.listener {
             // Nobody listening any more is no reason to stop.
             let _ = listener.send(report);
+        }
+    }
+
+    /// Whether a failed plan is worth a warning. What is wrong with the API server
+    /// is not told again for every target.
+    fn warns(&mut self, controller: &str, failure: &Failure, now: Instant) -> Option<LeftOut> {
+        match failure.class {
+            FailureClass::Timeout | FailureClass::Throttled | FailureClass::Server => {
+                let cause = (controller.to_owned(), failure.class);
+                self.troubles.admit(cause, now)
+            }
+            _ => Some(LeftOut(0)),
         }
     }
 
@@ -227,7 +248,23 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
     }
 }
 
-fn log_outcome(line: &Line<'_>, decision: &str, plan: &Plan, outcome: &Outcome) {
+/// Whether what failed is a strategic merge patch of a kind that takes none, as
+/// custom resources do not. The guest learns of it and sends a merge patch: the
+/// first of each kind is no reason to warn.
+fn is_first_of_its_kind(plan: &Plan, step: u32, failure: &Failure) -> bool {
+    let patch = plan.steps.get(step as usize);
+    let is_strategic =
+        matches!(patch, Some(Step::Patch(patch)) if patch.kind == PatchKind::StrategicMerge);
+    is_strategic && failure.class == FailureClass::UnsupportedMedia
+}
+
+fn log_outcome(
+    line: &Line<'_>,
+    decision: &str,
+    plan: &Plan,
+    outcome: &Outcome,
+    warns: Option<LeftOut>,
+) {
     let Some((step, failure)) = &outcome.failed else {
         log!(info, line, { decision, }, "carried out: {}", line.action);
         return;
@@ -243,13 +280,23 @@ fn log_outcome(line: &Line<'_>, decision: &str, plan: &Plan, outcome: &Outcome) 
         FailureClass::RefusedByGate => "",
         _ => "; will retry",
     };
-    log!(
-        warn,
-        line,
-        { decision, step, failed, class, error, },
-        "failed: {}{then}",
-        line.action
-    );
+    if let Some(left_out) = warns {
+        log!(
+            warn,
+            line,
+            { decision, step, failed, class, error, },
+            "failed: {}{then}{left_out}",
+            line.action
+        );
+    } else {
+        log!(
+            debug,
+            line,
+            { decision, step, failed, class, error, },
+            "failed: {}{then}",
+            line.action
+        );
+    }
 }
 
 /// What a plan does to its target, in order: `patch+delete`. Events tell of it
@@ -317,5 +364,60 @@ mod tests {
         assert_eq!(acts(vec![patch.clone(), patch]), "patch");
         assert_eq!(acts(vec![event]), "event");
         assert_eq!(acts(vec![]), "nothing");
+    }
+
+    fn failed(step: Step, class: FailureClass) -> (Plan, Failure) {
+        let plan = Plan {
+            target: ObjectRef::default(),
+            reason: String::new(),
+            message: String::new(),
+            steps: vec![step],
+            measures: vec![],
+            when_cancelled: None,
+        };
+        (plan, Failure::new(class, "refused"))
+    }
+
+    /// Custom resources take no strategic merge patch, and there is no other patch
+    /// to try where a merge patch is not understood.
+    #[test]
+    fn a_strategic_merge_patch_that_is_not_understood_is_no_warning() {
+        let patch = |kind| {
+            Step::Patch(Patch {
+                kind,
+                subresource: String::new(),
+                body: vec![0x80],
+            })
+        };
+        for (kind, class, quiet) in [
+            (
+                PatchKind::StrategicMerge,
+                FailureClass::UnsupportedMedia,
+                true,
+            ),
+            (PatchKind::StrategicMerge, FailureClass::Invalid, false),
+            (PatchKind::Merge, FailureClass::UnsupportedMedia, false),
+        ] {
+            let (plan, failure) = failed(patch(kind), class);
+            assert_eq!(is_first_of_its_kind(&plan, 0, &failure), quiet, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_the_server_is_not_told_for_every_target() {
+        let mut reporter = Reporter::new(None);
+        let mut warned = |class, millis| {
+            let now = Instant::from_nanos(millis * 1_000_000);
+            let (_, failure) = failed(Step::Delete(DeleteOptions::default()), class);
+            reporter.warns("a", &failure, now).is_some()
+        };
+        let count = |warned: &mut dyn FnMut(FailureClass, u64) -> bool, class| {
+            (0..1_000)
+                .filter(|number| warned(class, 9 * number))
+                .count()
+        };
+        assert_eq!(count(&mut warned, FailureClass::Timeout), 1);
+        assert_eq!(count(&mut warned, FailureClass::Throttled), 1);
+        assert_eq!(count(&mut warned, FailureClass::Invalid), 1_000);
     }
 }

@@ -17,11 +17,12 @@ use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
 use davit_core::store::{Change, SegmentId, Store, ViewId};
+use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_core::watch::Condition;
 use davit_engine::CallError;
-use tokio::sync::{Semaphore, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
 use super::HostOptions;
@@ -44,8 +45,6 @@ const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 const NEWS: usize = 64;
 /// How many inputs are digested before the controllers are asked what to do.
 const MOST_AT_ONCE: usize = 256;
-/// How many plans are carried out at once, over all controllers.
-const MOST_WRITES: usize = 128;
 
 /// What the task is told.
 pub(super) enum Input {
@@ -93,6 +92,8 @@ pub(super) struct Run {
     pub(super) health: Arc<http::Health>,
     pub(super) executor: Executor,
     pub(super) next_number: u64,
+    /// What went wrong with watches and discovery.
+    troubles: Throttle<String>,
     /// Of which resources views may lack objects; none if that may have changed.
     uncovered: Option<Uncovered>,
     inbox: mpsc::UnboundedSender<Input>,
@@ -113,7 +114,6 @@ impl Run {
             metrics: Arc::clone(&options.metrics),
             reporter: Reporter::new(options.listener),
             inbox: inbox.clone(),
-            writes: Arc::new(Semaphore::new(MOST_WRITES)),
             carrying: 0,
             name: unique_name(),
             stopping: false,
@@ -129,6 +129,7 @@ impl Run {
             health: options.health,
             executor,
             next_number: 0,
+            troubles: Throttle::default(),
             uncovered: None,
             inbox,
             news,
@@ -318,9 +319,8 @@ impl Run {
         let now = self.api.clock().instant();
         let mut news = Vec::new();
         let spec = self.store.segment_spec(segment);
-        if spec.is_some_and(|spec| is_definitions(&spec.resource)) {
-            self.uncovered = None;
-        }
+        // What is defined, and what is served, tells whose objects are gone.
+        let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
         for update in batch.updates {
             match update {
                 Update::Apply(item) => self.store.apply(segment, item, now, &mut news),
@@ -344,10 +344,16 @@ impl Run {
                     self.detach_all();
                     self.take_over();
                 }
-                Update::Status(condition) => self.note_condition(segment, &condition),
+                Update::Status(condition) => {
+                    may_be_gone |= condition == Condition::NotServed;
+                    self.note_condition(segment, &condition);
+                }
             }
         }
         self.tell_changes(&news, Origin::Fresh, now);
+        if may_be_gone {
+            self.detach_all();
+        }
     }
 
     pub(super) fn tell_changes(&mut self, changes: &[Change], origin: Origin, now: Instant) {
@@ -378,7 +384,11 @@ impl Run {
             Condition::Synced => tracing::debug!(resource, "followed"),
             Condition::NotServed => tracing::warn!(resource, "the API server does not serve it"),
             Condition::Interrupted { reason } => {
-                tracing::warn!(resource, "the watch was interrupted: {reason}");
+                if let Some(left_out) = self.trouble(reason) {
+                    tracing::warn!(resource, "the watch was interrupted: {reason}{left_out}");
+                } else {
+                    tracing::debug!(resource, "the watch was interrupted: {reason}");
+                }
                 let labels = [resource.as_str()];
                 self.metrics.watch_troubles.with_label_values(&labels).inc();
             }
@@ -388,11 +398,27 @@ impl Run {
         self.metrics.synced.with_label_values(&labels).set(synced);
     }
 
+    /// Whether a warning about this is written. While the API server does not
+    /// answer, that is told once for all.
+    fn trouble(&mut self, cause: &str) -> Option<LeftOut> {
+        if self.api.absence().is_some() {
+            return None;
+        }
+        let now = self.api.clock().instant();
+        self.troubles.admit(cause.to_owned(), now)
+    }
+
     fn take_discovery(&mut self, result: Result<Discovered, Failure>) {
         let discovered = match result {
             Ok(discovered) => discovered,
             Err(failure) => {
-                tracing::warn!("the API server does not say what it serves: {failure}");
+                if let Some(left_out) = self.trouble(&failure.message) {
+                    tracing::warn!(
+                        "the API server does not say what it serves: {failure}{left_out}"
+                    );
+                } else {
+                    tracing::debug!("the API server does not say what it serves: {failure}");
+                }
                 let metrics = self.active().filter_map(|active| active.metrics.as_ref());
                 metrics.for_each(GuestMetrics::sync_error);
                 self.discover_after(DISCOVERY_RETRY);
@@ -402,8 +428,10 @@ impl Run {
         self.discover_after(DISCOVERY_PERIOD);
         let failed = discovered.failed.into_iter();
         let failed: Vec<String> = failed.map(|(version, _)| version).collect();
-        if !failed.is_empty() {
-            tracing::warn!(?failed, "some groups do not say what they serve");
+        if !failed.is_empty()
+            && let Some(left_out) = self.trouble(&failed.join(", "))
+        {
+            tracing::warn!(?failed, "some groups do not say what they serve{left_out}");
         }
         let before = self.mapping.as_deref();
         let mapping = match before {
@@ -491,6 +519,7 @@ impl Run {
                 self.metrics.controller(name, &mut active.core, now);
             }
         }
+        self.metrics.set_events(&self.recorder.stats());
         let mut bytes = 0;
         for (segment, spec) in self.store.segments() {
             bytes += self.store.segment_bytes(segment);
@@ -506,6 +535,10 @@ impl Run {
             active.is_some_and(|active| active.stable.complete)
         });
         self.health.beat(self.mapping.is_some() && ready);
+        self.health.set_absence(self.api.absence().map(|absence| {
+            let lasts = now.since(absence.since);
+            (lasts, absence.last)
+        }));
     }
 }
 

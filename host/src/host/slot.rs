@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use davit_cluster::write::Writer;
@@ -14,7 +13,7 @@ use davit_core::rollout::cohort::{Cohort, Share};
 use davit_core::store::{ViewId, ViewSpec};
 use davit_core::time::Instant;
 use davit_engine::Guest;
-use tokio::sync::Semaphore;
+use tokio::sync::watch;
 
 use super::prepare::{Prepared, Recipe};
 use super::wanted::{Trial, Tripped};
@@ -51,25 +50,36 @@ pub(super) struct Active {
     pub(super) metrics: Option<GuestMetrics>,
     pub(super) writer: Writer,
     pub(super) brake: Brake,
-    /// One permit for each of its plans that is carried out.
-    pub(super) writes: Arc<Semaphore>,
 }
 
 /// How a controller's plans are kept back that were admitted and have not begun:
 /// one that sees the brake pulled since it was admitted never begins. It is
 /// pulled when an operator decides otherwise, a candidate is taken back, or the
 /// host stops; not at a swap, where what was admitted is known to the successor.
-#[derive(Clone, Default)]
-pub(super) struct Brake(Arc<AtomicU64>);
+#[derive(Default)]
+pub(super) struct Brake(watch::Sender<u64>);
+
+/// The brake as a plan sees it that was admitted.
+pub(super) struct Braked(watch::Receiver<u64>);
 
 impl Brake {
     pub(super) fn pull(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.send_modify(|pulls| *pulls += 1);
     }
 
-    /// How often it was pulled.
-    pub(super) fn pulled(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+    /// For a plan that is admitted now.
+    pub(super) fn watched(&self) -> Braked {
+        Braked(self.0.subscribe())
+    }
+}
+
+impl Braked {
+    /// Waits until the brake is pulled.
+    pub(super) async fn pulled(&mut self) {
+        if self.0.changed().await.is_err() {
+            // Nobody can pull it any more.
+            std::future::pending::<()>().await;
+        }
     }
 }
 

@@ -101,15 +101,12 @@ impl Streams {
         let segments = store.segments_of(view).map(|(segment, _)| segment);
         let gone: Vec<SegmentId> = segments
             .filter(|segment| {
-                let missing = self.coverage.is_missing(*segment)
-                    && match watch.source {
-                        Source::One(_) => true,
-                        // What is not served may be stored still.
-                        Source::EveryDeletable(_) => {
-                            self.coverage.is_gone(store, view, *segment, now)
-                        }
-                    };
-                missing || is_replaced(store, view, *segment, &wanted)
+                let is_gone = match watch.source {
+                    Source::One(_) => self.coverage.is_missing(*segment),
+                    // What is not served may be stored still.
+                    Source::EveryDeletable(_) => self.coverage.is_gone(store, view, *segment, now),
+                };
+                is_gone || is_replaced(store, view, *segment, &wanted)
             })
             .collect();
         for segment in gone {
@@ -139,6 +136,7 @@ impl Streams {
             };
             if let Some((_, reflector)) = self.running.get(&segment) {
                 if store.needs_list(segment) {
+                    self.coverage.note_restart(segment);
                     store.asked_for(segment, fields.clone());
                     reflector.set_fields(fields);
                 }

@@ -8,7 +8,7 @@ use davit_core::rollout::Role;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::compare::{Counts, Disagreement};
 use davit_core::rollout::progress::Observed;
-use davit_core::time::{Now, Wall};
+use davit_core::time::{Instant, Now, Wall};
 
 use super::prepare::{Prepared, Recipe};
 
@@ -108,9 +108,14 @@ pub struct CandidateObservation {
 pub struct Disagreements {
     /// The names of the revisions: stable, candidate.
     pub revisions: [String; 2],
-    /// How many there are of which kind, in this step.
+    /// How many there are of which kind, since the counting began.
     pub counts: Counts,
-    /// The last of them, the newest first.
+    /// Targets on which one revision has decided, and which wait for the other.
+    pub pending: usize,
+    /// When the counting began: with the step, or with this host if that began
+    /// later.
+    pub counted_since: Instant,
+    /// The last of them since then, the newest first.
     pub last: Vec<Disagreement>,
     /// The clocks, to write down times of the core.
     pub now: Now,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::live;
 use davit_cluster::write::Decision;
-use davit_core::controller::{CallRequest, Effect, Outcome, PlanId, RevisionId};
-use davit_core::failure::{Failure, FailureClass};
+use davit_core::controller::{CallRequest, Effect, PlanId, RevisionId};
+use davit_core::failure::Failure;
 use davit_core::gate::Mode;
 use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::mapping::Mapping;
@@ -19,7 +19,7 @@ use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_engine::{Call, CallError, LiveReads};
 use futures::future::BoxFuture;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::mpsc;
 
 use super::execute;
 use super::report::{Report, Reporter};
@@ -33,8 +33,6 @@ pub(super) struct Executor {
     pub(super) metrics: Arc<HostMetrics>,
     pub(super) reporter: Reporter,
     pub(super) inbox: mpsc::UnboundedSender<Input>,
-    /// One permit for each plan that is carried out.
-    pub(super) writes: Arc<Semaphore>,
     /// Plans that are carried out, of controllers that are gone too.
     pub(super) carrying: usize,
     /// Tells the decisions of this run from those of others.
@@ -185,21 +183,10 @@ impl Executor {
         };
         self.carrying += 1;
         let (writer, inbox) = (active.writer.clone(), self.inbox.clone());
-        let (own, all) = (Arc::clone(&active.writes), Arc::clone(&self.writes));
-        let (brake, mapping) = (active.brake.clone(), Arc::clone(mapping));
-        let pulled = brake.pulled();
+        let (brake, mapping) = (active.brake.watched(), Arc::clone(mapping));
         tokio::spawn(async move {
-            // They are never closed. The controller's own comes first: what
-            // waits for its turn there takes none of the others'.
-            let _own = own.acquire_owned().await;
-            let _permit = all.acquire_owned().await;
-            let begun = tokio::time::Instant::now();
-            let outcome = if brake.pulled() == pulled {
-                execute::carry_out(&writer, &mapping, &plan, &decision).await
-            } else {
-                not_begun(&plan)
-            };
-            let took = begun.elapsed();
+            let carried = execute::carry_out(&writer, &mapping, &plan, &decision, brake);
+            let (outcome, took) = carried.await;
             let _ = inbox.send(Input::Carried {
                 controller,
                 number,
@@ -224,7 +211,7 @@ impl Executor {
             mapping: Arc::clone(mapping),
             unlisted: Arc::clone(&seen.uncovered),
             live: Arc::new(Live {
-                api: self.api.clone(),
+                api: self.api.on_behalf_of(name),
                 mapping: Arc::clone(mapping),
             }),
         };
@@ -249,18 +236,6 @@ impl Executor {
 /// The name of a revision that is gone.
 fn former() -> Arc<str> {
     "former".into()
-}
-
-/// What becomes of a plan that was kept back: its item comes again.
-fn not_begun(plan: &Plan) -> Outcome {
-    let message = format!(
-        "{}: not begun, since the controller was changed meanwhile",
-        plan.target
-    );
-    Outcome {
-        written: None,
-        failed: Some((0, Failure::new(FailureClass::Conflict, message))),
-    }
 }
 
 /// What a failed call says of the guest.

@@ -2,6 +2,7 @@
 //! revision do not agree, as JSON; and the same in words for `davit diff`.
 
 use std::fmt;
+use std::time::Duration;
 
 use davit_core::object::ObjectRef;
 use davit_core::plan::{self, PatchKind};
@@ -12,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::host::Disagreements;
+use crate::rollout::StepProgress;
+use crate::spec::duration::HumanDuration;
 use crate::status::ComparisonStatus;
 
 /// How a candidate's decisions compare with the stable revision's.
@@ -22,10 +25,42 @@ pub struct Page {
     pub stable: String,
     /// The candidate's name.
     pub candidate: String,
-    /// How many targets were decided on alike, in this step.
+    /// How far the step is; none while the rollout has not taken it on yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<StepPage>,
+    /// Since when counts and disagreements are: since the step began, or since
+    /// the host did if that was later. RFC 3339.
+    pub counted_since: String,
+    /// How many targets were decided on alike since then.
     pub counts: ComparisonStatus,
-    /// The last disagreements, also of former steps; the newest first.
+    /// Targets on which one revision has decided, and which wait for the other
+    /// before they are counted.
+    pub pending: usize,
+    /// The last disagreements since then, the newest first.
     pub disagreements: Vec<Disagreement>,
+}
+
+/// How far a step is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StepPage {
+    /// Which, counted from 1.
+    pub number: u32,
+    /// How many there are.
+    pub of: u32,
+    /// In words: `shadow for 10m`.
+    pub text: String,
+    /// How long it has been under way.
+    pub elapsed_seconds: u64,
+    /// How much of its time is left; none until it is promoted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_seconds: Option<u64>,
+    /// Why it goes on.
+    pub waits_for: String,
+    /// Targets compared in the step, by earlier hosts as well.
+    pub decisions: u64,
+    /// How many it takes for the step to end well by itself.
+    pub min_decisions: u64,
 }
 
 /// A target on which the revisions do not agree.
@@ -134,18 +169,67 @@ pub struct Deletion {
     pub grace_period_seconds: Option<i64>,
 }
 
-impl From<&Disagreements> for Page {
-    fn from(found: &Disagreements) -> Self {
+impl Page {
+    /// What the host found, and how far the rollout is.
+    #[must_use]
+    pub fn new(found: &Disagreements, progress: Option<&StepProgress>) -> Self {
         let [stable, candidate] = found.revisions.clone();
         let last = found.last.iter();
+        let progress = progress.filter(|progress| progress.revision == candidate);
         Self {
             stable,
             candidate,
+            step: progress.map(StepPage::from),
+            counted_since: time(found.now, found.counted_since),
             counts: (&found.counts).into(),
+            pending: found.pending,
             disagreements: last
                 .filter_map(|one| disagreement(found.now, one))
                 .collect(),
         }
+    }
+}
+
+impl From<&StepProgress> for StepPage {
+    fn from(progress: &StepProgress) -> Self {
+        Self {
+            number: progress.number,
+            of: progress.of,
+            text: progress.text.clone(),
+            elapsed_seconds: progress.elapsed.as_secs(),
+            // A second that has begun is not over.
+            left_seconds: progress
+                .left
+                .map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0)),
+            waits_for: progress.waits_for.clone(),
+            decisions: progress.compared,
+            min_decisions: progress.min_decisions,
+        }
+    }
+}
+
+impl fmt::Display for StepPage {
+    /// `step 1 of 2 (shadow for 10m): 40s elapsed, 9m20s left, 3 of 10 decisions`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let time = |seconds| HumanDuration(Duration::from_secs(seconds));
+        let Self {
+            number, of, text, ..
+        } = self;
+        write!(f, "step {number} of {of} ({text}): ")?;
+        write!(f, "{} elapsed, ", time(self.elapsed_seconds))?;
+        match self.left_seconds {
+            Some(0) => f.write_str("its time is over, ")?,
+            Some(left) => write!(f, "{} left, ", time(left))?,
+            None => f.write_str("until promoted, ")?,
+        }
+        match self.min_decisions {
+            0 => write!(f, "{} decisions", self.decisions)?,
+            least => write!(f, "{} of {least} decisions", self.decisions)?,
+        }
+        if self.left_seconds == Some(0) && self.decisions < self.min_decisions {
+            f.write_str("; it waits for more, or for davit promote")?;
+        }
+        Ok(())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Finding the wasm of a guest: built in, in a file, in a `ConfigMap` or in an
 //! OCI registry; and keeping what was found, by its digest.
 //!
-//! Nothing here decides what runs. A caller that runs a module and cannot have
-//! its successor goes on with what it runs; one that starts anew asks for what
-//! it recorded, which is had without the source.
+//! Nothing here decides what runs. A caller that runs a module and cannot load
+//! its successor goes on with what it runs; one that starts recalls what it
+//! recorded, which is loaded without the source.
 
 mod builtin;
 mod cache;
@@ -19,6 +19,7 @@ use std::panic::resume_unwind;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use davit_cluster::api::chain;
 use davit_engine::ModuleDigest;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -75,6 +76,8 @@ pub struct Fetched {
     pub digest: ModuleDigest,
     /// Where it was found, for people.
     pub origin: String,
+    /// Why it was loaded from the module cache: its source cannot be read.
+    pub away: Option<String>,
 }
 
 /// What a source's content is known by without reading it.
@@ -117,6 +120,39 @@ pub enum ModuleError {
     },
 }
 
+impl ModuleError {
+    /// Whether the source could not be read, so that nothing is known of what
+    /// it holds. Davit's own guests can always be looked through: one that is
+    /// not there was misspelt, or is no longer shipped.
+    #[must_use]
+    pub fn is_away(&self) -> bool {
+        match self {
+            Self::Builtin(_) | Self::OtherDigest { .. } => false,
+            Self::File(error) => matches!(error.problem, FileProblem::Io(_)),
+            Self::Object(error) => !matches!(
+                error.problem,
+                ObjectProblem::Text(_) | ObjectProblem::TooLarge { .. }
+            ),
+            Self::Oci { problem, .. } => !matches!(
+                problem,
+                OciProblem::Index
+                    | OciProblem::NoWasm(_)
+                    | OciProblem::Several(_)
+                    | OciProblem::Manifest(_)
+                    | OciProblem::TooLarge(_)
+            ),
+        }
+    }
+}
+
+impl Version {
+    /// That of a source that cannot be read.
+    #[must_use]
+    pub fn away() -> Self {
+        Self(String::new())
+    }
+}
+
 impl Modules {
     /// Looks there. Fails if modules cannot be kept where they should be.
     pub fn new(options: ModulesOptions) -> io::Result<Self> {
@@ -127,20 +163,27 @@ impl Modules {
         })
     }
 
-    /// Finds a module: one that is pinned among those that are kept or else at
-    /// its source, any other at its source only. It is kept from then on.
+    /// Loads what an operator asks for from its source, and keeps it. A source
+    /// that can be read and holds another module than the pinned one is
+    /// refused; the module cache stands in only for a source that cannot be
+    /// read. Else a pin would hide that another source was named.
     pub async fn fetch(&self, module: &ModuleConfig) -> Result<Fetched, ModuleError> {
         let (wanted, origin) = (module.digest, module.source.to_string());
-        if let Some(digest) = wanted
-            && let Some(wasm) = self.kept(digest).await
-        {
-            return Ok(Fetched {
-                wasm,
-                digest,
-                origin,
-            });
-        }
-        let wasm = self.read(&module.source, wanted).await?;
+        let wasm = match (self.read(&module.source, wanted).await, wanted) {
+            (Ok(wasm), _) => wasm,
+            (Err(error), Some(digest)) if error.is_away() => {
+                let Some(wasm) = self.kept(digest).await else {
+                    return Err(error);
+                };
+                return Ok(Fetched {
+                    wasm,
+                    digest,
+                    origin,
+                    away: Some(chain(&error)),
+                });
+            }
+            (Err(error), _) => return Err(error),
+        };
         let cache = self.cache.clone();
         blocking(move || {
             let digest = ModuleDigest::of(&wasm);
@@ -152,9 +195,26 @@ impl Modules {
                 wasm,
                 digest,
                 origin,
+                away: None,
             })
         })
         .await
+    }
+
+    /// Loads what ran before, by its recorded digest: from the module cache,
+    /// else from its source.
+    pub async fn recall(&self, module: &ModuleConfig) -> Result<Fetched, ModuleError> {
+        if let Some(digest) = module.digest
+            && let Some(wasm) = self.kept(digest).await
+        {
+            return Ok(Fetched {
+                wasm,
+                digest,
+                origin: module.source.to_string(),
+                away: None,
+            });
+        }
+        self.fetch(module).await
     }
 
     /// Looks whether a source may hold another module than before: as long as
@@ -195,8 +255,8 @@ impl Modules {
         })
     }
 
-    /// Pulls an artefact's module, unless it is kept; or else the one wanted, if
-    /// the tag has moved on and the repository still has it.
+    /// Pulls an artefact's module, unless it is kept. Where the tag has moved on,
+    /// that is the one wanted, as long as the repository has it.
     async fn pull(
         &self,
         oci: &OciSource,
@@ -206,7 +266,11 @@ impl Modules {
         let layer = bounded(oci, artefact.layer()).await?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != layer.digest) {
             let former = Layer::of(wanted);
-            return match bounded(oci, artefact.pull(&former)).await {
+            let pulled = match self.kept(wanted).await {
+                Some(wasm) => bounded(oci, artefact.has(&former)).await.map(|()| wasm),
+                None => bounded(oci, artefact.pull(&former)).await,
+            };
+            return match pulled {
                 Err(ModuleError::Oci {
                     problem: OciProblem::NotFound(_),
                     ..

@@ -224,6 +224,18 @@ impl<'a> Artefact<'a> {
         Ok(wasm)
     }
 
+    /// Whether its repository has a module, which is not pulled.
+    pub(super) async fn has(&self, layer: &Layer) -> Result<(), OciProblem> {
+        let asked = self
+            .client
+            .blob_exists(self.reference, &layer.descriptor.digest);
+        if asked.await.map_err(|error| self.problem(error))? {
+            Ok(())
+        } else {
+            Err(OciProblem::NotFound(self.registry()))
+        }
+    }
+
     /// Asks for a token where the registry wants one. The client would do so by
     /// itself, but would not say why it got none, and would panic at one that
     /// no header can hold.

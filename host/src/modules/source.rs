@@ -100,16 +100,16 @@ pub enum CaCert {
 pub struct OciReference(pub Reference);
 
 impl ModuleConfig {
-    /// How often the source is worth a look; never if what it holds cannot
-    /// change: the module is pinned, or the artefact is named by its digest.
+    /// How often the source is worth a look; never if what comes of it cannot
+    /// change: a registry holds pinned modules besides the tagged one, and an
+    /// artefact may be named by its digest. Other sources hold one module, which
+    /// may be replaced by another than the pinned one.
     #[must_use]
     pub fn look_every(&self) -> Option<Duration> {
-        if self.digest.is_some() {
-            return None;
-        }
         match &self.source {
             ModuleSource::Builtin(_) | ModuleSource::File(_) => Some(Duration::from_secs(2)),
             ModuleSource::ConfigMap(_) => Some(Duration::from_secs(10)),
+            ModuleSource::Oci(_) if self.digest.is_some() => None,
             ModuleSource::Oci(oci) if oci.reference.0.digest().is_some() => None,
             // Registries count requests: Docker Hub allows 100 pulls in six
             // hours to those it does not know.
@@ -366,7 +366,9 @@ mod tests {
         let every = |value: Value| read(&value).unwrap().look_every();
         assert!(every(json!({"builtin": "podgc"})).is_some());
         assert!(every(json!({"oci": {"reference": "a/b:1"}})).is_some());
-        assert_eq!(every(json!({"builtin": "podgc", "digest": DIGEST})), None);
+        assert!(every(json!({"builtin": "podgc", "digest": DIGEST})).is_some());
+        let pinned = json!({"oci": {"reference": "a/b:1"}, "digest": DIGEST});
+        assert_eq!(every(pinned), None);
         let reference = format!("a/b@{DIGEST}");
         assert_eq!(every(json!({"oci": {"reference": reference}})), None);
     }

@@ -1,466 +1,575 @@
-//! How a controller is, in Kubernetes' conditions and in a few words.
+//! How a controller is: a pure projection of what is known of it onto
+//! Kubernetes' conditions and a few words.
+//!
+//! `Ready`, `Reconciling` and `Stalled` follow kstatus: kubectl wait, Flux and
+//! other tools read them without knowing Davit.
 
-use davit_core::budget::{Spent, What};
-use davit_core::rollout::Role;
-use davit_core::time::{Now, Wall};
-use davit_engine::LoadError;
-use jiff::Timestamp;
+use davit_core::rollout::progress::Hold;
 
-use super::managed::{Managed, Told, precise_time, time};
+use super::preparation::{CONFIGURED, RESOLVED, preparation};
 use super::revision::Problem;
-use crate::host::{Observation, Reason, Tripped};
-use crate::modules::ModuleError;
-use crate::spec::ModeConfig;
-use crate::status::{ConditionStatus, ControllerStatus, LostStatus, TrippedStatus};
+use super::text::{one_line, shortened};
+use super::trips::say_tripped;
+use crate::spec::{ModeConfig, SpecError};
+use crate::status::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
 
-const RESOLVED: &str = "Resolved";
-const VERIFIED: &str = "Verified";
-const COMPILED: &str = "Compiled";
-const CONFIGURED: &str = "Configured";
-/// What a revision goes through before it can run, in this order.
-const PREPARATION: [&str; 4] = [RESOLVED, VERIFIED, COMPILED, CONFIGURED];
+pub(super) const BAD_SPEC: &str = "BadSpec";
 
-/// The condition that an error belongs to, and its reason in one word.
-pub(super) fn of(reason: &Reason) -> (&'static str, &'static str) {
-    match reason {
-        Reason::Module(ModuleError::OtherDigest { .. }) => (VERIFIED, "OtherDigest"),
-        Reason::Module(_) => (RESOLVED, "NotFound"),
-        Reason::Load(LoadError::Compile(_)) => (COMPILED, "NotWasm"),
-        Reason::Load(_) => (VERIFIED, "NoGuest"),
-        Reason::Describe(_) | Reason::Encode(_) => (CONFIGURED, "Refused"),
+/// The longest summary: a column of `kubectl get`.
+pub(super) const LONGEST_SUMMARY: usize = 40;
+
+/// All that is known of a controller as a whole.
+pub(super) struct Facts<'a> {
+    pub(super) name: &'a str,
+    /// Revisions, and what became of them.
+    pub(super) status: &'a ControllerStatus,
+    /// What the last spec says that could be read; none as long as there was
+    /// none.
+    pub(super) mode: Option<ModeConfig>,
+    /// Why the present spec cannot be read.
+    pub(super) spec_error: Option<&'a SpecError>,
+    /// Why what the spec describes cannot run.
+    pub(super) problem: Option<&'a Problem>,
+    /// The module of what the spec describes, once that can run.
+    pub(super) loaded: Option<Loaded<'a>>,
+    pub(super) running: Running,
+    /// Why the stable revision's guest is not called for a while.
+    pub(super) circuit: Option<&'a str>,
+    /// Why the candidate stays in its step.
+    pub(super) hold: Option<&'a Hold>,
+    /// Why decisions cannot be recorded.
+    pub(super) unrecorded: Option<&'a str>,
+    /// Another host that writes the same status.
+    pub(super) other_host: Option<&'a HostStatus>,
+}
+
+/// A module that is ready to run.
+#[derive(Clone, Copy)]
+pub(super) struct Loaded<'a> {
+    /// Where it comes from.
+    pub(super) origin: &'a str,
+    /// `sha256:…`
+    pub(super) digest: &'a str,
+    /// Why it was loaded from the module cache.
+    pub(super) away: Option<&'a str>,
+    /// Whether the spec pins the digest.
+    pub(super) is_pinned: bool,
+}
+
+/// How far the stable revision is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Running {
+    /// There is none, or the host does not run it.
+    No,
+    /// Its first lists are not complete.
+    Starting,
+    /// A resource that it watches is not served.
+    NotServed,
+    /// It sees everything that it watches.
+    Yes,
+}
+
+/// The status of a condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    True,
+    False,
+    Unknown,
+}
+
+impl Known {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::True => "True",
+            Self::False => "False",
+            Self::Unknown => "Unknown",
+        }
     }
 }
 
-/// A spec that makes no sense.
-pub(super) fn bad_spec(message: String) -> Problem {
-    Problem {
-        condition: CONFIGURED,
-        reason: "BadSpec",
+/// A condition without its times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) type_: &'static str,
+    pub(super) status: Known,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// What is said of a controller.
+pub(super) struct Description {
+    /// What to act on first, in at most [`LONGEST_SUMMARY`] characters.
+    pub(super) summary: String,
+    pub(super) conditions: Vec<Said>,
+    /// What people are told when it starts, and when it ends.
+    pub(super) notices: Vec<Notice>,
+}
+
+/// Something that people are told once, as long as topic and key stay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Notice {
+    pub(super) topic: Topic,
+    pub(super) key: String,
+    pub(super) reason: &'static str,
+    pub(super) message: String,
+}
+
+/// What a notice is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Topic {
+    Spec,
+    Host,
+    Stable,
+    Circuit,
+    Served,
+    Step,
+}
+
+/// What is to be done about the state of a controller.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    None,
+    /// Davit is at it.
+    Reconciling,
+    /// Nothing changes unless somebody acts.
+    Stalled,
+}
+
+/// One thing that is so with a controller as a whole.
+struct Finding {
+    ready: Known,
+    reason: &'static str,
+    summary: String,
+    message: String,
+    is_degraded: bool,
+    effort: Effort,
+    notice: Option<(Topic, String)>,
+}
+
+/// Says how a controller is.
+pub(super) fn describe(facts: &Facts<'_>) -> Description {
+    let findings = findings(facts);
+    let notices = findings.iter().filter_map(|finding| {
+        let (topic, key) = finding.notice.clone()?;
+        Some(Notice {
+            topic,
+            key,
+            reason: finding.reason,
+            message: finding.message.clone(),
+        })
+    });
+    let notices = notices.collect();
+    let mut conditions = vec![ready(&findings)];
+    conditions.extend(preparation(facts));
+    conditions.push(synced(facts.running));
+    conditions.push(leading(facts));
+    conditions.push(progressing(facts));
+    conditions.push(degraded(facts, &findings));
+    conditions.extend(effort(&findings));
+    let summary = findings.first().map(|first| first.summary.as_str());
+    Description {
+        summary: shortened(summary.unwrap_or_default(), LONGEST_SUMMARY),
+        conditions,
+        notices,
+    }
+}
+
+/// What is so with a controller, the most urgent first; never nothing.
+fn findings(facts: &Facts<'_>) -> Vec<Finding> {
+    let spec_error = facts.spec_error.map(|error| bad_spec(facts, error));
+    let other_host = facts.other_host.map(another_host);
+    let lost = facts.status.lost.as_ref();
+    let lost = lost.map(|lost| stable_lost(facts.name, lost));
+    let unrecorded = facts.unrecorded.map(not_recorded);
+    let circuit = facts.circuit.map(circuit_open);
+    let not_served = (facts.running == Running::NotServed).then(not_served);
+    let refused = facts.problem.filter(|_| facts.spec_error.is_none());
+    let refused = refused.map(|problem| refused_spec(facts, problem));
+    let troubles = [
+        spec_error,
+        other_host,
+        lost,
+        unrecorded,
+        guardrail(facts),
+        circuit,
+        not_served,
+        refused,
+    ];
+    let all = troubles.into_iter().flatten();
+    all.chain([undisturbed(facts)]).collect()
+}
+
+fn bad_spec(facts: &Facts<'_>, error: &SpecError) -> Finding {
+    let message = say_bad_spec(facts, error);
+    Finding {
+        ready: Known::False,
+        reason: BAD_SPEC,
+        summary: format!("{BAD_SPEC}: {}", error.field),
+        notice: Some((Topic::Spec, message.clone())),
         message,
+        is_degraded: true,
+        effort: Effort::Stalled,
     }
 }
 
-/// Writes down how the controller is.
-pub(super) fn describe(
-    managed: &mut Managed,
-    seen: Option<&Observation>,
-    now: Timestamp,
-    told: &mut Vec<Told>,
-) {
-    note_tripped(managed, seen, told);
-    managed.status.observed_generation = managed.generation;
-    let mut conditions = preparation(managed);
-    conditions.push(synced(managed, seen));
-    conditions.push(("Leading", Some(true), "OnlyReplica", String::new()));
-    conditions.push(progressing(managed));
-    conditions.push(degraded(managed, seen));
-    managed.status.summary = summary(managed, seen);
-    let generation = managed.generation;
-    for (type_, is, reason, message) in conditions {
-        let status = match is {
-            Some(true) => "True",
-            Some(false) => "False",
-            None => "Unknown",
-        };
-        let condition = ConditionStatus {
-            type_: type_.to_owned(),
-            status: status.to_owned(),
-            reason: reason.to_owned(),
-            message,
-            last_transition_time: time(now),
-            observed_generation: generation,
-        };
-        set(&mut managed.status, condition);
-    }
-}
-
-/// Type, status, reason and message of a condition.
-type Said = (&'static str, Option<bool>, &'static str, String);
-
-/// Sets a condition; its time changes with its status only.
-fn set(status: &mut ControllerStatus, mut condition: ConditionStatus) {
-    let same_type = |other: &&mut ConditionStatus| other.type_ == condition.type_;
-    match status.conditions.iter_mut().find(same_type) {
-        None => status.conditions.push(condition),
-        Some(former) => {
-            if former.status == condition.status {
-                condition
-                    .last_transition_time
-                    .clone_from(&former.last_transition_time);
-            }
-            *former = condition;
-        }
-    }
-}
-
-fn preparation(managed: &Managed) -> Vec<Said> {
-    let problem = managed.spec_error.as_ref();
-    let problem = problem.map(|error| match &managed.spec {
-        Some(_) => bad_spec(error.to_string()),
-        // Mode, permissions, guardrails and account stand there alone.
-        None => bad_spec(format!(
-            "{error}; nothing runs until the spec says again how it may"
-        )),
-    });
-    let problem = problem.as_ref().or(managed.problem.as_ref());
-    let is_over = managed.desired.is_some();
-    let failed_at = problem.and_then(|problem| {
-        let mut all = PREPARATION.iter();
-        all.position(|type_| *type_ == problem.condition)
-    });
-    let said = |(position, type_): (usize, &'static str)| match (problem, failed_at) {
-        (Some(problem), Some(failed_at)) if position == failed_at => {
-            (type_, Some(false), problem.reason, problem.message.clone())
-        }
-        (_, Some(failed_at)) if position > failed_at => (type_, None, "NotReached", String::new()),
-        (_, None) if !is_over => (type_, None, "UnderWay", String::new()),
-        _ => (type_, Some(true), type_, String::new()),
+pub(super) fn say_bad_spec(facts: &Facts<'_>, error: &SpecError) -> String {
+    // Mode, permissions, guardrails and account stand in the spec alone.
+    let consequence = match facts.mode {
+        Some(_) => "the last spec that could be read still applies",
+        None => "nothing runs until the spec says again how it may",
     };
-    PREPARATION.into_iter().enumerate().map(said).collect()
+    one_line(&format!("{error}; {consequence}"))
 }
 
-fn synced(managed: &Managed, seen: Option<&Observation>) -> Said {
-    let running = seen.and_then(|seen| seen.stable.as_ref());
-    let stable = managed.stable.as_ref();
-    match (running, stable) {
-        (Some(running), Some(stable)) if *running == stable.prepared.recipe => {
-            if seen.is_some_and(|seen| seen.complete) {
-                ("Synced", Some(true), "Synced", String::new())
-            } else {
-                let message = "a resource that it watches is not served".to_owned();
-                ("Synced", Some(false), "NotServed", message)
-            }
-        }
-        _ => {
-            let message = "its watches are not complete yet".to_owned();
-            ("Synced", Some(false), "Waiting", message)
-        }
+fn another_host(host: &HostStatus) -> Finding {
+    let HostStatus { id, name, .. } = host;
+    Finding {
+        ready: Known::False,
+        reason: "AnotherHost",
+        summary: format!("AnotherHost: {name}"),
+        message: format!(
+            "the host {name} ({id}) runs this Controller too: both write its status, and each \
+             counts its guardrails by itself; stop one of them"
+        ),
+        is_degraded: true,
+        effort: Effort::None,
+        notice: Some((Topic::Host, id.clone())),
     }
 }
 
-fn progressing(managed: &Managed) -> Said {
-    let status = &managed.status;
-    match (&status.candidate, &status.rejected) {
-        (Some(candidate), _) => {
-            let message = format!(
-                "{}: step {} of {}, {}: {}",
-                candidate.revision,
-                candidate.step,
-                candidate.steps,
-                candidate.step_text,
-                candidate.waits_for
-            );
-            ("Progressing", Some(true), "Rollout", message)
-        }
-        (None, Some(rejected)) => {
-            let message = format!(
-                "{} was taken back in step {}: {}",
-                rejected.revision, rejected.step, rejected.reason
-            );
-            ("Progressing", Some(false), "RolledBack", message)
-        }
-        (None, None) => ("Progressing", Some(false), "Stable", String::new()),
-    }
-}
-
-fn degraded(managed: &Managed, seen: Option<&Observation>) -> Said {
-    if let Some(lost) = &managed.status.lost {
-        return (
-            "Degraded",
-            Some(true),
-            "StableLost",
-            say_lost(managed, lost),
-        );
-    }
-    let tripped = managed.status.tripped.iter().map(say_tripped);
-    let tripped: Vec<String> = tripped.collect();
-    if !tripped.is_empty() {
-        return ("Degraded", Some(true), "Guardrail", tripped.join("; "));
-    }
-    if let Some(reason) = seen.and_then(|seen| seen.quarantined.as_ref()) {
-        let message = format!("its guest is not called for a while: {reason}");
-        return ("Degraded", Some(true), "Quarantined", message);
-    }
-    ("Degraded", Some(false), "Healthy", String::new())
-}
-
-/// How things are, in a few words: what an operator has to act on comes first.
-fn summary(managed: &Managed, seen: Option<&Observation>) -> String {
-    let status = &managed.status;
-    if let Some(error) = &managed.spec_error {
-        return format!("spec.{error}");
-    }
-    if let (_, Some(true), _, message) = degraded(managed, seen) {
-        return message;
-    }
-    if let Some(problem) = &managed.problem {
-        return problem.message.clone();
-    }
-    if let Some(candidate) = &status.candidate {
-        return format!("trying: {}", candidate.waits_for);
-    }
-    if let Some(rejected) = &status.rejected {
-        return format!("{} taken back: {}", rejected.revision, rejected.reason);
-    }
-    match managed.spec.as_ref().map(|spec| spec.mode) {
-        Some(ModeConfig::Disabled) => "Disabled".to_owned(),
-        _ if synced(managed, seen).1 != Some(true) => "starting".to_owned(),
-        Some(ModeConfig::DryRun) => "showing".to_owned(),
-        _ => "running".to_owned(),
-    }
-}
-
-fn note_tripped(managed: &mut Managed, seen: Option<&Observation>, told: &mut Vec<Told>) {
-    // Until it runs, what an earlier host wrote down holds.
-    let Some(seen) = seen.filter(|seen| seen.stable.is_some()) else {
-        return;
-    };
-    let mut tripped = Vec::new();
-    let whole = seen.tripped.iter();
-    for spent in whole.filter(|spent| spent.role == Role::Stable) {
-        let said = said_before(managed, spent).unwrap_or_else(|| {
-            let new = tripped_status(spent, &seen.now);
-            told.push(Told {
-                warning: true,
-                reason: "GuardrailTripped",
-                message: say_tripped(&new),
-            });
-            new
-        });
-        tripped.push((*spent, said));
-    }
-    if tripped.is_empty() && !managed.status.tripped.is_empty() {
-        let message = "plans are let through again".to_owned();
-        told.push(Told::normal("GuardrailReleased", message));
-    }
-    let said = tripped.iter().map(|(_, said)| said.clone());
-    managed.status.tripped = said.collect();
-    managed.tripped = tripped;
-}
-
-/// What was said of a trip when it was first seen. It is told from another by
-/// the monotonic clock: the wall clock may be set meanwhile, and what was said
-/// of a trip stays what releases it.
-fn said_before(managed: &Managed, spent: &Spent) -> Option<TrippedStatus> {
-    let mut known = managed.tripped.iter();
-    if let Some((_, said)) = known.find(|(known, _)| known == spent) {
-        return Some(said.clone());
-    }
-    let mut said = managed.status.tripped.iter();
-    let said = said.find(|said| said.guardrail == spent.what.field());
-    said.filter(|_| spent.since.is_none()).cloned()
-}
-
-/// What an earlier host said of a trip; none if it makes no sense.
-pub(super) fn remembered_trip(said: &TrippedStatus) -> Option<Tripped> {
-    let mut all = What::ALL.into_iter();
-    let until = match &said.until {
-        None => None,
-        Some(until) => Some(Wall(until.parse::<Timestamp>().ok()?.as_millisecond())),
-    };
-    Some(Tripped {
-        what: all.find(|what| what.field() == said.guardrail)?,
-        limit: said.limit,
-        until,
-    })
-}
-
-fn tripped_status(spent: &Spent, now: &Now) -> TrippedStatus {
-    let at = |instant| {
-        let millis = now.wall_at(instant).0;
-        Timestamp::from_millisecond(millis).unwrap_or_default()
-    };
-    TrippedStatus {
-        guardrail: spent.what.field().to_owned(),
-        limit: spent.limit,
-        // To the millisecond: it names this trip, which may soon be followed by
-        // another.
-        since: precise_time(at(spent.since.unwrap_or(now.instant))),
-
-        until: spent.until.map(|until| time(at(until))),
-    }
-}
-
-fn say_lost(managed: &Managed, lost: &LostStatus) -> String {
-    let (name, reason) = (&managed.name, &lost.reason);
+fn stable_lost(name: &str, lost: &LostStatus) -> Finding {
     let way = match &lost.ready {
         Some(ready) => {
             format!("davit promote --full {name} gives it up for {ready}, which the spec describes")
         }
-        None => "what the spec describes cannot be had yet either".to_owned(),
+        None => "what the spec describes cannot be loaded yet either".to_owned(),
     };
-    format!("the stable revision cannot be had again, and nothing runs: {reason}; {way}")
+    let reason = &lost.reason;
+    Finding {
+        ready: Known::False,
+        reason: "StableLost",
+        summary: "StableLost: nothing runs".to_owned(),
+        message: one_line(&format!(
+            "the stable revision cannot be loaded again, and nothing runs: {reason}; {way}"
+        )),
+        is_degraded: true,
+        effort: Effort::Stalled,
+        notice: Some((Topic::Stable, lost.since.clone())),
+    }
 }
 
-fn say_tripped(tripped: &TrippedStatus) -> String {
-    let TrippedStatus {
-        guardrail, limit, ..
-    } = tripped;
-    let until = match &tripped.until {
-        Some(until) => format!("until {until}, or until it is released"),
-        None => "until it is released".to_owned(),
+/// It is told by whoever fails to record, as often as is good for a log.
+fn not_recorded(cause: &str) -> Finding {
+    Finding {
+        ready: Known::False,
+        reason: "NotRecorded",
+        summary: match cause {
+            _ if cause.contains("forbidden") => "NotRecorded: forbidden".to_owned(),
+            _ if cause.contains("not found") => "NotRecorded: not found".to_owned(),
+            _ => format!("NotRecorded: {cause}"),
+        },
+        message: one_line(&format!(
+            "the rollout cannot be recorded, so nothing new takes over, and what runs goes on: \
+             {cause}"
+        )),
+        is_degraded: true,
+        effort: Effort::Reconciling,
+        notice: None,
+    }
+}
+
+/// Each trip is told when it is first seen.
+fn guardrail(facts: &Facts<'_>) -> Option<Finding> {
+    let tripped = &facts.status.tripped;
+    let first = tripped.first()?;
+    let messages: Vec<String> = tripped.iter().map(say_tripped).collect();
+    Some(Finding {
+        ready: Known::False,
+        reason: "Guardrail",
+        summary: format!("Guardrail: {}", first.guardrail),
+        message: messages.join("; "),
+        is_degraded: true,
+        effort: if tripped.iter().any(|one| one.until.is_none()) {
+            Effort::Stalled
+        } else {
+            Effort::None
+        },
+        notice: None,
+    })
+}
+
+fn circuit_open(reason: &str) -> Finding {
+    let kind = reason.split(':').next().unwrap_or_default();
+    Finding {
+        ready: Known::False,
+        reason: "CircuitOpen",
+        summary: format!("CircuitOpen: {kind}"),
+        message: one_line(&format!(
+            "circuit open: five calls in a row failed, and the guest is not called for a while; \
+             the last failure: {reason}"
+        )),
+        is_degraded: true,
+        effort: Effort::None,
+        notice: Some((Topic::Circuit, String::new())),
+    }
+}
+
+fn not_served() -> Finding {
+    Finding {
+        ready: Known::False,
+        reason: "NotServed",
+        summary: "NotServed: a watched resource".to_owned(),
+        message: "a resource that it watches is not served".to_owned(),
+        is_degraded: true,
+        effort: Effort::None,
+        notice: Some((Topic::Served, String::new())),
+    }
+}
+
+fn refused_spec(facts: &Facts<'_>, problem: &Problem) -> Finding {
+    let consequence = match &facts.status.stable {
+        Some(stable) if facts.running != Running::No => {
+            format!("the revision {} goes on", stable.revision)
+        }
+        _ => "nothing runs".to_owned(),
     };
-    format!(
-        "the guardrail {guardrail} of {limit} plans in 60 seconds is used up: further plans wait \
-         {until} (davit release)"
-    )
+    let part = if problem.condition == CONFIGURED {
+        "configuration"
+    } else {
+        "module"
+    };
+    let message = format!("the spec is refused: {}; {consequence}", problem.message);
+    Finding {
+        ready: Known::False,
+        reason: problem.reason,
+        summary: format!("{}: {part}", problem.reason),
+        message: one_line(&message),
+        is_degraded: true,
+        // A source that is away may come back by itself.
+        effort: if problem.condition == RESOLVED {
+            Effort::Reconciling
+        } else {
+            Effort::Stalled
+        },
+        notice: Some((Topic::Spec, problem.message.clone())),
+    }
+}
+
+/// How a controller is without what was found wrong.
+fn undisturbed(facts: &Facts<'_>) -> Finding {
+    let status = facts.status;
+    let is_trouble = facts.spec_error.is_some() || facts.problem.is_some();
+    if facts.loaded.is_none() && !is_trouble {
+        let message = "the revision that the spec describes is being prepared";
+        return under_way(Known::Unknown, "Preparing", "Preparing", message);
+    }
+    if facts.mode == Some(ModeConfig::Disabled) {
+        let message = "the guest is not called, as the spec asks";
+        return fine("Disabled", "Disabled", message);
+    }
+    if matches!(facts.running, Running::No | Running::Starting) {
+        let message = "the first lists of what it watches are not complete";
+        let summary = "Starting: waiting for lists";
+        return under_way(Known::False, "Starting", summary, message);
+    }
+    if let Some(candidate) = &status.candidate {
+        return rolling_out(facts, candidate);
+    }
+    if let Some(rejected) = &status.rejected {
+        return rolled_back(rejected);
+    }
+    match facts.mode {
+        Some(ModeConfig::DryRun) => fine("DryRun", "DryRun", "plans are shown, not carried out"),
+        _ => fine("Running", "Running", "plans are carried out"),
+    }
+}
+
+fn fine(reason: &'static str, summary: &str, message: &str) -> Finding {
+    Finding {
+        ready: Known::True,
+        reason,
+        summary: summary.to_owned(),
+        message: message.to_owned(),
+        is_degraded: false,
+        effort: Effort::None,
+        notice: None,
+    }
+}
+
+fn under_way(ready: Known, reason: &'static str, summary: &str, message: &str) -> Finding {
+    Finding {
+        ready,
+        effort: Effort::Reconciling,
+        ..fine(reason, summary, message)
+    }
+}
+
+/// The controller works meanwhile: what the spec describes is still to come.
+fn rolling_out(facts: &Facts<'_>, candidate: &CandidateStatus) -> Finding {
+    let CandidateStatus {
+        revision,
+        step,
+        steps,
+        ..
+    } = candidate;
+    let (reason, words) = match facts.hold {
+        Some(Hold::Paused) => ("Paused", "Paused"),
+        Some(Hold::Inconclusive { .. }) => ("Inconclusive", "Inconclusive"),
+        Some(Hold::UntilPromoted) => ("AwaitingPromotion", "Awaiting promotion"),
+        Some(Hold::Running { .. }) | None => ("RollingOut", "Rolling out"),
+    };
+    let is_inconclusive = matches!(facts.hold, Some(Hold::Inconclusive { .. }));
+    Finding {
+        notice: is_inconclusive.then(|| (Topic::Step, format!("{revision} {step}"))),
+        ..under_way(
+            Known::True,
+            reason,
+            &format!("{words}: step {step} of {steps}"),
+            &say_candidate(candidate),
+        )
+    }
+}
+
+fn rolled_back(rejected: &RejectedStatus) -> Finding {
+    let summary = match rejected.cause.as_str() {
+        "" => "RolledBack".to_owned(),
+        cause => format!("RolledBack: {cause}"),
+    };
+    Finding {
+        ready: Known::False,
+        effort: Effort::Stalled,
+        ..fine("RolledBack", &summary, &say_rejected(rejected))
+    }
+}
+
+fn say_candidate(candidate: &CandidateStatus) -> String {
+    one_line(&format!(
+        "{}: step {} of {}, {}: {}",
+        candidate.revision,
+        candidate.step,
+        candidate.steps,
+        candidate.step_text,
+        candidate.waits_for
+    ))
+}
+
+fn say_rejected(rejected: &RejectedStatus) -> String {
+    one_line(&format!(
+        "{} was rolled back in step {}: {}",
+        rejected.revision, rejected.step, rejected.reason
+    ))
+}
+
+fn ready(findings: &[Finding]) -> Said {
+    let first = findings.first();
+    Said {
+        type_: "Ready",
+        status: first.map_or(Known::Unknown, |first| first.ready),
+        reason: first.map_or("Unknown", |first| first.reason),
+        message: first.map(|first| first.message.clone()).unwrap_or_default(),
+    }
+}
+
+fn degraded(facts: &Facts<'_>, findings: &[Finding]) -> Said {
+    let degraded: Vec<&Finding> = findings.iter().filter(|one| one.is_degraded).collect();
+    let messages = degraded.iter().map(|finding| finding.message.as_str());
+    let messages: Vec<&str> = messages.collect();
+    let (status, reason, message) = match degraded.first() {
+        Some(first) => (Known::True, first.reason, messages.join("; ")),
+        None if facts.running == Running::Yes => {
+            let message = "the stable revision runs";
+            (Known::False, "Healthy", message.to_owned())
+        }
+        None => {
+            let message = "the stable revision does not run yet";
+            (Known::Unknown, "Starting", message.to_owned())
+        }
+    };
+    Said {
+        type_: "Degraded",
+        status,
+        reason,
+        message,
+    }
+}
+
+/// These two are absent unless they are true, as kstatus has it.
+fn effort(findings: &[Finding]) -> Option<Said> {
+    let with = |effort: Effort| findings.iter().find(|finding| finding.effort == effort);
+    let said = |type_: &'static str, finding: &Finding| Said {
+        type_,
+        status: Known::True,
+        reason: finding.reason,
+        message: finding.message.clone(),
+    };
+    let stalled = with(Effort::Stalled).map(|finding| said("Stalled", finding));
+    stalled.or_else(|| with(Effort::Reconciling).map(|finding| said("Reconciling", finding)))
+}
+
+fn synced(running: Running) -> Said {
+    let (status, reason, message) = match running {
+        Running::Yes => (Known::True, "Synced", "it sees everything that it watches"),
+        Running::NotServed => (
+            Known::False,
+            "NotServed",
+            "a resource that it watches is not served",
+        ),
+        Running::Starting => (
+            Known::False,
+            "Waiting",
+            "the first lists of what it watches are not complete",
+        ),
+        Running::No => (Known::False, "Waiting", "no revision runs"),
+    };
+    Said {
+        type_: "Synced",
+        status,
+        reason,
+        message: message.to_owned(),
+    }
+}
+
+fn leading(facts: &Facts<'_>) -> Said {
+    let (status, reason, message) = match facts.other_host {
+        None => {
+            let message = "no other host has written this status";
+            (Known::True, "OnlyReplica", message.to_owned())
+        }
+        Some(host) => {
+            let message = format!("the host {} runs this Controller too", host.name);
+            (Known::Unknown, "AnotherHost", message)
+        }
+    };
+    Said {
+        type_: "Leading",
+        status,
+        reason,
+        message,
+    }
+}
+
+fn progressing(facts: &Facts<'_>) -> Said {
+    let status = facts.status;
+    let (is, reason, message) = match (&status.candidate, &status.rejected, &status.stable) {
+        (Some(candidate), ..) => (Known::True, "Rollout", say_candidate(candidate)),
+        (None, Some(rejected), _) => (Known::False, "RolledBack", say_rejected(rejected)),
+        (None, None, Some(stable)) => {
+            let message = format!("{} is the stable revision", stable.revision);
+            (Known::False, "Stable", message)
+        }
+        (None, None, None) => {
+            let message = "there is no stable revision yet".to_owned();
+            (Known::False, "NoRevision", message)
+        }
+    };
+    Said {
+        type_: "Progressing",
+        status: is,
+        reason,
+        message,
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use davit_core::time::Instant;
-    use davit_engine::ModuleDigest;
-
-    use super::*;
-    use crate::host::Recipe;
-    use crate::spec::LimitConfig;
-
-    const NOON: i64 = 1_795_176_000_000;
-
-    fn at(seconds: u64) -> Instant {
-        Instant::ZERO.after(Duration::from_secs(seconds))
-    }
-
-    fn tripped_since(since: Instant) -> Spent {
-        Spent {
-            what: What::Deletes,
-            limit: 3,
-            role: Role::Stable,
-            since: Some(since),
-            until: None,
-        }
-    }
-
-    /// What a controller runs.
-    fn recipe() -> Recipe {
-        Recipe::new(
-            ModuleDigest([7; 32]),
-            Arc::default(),
-            LimitConfig::default(),
-        )
-    }
-
-    fn observation(tripped: &[Spent], seconds: u64, ahead: i64) -> Observation {
-        Observation {
-            stable: Some(recipe()),
-            complete: true,
-            quarantined: None,
-            candidate: None,
-            tripped: tripped.to_vec(),
-            now: Now {
-                instant: at(seconds),
-                wall: Wall(NOON + 1000 * ahead),
-            },
-        }
-    }
-
-    /// Looks at a controller so many seconds after its start, with a wall clock
-    /// that is so many ahead of noon; returns the reasons of what is told.
-    fn look(
-        managed: &mut Managed,
-        tripped: &[Spent],
-        seconds: u64,
-        ahead: i64,
-    ) -> Vec<&'static str> {
-        let seen = observation(tripped, seconds, ahead);
-        let mut told = Vec::new();
-        describe(managed, Some(&seen), Timestamp::now(), &mut told);
-        told.iter().map(|told| told.reason).collect()
-    }
-
-    fn since(managed: &Managed) -> &str {
-        managed.status.last_trip().unwrap_or_default()
-    }
-
-    /// The time that was told is what releases it: it may not move.
-    #[test]
-    fn a_trip_is_told_once_whatever_the_wall_clock_does() {
-        let mut managed = Managed::new("podgc", ControllerStatus::default());
-        let first = [tripped_since(at(10))];
-        assert_eq!(look(&mut managed, &first, 11, 0), ["GuardrailTripped"]);
-        assert_eq!(since(&managed), "2026-11-20T11:59:59.000Z");
-        assert!(look(&mut managed, &first, 12, 3600).is_empty());
-        assert_eq!(since(&managed), "2026-11-20T11:59:59.000Z");
-        // Released, it trips again at once: that is another one.
-        let second = [tripped_since(at(12))];
-        assert_eq!(look(&mut managed, &second, 12, 1), ["GuardrailTripped"]);
-        assert_eq!(since(&managed), "2026-11-20T12:00:01.000Z");
-        assert_eq!(look(&mut managed, &[], 13, 2), ["GuardrailReleased"]);
-        assert!(look(&mut managed, &[], 14, 3).is_empty());
-    }
-
-    fn remembered() -> Managed {
-        let tripped = TrippedStatus {
-            guardrail: "deletesPerMinute".into(),
-            limit: 3,
-            since: "2026-11-20T08:00:00.000Z".into(),
-            until: Some("2026-11-20T12:05:00Z".into()),
-        };
-        let status = ControllerStatus {
-            tripped: vec![tripped],
-            ..ControllerStatus::default()
-        };
-        Managed::new("podgc", status)
-    }
-
-    #[test]
-    fn a_trip_outlives_the_host() {
-        let mut managed = remembered();
-        let trips: Vec<Tripped> = managed
-            .status
-            .tripped
-            .iter()
-            .filter_map(remembered_trip)
-            .collect();
-        let until = Some(Wall(NOON + 300_000));
-        let (what, limit) = (What::Deletes, 3);
-        assert_eq!(trips, [Tripped { what, limit, until }]);
-        // As the host has it that resumed it.
-        let resumed = Spent {
-            since: None,
-            until: Some(at(300)),
-            ..tripped_since(at(0))
-        };
-        assert!(look(&mut managed, &[resumed], 1, 0).is_empty());
-        assert_eq!(since(&managed), "2026-11-20T08:00:00.000Z");
-        assert_eq!(look(&mut managed, &[], 301, 0), ["GuardrailReleased"]);
-        assert_eq!(managed.status.tripped, []);
-    }
-
-    /// Until it runs nobody can say whether its guardrails hold.
-    #[test]
-    fn a_trip_is_not_forgotten_before_the_controller_runs() {
-        let mut managed = remembered();
-        let mut told = Vec::new();
-        let seen = Observation {
-            stable: None,
-            ..observation(&[], 1, 0)
-        };
-        describe(&mut managed, Some(&seen), Timestamp::now(), &mut told);
-        describe(&mut managed, None, Timestamp::now(), &mut told);
-        assert!(told.is_empty());
-        assert_eq!(since(&managed), "2026-11-20T08:00:00.000Z");
-    }
-
-    #[test]
-    fn each_guardrail_that_trips_is_told() {
-        let mut managed = Managed::new("podgc", ControllerStatus::default());
-        let deletes = tripped_since(at(10));
-        let writes = Spent {
-            what: What::Writes,
-            limit: 9,
-            ..tripped_since(at(11))
-        };
-        assert_eq!(look(&mut managed, &[deletes], 10, 0), ["GuardrailTripped"]);
-        let both = [deletes, writes];
-        assert_eq!(look(&mut managed, &both, 11, 0), ["GuardrailTripped"]);
-        let said = managed.status.tripped.iter();
-        let said: Vec<&str> = said.map(|one| one.guardrail.as_str()).collect();
-        assert_eq!(said, ["deletesPerMinute", "writesPerMinute"]);
-        assert!(look(&mut managed, &[writes], 12, 0).is_empty());
-        assert_eq!(look(&mut managed, &[], 13, 0), ["GuardrailReleased"]);
-    }
-}
+#[path = "conditions_tests.rs"]
+mod tests;

@@ -9,14 +9,18 @@ use tokio::time::Instant;
 
 use super::answers::is_running;
 use super::declared::Declared;
+use super::identity::Identity;
 use super::managed::Managed;
 use super::records::{Owner, RecordError, Records};
 use super::revision::{Loss, Problem, Revision};
-use super::{Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, UPDATED, What};
+use super::{
+    OTHER_HOST_FOR, Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, SAVE_RETRY_FIRST,
+    SAVE_RETRY_MOST, UPDATED, What,
+};
 use crate::host::{Observation, Prepared, Wanted};
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
+use crate::status::{ControllerStatus, HostStatus};
 
 /// A controller, and how it is being prepared and written down.
 pub(super) struct Controller {
@@ -27,6 +31,11 @@ pub(super) struct Controller {
     /// What was last written down.
     pub(super) saved: ControllerStatus,
     pub(super) saved_at: Option<Instant>,
+    /// Not before then is it recorded again, after a failure.
+    pub(super) save_at: Option<Instant>,
+    save_pause: Duration,
+    /// Another host that has written its status, and when that was seen.
+    other_host: Option<(HostStatus, Instant)>,
     /// The revisions that are active, as far as their specs are kept, and since
     /// when which of them is kept as stable.
     pub(super) kept: BTreeMap<String, Option<String>>,
@@ -46,6 +55,10 @@ pub(super) struct Controller {
 impl Controller {
     /// One that is remembered by its status.
     pub(super) fn new(name: &str, object: Option<ObjectRef>, status: ControllerStatus) -> Self {
+        let status = ControllerStatus {
+            host: None,
+            ..status
+        };
         let kept = active(&status);
         Self {
             managed: Managed::new(name, status.clone()),
@@ -53,6 +66,9 @@ impl Controller {
             wanted: None,
             saved: status,
             saved_at: None,
+            save_at: None,
+            save_pause: SAVE_RETRY_FIRST,
+            other_host: None,
             kept,
             version: None,
             unusable: None,
@@ -73,14 +89,17 @@ impl Controller {
             Ok(spec) => {
                 managed.spec_error = None;
                 let former = managed.spec.replace(spec.clone());
+                let is_another = former.is_none_or(|former| !is_same_revision(&former, &spec));
+                if is_another {
+                    // It was about what another spec describes.
+                    managed.problem = None;
+                }
                 if let Some(prepared) = prepared {
                     managed.desired = Some(Revision::new(prepared, &spec));
                     managed.problem = None;
                     self.unusable = None;
                     self.look_at = spec.module.look_every().map(|every| Instant::now() + every);
-                } else if (managed.desired.is_none() && self.unusable.is_none())
-                    || former.is_none_or(|former| !is_same_revision(&former, &spec))
-                {
+                } else if (managed.desired.is_none() && self.unusable.is_none()) || is_another {
                     self.version = None;
                     self.unusable = None;
                     self.pause = RETRY_FIRST;
@@ -171,9 +190,13 @@ impl Controller {
         }
         match result {
             Ok(preparation) => {
+                let mut look_every = spec.module.look_every();
                 match preparation {
                     Preparation::Unchanged => {}
                     Preparation::Ready { revision, version } => {
+                        if revision.prepared.away.is_some() {
+                            look_every = Some(look_every.unwrap_or(RETRY_MOST));
+                        }
                         self.managed.desired = Some(*revision);
                         (self.version, self.unusable) = (version, None);
                     }
@@ -181,26 +204,16 @@ impl Controller {
                         (self.version, self.unusable) = (version, Some(problem));
                     }
                 }
-                self.set_problem(self.unusable.clone());
+                self.managed.problem.clone_from(&self.unusable);
                 self.pause = RETRY_FIRST;
-                self.look_at = spec.module.look_every().map(|every| now + every);
+                self.look_at = look_every.map(|every| now + every);
             }
             Err(problem) => {
-                self.set_problem(Some(problem));
+                self.managed.problem = Some(problem);
                 self.look_at = Some(now + self.pause);
                 self.pause = (self.pause * 2).min(RETRY_MOST);
             }
         }
-    }
-
-    fn set_problem(&mut self, problem: Option<Problem>) {
-        if let Some(new) = &problem
-            && self.managed.problem.as_ref() != Some(new)
-        {
-            let controller = &self.managed.name;
-            tracing::warn!(controller, "the spec cannot be taken on: {}", new.message);
-        }
-        self.managed.problem = problem;
     }
 
     /// Whether an operator releases the guardrails that have tripped.
@@ -228,12 +241,34 @@ impl Controller {
         }
     }
 
-    /// Writes its status down if it changed, and keeps the specs of revisions
-    /// that are active.
-    pub(super) async fn save(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
+    /// Records its status if it changed, and keeps the specs of revisions that
+    /// are active. Where hosts share the records, this one shows that it is
+    /// there.
+    pub(super) async fn save(
+        &mut self,
+        name: &str,
+        records: &Records,
+        identity: &Identity,
+    ) -> Result<(), RecordError> {
+        let status = self.managed.status.clone();
+        let Err(error) = self.keep(name, records).await else {
+            return self.write(name, records, status, identity).await;
+        };
+        // No decision is recorded before its specs are kept; but why is said.
+        let said = ControllerStatus {
+            summary: status.summary,
+            conditions: status.conditions,
+            observed_generation: status.observed_generation,
+            ..self.saved.clone()
+        };
+        self.write(name, records, said, identity).await?;
+        Err(error)
+    }
+
+    /// Keeps the specs of revisions that are active.
+    async fn keep(&mut self, name: &str, records: &Records) -> Result<(), RecordError> {
         let owner = owner(name, self.object.as_ref());
-        let status = &self.managed.status;
-        let active = active(status);
+        let active = active(&self.managed.status);
         for revision in [&self.managed.stable, &self.managed.desired]
             .into_iter()
             .flatten()
@@ -250,14 +285,54 @@ impl Controller {
         }
         self.kept
             .retain(|revision, _| active.contains_key(revision));
-        let material_change = material(&self.saved) != material(status);
-        let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
-        if material_change || (is_due && self.saved != *status) {
-            records.save(owner, status).await?;
-            self.saved = status.clone();
-            self.saved_at = Some(Instant::now());
-        }
         Ok(())
+    }
+
+    async fn write(
+        &mut self,
+        name: &str,
+        records: &Records,
+        status: ControllerStatus,
+        identity: &Identity,
+    ) -> Result<(), RecordError> {
+        let is_due = self.saved_at.is_none_or(|at| at.elapsed() >= SAVE_PERIOD);
+        let is_another = is_due && (records.are_shared() || self.saved != status);
+        if material(&self.saved) == material(&status) && !is_another {
+            return Ok(());
+        }
+        let written = ControllerStatus {
+            host: records.are_shared().then(|| identity.status()),
+            ..status.clone()
+        };
+        let owner = owner(name, self.object.as_ref());
+        if let Some(other) = records.save(owner, &written).await? {
+            self.other_host = Some((other, Instant::now()));
+        }
+        self.saved = status;
+        self.saved_at = Some(Instant::now());
+        Ok(())
+    }
+
+    /// Notes how recording it ended. After failures it is tried less and less
+    /// often.
+    pub(super) fn note_saved(&mut self, failure: Option<&str>) {
+        self.managed.unrecorded = failure.map(str::to_owned);
+        if failure.is_none() {
+            (self.save_at, self.save_pause) = (None, SAVE_RETRY_FIRST);
+        } else {
+            self.save_at = Some(Instant::now() + self.save_pause);
+            self.save_pause = (self.save_pause * 2).min(SAVE_RETRY_MOST);
+        }
+    }
+
+    /// Notes which other host has written its status of late.
+    pub(super) fn note_other_host(&mut self) {
+        let is_over = |(_, at): &(HostStatus, Instant)| at.elapsed() >= OTHER_HOST_FOR;
+        if self.other_host.as_ref().is_some_and(is_over) {
+            self.other_host = None;
+        }
+        let other = self.other_host.as_ref();
+        self.managed.other_host = other.map(|(host, _)| host.clone());
     }
 }
 
@@ -286,6 +361,8 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
     let mut status = status.clone();
     if let Some(candidate) = &mut status.candidate {
         candidate.elapsed_seconds = 0;
+        candidate.elapsed.clear();
+        candidate.remaining.clear();
         candidate.comparison = crate::status::ComparisonStatus::default();
         candidate.failed_calls = 0;
         candidate.refused_writes = 0;

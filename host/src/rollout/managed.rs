@@ -8,22 +8,29 @@ use std::time::Duration;
 
 use davit_core::budget::Spent;
 use davit_core::rollout::cohort::Cohort;
+use davit_core::rollout::compare::Counts;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
 };
 use jiff::{SignedDuration, Timestamp};
 
-use super::conditions;
 use super::counted::Counted;
 use super::declared::Requests;
+use super::describe::{Noticed, describe};
 use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
+use super::trips::remembered_trip;
 use crate::host::{Observation, Trial, Tripped, Wanted};
 use crate::modules::ModuleSource;
+use crate::spec::duration::HumanDuration;
 use crate::spec::rollout::StepConfig;
 use crate::spec::{ControllerSpec, ModeConfig, SpecError};
 use crate::status::{
-    CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus, RejectedStatus, TrippedStatus,
+    CandidateStatus, ComparisonStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus,
+    TrippedStatus,
 };
+
+/// How much time is left in a step that has no end.
+const UNTIL_PROMOTED: &str = "until promoted";
 
 /// One controller.
 pub(super) struct Managed {
@@ -52,6 +59,14 @@ pub(super) struct Managed {
     /// The guardrails that hold plans back, as this host has seen them, and
     /// what is said of each.
     pub(super) tripped: Vec<(Spent, TrippedStatus)>,
+    /// Why the candidate stays in its step.
+    pub(super) hold: Option<Hold>,
+    /// Why decisions cannot be recorded.
+    pub(super) unrecorded: Option<String>,
+    /// Another host that writes the same status.
+    pub(super) other_host: Option<HostStatus>,
+    /// What people were told.
+    pub(super) noticed: Noticed,
     /// Those that did when an earlier host ended.
     remembered_trips: Vec<Tripped>,
     counted: Counted,
@@ -66,6 +81,29 @@ pub(super) struct Told {
     pub(super) warning: bool,
     pub(super) reason: &'static str,
     pub(super) message: String,
+}
+
+/// How far the step of a candidate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepProgress {
+    /// The candidate's name.
+    pub revision: String,
+    /// The step, counted from 1.
+    pub number: u32,
+    /// How many steps there are.
+    pub of: u32,
+    /// The step in words.
+    pub text: String,
+    /// How long it has been under way.
+    pub elapsed: Duration,
+    /// How much of its time is left; none until it is promoted.
+    pub left: Option<Duration>,
+    /// Why it goes on.
+    pub waits_for: String,
+    /// Targets compared in it.
+    pub compared: u64,
+    /// How many it takes for the step to end well by itself.
+    pub min_decisions: u64,
 }
 
 impl Managed {
@@ -85,7 +123,11 @@ impl Managed {
             problem: None,
             lost: None,
             tripped: Vec::new(),
-            remembered_trips: tripped.filter_map(conditions::remembered_trip).collect(),
+            hold: None,
+            unrecorded: None,
+            other_host: None,
+            noticed: Noticed::default(),
+            remembered_trips: tripped.filter_map(remembered_trip).collect(),
             counted: Counted::since(candidate.map(Observed::from).unwrap_or_default()),
             elapsed: Duration::from_secs(candidate.map_or(0, |one| one.elapsed_seconds)),
             named: Timestamp::MIN,
@@ -107,9 +149,26 @@ impl Managed {
         self.note_loss(now);
         self.choose_candidate(now, &mut told);
         self.judge(seen, passed, now, &mut told);
-        conditions::describe(self, seen, now, &mut told);
+        describe(self, seen, now, &mut told);
         self.answer_requests(open, seen, now, &mut told);
         told
+    }
+
+    /// How far the step of the candidate is; none without one.
+    pub(super) fn progress(&self) -> Option<StepProgress> {
+        let (spec, candidate) = (self.spec.as_ref()?, self.status.candidate.as_ref()?);
+        let lasts = step_of(&spec.rollout.steps, candidate.step).and_then(|step| step.0.lasts);
+        Some(StepProgress {
+            revision: candidate.revision.clone(),
+            number: candidate.step,
+            of: candidate.steps,
+            text: candidate.step_text.clone(),
+            elapsed: self.elapsed,
+            left: lasts.map(|lasts| lasts.saturating_sub(self.elapsed)),
+            waits_for: candidate.waits_for.clone(),
+            compared: Counts::from(&candidate.comparison).compared(),
+            min_decisions: spec.rollout.analysis.min_decisions,
+        })
     }
 
     /// What the host is to run; none if there is nothing to run yet.
@@ -151,6 +210,12 @@ impl Managed {
     pub(super) fn is_current(&self) -> bool {
         let desired = self.desired.as_ref();
         desired.is_some_and(|desired| self.is_described(desired))
+    }
+
+    /// The digest of the module that is ready to run: `sha256:…`.
+    pub(super) fn digest(&self) -> Option<String> {
+        let digest = self.desired.as_ref()?.prepared.recipe.digest();
+        Some(format!("sha256:{digest}"))
     }
 
     /// Whether the present spec describes this revision.
@@ -269,6 +334,7 @@ impl Managed {
     }
 
     fn begin_step(&mut self) {
+        self.hold = None;
         self.counted = Counted::default();
         self.elapsed = Duration::ZERO;
     }
@@ -405,7 +471,10 @@ impl Managed {
         };
         let name = candidate.revision.clone();
         match next {
-            Next::Hold(hold) => candidate.waits_for = describe_hold(&hold),
+            Next::Hold(hold) => {
+                candidate.waits_for = describe_hold(&hold);
+                self.hold = Some(hold);
+            }
             Next::Advance => {
                 candidate.step += 1;
                 candidate.waits_for.clear();
@@ -420,7 +489,7 @@ impl Managed {
             }
             Next::RollBack(fault) => {
                 let step = candidate.step;
-                let message = format!("{name} was taken back in step {step}: {fault}");
+                let message = format!("{name} was rolled back in step {step}: {fault}");
                 told.push(Told {
                     warning: fault != Fault::Aborted,
                     reason: "RolledBack",
@@ -430,6 +499,7 @@ impl Managed {
                     revision: name,
                     at: self.name_time(now),
                     step,
+                    cause: cause(&fault).to_owned(),
                     reason: fault.to_string(),
                 });
                 self.end_trial();
@@ -438,15 +508,20 @@ impl Managed {
     }
 
     fn say_progress(&mut self, steps: &[StepConfig], counted: &Observed) {
-        let elapsed = self.elapsed.as_secs();
+        let elapsed = Duration::from_secs(self.elapsed.as_secs());
         if let Some(candidate) = &mut self.status.candidate {
             // Without steps, it keeps what it has for as long as it is paused.
             if let Some(step) = step_of(steps, candidate.step) {
                 candidate.steps = u32::try_from(steps.len()).unwrap_or(u32::MAX);
                 candidate.step_text = step.to_string();
                 candidate.weight = step.0.weight;
+                candidate.remaining = match step.0.lasts {
+                    None => UNTIL_PROMOTED.to_owned(),
+                    Some(lasts) => HumanDuration(lasts.saturating_sub(elapsed)).to_string(),
+                };
             }
-            candidate.elapsed_seconds = elapsed;
+            candidate.elapsed_seconds = elapsed.as_secs();
+            candidate.elapsed = HumanDuration(elapsed).to_string();
             candidate.comparison = ComparisonStatus::from(&counted.counts);
             candidate.failed_calls = counted.failed_calls;
             candidate.refused_writes = counted.refused_writes;
@@ -481,10 +556,22 @@ pub(super) fn time(at: Timestamp) -> String {
     at.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
+/// Why a candidate was rolled back, in two words.
+fn cause(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::FailedCalls { .. } => "failed calls",
+        Fault::Disagreement { .. } => "disagreement",
+        Fault::RefusedWrites { .. } => "refused writes",
+        Fault::Latency { .. } => "slow calls",
+        Fault::Spent(_) => "guardrail",
+        Fault::Aborted => "aborted",
+    }
+}
+
 /// What holds a step, without what changes every second.
 fn describe_hold(hold: &Hold) -> String {
     match hold {
-        Hold::Running { .. } => "its time is not over".to_owned(),
+        Hold::Running { .. } => "the time of the step has not passed".to_owned(),
         other => other.to_string(),
     }
 }

@@ -11,35 +11,49 @@ mod conditions;
 mod controller;
 mod counted;
 pub mod declared;
+mod describe;
+pub mod file;
+mod identity;
 mod managed;
+mod preparation;
 mod prepare;
 pub mod records;
 mod revision;
+mod text;
+mod trips;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
+use davit_core::throttle::Throttle;
 use davit_engine::ModuleDigest;
 use futures::future::try_join_all;
 use jiff::Timestamp;
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 
 pub use declared::{Declared, Requests};
+pub use file::{Change, ChangeError};
+pub use managed::StepProgress;
 pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
+use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
 use crate::status::ControllerStatus;
 use controller::{Controller, is_same_revision, owner};
+use file::FileEntry;
+use identity::Identity;
 use managed::Told;
 use revision::{Problem, Revision};
 
@@ -52,6 +66,12 @@ const MOST_PASSED: Duration = Duration::from_secs(5);
 const SAVE_PERIOD: Duration = Duration::from_secs(10);
 /// How long writing something down may take.
 const SAVE_PATIENCE: Duration = Duration::from_secs(10);
+/// The pauses between tries to record something.
+const SAVE_RETRY_FIRST: Duration = Duration::from_secs(1);
+const SAVE_RETRY_MOST: Duration = Duration::from_secs(30);
+/// How long after its last write another host counts as running: it writes
+/// every [`SAVE_PERIOD`].
+const OTHER_HOST_FOR: Duration = Duration::from_secs(30);
 /// The pauses between tries to prepare a revision.
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_MOST: Duration = Duration::from_secs(60);
@@ -77,6 +97,8 @@ pub(crate) struct RolloutOptions {
     pub(crate) metrics: Arc<HostMetrics>,
     /// Where the service accounts of controllers are.
     pub(crate) namespace: String,
+    /// Where it says what keeps the host from being ready.
+    pub(crate) health: Arc<Health>,
 }
 
 /// Speaks to the task of the rollouts, which ends when the last of these is
@@ -85,6 +107,7 @@ pub(crate) struct RolloutOptions {
 pub(crate) struct Rollouts {
     inbox: Inbox,
     preparer: Arc<Preparer>,
+    records: Arc<Records>,
 }
 
 type Inbox = mpsc::UnboundedSender<Input>;
@@ -93,6 +116,25 @@ type Inbox = mpsc::UnboundedSender<Input>;
 enum Input {
     /// These controllers there are, some with what their specs describe.
     Declared(Vec<(Declared, Option<Prepared>)>, oneshot::Sender<()>),
+    /// These controllers the configuration file has, some with what their specs
+    /// describe.
+    File(
+        Vec<(ControllerConfig, Option<Prepared>)>,
+        oneshot::Sender<()>,
+    ),
+    /// Show the controllers of the file.
+    ShowFile(oneshot::Sender<Vec<Value>>),
+    /// Change one of them.
+    ChangeFile {
+        controller: String,
+        change: Change,
+        answer: oneshot::Sender<Result<Value, ChangeError>>,
+    },
+    /// Say how far the step of a controller's candidate is.
+    Progress {
+        controller: String,
+        answer: oneshot::Sender<Option<StepProgress>>,
+    },
     /// Say what is wanted of each controller.
     Specs(oneshot::Sender<BTreeMap<String, ControllerSpec>>),
     Prepared {
@@ -131,16 +173,25 @@ impl Rollouts {
     pub(crate) fn start(options: RolloutOptions) -> Self {
         let (inbox, inputs) = mpsc::unbounded_channel();
         let preparer = Arc::clone(&options.preparer);
+        let records = Arc::clone(&options.records);
         let task = Task {
             options,
             // The task must not keep itself alive.
             inbox: inbox.downgrade(),
             controllers: BTreeMap::new(),
+            files: BTreeMap::new(),
             running: Vec::new(),
+            identity: Identity::new(),
+            failures: Throttle::default(),
+            started: Instant::now(),
             looked: Instant::now(),
         };
         tokio::spawn(task.until_unused(inputs));
-        Self { inbox, preparer }
+        Self {
+            inbox,
+            preparer,
+            records,
+        }
     }
 
     /// These controllers there are, and no others. What is wrong with one of
@@ -162,21 +213,19 @@ impl Rollouts {
             if former.is_some_and(|former| is_same_revision(former, &config.spec)) {
                 return Ok(None);
             }
-            prepare::at_the_edge(&self.preparer, config).await
+            prepare::at_the_edge(&self.preparer, &self.records, config).await
         });
         let prepared = try_join_all(prepared).await?;
-        let declared = configs
-            .iter()
-            .map(|ControllerConfig { name, spec }| Declared {
-                name: name.clone(),
-                generation: None,
-                object: None,
-                status: None,
-                spec: Ok(spec.clone()),
-                requests: Requests::default(),
-            });
-        self.send(declared.zip(prepared).collect()).await;
+        let (done, taken) = oneshot::channel();
+        let file = configs.iter().cloned().zip(prepared).collect();
+        let _ = self.inbox.send(Input::File(file, done));
+        let _ = taken.await;
         Ok(())
+    }
+
+    /// Speaks to the task without keeping it alive.
+    pub(crate) fn handle(&self) -> RolloutsHandle {
+        RolloutsHandle(self.inbox.downgrade())
     }
 
     async fn send(&self, declared: Vec<(Declared, Option<Prepared>)>) {
@@ -186,13 +235,41 @@ impl Rollouts {
     }
 }
 
+/// Speaks to the task of the rollouts for as long as the host runs.
+#[derive(Clone)]
+pub struct RolloutsHandle(mpsc::WeakUnboundedSender<Input>);
+
+impl RolloutsHandle {
+    /// How far the step of a controller's candidate is; none without a
+    /// candidate.
+    pub async fn progress(&self, controller: &str) -> Option<StepProgress> {
+        let (answer, progress) = oneshot::channel();
+        let controller = controller.to_owned();
+        self.send(Input::Progress { controller, answer });
+        progress.await.ok().flatten()
+    }
+
+    fn send(&self, input: Input) {
+        if let Some(inbox) = self.0.upgrade() {
+            // The task may have ended: then nobody answers.
+            let _ = inbox.send(input);
+        }
+    }
+}
+
 /// The task of the rollouts.
 struct Task {
     options: RolloutOptions,
     inbox: mpsc::WeakUnboundedSender<Input>,
     controllers: BTreeMap<String, Controller>,
+    /// Those of a configuration file.
+    files: BTreeMap<String, FileEntry>,
     /// What the host was last told to run.
     running: Vec<Wanted>,
+    identity: Identity,
+    /// Failures to record, by controller and cause.
+    failures: Throttle<(String, String)>,
+    started: Instant,
     /// When rollouts last went on.
     looked: Instant,
 }
@@ -209,6 +286,21 @@ impl Task {
                         self.go_on().await;
                         // Nobody may wait for it.
                         let _ = done.send(());
+                    }
+                    Some(Input::File(file, done)) => {
+                        self.take_file(file).await;
+                        self.go_on().await;
+                        let _ = done.send(());
+                    }
+                    Some(Input::ShowFile(answer)) => {
+                        let _ = answer.send(self.show_all());
+                    }
+                    Some(Input::ChangeFile { controller, change, answer }) => {
+                        let _ = answer.send(self.change(&controller, change).await);
+                    }
+                    Some(Input::Progress { controller, answer }) => {
+                        let controller = self.controllers.get(&controller);
+                        let _ = answer.send(controller.and_then(|one| one.managed.progress()));
                     }
                     Some(Input::Specs(answer)) => {
                         // Nobody may wait for it.
@@ -286,6 +378,7 @@ impl Task {
         let seen = self.options.host.observe().await;
         let now = Timestamp::now();
         for (name, controller) in &mut self.controllers {
+            controller.note_other_host();
             let told = controller.managed.advance(seen.get(name), passed, now);
             let candidate = controller.managed.status.candidate.as_ref();
             self.options.metrics.rollout(name, candidate);
@@ -332,26 +425,43 @@ impl Task {
         spawn_blocking(move || preparer.forget_all_but(&in_use));
     }
 
-    /// Writes down what changed.
+    /// Records what changed.
     async fn save(&mut self) {
-        let records = &self.options.records;
-        let controllers = self.controllers.iter_mut();
-        let saves = controllers.map(|(name, controller)| async move {
-            match timeout(SAVE_PATIENCE, controller.save(name, records)).await {
-                Ok(Ok(())) => {}
-                Ok(Err(error)) => {
-                    tracing::warn!(
-                        controller = name,
-                        "the rollout is not written down: {error}"
-                    );
-                }
-                Err(_) => tracing::warn!(
-                    controller = name,
-                    "the rollout is not written down: no answer within {SAVE_PATIENCE:?}"
-                ),
-            }
+        let (records, identity) = (&self.options.records, &self.identity);
+        let now = Instant::now();
+        let is_due = |controller: &Controller| controller.save_at.is_none_or(|at| at <= now);
+        let due = self.controllers.iter_mut().filter(|(_, one)| is_due(one));
+        let saves = due.map(|(name, controller)| async move {
+            let saved = timeout(SAVE_PATIENCE, controller.save(name, records, identity)).await;
+            let failure = match saved {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(chain(&error)),
+                Err(_) => Some(format!("no answer within {SAVE_PATIENCE:?}")),
+            };
+            controller.note_saved(failure.as_deref());
+            (name.clone(), failure)
         });
-        futures::future::join_all(saves).await;
+        for (name, failure) in futures::future::join_all(saves).await {
+            if let Some(failure) = &failure {
+                self.tell_failure(&name, failure);
+            }
+            self.options.health.set_trouble(&name, failure);
+        }
+        let health = &self.options.health;
+        health.retain_troubles(|name| self.controllers.contains_key(name));
+    }
+
+    fn tell_failure(&mut self, name: &str, failure: &str) {
+        let now = davit_core::time::Instant::ZERO.after(self.started.elapsed());
+        let cause = (name.to_owned(), failure.to_owned());
+        let Some(left_out) = self.failures.admit(cause, now) else {
+            return;
+        };
+        let message = format!("the rollout cannot be recorded: {failure}{left_out}");
+        let object = self.controllers.get(name);
+        let object = object.and_then(|controller| controller.object.as_ref());
+        let told = Told::warning("NotRecorded", message);
+        tell(&self.options.recorder, name, object, &told);
     }
 
     fn prepare_what_is_due(&mut self) {

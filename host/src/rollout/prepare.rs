@@ -58,10 +58,13 @@ pub(super) fn start_remembered(
     answer(inbox, controller, what, work);
 }
 
-/// Prepares one controller of a file: none if its module cannot be had now,
-/// which the rollouts try again. What is wrong with the file itself is an error.
+/// Prepares one controller of a file: none if its module cannot be loaded now,
+/// which the rollouts try again. What is wrong with the file itself is an error;
+/// but a start must not fail because of a source that has changed since: what
+/// ran before goes on.
 pub(super) async fn at_the_edge(
     preparer: &Arc<Preparer>,
+    records: &Records,
     config: &ControllerConfig,
 ) -> Result<Option<Prepared>, PrepareError> {
     let controller = &config.name;
@@ -69,7 +72,9 @@ pub(super) async fn at_the_edge(
     let work = async move { preparer.prepare(&spec).await };
     match guarded(EDGE_PATIENCE, work).await {
         Ok(Ok(prepared)) => Ok(Some(prepared)),
-        Ok(Err(reason)) if may_pass(&reason) => Ok(None),
+        Ok(Err(reason)) if may_pass(&reason) || ran_before(records, config, &reason).await => {
+            Ok(None)
+        }
         Ok(Err(reason)) => Err(PrepareError {
             controller: controller.clone(),
             reason,
@@ -81,7 +86,18 @@ pub(super) async fn at_the_edge(
     }
 }
 
-/// Whether a module may be had later without a change of the file.
+/// Whether a source holds another module than the pinned one, which this
+/// controller ran when an earlier host ended.
+async fn ran_before(records: &Records, config: &ControllerConfig, reason: &Reason) -> bool {
+    let Reason::Module(ModuleError::OtherDigest { wanted, .. }) = reason else {
+        return false;
+    };
+    let remembered = records.load(Owner::named(&config.name)).await;
+    let stable = remembered.ok().and_then(|status| status.stable);
+    stable.is_some_and(|stable| stable.digest.parse() == Ok(*wanted))
+}
+
+/// Whether a module may be loaded later without a change of the file.
 fn may_pass(reason: &Reason) -> bool {
     match reason {
         Reason::Module(error) => !matches!(
@@ -99,13 +115,9 @@ fn answer(
     work: impl Future<Output = Result<Preparation, Problem>> + Send + 'static,
 ) {
     tokio::spawn(async move {
-        let result = guarded(PATIENCE, work).await.unwrap_or_else(|message| {
-            Err(Problem {
-                condition: "Resolved",
-                reason: "Unprepared",
-                message,
-            })
-        });
+        let result = guarded(PATIENCE, work)
+            .await
+            .unwrap_or_else(|message| Err(Problem::unprepared(message)));
         // Nobody waits for it when the host has ended.
         let _ = inbox.send(Input::Prepared {
             controller,
@@ -142,9 +154,14 @@ async fn desired(
     before: Option<Version>,
 ) -> Result<Preparation, Problem> {
     let problem = |reason: Reason| Problem::new(&reason);
-    let version = if spec.module.look_every().is_some() {
-        let probed = preparer.modules().probe(&spec.module.source).await;
-        Some(probed.map_err(|error| problem(error.into()))?)
+    let module = &spec.module;
+    let version = if module.look_every().is_some() {
+        match preparer.modules().probe(&module.source).await {
+            Ok(version) => Some(version),
+            // The module cache may have it.
+            Err(error) if module.digest.is_some() && error.is_away() => Some(Version::away()),
+            Err(error) => return Err(problem(error.into())),
+        }
     } else {
         None
     };
@@ -156,7 +173,7 @@ async fn desired(
             revision: Box::new(Revision::new(prepared, spec)),
             version,
         }),
-        Err(reason) if is_final(&reason) => Ok(Preparation::Unusable {
+        Err(reason) if is_final(&reason, version.as_ref()) => Ok(Preparation::Unusable {
             problem: problem(reason),
             version,
         }),
@@ -164,9 +181,11 @@ async fn desired(
     }
 }
 
-/// Whether the same module with the same configuration would fail again.
-fn is_final(reason: &Reason) -> bool {
+/// Whether the same module with the same configuration would fail again, for
+/// as long as its source is at this version.
+fn is_final(reason: &Reason, version: Option<&Version>) -> bool {
     match reason {
+        Reason::Module(ModuleError::OtherDigest { .. }) => version.is_some(),
         Reason::Load(_) | Reason::Encode(_) => true,
         Reason::Describe(error) => !matches!(
             error,
@@ -194,7 +213,7 @@ async fn remembered(
     let spec = records.spec(owner, revision).await;
     let spec = spec.map_err(|error| unknown(error.to_string()))?;
     let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not kept")))?;
-    let prepared = preparer.prepare(&spec).await;
+    let prepared = preparer.recall(&spec).await;
     let prepared = prepared.map_err(|reason| match reason {
         // Nobody has set a digest: it is that of the time.
         Reason::Module(ModuleError::OtherDigest {

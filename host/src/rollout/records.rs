@@ -18,7 +18,7 @@ use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
 use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
+use crate::status::{ControllerStatus, HostStatus};
 use book::Book;
 
 pub use cluster::ClusterRecords;
@@ -147,22 +147,52 @@ impl Records {
         }
     }
 
+    /// Whether other hosts may write here too.
+    #[must_use]
+    pub fn are_shared(&self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+
     /// Remembers what is said of a controller now, if that is another than what
-    /// was loaded or saved last. One that is gone needs no status.
+    /// was loaded or saved last. One that is gone needs no status. Returns
+    /// another host that has written since this one did, if there is one.
     pub async fn save(
         &self,
         owner: Owner<'_>,
         status: &ControllerStatus,
-    ) -> Result<(), RecordError> {
+    ) -> Result<Option<HostStatus>, RecordError> {
         match self {
             Self::Memory(books) => {
                 write(books, owner.name, |book| book.status = status.clone());
-                Ok(())
+                Ok(None)
             }
             Self::Directory(directory) => {
-                directory.change(owner.name, |book| book.status = status.clone())
+                directory.change(owner.name, |book| book.status = status.clone())?;
+                Ok(None)
             }
-            Self::Cluster(cluster) => cluster.save(owner, status).await,
+            Self::Cluster(cluster) => Box::pin(cluster.save(owner, status)).await,
+        }
+    }
+
+    /// Whether an operator has paused the rollout of a controller of a file. In a
+    /// cluster, the spec says so.
+    pub fn is_paused(&self, owner: Owner<'_>) -> Result<bool, RecordError> {
+        match self {
+            Self::Memory(books) => Ok(read(books, owner.name, |book| book.paused)),
+            Self::Directory(directory) => Ok(directory.read(owner.name)?.paused),
+            Self::Cluster(_) => Ok(false),
+        }
+    }
+
+    /// Remembers that.
+    pub fn set_paused(&self, owner: Owner<'_>, paused: bool) -> Result<(), RecordError> {
+        match self {
+            Self::Memory(books) => {
+                write(books, owner.name, |book| book.paused = paused);
+                Ok(())
+            }
+            Self::Directory(directory) => directory.change(owner.name, |book| book.paused = paused),
+            Self::Cluster(_) => Ok(()),
         }
     }
 

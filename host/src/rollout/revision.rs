@@ -1,10 +1,13 @@
 //! Revisions as rollouts have them: ready to run, or why they cannot be had.
 
 use davit_cluster::api::chain;
+use davit_engine::LoadError;
 
-use super::conditions;
+use super::conditions::Known;
+use super::preparation::{COMPILED, CONFIGURED, RESOLVED, VERIFIED};
+use super::text::one_line;
 use crate::host::{Prepared, Reason, Recipe, encode};
-use crate::modules::ModuleConfig;
+use crate::modules::{ModuleConfig, ModuleError};
 use crate::spec::ControllerSpec;
 use crate::status::RevisionStatus;
 
@@ -14,6 +17,8 @@ pub(super) struct Revision {
     pub(super) prepared: Prepared,
     /// With the digest of its module pinned.
     pub(super) spec: ControllerSpec,
+    /// Where its module comes from, for people.
+    pub(super) origin: String,
 }
 
 /// Why a revision cannot be had, and which condition says so.
@@ -34,6 +39,7 @@ pub(super) struct Loss {
 
 impl Revision {
     pub(super) fn new(prepared: Prepared, spec: &ControllerSpec) -> Self {
+        let origin = spec.module.source.to_string();
         let module = ModuleConfig {
             digest: Some(prepared.recipe.digest()),
             ..spec.module.clone()
@@ -42,7 +48,11 @@ impl Revision {
             module,
             ..spec.clone()
         };
-        Self { prepared, spec }
+        Self {
+            prepared,
+            spec,
+            origin,
+        }
     }
 
     pub(super) fn name(&self) -> String {
@@ -72,13 +82,44 @@ impl Revision {
 }
 
 impl Problem {
-    /// Which condition an error of preparing a revision belongs to.
-    pub(super) fn new(reason: &Reason) -> Self {
-        let (condition, word) = conditions::of(reason);
+    /// Why a revision could not be prepared.
+    pub(super) fn new(error: &Reason) -> Self {
+        let (condition, reason) = match error {
+            Reason::Module(ModuleError::OtherDigest { .. }) => (VERIFIED, "OtherDigest"),
+            Reason::Module(_) => (RESOLVED, "NotFound"),
+            Reason::Load(LoadError::TooLarge { .. }) => (VERIFIED, "TooLarge"),
+            Reason::Load(LoadError::Compile(_)) => (COMPILED, "NotWasm"),
+            Reason::Load(_) => (VERIFIED, "NoGuest"),
+            Reason::Describe(_) | Reason::Encode(_) => (CONFIGURED, "Refused"),
+        };
         Self {
             condition,
-            reason: word,
-            message: chain(reason),
+            reason,
+            message: one_line(&chain(error)),
+        }
+    }
+
+    /// Preparing it ended without an answer.
+    pub(super) fn unprepared(message: String) -> Self {
+        Self {
+            condition: RESOLVED,
+            reason: "Unprepared",
+            message,
+        }
+    }
+
+    /// What is known of the module after this: whether it was loaded, is the
+    /// one wanted and a guest, compiles, and accepts its configuration.
+    pub(super) fn known(&self) -> [Known; 4] {
+        use Known::{False, True, Unknown};
+        match self.reason {
+            "Unprepared" => [Unknown; 4],
+            "OtherDigest" | "TooLarge" => [True, False, Unknown, Unknown],
+            // What does not compile is no guest.
+            "NotWasm" => [True, False, False, Unknown],
+            "NoGuest" => [True, False, True, Unknown],
+            "Refused" => [True, True, True, False],
+            _ => [False, Unknown, Unknown, Unknown],
         }
     }
 }

@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::config::is_dns_label;
 use crate::modules::ModuleConfig;
 use crate::status::ControllerStatus;
 
@@ -27,6 +28,7 @@ pub use rollout::RolloutConfig;
     version = "v1alpha1",
     kind = "Controller",
     plural = "controllers",
+    shortname = "davit",
     status = "ControllerStatus",
     doc = "A controller whose decisions a WebAssembly guest makes.",
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
@@ -36,7 +38,9 @@ pub use rollout::RolloutConfig;
     printcolumn = r#"{"name":"Agree","type":"integer","jsonPath":".status.candidate.comparison.agree"}"#,
     printcolumn = r#"{"name":"Disagree","type":"integer","jsonPath":".status.candidate.comparison.disagree"}"#,
     printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.summary"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Elapsed","type":"string","jsonPath":".status.candidate.elapsed","priority":1,"description":"How long the step has been under way"}"#,
+    printcolumn = r#"{"name":"Remaining","type":"string","jsonPath":".status.candidate.remaining","priority":1,"description":"How much of the step is left"}"#
 )]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ControllerSpec {
@@ -66,8 +70,24 @@ pub struct ControllerSpec {
     /// The ServiceAccount, in Davit's own namespace, in whose name the
     /// controller writes; Davit's own if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("pattern" = SUBDOMAIN))]
     pub service_account_name: Option<String>,
 }
+
+/// The verbs of RBAC for resources, as far as a controller may need them.
+const VERBS: [&str; 8] = [
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+];
+
+/// A DNS subdomain, as the names of most objects are.
+const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
 /// What a controller may do to the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -85,7 +105,8 @@ pub enum ModeConfig {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PermissionConfig {
-    /// `get`, `list`, `create`, `patch` or `delete`.
+    /// A verb of RBAC, such as `get`, `create`, `patch` or `delete`.
+    #[schemars(extend("enum" = VERBS))]
     pub verb: String,
     /// Empty for core.
     #[serde(default)]
@@ -159,6 +180,26 @@ impl ControllerSpec {
             let reason = strict::expected("a map", &self.config);
             return Err(SpecError::new("config", reason));
         }
+        for (position, rule) in self.permissions.iter().flatten().enumerate() {
+            if !VERBS.contains(&rule.verb.as_str()) {
+                let field = format!("permissions[{position}].verb");
+                let reason = format!(
+                    "\"{}\" is no verb of RBAC: give one of {}",
+                    rule.verb,
+                    VERBS.join(", ")
+                );
+                return Err(SpecError::new(&field, reason));
+            }
+        }
+        if let Some(name) = &self.service_account_name
+            && !is_dns_subdomain(name)
+        {
+            let reason = format!(
+                "\"{name}\" is no name of a ServiceAccount: lower-case letters, digits, dashes and \
+                 dots, 253 at most"
+            );
+            return Err(SpecError::new("serviceAccountName", reason));
+        }
         self.limits.check()?;
         self.guardrails.check()?;
         self.rollout.check()
@@ -194,6 +235,10 @@ impl From<&PermissionConfig> for Permission {
             resource: config.resource.clone(),
         }
     }
+}
+
+fn is_dns_subdomain(name: &str) -> bool {
+    name.len() <= 253 && name.split('.').all(is_dns_label)
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {

@@ -6,8 +6,8 @@ use std::time::Duration;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::model::DeleteOptions;
 use davit_sim::{Rng, Sim};
-use serde_json::Value;
-use tokio::time::sleep;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, accepted_deletions, break_requests, on_the_sim, podgc};
 
@@ -136,6 +136,28 @@ fn an_api_server_that_is_away_is_waited_for() {
         assert!(host.told().is_empty());
         bench.sim().heal(away);
         bench.until_left(&[]).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
+
+        // Once it runs, an absence is no matter of life and death, but of readiness.
+        let away = bench.sim().add_fault(Fault {
+            matches: Match::default(),
+            when: When::Always,
+            action: Action::CloseBefore,
+        });
+        disturb_watches(bench.sim(), WatchFault::Abort);
+        sleep(Duration::from_secs(5)).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
+        sleep(Duration::from_secs(25)).await;
+        let why = host.health.obstacles().concat();
+        assert!(
+            why.starts_with("the API server has not answered for "),
+            "{why}"
+        );
+        assert!(why.contains(" s: GET /api"), "{why}");
+        assert!(host.health.is_live());
+        bench.sim().heal(away);
+        sleep(Duration::from_secs(60)).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
     });
 }
 
@@ -182,4 +204,100 @@ fn a_missing_permission_is_no_busy_loop() {
             .delete("v1", "Pod", &bench.namespace, "orphan", &options);
         assert!(again.is_err());
     });
+}
+
+/// An API server behind the API server has too much to do, and says so for half a
+/// minute each time it is asked. Only its own objects wait for it.
+#[test]
+fn a_pause_that_one_group_asks_for_holds_up_no_other() {
+    on_the_sim(|mut bench| async move {
+        let live = bench.node("live").await;
+        let owner = json!({
+            "apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "owner", "namespace": bench.namespace},
+        });
+        let owner = bench.sim().create(owner).unwrap();
+        let reference = json!([{
+            "apiVersion": "v1", "kind": "ConfigMap", "name": "owner",
+            "uid": owner["metadata"]["uid"],
+        }]);
+        for number in 0..100 {
+            let metadata = json!({
+                "name": format!("d-{number}"), "namespace": bench.namespace,
+                "ownerReferences": reference,
+            });
+            let deployment = json!({
+                "apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata,
+                "spec": {
+                    "selector": {"matchLabels": {"app": "a"}},
+                    "template": {
+                        "metadata": {"labels": {"app": "a"}},
+                        "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
+                    },
+                },
+            });
+            bench.sim().create(deployment).unwrap();
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+            bench.sim().create(map).unwrap();
+        }
+        bench.pod("done", &live, "Running").await;
+        let refused = |verb| {
+            bench.sim().add_fault(Fault {
+                matches: Match::new(verb, "deployments"),
+                when: When::Always,
+                action: Action::Refuse(Refusal::TooManyRequests(30)),
+            })
+        };
+        let refused = ["get", "patch", "delete"].map(refused);
+        let both = podgc(
+            "Enforce",
+            "{terminatedPodThreshold: 1, period: 1s, quarantine: 1s}",
+        ) + "- {name: gc, module: {builtin: garbage-collector}, mode: Enforce}\n";
+        let mut host = bench.host(&both).await;
+        host.started().await;
+        sleep(Duration::from_secs(5)).await;
+        let left = |kind| bench.sim().list(kind_of(kind), kind, "").unwrap().len();
+
+        let options = DeleteOptions::default();
+        let namespace = &bench.namespace;
+        let gone = bench
+            .sim()
+            .delete("v1", "ConfigMap", namespace, "owner", &options);
+        gone.unwrap();
+        let begun = Instant::now();
+        while left("ConfigMap") > 0 {
+            sleep(Duration::from_millis(10)).await;
+            assert!(
+                begun.elapsed() < Duration::from_secs(2),
+                "they wait for the other group"
+            );
+        }
+        // In the middle of the pause, of both controllers.
+        sleep(Duration::from_secs(5)).await;
+        bench.pod("orphan", "missing", "Failed").await;
+        sleep(Duration::from_secs(4)).await;
+        assert_eq!(bench.pods().await, BTreeSet::from(["done".to_owned()]));
+        assert_eq!(left("Deployment"), 100);
+        // Each request was sent once in a pause, not six times: some at the same
+        // moment, and what each of a few calls reads.
+        let asked: usize = ["get", "patch", "delete"]
+            .map(|verb| bench.sim().count(&Match::new(verb, "deployments")))
+            .iter()
+            .sum();
+        assert!((1..=200).contains(&asked), "{asked} requests in a pause");
+        for fault in refused {
+            bench.sim().heal(fault);
+        }
+        sleep(Duration::from_secs(60)).await;
+        assert_eq!(left("Deployment"), 0);
+        host.host.stop().await;
+    });
+}
+
+fn kind_of(kind: &str) -> &'static str {
+    if kind == "Deployment" {
+        "apps/v1"
+    } else {
+        "v1"
+    }
 }

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Value, json};
 
-use crate::program::{Process, davit, sim_with, until};
+use crate::program::{Process, davit, free_port, sim_with, until};
 
 /// A JSON object in which every key is there once.
 struct Strict(BTreeMap<String, Value>);
@@ -78,6 +79,8 @@ fn logged(mode: &str, arguments: &[&str], last: &str) -> Vec<BTreeMap<String, Va
         .arg(&config)
         .arg("--kubeconfig")
         .arg(&kubeconfig)
+        // Rollouts are remembered there.
+        .env("DAVIT_CACHE", directory.path().join("cache"))
         .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
         .spawn()
         .unwrap();
@@ -145,4 +148,47 @@ fn an_enforced_run_says_what_it_did_and_what_failed() {
     );
     let done = plan(&lines, "carried out: delete", &json!({"dry_run": false}));
     assert_ne!(failed["decision"], done["decision"]);
+}
+
+/// Nobody listens at the API server's address: one line says so, with the request
+/// and the cause, and then one after each pause.
+#[test]
+fn an_api_server_that_is_away_has_one_line() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let url = format!("http://127.0.0.1:{}", free_port());
+    let kubeconfig = file("kubeconfig", &davit_sim::kubeconfig(&url));
+    let controllers: String = ["podgc", "garbage-collector", "taint-eviction"]
+        .map(|name| format!("- {{name: {name}, module: {{builtin: {name}}}}}\n"))
+        .concat();
+    let config = file("davit.yaml", &format!("controllers:\n{controllers}"));
+    let log = directory.path().join("log");
+    let run = davit()
+        .args(["run", "--config"])
+        .arg(&config)
+        .arg("--kubeconfig")
+        .arg(&kubeconfig)
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let run = Process(run);
+    let lines = || std::fs::read_to_string(&log).unwrap();
+    until("it is logged", || lines().contains("does not answer"));
+    // Discovery is tried again every two seconds.
+    std::thread::sleep(Duration::from_secs(7));
+    assert_eq!(run.terminate(), 0);
+    let text = lines();
+    let told: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
+    let told: Vec<&&str> = told.iter().filter(|it| !it.contains("--cache")).collect();
+    assert_eq!(told.len(), 1, "{text}");
+    assert!(
+        told[0].contains("the API server does not answer: GET /api"),
+        "{text}"
+    );
+    assert!(told[0].ends_with(": connection refused"), "{text}");
+    assert!(!text.contains("ERROR"), "{text}");
 }

@@ -21,5 +21,6 @@ mod log;
 mod podgc;
 mod program;
 mod recorded;
+mod requests;
 mod rollout;
 mod shutdown;

@@ -9,7 +9,8 @@ use tokio::time::sleep;
 
 use crate::bench::Running;
 use crate::cluster::{
-    Cluster, Discovery, blocking, config_map, definition, held, object, owned, pod, reference, test,
+    Cluster, Discovery, blocking, config_map, configuration, definition, held, object, owned, pod,
+    reference, test,
 };
 use crate::discovery::{break_lists, is_watched, make_stale};
 use crate::objects::SETTLED;
@@ -290,5 +291,50 @@ fn metrics_that_are_away_keep_no_owner_waiting() {
         let _host = cluster.collector().await;
         cluster.delete(&owner, "Foreground");
         cluster.until_gone(&[&dependent, &owner]).await;
+    });
+}
+
+/// A definition is deleted, and the watch of its objects ends before it told of
+/// their deletions: they went with it all the same.
+#[test]
+fn dependents_of_owners_whose_deletion_was_never_told_go_with_the_kind() {
+    test(|cluster| async move {
+        let definition = cluster.create(definition("Foo", &["v1"], "Namespaced"));
+        let owner = cluster.create(foo("owner"));
+        let dependent = cluster.create(owned(config_map("dependent"), &[reference(&owner)]));
+        let other = cluster.create(held(config_map("other")));
+        let stays = cluster.create(owned(
+            config_map("stays"),
+            &[reference(&owner), reference(&other)],
+        ));
+        let _host = cluster.collector().await;
+        sleep(SETTLED).await;
+        cluster.delete(&definition, "");
+        cluster.until_gone(&[&definition, &owner]).await;
+        cluster.until_gone(&[&dependent]).await;
+        cluster.stay(&[&stays]).await;
+    });
+}
+
+/// Another configuration takes over while a kind is not served: what the former
+/// one knew of its objects is known to the latter.
+#[test]
+fn what_is_known_of_a_kind_that_is_not_served_outlives_a_revision() {
+    test(|cluster| async move {
+        let (definition, owner, dependent) = dependent_of_a_custom_kind(&cluster);
+        let mut host = cluster
+            .collector_with("Enforce", "{unlistedTimeout: 0s}")
+            .await;
+        serve(&cluster, &definition, false);
+        sleep(PERIOD * 3).await;
+        // It watches something else, and so has a view of its own.
+        let other = "{unlistedTimeout: 0s, ignoredResources: [{resource: secrets}]}";
+        host.apply(&configuration("Enforce", other)).await;
+        host.started().await;
+        cluster.delete(&owner, "Orphan");
+        sleep(PERIOD * 3).await;
+        assert_eq!(finalizers(&cluster, &owner), json!(["orphan"]));
+        serve(&cluster, &definition, true);
+        ends_as_asked(&cluster, "Orphan", &owner, &dependent).await;
     });
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use davit::modules::Modules;
-use serde_json::json;
+use davit::modules::{Modules, ModulesOptions};
+use serde_json::{Value, json};
 use tempfile::tempdir;
 use tokio::time::timeout;
 
@@ -61,6 +61,52 @@ async fn another_file_than_the_pinned_one_is_refused_and_not_kept() {
     fs::write(&file, WASM).unwrap();
     let right = fetch(&modules, json!({"file": file, "digest": digest(WASM)})).await;
     assert_eq!(right.unwrap().wasm, WASM);
+}
+
+/// The module cache has the pinned module, and another source is named, or the
+/// source has changed: the pin must not hide that.
+#[tokio::test]
+async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
+    let directory = tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let (first, second) = (path("first.wasm"), path("second.wasm"));
+    fs::write(&first, WASM).unwrap();
+    fs::write(&second, OTHER_WASM).unwrap();
+    let options = || ModulesOptions {
+        guests: Some(directory.path().to_owned()),
+        cache: Some(path("cache")),
+        client: None,
+    };
+    let modules = Modules::new(options()).unwrap();
+    let pinned = |mut source: Value| {
+        source["digest"] = json!(digest(WASM));
+        source
+    };
+    let fetched = fetch(&modules, pinned(json!({"file": first}))).await;
+    assert_eq!(fetched.unwrap().away, None);
+    fs::write(&first, OTHER_WASM).unwrap();
+    let restarted = Modules::new(options()).unwrap();
+    for source in [
+        json!({"file": first}),
+        json!({"file": second}),
+        json!({"builtin": "second"}),
+    ] {
+        let error = refusal(&restarted, pinned(source.clone())).await;
+        for wasm in [WASM, OTHER_WASM] {
+            assert!(error.contains(&digest(wasm)), "{source}: {error}");
+        }
+        // What ran before is asked for by its record.
+        let recorded = module(pinned(source));
+        assert_eq!(restarted.recall(&recorded).await.unwrap().wasm, WASM);
+    }
+    // No such guest is shipped: that is no source that is away.
+    let misspelt = refusal(&restarted, pinned(json!({"builtin": "secnod"}))).await;
+    assert!(misspelt.contains("secnod.wasm"), "{misspelt}");
+    fs::remove_file(&first).unwrap();
+    let away = fetch(&restarted, pinned(json!({"file": first}))).await;
+    let away = away.unwrap();
+    assert_eq!(away.wasm, WASM);
+    assert!(away.away.unwrap().contains("first.wasm cannot be read"));
 }
 
 /// A mounted `ConfigMap` changes by a link.

@@ -97,6 +97,16 @@ async fn a_tag_that_moves_is_seen_and_a_pinned_module_stays() {
         "{error}"
     );
 
+    // The pinned module is kept, but another repository does not have it.
+    registry.push("b:1", CONFIG, &[(LAYER, OTHER_WASM)]).await;
+    let mut renamed = plain(&format!("{}/b:1", registry.host));
+    renamed["digest"] = json!(digest(WASM));
+    let error = refusal(&first, renamed).await;
+    assert!(
+        error.contains(&digest(WASM)) && error.contains(&digest(OTHER_WASM)),
+        "{error}"
+    );
+
     // The registry goes away.
     drop(registry);
     let restarted = modules(directory.path(), None);

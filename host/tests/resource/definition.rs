@@ -249,6 +249,11 @@ async fn what_makes_no_sense_is_refused() {
         ),
         ("/rollout/cohort/by", json!("Pod"), "spec.rollout.cohort.by"),
         ("/module", Value::Null, "spec.module"),
+        (
+            "/permissions/0/verb",
+            json!("frobnicate"),
+            "spec.permissions[0].verb",
+        ),
     ] {
         let mut spec = full();
         set(&mut spec, pointer, value);
@@ -284,6 +289,21 @@ fn the_patterns_and_the_host_agree() {
             "/module/digest",
             vec![DIGEST],
             vec!["", "9f86", &DIGEST[7..], &uppercase],
+        ),
+        (
+            "/serviceAccountName",
+            "/serviceAccountName",
+            vec!["podgc", "a.b-c.d", "0"],
+            vec![
+                "",
+                "Nope!",
+                "-a",
+                "a-",
+                "a..b",
+                "a.",
+                "a_b",
+                "system:serviceaccount:a:b",
+            ],
         ),
         (
             "/guardrails/properties/cooldown",
@@ -333,6 +353,35 @@ fn the_patterns_and_the_host_agree() {
     }
 }
 
+#[test]
+fn the_schema_and_the_host_know_the_same_verbs() {
+    let definition = serde_json::to_value(definition()).unwrap();
+    let verbs = definition.pointer(
+        "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/permissions/items\
+         /properties/verb/enum",
+    );
+    let verbs = verbs.and_then(Value::as_array).unwrap().iter();
+    for verb in verbs {
+        let mut spec = full();
+        set(&mut spec, "/permissions/0/verb", verb.clone());
+        ControllerSpec::read(&spec).unwrap();
+    }
+    for bad in ["frobnicate", "*", "Get", ""] {
+        let mut spec = full();
+        set(&mut spec, "/permissions/0/verb", json!(bad));
+        let error = ControllerSpec::read(&spec).unwrap_err().to_string();
+        let start = format!("permissions[0].verb: \"{bad}\" is no verb of RBAC");
+        assert!(error.starts_with(&start), "{error}");
+    }
+}
+
+/// `kubectl get davit` is as good as `kubectl get controllers`.
+#[test]
+fn it_has_a_short_name() {
+    let definition = serde_json::to_value(definition()).unwrap();
+    assert_eq!(definition["spec"]["names"]["shortNames"], json!(["davit"]));
+}
+
 /// Nor does it look at rules, which only say early what the host says as well.
 #[test]
 fn names_and_sources_have_rules() {
@@ -362,12 +411,12 @@ async fn kubectl_get_tells_the_story() {
     cluster.change(
         "podgc",
         json!({"status": {
-            "summary": "weight 10 for 10m: 7m left",
+            "summary": "Rolling out: step 2 of 3",
             "stable": {"revision": "aaaa", "digest": DIGEST, "configHash": "1", "since": "x"},
             "candidate": {
                 "revision": "bbbb", "digest": DIGEST, "configHash": "2", "since": "x",
                 "step": 2, "steps": 3, "stepText": "weight 10 for 10m", "weight": 10,
-                "elapsedSeconds": 180, "waitsFor": "", "comparison": {"agree": 97, "disagree": 3},
+                "elapsedSeconds": 180, "elapsed": "3m", "remaining": "7m", "waitsFor": "", "comparison": {"agree": 97, "disagree": 3},
             },
         }}),
     );
@@ -390,6 +439,8 @@ async fn kubectl_get_tells_the_story() {
         "Disagree",
         "Status",
         "Age",
+        "Elapsed",
+        "Remaining",
     ];
     assert_eq!(names, expected);
     let cells = &table["rows"][0]["cells"];
@@ -403,7 +454,14 @@ async fn kubectl_get_tells_the_story() {
             json!("weight 10 for 10m"),
             json!(97),
             json!(3),
-            json!("weight 10 for 10m: 7m left"),
+            json!("Rolling out: step 2 of 3"),
         ]
     );
+    let wide = table["columnDefinitions"].as_array().unwrap().iter();
+    let wide = wide.map(|column| column["priority"] == 1);
+    let wide = cells.as_array().unwrap().iter().zip(wide);
+    let wide: Vec<&Value> = wide
+        .filter_map(|(cell, wide)| wide.then_some(cell))
+        .collect();
+    assert_eq!(wide, ["3m", "7m"]);
 }

@@ -9,6 +9,7 @@ use davit::config::ClientConfig;
 use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
+use davit::http::requests::RequestPolicy;
 use davit::http::{self, Health, Served};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
@@ -58,6 +59,8 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         metrics,
         health,
         host: host.handle().clone(),
+        rollouts: host.rollouts(),
+        requests: RequestPolicy::Loopback,
     };
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
         .await

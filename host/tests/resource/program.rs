@@ -20,7 +20,6 @@ const CONTROLLERS: &str = "/apis/davit.dev/v1alpha1/controllers";
 /// A server that knows the definition, and the Controllers on it.
 pub(crate) struct Site {
     pub(crate) server: Server,
-    kubeconfig: tempfile::NamedTempFile,
 }
 
 /// `davit run`; it ends with this.
@@ -56,17 +55,6 @@ pub(crate) fn guests() -> PathBuf {
     target.join("wasm32-wasip2/guest")
 }
 
-/// The kubeconfig of a host outside of its cluster, which keeps its records in
-/// the context's namespace.
-fn in_davits_namespace(kubeconfig: &Path) -> tempfile::NamedTempFile {
-    let text = std::fs::read_to_string(kubeconfig).unwrap();
-    let mut value: Value = serde_saphyr::from_str(&text).unwrap();
-    value["contexts"][0]["context"]["namespace"] = json!("davit-system");
-    let file = tempfile::NamedTempFile::new().unwrap();
-    std::fs::write(file.path(), value.to_string()).unwrap();
-    file
-}
-
 impl Site {
     pub(crate) fn new() -> Self {
         let definition =
@@ -76,8 +64,7 @@ impl Site {
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "davit-system"},
         });
         server.must("POST", "/api/v1/namespaces", &namespace);
-        let kubeconfig = in_davits_namespace(server.kubeconfig());
-        Self { server, kubeconfig }
+        Self { server }
     }
 
     /// PodGC with this threshold and these steps, in `DryRun`.
@@ -126,7 +113,7 @@ impl Site {
         let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
         let mut process = davit()
             .args(["run", "--kubeconfig"])
-            .arg(self.kubeconfig.path())
+            .arg(self.server.kubeconfig())
             .arg("--guests")
             .arg(guests())
             .arg("--cache")
@@ -163,7 +150,7 @@ impl Site {
         command
             .args(arguments)
             .arg("--kubeconfig")
-            .arg(self.kubeconfig.path());
+            .arg(self.server.kubeconfig());
         command
     }
 

@@ -1,6 +1,7 @@
 //! The real kubectl, where it is installed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
@@ -86,12 +87,16 @@ impl Kubectl {
     }
 
     fn command(&self, words: &str) -> Command {
+        self.in_any_namespace(&format!("--namespace shop {words}"))
+    }
+
+    /// Without a namespace, which would have to be that of every object.
+    fn in_any_namespace(&self, words: &str) -> Command {
         let mut command = Command::new("kubectl");
         command
             .env("HOME", self.home.path())
             .arg("--kubeconfig")
             .arg(self.server.kubeconfig())
-            .args(["--namespace", "shop"])
             .args(words.split_whitespace());
         command
     }
@@ -314,4 +319,74 @@ fn wait_watch_and_evict() {
     until("the namespace is gone", || {
         !kubectl.output("get namespace shop").status.success()
     });
+}
+
+/// What is in `deploy/` is applied as a user does it, by whoever may.
+#[test]
+fn davit_is_deployed_where_roles_are_enforced() {
+    let Some(kubectl) = Kubectl::start(&["--rbac"]) else {
+        return;
+    };
+    let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
+    let apply = |path: &str| {
+        let mut command = kubectl.in_any_namespace("apply -k");
+        let output = command.arg(deploy.join(path)).output().unwrap();
+        assert!(output.status.success(), "{path}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    apply("base");
+    for controller in std::fs::read_dir(deploy.join("controllers")).unwrap() {
+        let name = controller.unwrap().file_name().into_string().unwrap();
+        apply(&format!("controllers/{name}"));
+    }
+    let again = apply("overlays/all-controllers");
+    assert!(
+        again.lines().all(|line| line.ends_with("unchanged")),
+        "{again}"
+    );
+
+    let bindings = kubectl.run("--namespace davit-system get rolebindings");
+    let columns: Vec<&str> = bindings.split_whitespace().collect();
+    assert_eq!(columns[..5], ["NAME", "ROLE", "AGE", "davit", "Role/davit"]);
+
+    let davit = "--as system:serviceaccount:davit-system:davit";
+    assert_eq!(
+        kubectl.run(&format!("auth can-i delete pods -A {davit}")),
+        "yes\n"
+    );
+    let denied = kubectl.output(&format!("auth can-i create pods -A {davit}"));
+    assert_eq!(String::from_utf8(denied.stdout).unwrap(), "no\n");
+    let refused = kubectl.fails(&format!("create configmap m {davit}"));
+    assert!(
+        refused.contains("cannot create resource \"configmaps\""),
+        "{refused}"
+    );
+
+    // The token of the account is the account.
+    let token = kubectl.run("--namespace davit-system create token davit");
+    let token = token.trim();
+    let whoami = kubectl.run(&format!("--token {token} auth whoami -o json"));
+    let whoami: Value = serde_json::from_str(&whoami).unwrap();
+    assert_eq!(
+        whoami["status"]["userInfo"]["username"],
+        "system:serviceaccount:davit-system:davit"
+    );
+    assert!(
+        kubectl
+            .fails("--token garbage get pods")
+            .contains("Unauthorized")
+    );
+}
+
+/// The file holds the administrator's token.
+#[cfg(unix)]
+#[test]
+fn nobody_else_reads_the_administrators_kubeconfig() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let server = Server::start(&["--rbac"]);
+    let metadata = std::fs::metadata(server.kubeconfig()).unwrap();
+    assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
+    // Plain HTTP is served on the same port, and who sends no token is nobody.
+    assert_eq!(server.get("/readyz").status, 200);
+    assert_eq!(server.get("/api/v1/pods").status, 403);
 }

@@ -47,10 +47,11 @@ impl Server {
         let text = std::fs::read_to_string(&kubeconfig).unwrap();
         let address = text
             .lines()
-            .find_map(|line| line.trim().strip_prefix("server: http://"));
+            .find_map(|line| line.trim().strip_prefix("server: http")?.split_once("://"))
+            .map(|(_, address)| address.to_owned());
         Server {
             process,
-            address: address.unwrap().to_owned(),
+            address: address.unwrap(),
             kubeconfig,
         }
     }

@@ -1,16 +1,18 @@
-//! How soon after a taint its first pod is marked, on the machine's own clock.
+//! How soon after a taint its pods are marked: the first, on the machine's own
+//! clock, and all of them, on a server that answers few requests at once.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use davit_sim::Sim;
 use davit_sim::fault::Match;
-use http::Request;
+use http::{Method, Request};
 use kube::client::Body;
+use tokio::sync::Semaphore;
 use tokio::time::sleep;
 use tower::service_fn;
 
-use crate::bench::{Bench, PATIENCE, Running, in_real_time};
+use crate::bench::{Bench, PATIENCE, Running, in_real_time, on_the_sim};
 use crate::cluster::{KEY, pod, taint, taint_eviction};
 
 const NODES: usize = 60;
@@ -108,4 +110,117 @@ fn assert_only_of_node(sim: &Sim, number: usize) {
     // Once in each of the calls that the timers of its pods are spread over.
     let reads = sim.count(&Match::new("get", "nodes"));
     assert!((1..=4).contains(&reads), "{reads}");
+}
+
+/// The server of the next test answers so many requests at once.
+const AT_ONCE: usize = 8;
+/// Each takes so long: 800 requests a second.
+const EACH: Duration = Duration::from_millis(10);
+/// Pods of each node.
+const FEWER_PODS: usize = 18;
+
+/// 1,080 pods on 60 nodes take 60 reads, 2,160 writes and 1,080 events. The server
+/// needs 2.8 s for reads and writes, and 4.1 s for everything.
+#[test]
+fn events_wait_while_pods_are_marked_and_deleted() {
+    on_the_sim(|mut bench| async move {
+        let mut nodes = Vec::new();
+        for number in 0..NODES {
+            let node = bench.node(&format!("n-{number}")).await;
+            for pod_number in 0..FEWER_PODS {
+                pod(&bench, &format!("p-{number}-{pod_number}"), &node, &[]).await;
+            }
+            nodes.push(node);
+        }
+        let times = Times::default();
+        let client = limited(bench.sim(), &times);
+        let mut host = Running::start(client.clone());
+        host.apply(&taint_eviction("Enforce", "{}")).await;
+        host.started().await;
+        let begun = tokio::time::Instant::now();
+        for node in &nodes {
+            taint(&bench, node, &[KEY]).await;
+        }
+        // The requests of somebody else, in the midst of it.
+        let mut others = Vec::new();
+        for _ in 0..10 {
+            sleep(Duration::from_millis(150)).await;
+            let asked = tokio::time::Instant::now();
+            let request = Request::get("/api/v1/nodes?limit=1").body(Body::empty());
+            client.send(request.unwrap()).await.unwrap();
+            others.push(asked.elapsed());
+        }
+        bench.until_left(&[]).await;
+        let seconds = |at: &Option<tokio::time::Instant>| {
+            let at = at.expect("it was never answered");
+            at.duration_since(begun).as_secs_f64()
+        };
+        let (marked, deleted) = {
+            let times = times.lock().unwrap();
+            let (first, last) = (times.marked.first(), times.marked.last());
+            let marked = (seconds(&first.copied()), seconds(&last.copied()));
+            (marked, seconds(&times.deleted.last().copied()))
+        };
+        println!(
+            "first pod marked after {:.3} s, last after {:.3} s, last deleted after {deleted:.3} s; \
+             others waited {others:?}",
+            marked.0, marked.1
+        );
+        assert!(marked.0 < 0.1, "first pod marked after {} s", marked.0);
+        assert!(marked.1 < 3.0, "last pod marked after {} s", marked.1);
+        assert!(deleted < 3.0, "last pod deleted after {deleted} s");
+        others.sort_unstable();
+        let median = others[others.len() / 2];
+        assert!(median < 4 * EACH, "others wait {others:?} for an answer");
+        // None of the events is lost, though most are still to be sent.
+        let events = Match::new("create", "events");
+        let sent = bench.sim().count(&events);
+        assert!(
+            sent < NODES * FEWER_PODS / 10,
+            "{sent} events went before writes"
+        );
+        host.host.stop().await;
+        assert_eq!(bench.sim().count(&events), NODES * FEWER_PODS);
+    });
+}
+
+/// When requests were answered.
+type Times = Arc<Mutex<Answered>>;
+
+#[derive(Default)]
+struct Answered {
+    marked: Vec<tokio::time::Instant>,
+    deleted: Vec<tokio::time::Instant>,
+}
+
+/// A client of a server that answers [`AT_ONCE`] requests at once and lets the
+/// others wait. Watches take no place.
+fn limited(sim: &Sim, times: &Times) -> kube::Client {
+    let places = Arc::new(Semaphore::new(AT_ONCE));
+    let (sim, times) = (sim.clone(), Arc::clone(times));
+    let service = service_fn(move |request: Request<Body>| {
+        let (sim, times, places) = (sim.clone(), Arc::clone(&times), Arc::clone(&places));
+        async move {
+            let uri = request.uri();
+            let is_watch = uri
+                .query()
+                .is_some_and(|query| query.contains("watch=true"));
+            let is_mark = uri.path().contains("/pods/") && uri.path().ends_with("/status");
+            let is_delete = request.method() == Method::DELETE;
+            if is_watch {
+                return sim.call(request).await;
+            }
+            let _place = places.acquire_owned().await;
+            sleep(EACH).await;
+            let answer = sim.call(request).await;
+            let (now, mut times) = (tokio::time::Instant::now(), times.lock().unwrap());
+            if is_mark {
+                times.marked.push(now);
+            } else if is_delete {
+                times.deleted.push(now);
+            }
+            answer
+        }
+    });
+    kube::Client::new(service, "default")
 }

@@ -145,8 +145,14 @@ impl<C: Controller> Harness<C> {
 
     /// Adds an item to a queue, due now.
     pub fn enqueue(&mut self, queue: &str, key: &str) {
-        let now = self.state.now;
-        self.state.add(queue, key, now, None);
+        self.enqueue_after(queue, key, Duration::ZERO);
+    }
+
+    /// Adds an item to a queue that is due after that time.
+    pub fn enqueue_after(&mut self, queue: &str, key: &str, after: Duration) {
+        let after = i64::try_from(milliseconds(after)).expect("a shorter duration");
+        let due_at = self.state.now + after;
+        self.state.add(queue, key, due_at, None);
     }
 
     /// The item of this key, if it waits.

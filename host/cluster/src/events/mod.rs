@@ -1,58 +1,103 @@
 //! Events for people: core/v1 `Event`s about the targets of plans.
 //!
-//! They are sent as well as can be, after everything else: nobody waits for
-//! them, and none of their failures is anybody's failure.
+//! They are sent after everything else: nobody waits for them, and none of their
+//! failures is anybody's failure. What is not sent is counted.
 
+mod backlog;
 mod correlate;
 mod lru;
 
 #[cfg(test)]
 mod tests;
 
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use davit_core::failure::FailureClass;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::plan::Event;
+use davit_core::throttle::Throttle;
+use davit_core::traffic::MOST_EVENTS;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
-use tokio::time::sleep;
+use tokio::sync::{Notify, mpsc};
+use tokio::time::{sleep_until, timeout};
 
 pub use correlate::{Correlated, Correlator, Occurrence};
 
-use crate::api::{Api, Attempt, JSON, NoSuccess, Request};
+use crate::api::{Api, Attempt, Course, JSON, NoSuccess, Request};
 use crate::url::path;
 use crate::write::Decision;
+use backlog::{Backlog, MOST_WAITING, Waiting};
 
-/// How many events may wait to be sent.
-const MOST_WAITING: usize = 10_000;
-/// How many events are sent at once. Those of one object are sent one after the
-/// other: a repetition patches the event that came before.
-const LANES: u64 = 8;
-/// How many events may wait in one lane before they hold up the others.
-const MOST_IN_LANE: usize = 1_000;
-/// How often an event is tried again when the server cannot be reached.
-const MOST_TRIES: u32 = 12;
-/// The pause in between.
-const RETRY_PAUSE: Duration = Duration::from_secs(10);
+/// How many events are sent at once when nothing else is to come.
+const MOST_AT_THE_END: usize = 64;
 
-/// Takes events. Copies share one queue, whose worker ends with the last copy.
-#[derive(Clone, Debug)]
+/// Takes events. Copies share one queue, whose worker ends with the last copy once
+/// the queue is empty.
+#[derive(Clone)]
 pub struct Recorder {
-    queue: mpsc::Sender<(Occurrence, Timestamp)>,
+    api: Api,
+    shared: Arc<Shared>,
+    _open: mpsc::Sender<()>,
+}
+
+/// What became of events so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventStats {
+    /// Sent.
+    pub sent: u64,
+    /// Left out because too many came about one object, as client-go does.
+    pub suppressed: u64,
+    /// Refused by the API server, or given up because it could not be reached.
+    pub failed: u64,
+    /// Dropped because too many waited, or because the host stopped.
+    pub dropped: u64,
+    /// Not sent yet.
+    pub waiting: u64,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+    /// An event has come, or something else has changed for the worker.
+    changed: Notify,
+    /// The last event was sent.
+    emptied: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    correlator: Correlator,
+    backlog: Backlog,
+    stats: EventStats,
+    troubles: Throttle<&'static str>,
+    flushing: bool,
+}
+
+impl fmt::Debug for Recorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recorder").field(&self.stats()).finish()
+    }
 }
 
 impl Recorder {
     /// Starts the worker that sends events, in a task of tokio's.
     #[must_use]
     pub fn start(api: Api) -> Self {
-        let (queue, events) = mpsc::channel(MOST_WAITING);
-        tokio::spawn(work(api, events));
-        Self { queue }
+        let shared = Arc::<Shared>::default();
+        let (open, closed) = mpsc::channel(1);
+        tokio::spawn(work(api.clone(), Arc::clone(&shared), closed));
+        Self {
+            api,
+            shared,
+            _open: open,
+        }
     }
 
     /// Tells people something about an object. Never waits: with too many
@@ -64,79 +109,147 @@ impl Recorder {
             event: event.clone(),
             decision: decision.cloned(),
         };
-        if self.queue.try_send((occurrence, Timestamp::now())).is_err() {
+        let mut state = self.shared.state();
+        let Some(correlated) = state.correlator.correlate(occurrence, Timestamp::now()) else {
+            state.stats.suppressed += 1;
+            return;
+        };
+        if state.backlog.push(correlated).is_ok() {
+            drop(state);
+            self.shared.changed.notify_one();
+            return;
+        }
+        state.stats.dropped += 1;
+        let now = self.api.clock().instant();
+        if let Some(left_out) = state.troubles.admit("full", now) {
             tracing::warn!(
                 object = %involved,
                 reason = event.reason,
-                "an event was dropped: too many are waiting to be sent"
+                "an event was dropped: {MOST_WAITING} are waiting to be sent{left_out}"
             );
         }
     }
-}
 
-/// Correlates events in their order, and hands them to the lanes.
-async fn work(api: Api, mut events: mpsc::Receiver<(Occurrence, Timestamp)>) {
-    let lanes: Vec<mpsc::Sender<Correlated>> = (0..LANES)
-        .map(|_| {
-            let (lane, events) = mpsc::channel(MOST_IN_LANE);
-            tokio::spawn(send(api.clone(), events));
-            lane
-        })
-        .collect();
-    let mut correlator = Correlator::default();
-    while let Some((occurrence, at)) = events.recv().await {
-        let Some(correlated) = correlator.correlate(occurrence, at) else {
-            continue;
-        };
-        let lane = usize::try_from(lane(&correlated.involved)).unwrap_or_default();
-        if let Some(lane) = lanes.get(lane) {
-            // It ends after this task does.
-            let _ = lane.send(correlated).await;
+    /// What became of events so far.
+    #[must_use]
+    pub fn stats(&self) -> EventStats {
+        let state = self.shared.state();
+        EventStats {
+            waiting: state.backlog.len() as u64,
+            ..state.stats
         }
+    }
+
+    /// Sends what waits, as fast as the server takes it: nothing else is to come.
+    /// Gives up after that time; what is left then counts as dropped.
+    pub async fn flush(&self, within: Duration) {
+        self.shared.state().flushing = true;
+        self.api.flush_events();
+        self.shared.changed.notify_one();
+        let emptied = async {
+            while self.shared.state().backlog.len() > 0 {
+                self.shared.emptied.notified().await;
+            }
+        };
+        if timeout(within, emptied).await.is_ok() {
+            return;
+        }
+        let mut state = self.shared.state();
+        let left = state.backlog.len();
+        state.stats.dropped += left as u64;
+        tracing::warn!("{left} events were dropped: they could not be sent within {within:?}");
     }
 }
 
-/// The lane of an object, always the same.
-fn lane(involved: &ObjectRef) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    (&involved.namespace, &involved.name, &involved.uid).hash(&mut hasher);
-    hasher.finish() % LANES
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
-async fn send(api: Api, mut events: mpsc::Receiver<Correlated>) {
-    while let Some(event) = events.recv().await {
-        deliver(&api, &event).await;
+/// Sends what waits, a few at once.
+async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
+    let mut under_way = FuturesUnordered::new();
+    let mut is_closed = false;
+    let clock = api.clock();
+    loop {
+        let again = {
+            let mut state = shared.state();
+            let most = if state.flushing {
+                MOST_AT_THE_END
+            } else {
+                MOST_EVENTS
+            };
+            while state.backlog.sending() < most
+                && let Some(event) = state.backlog.take(clock.instant())
+            {
+                under_way.push(send(&api, event));
+            }
+            if state.backlog.len() == 0 {
+                shared.emptied.notify_one();
+                if is_closed {
+                    return;
+                }
+            }
+            state.backlog.poll_timeout()
+        };
+        let again = clock.deadline(again.unwrap_or(davit_core::time::Instant::FAR_FUTURE));
+        tokio::select! {
+            Some((event, sent)) = under_way.next() => shared.state().take_end(&api, event, sent),
+            () = shared.changed.notified() => {}
+            () = sleep_until(again) => {}
+            _ = closed.recv(), if !is_closed => is_closed = true,
+        }
     }
 }
 
 /// Sends one event: by patching the one that was sent before, if there is one.
-async fn deliver(api: &Api, event: &Correlated) {
-    let attempt = Attempt {
-        verb: "record an event on",
-        object: &event.involved,
-    };
-    for _ in 0..MOST_TRIES {
-        let mut sent = if event.count > 1 {
-            api.call(&patch(event)).await
+async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, NoSuccess>) {
+    let event = &waiting.event;
+    let mut course = Course::of_events();
+    let sent = if waiting.is_known {
+        let patched = api.call(&patch(event), &mut course).await;
+        if is_not_found(&patched) {
+            api.call(&create(event), &mut course).await
         } else {
-            api.call(&create(event)).await
-        };
-        if event.count > 1 && is_not_found(&sent) {
-            sent = api.call(&create(event)).await;
+            patched
         }
-        match sent {
-            Ok(_) => return,
-            Err(NoSuccess::NoAnswer(reason)) => {
-                tracing::debug!("{attempt}: {reason}");
-                sleep(RETRY_PAUSE).await;
-            }
-            Err(error) => {
-                tracing::warn!("{}", error.failure(&attempt));
+    } else {
+        api.call(&create(event), &mut course).await
+    };
+    (waiting, sent)
+}
+
+impl State {
+    fn take_end(&mut self, api: &Api, waiting: Waiting, sent: Result<Bytes, NoSuccess>) {
+        let now = api.clock().instant();
+        let involved = waiting.event.involved.clone();
+        let attempt = Attempt {
+            verb: "record an event on",
+            object: &involved,
+        };
+        let failure = match sent {
+            Ok(_) => {
+                self.stats.sent += 1;
+                self.backlog.done(&involved);
                 return;
             }
+            Err(error) => error.failure(&attempt),
+        };
+        let can_be_mended = [FailureClass::Timeout, FailureClass::Throttled];
+        if can_be_mended.contains(&failure.class) {
+            tracing::debug!("{}", failure.message);
+            if self.backlog.retry(waiting, now).is_none() {
+                return;
+            }
+        } else {
+            self.backlog.done(&involved);
+        }
+        self.stats.failed += 1;
+        if let Some(left_out) = self.troubles.admit(failure.class.as_str(), now) {
+            tracing::warn!("{}: the event is given up{left_out}", failure.message);
         }
     }
-    tracing::warn!("{attempt}: given up after {MOST_TRIES} tries");
 }
 
 fn is_not_found(sent: &Result<Bytes, NoSuccess>) -> bool {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::testing::{Reply, Server, pod, status};
 
-fn event(message: &str) -> Event {
+pub(super) fn event(message: &str) -> Event {
     Event {
         event_type: "Normal".into(),
         reason: "TaintManagerEviction".into(),
@@ -27,6 +27,7 @@ async fn the_first_is_created_and_its_repetition_patched() {
         id: id.into(),
     };
     recorder.record(&pod(), &event("m"), Some(&decision("1-2")));
+    settle().await;
     recorder.record(&pod(), &event("m"), Some(&decision("1-3")));
     settle().await;
     let seen = server.seen();
@@ -78,6 +79,7 @@ async fn one_that_has_expired_is_created_again() {
     });
     let recorder = Recorder::start(server.api());
     recorder.record(&pod(), &event("m"), None);
+    settle().await;
     recorder.record(&pod(), &event("m"), None);
     settle().await;
     let methods: Vec<_> = server.seen().into_iter().map(|seen| seen.method).collect();
@@ -121,15 +123,32 @@ async fn an_unreachable_server_is_tried_again_and_a_refusal_is_not() {
     assert_eq!(messages, ["first", "first", "second"]);
 }
 
+/// Of each object one event, as far as the queue has room for them.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_full_queue() {
+async fn nobody_waits_for_a_full_queue_and_what_is_dropped_is_counted() {
     let server = Server::new(|_, _| Reply::Silence);
     let recorder = Recorder::start(server.api());
-    for number in 0..2 * MOST_WAITING {
-        recorder.record(&pod(), &event(&number.to_string()), None);
+    for number in 0..MOST_WAITING + 5 {
+        recorder.record(&other(number), &event("m"), None);
+    }
+    // Of one object, all but 25 are left out.
+    for number in 0..100 {
+        recorder.record(&other(0), &event(&number.to_string()), None);
     }
     settle().await;
-    server.only();
+    let stats = recorder.stats();
+    assert_eq!(stats.waiting, MOST_WAITING as u64);
+    assert_eq!(stats.suppressed, 75);
+    assert_eq!(stats.dropped, 5 + 25);
+    assert_eq!(server.seen().len(), MOST_EVENTS);
+}
+
+fn other(number: usize) -> ObjectRef {
+    ObjectRef {
+        name: format!("other-{number}"),
+        uid: format!("other-{number}"),
+        ..pod()
+    }
 }
 
 /// An event that cannot be sent for now holds up those of its own object only,
@@ -146,22 +165,60 @@ async fn events_of_different_objects_do_not_wait_for_each_other() {
     let recorder = Recorder::start(server.api());
     recorder.record(&pod(), &event("m"), None);
     settle().await;
-    recorder.record(&pod(), &event("m"), None);
-    let others = (0..50).map(|number| ObjectRef {
-        name: format!("other-{number}"),
-        uid: format!("other-{number}"),
-        ..pod()
-    });
-    let in_other_lanes: Vec<_> = others.filter(|other| lane(other) != lane(&pod())).collect();
-    assert!(in_other_lanes.len() > 30);
-    for other in &in_other_lanes {
-        recorder.record(other, &event("m"), None);
+    recorder.record(&pod(), &event("another"), None);
+    for number in 0..50 {
+        recorder.record(&other(number), &event("m"), None);
     }
     settle().await;
-    assert_eq!(server.seen().len(), 1 + in_other_lanes.len());
-    tokio::time::sleep(2 * RETRY_PAUSE).await;
+    assert_eq!(server.seen().len(), 1 + 50);
+    tokio::time::sleep(2 * backlog::RETRY_PAUSE).await;
     let seen = server.seen();
-    let own: Vec<_> = seen.iter().skip(1 + in_other_lanes.len()).collect();
-    let methods: Vec<_> = own.iter().map(|seen| seen.method.clone()).collect();
-    assert_eq!(methods, [Method::POST, Method::PATCH]);
+    let own: Vec<_> = seen.iter().skip(1 + 50).collect();
+    let messages: Vec<_> = own.iter().map(|it| it.json()["message"].clone()).collect();
+    assert_eq!(messages, ["m", "another"]);
+    assert_eq!(recorder.stats().sent, 52);
+}
+
+/// One that still waits is created with the count that it has by then.
+#[tokio::test(start_paused = true)]
+async fn a_repetition_of_an_event_that_waits_takes_no_request() {
+    let server = Server::new(|_, before| match before {
+        0 => Reply::Break,
+        _ => Reply::Json(201, json!({})),
+    });
+    let recorder = Recorder::start(server.api());
+    recorder.record(&pod(), &event("m"), None);
+    settle().await;
+    for _ in 0..4 {
+        recorder.record(&pod(), &event("m"), None);
+    }
+    tokio::time::sleep(2 * backlog::RETRY_PAUSE).await;
+    let seen = server.seen();
+    assert_eq!(seen.len(), 2);
+    assert_eq!(seen[1].method, Method::POST);
+    assert_eq!(seen[1].json()["count"], 5);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flush_sends_everything_or_gives_up_in_time() {
+    let server = Server::always(201, json!({}));
+    let recorder = Recorder::start(server.api());
+    for number in 0..3_000 {
+        recorder.record(&other(number), &event("m"), None);
+    }
+    recorder.flush(Duration::from_secs(5)).await;
+    assert_eq!(server.seen().len(), 3_000);
+    assert_eq!(recorder.stats().dropped, 0);
+    // With nothing to send it ends at once.
+    recorder.flush(Duration::from_secs(5)).await;
+
+    let server = Server::new(|_, _| Reply::Silence);
+    let recorder = Recorder::start(server.api());
+    for number in 0..100 {
+        recorder.record(&other(number), &event("m"), None);
+    }
+    let begun = tokio::time::Instant::now();
+    recorder.flush(Duration::from_secs(5)).await;
+    assert_eq!(begun.elapsed().as_secs(), 5);
+    assert_eq!(recorder.stats().dropped, 100);
 }

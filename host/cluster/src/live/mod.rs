@@ -58,7 +58,7 @@ async fn get_one(
         JSON
     };
     let body = api
-        .call(&Request::get(uri, accept))
+        .read(&Request::get(uri, accept))
         .await
         .map_err(|error| error.failure(&attempt))?;
     let object = Projector::new(fields)
@@ -140,7 +140,7 @@ async fn list_once(api: &Api, request: &ListRequest) -> Result<Vec<Projected>, L
             ],
         );
         let body = api
-            .call(&Request::get(uri, accept))
+            .read(&Request::get(uri, accept))
             .await
             .map_err(ListError::NoSuccess)?;
         let page = projector

@@ -9,7 +9,8 @@ use kube::client::Body;
 
 use super::StreamSpec;
 use super::frames::Frames;
-use crate::api::{JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send};
+use crate::api::{Api, JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send};
+use crate::cause::NoAnswer;
 use crate::project::Projector;
 use crate::url::{path, with_query};
 
@@ -39,23 +40,30 @@ pub(super) enum Exchange {
 
 impl Exchange {
     /// Sends a request.
-    pub(super) fn start(client: &kube::Client, spec: &StreamSpec, wanted: &Wanted) -> Self {
-        let client = client.clone();
+    pub(super) fn start(api: &Api, spec: &StreamSpec, wanted: &Wanted) -> Self {
+        let api = api.clone();
         let request = request(spec, wanted);
         match wanted {
             Wanted::Page { .. } => Self::Page(Box::pin(async move {
-                read(send(&client, &request, None).await?).await
+                let page = match send(api.client(), &request, None).await {
+                    Ok(response) => read(response).await,
+                    Err(error) => Err(error),
+                };
+                api.note(&request, &page);
+                page
             })),
             Wanted::StreamingList { .. } | Wanted::Watch { .. } => {
                 Self::Opening(Box::pin(async move {
-                    let response = send(&client, &request, None).await?;
+                    let response = send(api.client(), &request, None).await;
+                    api.note(&request, &response);
+                    let response = response?;
                     if response.status().is_success() {
                         return Ok(response);
                     }
                     // An answer that is no success is read as an error; a
                     // success here would be a watch.
                     read(response).await?;
-                    Err(NoSuccess::NoAnswer("no watch".to_owned()))
+                    Err(NoSuccess::NoAnswer(NoAnswer::strange("no watch")))
                 }))
             }
         }
@@ -164,7 +172,9 @@ impl From<NoSuccess> for Interruption {
     fn from(error: NoSuccess) -> Self {
         match error {
             NoSuccess::Refused(refused) => Self::Refused(refused.into()),
-            NoSuccess::NoAnswer(reason) => Self::Lost(reason),
+            NoSuccess::NoAnswer(reason) => Self::Lost(reason.to_string()),
+            // Watches wait for no turn.
+            NoSuccess::Paused(left) => Self::Lost(format!("paused for {left:?}")),
         }
     }
 }

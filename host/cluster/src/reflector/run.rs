@@ -16,7 +16,7 @@ const LARGEST_BATCH: usize = 2048;
 
 /// One running reflector.
 pub(super) struct Run {
-    client: kube::Client,
+    api: Api,
     clock: Clock,
     spec: StreamSpec,
     projector: Projector,
@@ -30,7 +30,7 @@ impl Run {
     pub(super) fn new(api: &Api, spec: StreamSpec, settings: Settings, seed: u64) -> Self {
         let clock = api.clock();
         Self {
-            client: api.client().clone(),
+            api: api.clone(),
             clock,
             projector: Projector::new(spec.fields.clone()),
             machine: Watch::new(settings, seed, clock.instant()),
@@ -86,7 +86,7 @@ impl Run {
             let update = match output {
                 Output::Send(request) => {
                     tracing::debug!(resource = %self.spec.resource, ?request, "watch");
-                    self.exchange = Some(Exchange::start(&self.client, &self.spec, &request));
+                    self.exchange = Some(Exchange::start(&self.api, &self.spec, &request));
                     continue;
                 }
                 Output::Abandon => {

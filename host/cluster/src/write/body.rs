@@ -24,8 +24,17 @@ pub(super) enum BodyError {
     OtherUid { found: Value },
 }
 
-/// The JSON of a patch, with the target's uid as a precondition, and its version
-/// if there is one and the guest names none.
+/// Whether a guest names the version that its patch is for. Zero and what is no
+/// number stand for any version.
+pub(super) fn names_version(patch: &Patch) -> bool {
+    let body = decode(&patch.body).unwrap_or_default();
+    let version = body.pointer("/metadata/resourceVersion");
+    let version = version.and_then(Value::as_str).map(str::parse::<u64>);
+    matches!(version, Some(Ok(1..)))
+}
+
+/// The JSON of a patch, with the target's uid as a precondition, and `version`
+/// if there is one.
 pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Bytes, BodyError> {
     let mut body = decode(&patch.body)?;
     match patch.kind {
@@ -134,8 +143,7 @@ fn require_uid(body: &mut Value, uid: &str, version: &str) -> Result<(), BodyErr
         return Err(BodyError::OtherUid { found });
     }
     if !version.is_empty() {
-        let version = || version.into();
-        metadata.entry("resourceVersion").or_insert_with(version);
+        metadata.insert("resourceVersion".to_owned(), version.into());
     }
     Ok(())
 }

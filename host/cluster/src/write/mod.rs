@@ -10,11 +10,11 @@ use davit_core::expectation::Written;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRef;
-use davit_core::plan::{Create, DeleteOptions, Patch, PatchKind, Step};
+use davit_core::plan::{Create, DeleteOptions, Patch, PatchKind, Plan, Step};
 use http::Method;
 use serde::Deserialize;
 
-use crate::api::{Api, Attempt, JSON, NoSuccess, PARTIAL_OBJECT, Request, chain};
+use crate::api::{Api, Attempt, Course, JSON, NoSuccess, PARTIAL_OBJECT, Request, chain};
 use crate::events::Recorder;
 use crate::url::{path, with_query};
 
@@ -69,10 +69,32 @@ impl Writer {
     #[must_use]
     pub fn new(api: &Api, recorder: Recorder, controller: &str, user: Option<&str>) -> Self {
         Self {
-            api: user.map_or_else(|| api.clone(), |user| api.impersonating(user)),
+            api: user
+                .map_or_else(|| api.clone(), |user| api.impersonating(user))
+                .on_behalf_of(controller),
             recorder,
             field_manager: format!("davit/{controller}"),
         }
+    }
+
+    /// Waits for a plan's turn: that of its first step that sends anything. Until
+    /// then the plan has not begun. Fails, at that step, if the server has asked
+    /// for a pause that is too long to wait.
+    pub async fn begin(&self, plan: &Plan) -> Result<Course, (u32, Failure)> {
+        let mut steps = (0..).zip(&plan.steps);
+        let Some((position, step)) = steps.find(|(_, step)| !matches!(step, Step::Event(_))) else {
+            return Ok(Course::default());
+        };
+        let object = match step {
+            Step::Create(create) => &create.object,
+            _ => &plan.target,
+        };
+        let attempt = Attempt {
+            verb: "write",
+            object,
+        };
+        let course = self.api.begin(object.group()).await;
+        course.map_err(|error| (position, error.failure(&attempt)))
     }
 
     /// Carries out one step on a plan's target. An event is only queued, and
@@ -83,12 +105,13 @@ impl Writer {
         target: &ObjectRef,
         step: &Step,
         decision: &Decision,
+        course: &mut Course,
     ) -> Result<Outcome, Failure> {
         match step {
-            Step::Patch(patch) => self.patch(mapping, target, patch).await,
-            Step::Delete(options) => self.delete(mapping, target, options).await,
-            Step::Evict(options) => self.evict(mapping, target, options).await,
-            Step::Create(create) => self.create(mapping, create).await,
+            Step::Patch(patch) => self.patch(mapping, target, patch, course).await,
+            Step::Delete(options) => self.delete(mapping, target, options, course).await,
+            Step::Evict(options) => self.evict(mapping, target, options, course).await,
+            Step::Create(create) => self.create(mapping, create, course).await,
             Step::Event(event) => {
                 self.recorder.record(target, event, Some(decision));
                 Ok(Outcome::default())
@@ -101,6 +124,7 @@ impl Writer {
         mapping: &Mapping,
         target: &ObjectRef,
         patch: &Patch,
+        course: &mut Course,
     ) -> Result<Outcome, Failure> {
         let verb = match patch.subresource.as_str() {
             "" => "patch".to_owned(),
@@ -111,8 +135,9 @@ impl Writer {
             object: target,
         };
         let uid = required_uid(&attempt)?;
-        let version = if patch.kind == PatchKind::Merge && patch.subresource == "status" {
-            self.proven_version(mapping, &attempt).await?
+        let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
+        let version = if by_version && !body::names_version(patch) {
+            self.proven_version(mapping, &attempt, course).await?
         } else {
             String::new()
         };
@@ -131,12 +156,12 @@ impl Writer {
             body: body::patch(patch, uid, &version)
                 .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
         };
-        match self.api.call(&request).await {
+        match self.api.call(&request, course).await {
             Ok(answer) => written(&answer, &attempt),
             Err(error) => {
                 let failure = error.failure(&attempt);
                 if patch.kind == PatchKind::Json && is_unexplained(&error) {
-                    return Err(self.explain(mapping, target, failure).await);
+                    return Err(self.explain(mapping, target, failure, course).await);
                 }
                 Err(failure)
             }
@@ -148,6 +173,7 @@ impl Writer {
         mapping: &Mapping,
         target: &ObjectRef,
         options: &DeleteOptions,
+        course: &mut Course,
     ) -> Result<Outcome, Failure> {
         let attempt = Attempt {
             verb: "delete",
@@ -161,7 +187,7 @@ impl Writer {
             content_type: JSON,
             body: to_json(&body::delete_options(options, uid), &attempt)?,
         };
-        let answer = self.call(&request, &attempt).await?;
+        let answer = self.call(&request, &attempt, course).await?;
         deleted(&answer, &attempt)
     }
 
@@ -170,6 +196,7 @@ impl Writer {
         mapping: &Mapping,
         target: &ObjectRef,
         options: &DeleteOptions,
+        course: &mut Course,
     ) -> Result<Outcome, Failure> {
         let attempt = Attempt {
             verb: "evict",
@@ -186,7 +213,7 @@ impl Writer {
             content_type: JSON,
             body: to_json(&body::eviction(target, options, uid), &attempt)?,
         };
-        self.call(&request, &attempt).await?;
+        self.call(&request, &attempt, course).await?;
         // The answer does not say whether the pod is gone or only marked.
         Ok(Outcome {
             uid: uid.to_owned(),
@@ -194,7 +221,12 @@ impl Writer {
         })
     }
 
-    async fn create(&self, mapping: &Mapping, create: &Create) -> Result<Outcome, Failure> {
+    async fn create(
+        &self,
+        mapping: &Mapping,
+        create: &Create,
+        course: &mut Course,
+    ) -> Result<Outcome, Failure> {
         let object = &create.object;
         let attempt = Attempt {
             verb: "create",
@@ -212,7 +244,7 @@ impl Writer {
             body: body::create(create)
                 .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
         };
-        match self.call(&request, &attempt).await {
+        match self.call(&request, &attempt, course).await {
             Ok(answer) => written(&answer, &attempt),
             // It is the namespace that is not there: the target need not be gone.
             Err(failure) if failure.class.means_gone() => {
@@ -230,10 +262,11 @@ impl Writer {
         &self,
         mapping: &Mapping,
         attempt: &Attempt<'_>,
+        course: &mut Course,
     ) -> Result<String, Failure> {
         let uri = attempt.object_path(mapping, "")?;
         let request = Request::get(uri, PARTIAL_OBJECT);
-        let found = read(&self.call(&request, attempt).await?, attempt)?.metadata;
+        let found = read(&self.call(&request, attempt, course).await?, attempt)?.metadata;
         if found.uid == attempt.object.uid {
             Ok(found.resource_version)
         } else {
@@ -241,9 +274,14 @@ impl Writer {
         }
     }
 
-    async fn call(&self, request: &Request, attempt: &Attempt<'_>) -> Result<Bytes, Failure> {
+    async fn call(
+        &self,
+        request: &Request,
+        attempt: &Attempt<'_>,
+        course: &mut Course,
+    ) -> Result<Bytes, Failure> {
         self.api
-            .call(request)
+            .call(request, course)
             .await
             .map_err(|error| error.failure(attempt))
     }
@@ -251,7 +289,13 @@ impl Writer {
     /// A JSON patch of which an operation does not apply is answered without a
     /// word about which one. If it was the test of the uid, the object is
     /// another one by now: a look at it tells.
-    async fn explain(&self, mapping: &Mapping, target: &ObjectRef, failure: Failure) -> Failure {
+    async fn explain(
+        &self,
+        mapping: &Mapping,
+        target: &ObjectRef,
+        failure: Failure,
+        course: &mut Course,
+    ) -> Failure {
         let attempt = Attempt {
             verb: "patch",
             object: target,
@@ -259,7 +303,8 @@ impl Writer {
         let Ok(uri) = attempt.object_path(mapping, "") else {
             return failure;
         };
-        match self.api.call(&Request::get(uri, PARTIAL_OBJECT)).await {
+        let look = Request::get(uri, PARTIAL_OBJECT);
+        match self.api.call(&look, course).await {
             Ok(answer) => match serde_json::from_slice::<Answer>(&answer) {
                 Ok(found) if found.metadata.uid != target.uid => {
                     other_object(&attempt, &found.metadata.uid)

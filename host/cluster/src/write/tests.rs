@@ -20,7 +20,13 @@ fn decision() -> Decision {
 
 async fn carry_out(server: &Server, step: Step) -> Result<Outcome, Failure> {
     writer(server)
-        .carry_out(&mapping(), &pod(), &step, &decision())
+        .carry_out(
+            &mapping(),
+            &pod(),
+            &step,
+            &decision(),
+            &mut Course::default(),
+        )
         .await
 }
 
@@ -149,7 +155,13 @@ async fn what_must_not_be_sent_is_not_sent() {
         (pod(), trailing, "1 bytes follow"),
     ] {
         let failure = writer(&server)
-            .carry_out(&mapping(), &target, &step, &decision())
+            .carry_out(
+                &mapping(),
+                &target,
+                &step,
+                &decision(),
+                &mut Course::default(),
+            )
             .await
             .unwrap_err();
         assert_eq!(failure.class, FailureClass::Invalid, "{failure}");
@@ -160,7 +172,13 @@ async fn what_must_not_be_sent_is_not_sent() {
         ..pod()
     };
     let failure = writer(&server)
-        .carry_out(&mapping(), &unknown, &delete(), &decision())
+        .carry_out(
+            &mapping(),
+            &unknown,
+            &delete(),
+            &decision(),
+            &mut Course::default(),
+        )
         .await
         .unwrap_err();
     assert_eq!(failure.class, FailureClass::Unmappable);
@@ -227,7 +245,8 @@ async fn a_deleted_namespace_goes_on_terminating() {
     };
     let step = Step::Delete(DeleteOptions::default());
     let (writer, mapping, decision) = (writer(&server), mapping(), decision());
-    let outcome = writer.carry_out(&mapping, &namespace, &step, &decision);
+    let mut course = Course::default();
+    let outcome = writer.carry_out(&mapping, &namespace, &step, &decision, &mut course);
     assert!(!outcome.await.unwrap().gone);
 }
 
@@ -253,6 +272,34 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
     let failure = carry_out(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::UidMismatch);
     assert_eq!(server.seen().len(), 1, "nothing is written");
+}
+
+/// The guest's own version is the precondition: no read, and no permission to
+/// read, is needed.
+#[tokio::test]
+async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
+    let step = |version: &str| {
+        let body = json!({"metadata": {"resourceVersion": version}, "status": {"ready": true}});
+        patch(PatchKind::Merge, "status", &body)
+    };
+    let server = Server::always(200, patched());
+    carry_out(&server, step("7")).await.unwrap();
+    assert_eq!(
+        server.only().text,
+        r#"{"metadata":{"resourceVersion":"7","uid":"u-1"},"status":{"ready":true}}"#
+    );
+    // These would overwrite whatever is there.
+    for nothing in ["", "0", "any"] {
+        let server = Server::always(200, patched());
+        carry_out(&server, step(nothing)).await.unwrap();
+        let [_, written] = &server.seen()[..] else {
+            panic!("{:?}", server.seen());
+        };
+        assert_eq!(
+            written.text,
+            r#"{"metadata":{"resourceVersion":"12","uid":"u-1"},"status":{"ready":true}}"#
+        );
+    }
 }
 
 #[tokio::test]
@@ -435,7 +482,7 @@ async fn a_write_that_may_have_happened_is_not_repeated() {
     assert_eq!(failure.class, FailureClass::Timeout);
     assert_eq!(
         failure.message,
-        "delete v1 Pod ns/p (u-1): no answer within 30s"
+        "delete v1 Pod ns/p (u-1): timed out: no answer within 30s"
     );
     server.only();
 
@@ -461,7 +508,7 @@ async fn a_write_that_may_have_happened_is_not_repeated() {
 #[tokio::test(start_paused = true)]
 async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
     let server = Server::new(|_, before| match before {
-        0 | 1 => Reply::Later(429, "4", json!({})),
+        0 | 1 => Reply::Later(429, "2", json!({})),
         _ => Reply::Json(200, patched()),
     });
     let start = tokio::time::Instant::now();
@@ -469,10 +516,10 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
     let step = Step::Delete(DeleteOptions::default());
     let (mapping, pod) = (mapping(), pod());
     writer
-        .carry_out(&mapping, &pod, &step, &decision())
+        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
         .await
         .unwrap();
-    assert_eq!(start.elapsed().as_secs(), 8);
+    assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(server.seen().len(), 3);
 }
 
@@ -489,6 +536,57 @@ async fn a_server_that_turns_everything_away_is_given_up() {
     let failure = carry_out(&server, step).await.unwrap_err();
     assert_eq!(failure.retry_after, Some(Duration::from_hours(1)));
     server.only();
+}
+
+/// One group answers that it has too much to do for half a minute. Requests to it
+/// are not sent meanwhile, nor waited for; those to the other group go at once.
+#[tokio::test(start_paused = true)]
+async fn a_pause_belongs_to_the_group_that_asked_for_it() {
+    let server = Server::new(|seen, _| {
+        if seen.uri.contains("/apis/example.com/") {
+            Reply::Later(429, "30", json!({}))
+        } else {
+            Reply::Json(200, patched())
+        }
+    });
+    let (writer, mapping) = (writer(&server), mapping());
+    let widget = ObjectRef {
+        api_version: "example.com/v1".into(),
+        kind: "Widget".into(),
+        ..pod()
+    };
+    let plan = |target: &ObjectRef| Plan {
+        target: target.clone(),
+        reason: "orphaned".into(),
+        message: String::new(),
+        steps: vec![Step::Delete(DeleteOptions::default())],
+        measures: Vec::new(),
+        when_cancelled: None,
+    };
+    let (step, decision) = (Step::Delete(DeleteOptions::default()), decision());
+    let start = tokio::time::Instant::now();
+    let mut course = writer.begin(&plan(&widget)).await.unwrap();
+    let sent = writer.carry_out(&mapping, &widget, &step, &decision, &mut course);
+    let failure = sent.await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Throttled);
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(30)));
+
+    let pod = pod();
+    let mut course = writer.begin(&plan(&pod)).await.unwrap();
+    let sent = writer.carry_out(&mapping, &pod, &step, &decision, &mut course);
+    sent.await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(server.seen().len(), 2);
+
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let (position, failure) = writer.begin(&plan(&widget)).await.unwrap_err();
+    assert_eq!((position, failure.class), (0, FailureClass::Throttled));
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(20)));
+    assert!(failure.message.contains("not sent"), "{failure}");
+    assert_eq!(server.seen().len(), 2);
+    // Reads of the group were not refused.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    writer.begin(&plan(&widget)).await.unwrap();
 }
 
 #[tokio::test]
@@ -531,7 +629,9 @@ async fn an_event_never_fails_a_plan() {
         component: "c".into(),
     });
     let (mapping, pod) = (mapping(), pod());
-    let outcome = writer.carry_out(&mapping, &pod, &step, &decision()).await;
+    let outcome = writer
+        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .await;
     assert_eq!(outcome, Ok(Outcome::default()));
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(line(&server.only()), "POST /api/v1/namespaces/ns/events");

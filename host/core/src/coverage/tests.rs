@@ -44,6 +44,10 @@ fn definitions() -> Served {
     served("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
+fn registrations() -> Served {
+    served("apiregistration.k8s.io", "v1", "apiservices")
+}
+
 fn foos() -> Served {
     served("example.com", "v1", "foos")
 }
@@ -180,7 +184,7 @@ fn what_was_never_listed_is_unlisted() {
     bench.discover(&[pods(), foos()], &[]);
     assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
     bench.condition(&foos(), &interrupted());
-    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::Interrupted));
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
     bench.list(&foos(), &[]);
     assert_eq!(bench.unlisted(), []);
 }
@@ -243,11 +247,29 @@ fn a_resource_whose_definition_is_deleted_is_gone() {
     assert_eq!(bench.unlisted(), []);
     bench.condition(&foos(), &interrupted());
     bench.list(&definitions(), &[]);
-    assert!(bench.is_gone(&foos()));
+    assert!(!bench.is_gone(&foos()), "nobody says that it is not served");
     assert_eq!(bench.unlisted(), one("foos.example.com", Gap::Interrupted));
     bench.discover(&[pods(), definitions()], &[]);
     bench.discover(&[pods(), definitions()], &[]);
+    assert!(bench.is_gone(&foos()));
     assert_eq!(bench.unlisted(), []);
+}
+
+/// What discovery said last may be from before the deletion.
+#[test]
+fn a_resource_that_comes_once_more_after_its_definition_is_gone_again() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    bench.list(&definitions(), &[]);
+    let segment = bench.segment(&foos());
+    bench.store.detach(bench.view, segment, &mut Vec::new());
+    bench.coverage.forget_all_but(&bench.store);
+    bench.discover(&[pods(), definitions(), foos()], &[]);
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
+    bench.condition(&foos(), &Condition::NotServed);
+    assert_eq!(bench.unlisted(), []);
+    assert!(bench.is_gone(&foos()));
 }
 
 #[test]
@@ -332,4 +354,38 @@ fn a_single_resource_that_is_not_served_is_unlisted() {
     bench.watch.source = Source::One(ApiResource::new("example.com", "v1", "foos"));
     let gaps = bench.unlisted();
     assert!(gaps.contains(&("foos.example.com".to_owned(), Gap::NotServed)));
+}
+
+/// Its objects may be somewhere still, and it may be registered again.
+#[test]
+fn an_aggregated_resource_is_given_up_hours_after_its_registration_is_gone() {
+    let all = [pods(), definitions(), registrations(), foos()];
+    let rest = [pods(), definitions(), registrations()];
+    let mut bench = Bench::new(&all, &[]);
+    bench.list(&registrations(), &["v1.", "v1.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    let unknown = one("foos.example.com", Gap::NotServed);
+    let hour = 60 * 60;
+    for _ in 0..10 {
+        bench.wait(hour);
+        bench.discover(&rest, &[]);
+        assert_eq!(bench.unlisted(), unknown, "its server is away");
+    }
+    bench.list(&registrations(), &["v1."]);
+    for _ in 0..5 {
+        assert_eq!(bench.unlisted(), unknown);
+        bench.wait(hour);
+    }
+    // It was put back meanwhile, and is gone again.
+    bench.list(&registrations(), &["v1.", "v1.example.com"]);
+    assert_eq!(bench.unlisted(), unknown);
+    bench.list(&registrations(), &["v1."]);
+    for _ in 0..6 {
+        assert_eq!(bench.unlisted(), unknown);
+        assert!(!bench.is_gone(&foos()));
+        bench.wait(hour);
+    }
+    assert_eq!(bench.unlisted(), []);
+    assert!(bench.is_gone(&foos()));
 }

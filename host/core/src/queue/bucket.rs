@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// taken moves that time one interval further. A token is there as long as it
 /// is less than a whole bucket away.
 #[derive(Clone, Debug)]
-pub(super) struct Bucket {
+pub(crate) struct Bucket {
     /// None lets everything through: there is no number that means the same.
     rate: Option<Rate>,
     full_at: Instant,
@@ -20,24 +20,24 @@ pub(super) struct Bucket {
 
 impl Bucket {
     /// A full bucket.
-    pub(super) const fn full(rate: Option<Rate>) -> Self {
+    pub(crate) const fn full(rate: Option<Rate>) -> Self {
         Self {
             rate,
             full_at: Instant::ZERO,
         }
     }
 
-    pub(super) const fn is_unlimited(&self) -> bool {
+    pub(crate) const fn is_unlimited(&self) -> bool {
         self.rate.is_none()
     }
 
     /// Whether it holds all the tokens it can hold.
-    pub(super) fn is_full(&self, now: Instant) -> bool {
+    pub(crate) fn is_full(&self, now: Instant) -> bool {
         self.tokens(now).is_none()
     }
 
     /// From when on there is a token; [`Instant::FAR_FUTURE`] for never.
-    pub(super) fn next_token(&self) -> Instant {
+    pub(crate) fn next_token(&self) -> Instant {
         match self.rate {
             None => Instant::ZERO,
             Some(rate) => match interval(rate) {
@@ -52,7 +52,7 @@ impl Bucket {
 
     /// Takes a token; the caller has made sure that [`Self::next_token`] has
     /// passed.
-    pub(super) fn take(&mut self, now: Instant) {
+    pub(crate) fn take(&mut self, now: Instant) {
         if let Some(interval) = self.rate.and_then(interval) {
             self.full_at = self.full_at.max(now).after(Duration::from_nanos(interval));
         }
@@ -62,7 +62,7 @@ impl Bucket {
     /// that it has, as far as the new burst allows, and one that let nothing
     /// through starts empty. So no change of rate hands out a fresh burst. The
     /// same rate again changes nothing.
-    pub(super) fn change(&mut self, now: Instant, rate: Option<Rate>) {
+    pub(crate) fn change(&mut self, now: Instant, rate: Option<Rate>) {
         if self.rate == rate {
             return;
         }

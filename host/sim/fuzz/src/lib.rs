@@ -46,7 +46,7 @@ pub fn parser(data: &[u8]) {
     ] {
         let _ = body.parse("Pod");
     }
-    let _ = davit_sim::load::load(&mut model, Time::from_unix(0), &text);
+    let _ = davit_sim::load::load(&mut model, Time::from_unix(0), text.as_bytes());
 }
 
 /// Two lines of JSON: an object, and what patches it.
@@ -96,7 +96,7 @@ pub fn requests(data: &[u8]) {
 
 fn check(answer: Answer, model: &Model) {
     match answer {
-        Answer::Failed(status) => {
+        Answer::Failed(status) | Answer::Denied(status) => {
             assert!((400..600).contains(&status.code), "{status:?}");
             assert!(!status.message.is_empty());
         }
@@ -149,8 +149,8 @@ fn request(text: &[u8]) -> Option<Request> {
         query: Query::parse(query),
         content_type: words.next().unwrap_or_default().to_owned(),
         accept: words.next().unwrap_or_default().to_owned(),
-        user_agent: String::new(),
         body: Bytes::copy_from_slice(body),
+        ..Request::default()
     })
 }
 

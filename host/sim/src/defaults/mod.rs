@@ -7,6 +7,7 @@ mod workload;
 
 use serde_json::{Map, Value, json};
 
+use crate::access::GROUP;
 use crate::base64;
 use crate::object::{Object, section};
 
@@ -118,6 +119,19 @@ pub(crate) fn service(object: &mut Object) {
             let target = port.get("targetPort");
             if target.is_none_or(|target| *target == json!(0) || *target == json!("")) {
                 port.insert("targetPort".to_owned(), number);
+            }
+        }
+    }
+}
+
+/// Bindings: the API group of the role, and of users and groups.
+pub(crate) fn role_binding(object: &mut Object) {
+    fill(object.section("roleRef"), &json!({"apiGroup": GROUP}));
+    if let Some(Value::Array(subjects)) = object.body.get_mut("subjects") {
+        for subject in subjects.iter_mut().filter_map(Value::as_object_mut) {
+            let kind = subject.get("kind").and_then(Value::as_str);
+            if matches!(kind, Some("User" | "Group")) {
+                fill(subject, &json!({"apiGroup": GROUP}));
             }
         }
     }

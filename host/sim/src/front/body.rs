@@ -117,6 +117,10 @@ impl http_body::Body for SimBody {
     }
 }
 
+/// Why a request was denied, noted on its answer for the log.
+#[derive(Clone)]
+pub(super) struct Denied(pub(super) String);
+
 /// Any answer but a watch.
 pub(super) fn answer(answer: Answer) -> Response<SimBody> {
     match answer {
@@ -128,6 +132,11 @@ pub(super) fn answer(answer: Answer) -> Response<SimBody> {
             Bytes::from_static(text.as_bytes()),
         ),
         Answer::Failed(status) => failed(&status),
+        Answer::Denied(status) => {
+            let mut response = failed(&status);
+            response.extensions_mut().insert(Denied(status.message));
+            response
+        }
         Answer::List(page, encoder) => list(page, encoder),
         Answer::Watch(_) => failed(&Status::internal("a watch has no single answer")),
     }

@@ -1,5 +1,7 @@
 //! The short way for tests: objects as JSON, no HTTP.
 
+use std::io::BufRead;
+
 use serde_json::{Value, json};
 
 use super::Sim;
@@ -92,7 +94,12 @@ impl Sim {
 
     /// Loads what kubectl printed; see [`load::load`].
     pub fn load(&self, text: &str) -> std::result::Result<usize, LoadError> {
-        self.with_model(|model, now| load::load(model, now, text))
+        self.load_from(text.as_bytes())
+    }
+
+    /// The same from a file, which need not fit into memory.
+    pub fn load_from(&self, input: impl BufRead) -> std::result::Result<usize, LoadError> {
+        self.with_model(|model, now| load::load(model, now, input))
     }
 
     /// What happened to the object with that uid on its way out.

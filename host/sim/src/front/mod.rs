@@ -5,31 +5,38 @@ mod body;
 mod direct;
 mod live;
 mod server;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, Response};
 use http_body_util::{BodyExt, Limited};
-use tokio::sync::watch;
+use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
+use body::Denied;
 pub use body::{ConnectionClosed, SimBody};
-pub use server::{Connection, Server, kubeconfig};
+pub use server::{Connection, Server, kubeconfig, kubeconfig_with_token};
+pub use tls::{Identity, IdentityError};
 
+use crate::access::Impersonation;
 use crate::api::{self, Answer};
 use crate::fault::{Action, Fault, FaultId, Faults, Match, WatchFault};
 use crate::model::{Config, Model};
-use crate::request::{Query, Request, Route};
+use crate::request::{Query, Request, Route, decode};
 use crate::status::Status;
 use crate::time::Time;
 use live::{Control, Live};
 
 /// The largest body that is read, the API server's own limit.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
+
+/// How many denials wait for a listener that is slow.
+const DENIALS: usize = 256;
 
 /// An API server in memory. Clones are handles to the same one.
 #[derive(Clone, Debug)]
@@ -49,6 +56,7 @@ struct Inner {
     watches: Mutex<Vec<Control>>,
     log: Mutex<Vec<Served>>,
     log_limit: AtomicUsize,
+    denials: broadcast::Sender<String>,
 }
 
 /// A request that was served, for assertions.
@@ -66,6 +74,8 @@ pub struct Served {
     pub body: Bytes,
     /// The status of the answer; 0 if the connection was closed without one.
     pub status: u16,
+    /// Why its sender may not send it, if it was denied for that.
+    pub denied: Option<String>,
 }
 
 /// What a request asks for: verb, resource and coordinates, as far as the URL
@@ -87,6 +97,7 @@ impl Sim {
                 watches: Mutex::default(),
                 log: Mutex::default(),
                 log_limit: AtomicUsize::new(usize::MAX),
+                denials: broadcast::Sender::new(DENIALS),
             }),
         })
     }
@@ -167,6 +178,13 @@ impl Sim {
         lock(&self.inner.log).clone()
     }
 
+    /// Tells of every request from now on that its sender may not send. The log
+    /// has them, too, as far as it reaches.
+    #[must_use]
+    pub fn denials(&self) -> broadcast::Receiver<String> {
+        self.inner.denials.subscribe()
+    }
+
     /// How many requests so far match.
     #[must_use]
     pub fn count(&self, matches: &Match) -> usize {
@@ -204,6 +222,8 @@ impl Sim {
             content_type: header(&parts.headers, &CONTENT_TYPE),
             accept: header(&parts.headers, &ACCEPT),
             user_agent: header(&parts.headers, &USER_AGENT),
+            bearer: bearer(&parts.headers),
+            impersonation: impersonation(&parts.headers),
             body: Bytes::new(),
         };
         let url = parts
@@ -227,6 +247,7 @@ impl Sim {
             path: url,
             body: request.body.clone(),
             status: 0,
+            denied: None,
         };
         let answered = self.answer(&request, work).await;
         self.record(entry, &answered);
@@ -325,6 +346,12 @@ impl Sim {
     fn record(&self, mut entry: Served, answered: &Result<Response<SimBody>, ConnectionClosed>) {
         if let Ok(response) = answered {
             entry.status = response.status().as_u16();
+            let denied = response.extensions().get::<Denied>();
+            entry.denied = denied.map(|denied| denied.0.clone());
+        }
+        if let Some(why) = &entry.denied {
+            // It is an error to have no listener, and usual.
+            let _ = self.inner.denials.send(why.clone());
         }
         let mut log = lock(&self.inner.log);
         if log.len() < self.inner.log_limit.load(Ordering::Relaxed) {
@@ -344,6 +371,37 @@ fn header(headers: &HeaderMap, name: &http::HeaderName) -> String {
         .filter_map(|value| value.to_str().ok())
         .collect::<Vec<_>>()
         .join(",")
+}
+
+/// The token of `Authorization: Bearer TOKEN`, or nothing.
+fn bearer(headers: &HeaderMap) -> String {
+    let value = header(headers, &AUTHORIZATION);
+    let (scheme, token) = value.split_once(' ').unwrap_or_default();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        token.trim().to_owned()
+    } else {
+        String::new()
+    }
+}
+
+/// Whom the sender wants to speak as.
+fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
+    let mut wanted = Impersonation::default();
+    for (name, value) in headers {
+        let value = String::from_utf8_lossy(value.as_bytes()).into_owned();
+        match name.as_str() {
+            "impersonate-user" => wanted.user = value,
+            "impersonate-uid" => wanted.uid = value,
+            "impersonate-group" => wanted.groups.push(value),
+            other => {
+                if let Some(key) = other.strip_prefix("impersonate-extra-") {
+                    let key = decode(key);
+                    wanted.extra.entry(key).or_default().push(value);
+                }
+            }
+        }
+    }
+    (wanted != Impersonation::default()).then_some(wanted)
 }
 
 /// A panic elsewhere leaves the data as it was: nothing is half-written across

@@ -5,16 +5,20 @@ use std::net::SocketAddr;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
-use super::Sim;
+use super::{Identity, Sim};
+use crate::base64;
 
 /// A listener. Dropping it stops listening; connections that are open are
 /// closed with it.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
+    scheme: &'static str,
     accepting: JoinHandle<()>,
 }
 
@@ -25,10 +29,28 @@ impl Server {
     /// Listens on `address` (port 0: any free one) and serves `sim` there, in
     /// plain HTTP/1.1.
     pub async fn start(address: SocketAddr, sim: Sim) -> std::io::Result<Self> {
+        Server::listen(address, sim, None).await
+    }
+
+    /// The same with TLS. Clients that speak plain HTTP are served, too.
+    pub async fn start_tls(
+        address: SocketAddr,
+        sim: Sim,
+        identity: &Identity,
+    ) -> std::io::Result<Self> {
+        Server::listen(address, sim, Some(identity.acceptor.clone())).await
+    }
+
+    async fn listen(
+        address: SocketAddr,
+        sim: Sim,
+        tls: Option<TlsAcceptor>,
+    ) -> std::io::Result<Self> {
         let listener = TcpListener::bind(address).await?;
         Ok(Server {
             address: listener.local_addr()?,
-            accepting: tokio::spawn(accept(listener, sim)),
+            scheme: if tls.is_some() { "https" } else { "http" },
+            accepting: tokio::spawn(accept(listener, sim, tls)),
         })
     }
 
@@ -41,7 +63,7 @@ impl Server {
     /// The URL for clients.
     #[must_use]
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        format!("{}://{}", self.scheme, self.address)
     }
 }
 
@@ -51,14 +73,14 @@ impl Drop for Server {
     }
 }
 
-async fn accept(listener: TcpListener, sim: Sim) {
+async fn accept(listener: TcpListener, sim: Sim, tls: Option<TlsAcceptor>) {
     // Dropped with this task, and with it every connection.
     let mut connections = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => {
-                    connections.spawn(serve(stream, sim.clone()));
+                    connections.spawn(serve(stream, sim.clone(), tls.clone()));
                 }
                 // Out of file descriptors, most likely: let some close.
                 Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
@@ -68,9 +90,28 @@ async fn accept(listener: TcpListener, sim: Sim) {
     }
 }
 
-async fn serve(stream: Connection, sim: Sim) {
+async fn serve(stream: Connection, sim: Sim, tls: Option<TlsAcceptor>) {
     // Events are small and must not wait for each other.
     let _ = stream.set_nodelay(true);
+    match tls {
+        Some(tls) if speaks_tls(&stream).await => {
+            // A client that does not trust the certificate hangs up.
+            if let Ok(stream) = tls.accept(stream).await {
+                serve_http(stream, sim).await;
+            }
+        }
+        _ => serve_http(stream, sim).await,
+    }
+}
+
+/// Whether the connection begins as TLS does: with a handshake.
+async fn speaks_tls(stream: &Connection) -> bool {
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    matches!(stream.peek(&mut first).await, Ok(1)) && first == [HANDSHAKE]
+}
+
+async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, sim: Sim) {
     let service = service_fn(move |request| {
         let sim = sim.clone();
         async move { sim.call(request).await }
@@ -86,7 +127,23 @@ async fn serve(stream: Connection, sim: Sim) {
 /// A kubeconfig for a server at `url`, without credentials.
 #[must_use]
 pub fn kubeconfig(url: &str) -> String {
+    kubeconfig_of(&format!("server: {url}"), "{}")
+}
+
+/// A kubeconfig for a server at `url` and the user that a token stands for.
+/// `certificate` is the server's, in PEM.
+#[must_use]
+pub fn kubeconfig_with_token(url: &str, certificate: Option<&str>, token: &str) -> String {
+    let mut cluster = format!("server: {url}");
+    if let Some(certificate) = certificate {
+        let data = base64::encode(certificate.as_bytes());
+        cluster = format!("{cluster}\n    certificate-authority-data: {data}");
+    }
+    kubeconfig_of(&cluster, &format!("{{token: {token:?}}}"))
+}
+
+fn kubeconfig_of(cluster: &str, user: &str) -> String {
     format!(
-        "apiVersion: v1\nkind: Config\ncurrent-context: davit-sim\nclusters:\n- name: davit-sim\n  cluster:\n    server: {url}\ncontexts:\n- name: davit-sim\n  context:\n    cluster: davit-sim\n    user: davit-sim\nusers:\n- name: davit-sim\n  user: {{}}\n"
+        "apiVersion: v1\nkind: Config\ncurrent-context: davit-sim\nclusters:\n- name: davit-sim\n  cluster:\n    {cluster}\ncontexts:\n- name: davit-sim\n  context:\n    cluster: davit-sim\n    user: davit-sim\nusers:\n- name: davit-sim\n  user: {user}\n"
     )
 }

@@ -55,6 +55,7 @@ impl Model {
         }
         match_name(target, &new)?;
         let Some((existing, old)) = existing.as_ref().zip(old.as_ref()) else {
+            self.may_create(target, options)?;
             return Ok((self.create_object(now, target, new, options)?, true));
         };
         restrict(target, &mut new, old);

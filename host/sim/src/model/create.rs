@@ -40,6 +40,7 @@ impl Model {
         object.metadata.drop_repeated_owners();
         admit_to_definition(&resource, &object)?;
         self.admit_to_namespace(&resource, &object)?;
+        self.check_grants(target, &object, None, options)?;
         self.prepare_new(now, &resource, &mut object);
         self.allocate(&resource, &mut object)?;
         let target = Target::new(&resource, &target.namespace, &object.metadata.name);

@@ -2,6 +2,7 @@
 //! functions. No clock, no sockets: `now` is an argument, uids and generated
 //! names come from a seeded generator.
 
+mod access;
 mod addresses;
 mod apply;
 mod binding;
@@ -15,6 +16,7 @@ mod lifecycle;
 mod namespaces;
 mod options;
 mod read;
+mod reviews;
 mod scale;
 mod store;
 mod update;
@@ -34,11 +36,13 @@ pub use read::Page;
 pub use store::Event;
 pub use watch::{Watch, WatchStart};
 
+use crate::access::GROUP;
 use crate::object::{Object, Stored};
 use crate::resource::{self, Resource};
 use crate::rng::Rng;
 use crate::status::{Result, Status};
 use crate::time::Time;
+use access::Access;
 use store::Collection;
 
 /// How a model behaves.
@@ -62,9 +66,25 @@ pub struct Config {
     pub default_toleration_seconds: Option<i64>,
     /// The time between bookmarks of a watch that takes them.
     pub bookmark_interval: Duration,
+    /// Who may do what is decided by roles; none: everybody may do everything.
+    pub rbac: Option<Rbac>,
     /// Remembers how every object was deleted (`Model::deletions`), for as
     /// long as the model lives.
     pub remember_deletions: bool,
+}
+
+/// How a server with RBAC begins.
+#[derive(Clone)]
+pub struct Rbac {
+    /// The token of a user in the group `system:masters`. The tokens of
+    /// `ServiceAccounts` are signed with a key made from it.
+    pub administrator_token: String,
+}
+
+impl std::fmt::Debug for Rbac {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rbac")
+    }
 }
 
 impl Default for Config {
@@ -77,6 +97,7 @@ impl Default for Config {
             watch_timeout: Duration::from_mins(30),
             default_toleration_seconds: None,
             bookmark_interval: Duration::from_mins(1),
+            rbac: None,
             remember_deletions: true,
         }
     }
@@ -155,6 +176,7 @@ pub struct Model {
     collections: BTreeMap<Arc<str>, Collection>,
     deletions: BTreeMap<String, Vec<DeletionStep>>,
     touched: Vec<Arc<str>>,
+    access: Access,
 }
 
 impl Model {
@@ -163,6 +185,7 @@ impl Model {
         let resources: Vec<Arc<Resource>> = resource::builtin().into_iter().map(Arc::new).collect();
         let mut model = Model {
             rng: Rng::new(config.seed),
+            access: Access::new(&config),
             config,
             version: 1,
             collections: resources
@@ -175,6 +198,9 @@ impl Model {
         };
         for name in ["kube-system", "kube-public", "kube-node-lease", "default"] {
             model.ensure_namespace(now, name)?;
+        }
+        if model.config.rbac.is_some() {
+            model.bootstrap_roles(now)?;
         }
         // Nobody has seen these changes happen: a watch from before is too old.
         model.compact();
@@ -318,6 +344,9 @@ impl Model {
 
     fn advance(&mut self, now: Time, resource: &Resource, version: u64) {
         self.version = version;
+        if resource.group == GROUP {
+            self.access.forget_policy();
+        }
         let history = i64::try_from(self.config.history.as_secs()).unwrap_or(i64::MAX);
         let oldest = now.after(history.saturating_neg());
         let limit = self.config.history_events;

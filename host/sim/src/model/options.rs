@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::access::User;
 use crate::request::Query;
 use crate::status::{FieldError, Result, Status};
 use crate::typed;
@@ -20,8 +21,10 @@ pub struct WriteOptions {
     pub strict: bool,
     /// Take fields over from other appliers.
     pub force: bool,
-    /// Who writes, for server-side apply.
+    /// What the writer calls itself, for server-side apply.
     pub field_manager: String,
+    /// Who writes, for what only some may write. Nobody: the server itself.
+    pub writer: Option<User>,
     /// Store what validation would refuse. No request can ask for it: it is
     /// for setting up a state that others would have written in steps.
     pub unchecked: bool,
@@ -60,6 +63,7 @@ impl WriteOptions {
             strict: validation == "Strict",
             force: query.flag("force"),
             field_manager: field_manager.to_owned(),
+            writer: None,
             unchecked: false,
         })
     }

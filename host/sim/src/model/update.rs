@@ -32,6 +32,7 @@ impl Model {
         let Some(existing) = self.collection(resource)?.get(&target.key()).cloned() else {
             check_uid(target, &new.metadata.uid, "")?;
             if resource.rules.create_on_update && target.subresource.is_empty() {
+                self.may_create(target, options)?;
                 let created = self.create_object(now, target, new, options)?;
                 return Ok((created, true));
             }
@@ -93,6 +94,7 @@ impl Model {
     ) -> Result<Stored> {
         let resource = target.resource.clone();
         new.metadata.drop_repeated_owners();
+        self.check_grants(target, &new, Some(old), options)?;
         check_version(target, existing, &mut new)?;
         keep_system_fields(&mut new, old);
         if target.subresource.is_empty() {

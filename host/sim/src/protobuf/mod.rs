@@ -267,6 +267,7 @@ fn value(kind: &str, field: Field<'_>, depth: usize) -> Result<Option<Value>, St
         ("time", Field::Bytes(bytes)) => return time(bytes, false),
         ("microtime", Field::Bytes(bytes)) => return time(bytes, true),
         ("intorstring", Field::Bytes(bytes)) => int_or_string(bytes)?,
+        ("texts", Field::Bytes(bytes)) => texts(bytes)?,
         ("bool", Field::Number(number)) => (number != 0).into(),
         // Negative numbers are written as 64 bits, whatever the type.
         ("int32" | "int64", Field::Number(number)) => number.cast_signed().into(),
@@ -321,6 +322,17 @@ fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, String> {
     } else {
         text.into()
     }))
+}
+
+/// A list of text, which is a message of its own where it is a map's value.
+fn texts(bytes: &[u8]) -> Result<Value, String> {
+    let mut texts = Vec::new();
+    for field in Reader::new(bytes) {
+        if let (1, Field::Bytes(text)) = field? {
+            texts.push(utf8(text)?.into());
+        }
+    }
+    Ok(Value::Array(texts))
 }
 
 fn int_or_string(bytes: &[u8]) -> Result<Value, String> {
@@ -395,6 +407,7 @@ mod tests {
             "time",
             "microtime",
             "intorstring",
+            "texts",
             "bool",
             "int32",
             "int64",

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::{Collection, Generation, NameRule, Resource, Rules, Subresource};
+use crate::access::GROUP;
 use crate::defaults;
 
 struct Row {
@@ -92,6 +93,23 @@ const BATCH: Row = Row {
     ..APPS
 };
 
+/// Something that is asked and answered, not stored.
+const REVIEW: Row = Row {
+    group: "authorization.k8s.io",
+    namespaced: false,
+    verbs: &["create"],
+    storage_version: "",
+    ..CORE
+};
+const RBAC: Row = Row {
+    group: GROUP,
+    rules: Rules {
+        name: NameRule::PathSegment,
+        ..RULES
+    },
+    ..CORE
+};
+
 const EVENT_FIELDS: &[&str] = &[
     "involvedObject.kind",
     "involvedObject.namespace",
@@ -175,6 +193,13 @@ const ROWS: &[Row] = &[
     Row { plural: "jobs", singular: "job", kind: "Job", subresources: &[status("Job")], selectable: &["status.successful"],
           rules: Rules { collection: Collection::Orphan, default: defaults::job, prepare: defaults::new_job, ..SPEC }, ..BATCH },
 
+    Row { group: "authentication.k8s.io", plural: "selfsubjectreviews", singular: "selfsubjectreview", kind: "SelfSubjectReview", ..REVIEW },
+    Row { group: "authentication.k8s.io", plural: "tokenreviews", singular: "tokenreview", kind: "TokenReview", ..REVIEW },
+    Row { plural: "localsubjectaccessreviews", singular: "localsubjectaccessreview", kind: "LocalSubjectAccessReview", namespaced: true, ..REVIEW },
+    Row { plural: "selfsubjectaccessreviews", singular: "selfsubjectaccessreview", kind: "SelfSubjectAccessReview", ..REVIEW },
+    Row { plural: "selfsubjectrulesreviews", singular: "selfsubjectrulesreview", kind: "SelfSubjectRulesReview", ..REVIEW },
+    Row { plural: "subjectaccessreviews", singular: "subjectaccessreview", kind: "SubjectAccessReview", ..REVIEW },
+
     Row { group: "coordination.k8s.io", plural: "leases", singular: "lease", kind: "Lease",
           rules: Rules { unconditional_update: false, create_on_update: true, ..RULES }, ..CORE },
     Row { group: "discovery.k8s.io", plural: "endpointslices", singular: "endpointslice", kind: "EndpointSlice", ..CORE },
@@ -184,6 +209,12 @@ const ROWS: &[Row] = &[
     Row { group: "policy", plural: "poddisruptionbudgets", singular: "poddisruptionbudget", kind: "PodDisruptionBudget", short: &["pdb"],
           subresources: &[status("PodDisruptionBudget")],
           rules: Rules { unconditional_update: false, prepare: defaults::no_status_yet, ..SPEC }, ..CORE },
+    Row { kind: "ClusterRoleBinding", plural: "clusterrolebindings", singular: "clusterrolebinding", namespaced: false,
+          rules: Rules { default: defaults::role_binding, ..RBAC.rules }, ..RBAC },
+    Row { kind: "ClusterRole", plural: "clusterroles", singular: "clusterrole", namespaced: false, ..RBAC },
+    Row { kind: "RoleBinding", plural: "rolebindings", singular: "rolebinding",
+          rules: Rules { default: defaults::role_binding, ..RBAC.rules }, ..RBAC },
+    Row { kind: "Role", plural: "roles", singular: "role", ..RBAC },
     Row { group: "scheduling.k8s.io", plural: "priorityclasses", singular: "priorityclass", kind: "PriorityClass", namespaced: false, short: &["pc"],
           rules: Rules { generation: Generation::Spec, default: defaults::priority_class, ..RULES }, ..CORE },
     Row { group: "internal.apiserver.k8s.io", version: "v1alpha1", storage_version: "v1alpha1", plural: "storageversions", singular: "storageversion",

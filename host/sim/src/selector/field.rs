@@ -79,6 +79,14 @@ impl FieldSelector {
     }
 }
 
+/// The one name that a selector's text asks for, whatever the resource. Nothing
+/// if it asks for several, or cannot be read.
+pub(crate) fn exact_name(text: &str) -> Option<String> {
+    let mut names = split_terms(text).into_iter().filter_map(split_operator);
+    let (_, _, value) = names.find(|(name, equal, _)| *equal && *name == "metadata.name")?;
+    unescape(text, value).ok()
+}
+
 fn lookup(resource: &Resource, name: &str) -> Result<Field> {
     match name {
         "metadata.name" => return Ok(Field::Name),

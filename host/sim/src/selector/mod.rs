@@ -4,6 +4,7 @@ mod field;
 mod label;
 
 pub use field::FieldSelector;
+pub(crate) use field::exact_name;
 pub use label::LabelSelector;
 
 use crate::object::Stored;

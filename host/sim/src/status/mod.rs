@@ -245,6 +245,12 @@ impl Status {
         })
     }
 
+    /// 401: nobody by these credentials.
+    #[must_use]
+    pub fn unauthorized() -> Box<Self> {
+        Status::new(401, "Unauthorized", "Unauthorized")
+    }
+
     /// 403: admission refuses.
     #[must_use]
     pub fn forbidden(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
@@ -258,6 +264,26 @@ impl Status {
             ),
         )
         .about(resource, name)
+    }
+
+    /// 403: nobody has allowed this. What is empty is left out: a request for
+    /// a collection has no name, one for a path no resource.
+    #[must_use]
+    pub fn denied(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
+        let mut about = qualify(resource, group);
+        if !name.is_empty() {
+            about = format!("{about} {name:?}");
+        }
+        if !about.is_empty() {
+            about += " is ";
+        }
+        let details = Details {
+            name: name.to_owned(),
+            group: group.to_owned(),
+            kind: resource.to_owned(),
+            ..Details::default()
+        };
+        Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).with_details(details)
     }
 
     /// 403: a disruption budget that makes no sense.

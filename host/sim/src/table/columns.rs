@@ -180,6 +180,11 @@ const TABLES: &[(&[&str], &[Row])] = &[
         ("Reclaim Policy", TEXT, false, |o, _| o.text(&["spec", "persistentVolumeReclaimPolicy"]).into()),
         ("Status", TEXT, false, phase), AGE,
     ]),
+    (&["RoleBinding", "ClusterRoleBinding"], &[
+        ("Role", TEXT, false, |o, _| format!("{}/{}", o.text(&["roleRef", "kind"]), o.text(&["roleRef", "name"])).into()), AGE,
+        ("Users", TEXT, true, |o, _| subjects(o, "User")), ("Groups", TEXT, true, |o, _| subjects(o, "Group")),
+        ("ServiceAccounts", TEXT, true, |o, _| subjects(o, "ServiceAccount")),
+    ]),
     (&["ServiceAccount"], &[
         ("Secrets", NUMBER, false, |o, _| o.at(&["secrets"]).and_then(Value::as_array).map_or(0, Vec::len).into()), AGE,
     ]),
@@ -195,6 +200,20 @@ fn builtin(resource: &Resource) -> &'static [Row] {
         .map_or(&[("Created At", "date", false, created)], |(_, columns)| {
             columns
         })
+}
+
+/// The subjects of a kind that a binding has.
+fn subjects(binding: &Object, kind: &str) -> Value {
+    let subjects = binding.at(&["subjects"]).and_then(Value::as_array);
+    let names = subjects.into_iter().flatten().filter_map(|subject| {
+        let text = |name: &str| subject.get(name).and_then(Value::as_str);
+        let name = text("name").filter(|_| text("kind") == Some(kind))?;
+        Some(match text("namespace") {
+            Some(namespace) if kind == "ServiceAccount" => format!("{namespace}/{name}"),
+            _ => name.to_owned(),
+        })
+    });
+    names.collect::<Vec<_>>().join(", ").into()
 }
 
 fn created(object: &Object, _: Time) -> Value {

@@ -2,6 +2,7 @@
 //! findings of the generic layer (`rest.BeforeCreate`, `rest.BeforeUpdate`)
 //! and those of each kind's strategy.
 
+mod access;
 mod at;
 mod batch;
 mod container;
@@ -19,6 +20,7 @@ mod structural;
 mod toleration;
 mod workload;
 
+use crate::access::GROUP;
 use crate::events;
 use crate::object::Object;
 use crate::resource::{NameRule, Resource};
@@ -133,6 +135,10 @@ fn main_update(resource: &Resource, new: &Object, old: &Object, errors: &mut Vec
         "ServiceAccount",
         "Pod",
         "ControllerRevision",
+        "Role",
+        "ClusterRole",
+        "RoleBinding",
+        "ClusterRoleBinding",
     ]
     .contains(&kind)
     {
@@ -148,6 +154,9 @@ fn main_update(resource: &Resource, new: &Object, old: &Object, errors: &mut Vec
         ("batch", "Job") => batch::job_update(new, old, errors),
         ("apiextensions.k8s.io", _) => definition::update(new, old, errors),
         ("events.k8s.io", _) => misc::event_update(new, old, errors),
+        (GROUP, "RoleBinding" | "ClusterRoleBinding") => {
+            access::binding_update(new, old, errors);
+        }
         _ => {}
     }
 }
@@ -195,6 +204,23 @@ fn specification(resource: &Resource, object: &Object, errors: &mut Vec<FieldErr
         ("internal.apiserver.k8s.io", _) => misc::storage_version(object, errors),
         ("apiextensions.k8s.io", _) => definition::definition(object, errors),
         ("" | "events.k8s.io", "Event") => misc::event(object, errors),
+        (GROUP, "Role" | "ClusterRole") => access::role(object, resource.namespaced, errors),
+        (GROUP, _) => access::binding(object, resource.namespaced, errors),
         _ => {}
+    }
+}
+
+/// What is wrong with a question about what a user may do.
+pub(crate) fn access_review(
+    kind: &str,
+    namespace: &str,
+    review: &Object,
+) -> Result<(), Vec<FieldError>> {
+    let mut errors = Vec::new();
+    access::review(kind, namespace, review, &mut errors);
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(errors)
     }
 }

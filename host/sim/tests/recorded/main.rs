@@ -13,15 +13,40 @@ mod normalise;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use davit_sim::{Config, ConnectionClosed, Sim, SimBody};
+use davit_sim::{Config, ConnectionClosed, Rbac, Sim, SimBody};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
+/// The bearer of this may do everything.
+const ADMINISTRATOR: &str = "the-administrators-token";
+
 #[tokio::test(start_paused = true)]
 async fn every_recorded_scenario() {
     let recorded = include_str!("../data/exchanges.jsonl");
-    let sim = Sim::new(Config::default(), jiff::Timestamp::UNIX_EPOCH).expect("starts");
+    assert_eq!(replay(&Config::default(), recorded).await, 34);
+    // With RBAC, an administrator notices no difference.
+    assert_eq!(replay(&with_rbac(), recorded).await, 34);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_recorded_scenario_about_access() {
+    let recorded = include_str!("../data/access.jsonl");
+    assert_eq!(replay(&with_rbac(), recorded).await, 13);
+}
+
+fn with_rbac() -> Config {
+    Config {
+        rbac: Some(Rbac {
+            administrator_token: ADMINISTRATOR.to_owned(),
+        }),
+        ..Config::default()
+    }
+}
+
+/// Replays a recording, compares every answer, and counts the scenarios.
+async fn replay(config: &Config, recorded: &str) -> usize {
+    let sim = Sim::new(config.clone(), jiff::Timestamp::UNIX_EPOCH).expect("starts");
     let mut failures = Vec::new();
     let mut count = 0;
     for (number, line) in recorded.lines().enumerate() {
@@ -40,8 +65,32 @@ async fn every_recorded_scenario() {
         }
         count += 1;
     }
-    assert_eq!(count, 34);
     assert!(failures.is_empty(), "{}", failures.join("\n"));
+    count
+}
+
+/// One request of a recording.
+#[derive(Default)]
+struct Call<'a> {
+    method: &'a str,
+    path: &'a str,
+    body: Option<&'a Value>,
+    content_type: Option<&'a str>,
+    accept: Option<&'a str>,
+    /// The bearer of another token than the administrator's.
+    token: Option<&'a str>,
+    /// Whom the sender speaks as.
+    user: Option<&'a str>,
+}
+
+impl<'a> Call<'a> {
+    fn get(path: &'a str) -> Self {
+        Call {
+            method: "GET",
+            path,
+            ..Call::default()
+        }
+    }
 }
 
 struct Run<'a> {
@@ -65,8 +114,13 @@ impl<'a> Run<'a> {
         let namespace = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self.names["ns"]},
         });
-        self.call("POST", "/api/v1/namespaces", Some(&namespace), None, None)
-            .await;
+        self.call(Call {
+            method: "POST",
+            path: "/api/v1/namespaces",
+            body: Some(&namespace),
+            ..Call::default()
+        })
+        .await;
         for step in scenario["steps"].as_array().expect("steps") {
             match step["do"].as_str().expect("do") {
                 "request" => self.request(step).await,
@@ -82,14 +136,21 @@ impl<'a> Run<'a> {
         let path = self.path(step);
         let body = step.get("body").map(|body| self.fill(body));
         let text = |name: &str| step.get(name).and_then(Value::as_str);
+        let filled = |name: &str| {
+            let value = self.fill(step.get(name)?);
+            value.as_str().map(str::to_owned)
+        };
+        let (token, user) = (filled("token"), filled("as"));
         let (status, body) = self
-            .call(
-                text("method").expect("method"),
-                &path,
-                body.as_ref(),
-                text("type"),
-                text("accept"),
-            )
+            .call(Call {
+                method: text("method").expect("method"),
+                path: &path,
+                body: body.as_ref(),
+                content_type: text("type"),
+                accept: text("accept"),
+                token: token.as_deref(),
+                user: user.as_deref(),
+            })
             .await;
         for (name, pointer) in step
             .get("capture")
@@ -107,7 +168,11 @@ impl<'a> Run<'a> {
     async fn watch(&mut self, step: &Value) {
         let path = self.path(step);
         let accept = step.get("accept").and_then(Value::as_str);
-        let (status, mut lines) = self.open("GET", &path, None, None, accept).await;
+        let call = Call {
+            accept,
+            ..Call::get(&path)
+        };
+        let (status, mut lines) = self.open(call).await;
         let mut result = json!({"id": step["id"], "status": status});
         if status == 200 {
             let id = step["id"].as_str().expect("id").to_owned();
@@ -143,9 +208,10 @@ impl<'a> Run<'a> {
 
     async fn wait(&mut self, step: &Value) {
         let path = self.path(step);
-        let end = Instant::now() + Duration::from_secs(step["within"].as_u64().unwrap_or(10));
+        let within = step["within"].as_f64().unwrap_or(10.0);
+        let end = Instant::now() + Duration::from_secs_f64(within);
         while Instant::now() < end {
-            let (_, body) = self.call("GET", &path, None, None, None).await;
+            let (_, body) = self.call(Call::get(&path)).await;
             let field = step["pointer"].as_str().expect("pointer").trim_matches('/');
             if body.pointer(&format!("/{field}")) == Some(&step["equals"]) {
                 return;
@@ -154,35 +220,26 @@ impl<'a> Run<'a> {
         }
     }
 
-    async fn call(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        content_type: Option<&str>,
-        accept: Option<&str>,
-    ) -> (u16, Value) {
-        let (status, mut lines) = self.open(method, path, body, content_type, accept).await;
+    async fn call(&self, call: Call<'_>) -> (u16, Value) {
+        let (status, mut lines) = self.open(call).await;
         (status, lines.rest().await)
     }
 
-    async fn open(
-        &self,
-        method: &str,
-        path: &str,
-        body: Option<&Value>,
-        content_type: Option<&str>,
-        accept: Option<&str>,
-    ) -> (u16, Lines) {
+    async fn open(&self, call: Call<'_>) -> (u16, Lines) {
+        let token = call.token.unwrap_or(ADMINISTRATOR);
         let mut request = http::Request::builder()
-            .method(method)
-            .uri(path)
-            .header("Accept", accept.unwrap_or("application/json"));
-        if body.is_some() {
-            let content_type = content_type.unwrap_or("application/json");
+            .method(call.method)
+            .uri(call.path)
+            .header("Accept", call.accept.unwrap_or("application/json"))
+            .header("Authorization", format!("Bearer {token}"));
+        if let Some(user) = call.user {
+            request = request.header("Impersonate-User", user);
+        }
+        if call.body.is_some() {
+            let content_type = call.content_type.unwrap_or("application/json");
             request = request.header("Content-Type", content_type);
         }
-        let bytes = body.map(Value::to_string).unwrap_or_default();
+        let bytes = call.body.map(Value::to_string).unwrap_or_default();
         let request = request.body(Full::new(bytes.into())).expect("a request");
         let response = self.sim.call(request).await.expect("no faults are set");
         let status = response.status().as_u16();

@@ -190,7 +190,8 @@ impl Names<'_> {
         if key == "continue" && !text.is_empty() {
             return "continue-token".to_owned();
         }
-        let text = replace_spans(text, uid_at, |uid| {
+        let text = replace_spans(text, token_at, |_| "TOKEN".to_owned());
+        let text = replace_spans(&text, uid_at, |uid| {
             let rank = self.uids.iter().position(|known| known == uid);
             rank.map_or_else(|| "uid:?".to_owned(), |rank| format!("uid:{}", rank + 1))
         });
@@ -261,6 +262,27 @@ fn time_at(text: &str) -> Option<usize> {
 fn generated_at(text: &str) -> Option<usize> {
     let suffix = text.strip_prefix("gen-")?.get(..5)?;
     suffix.chars().all(|c| GENERATED.contains(c)).then_some(9)
+}
+
+/// `eyJ….….…`: a JSON Web Token.
+fn token_at(text: &str) -> Option<usize> {
+    text.strip_prefix("eyJ")?;
+    let part = |c: char| c.is_alphanumeric() || "_-".contains(c);
+    let mut length = 0;
+    for place in 0..3 {
+        let rest = &text[length..];
+        let rest = if place == 0 {
+            rest
+        } else {
+            rest.strip_prefix('.')?
+        };
+        let after = rest.trim_start_matches(part);
+        if after.len() == rest.len() {
+            return None;
+        }
+        length = text.len() - after.len();
+    }
+    Some(length)
 }
 
 fn version_at(text: &str) -> Option<usize> {

@@ -74,6 +74,8 @@ fn found() -> Disagreements {
             agree: 97,
             ..*comparison.counts()
         },
+        pending: comparison.pending(),
+        counted_since: comparison.counted_since(),
         last: comparison.disagreements().cloned().collect(),
         now: Now {
             instant: second(72),
@@ -84,7 +86,7 @@ fn found() -> Disagreements {
 
 #[test]
 fn both_plans_are_told_with_their_reasons() {
-    let page = Page::from(&found());
+    let page = Page::new(&found(), None);
     let written = serde_json::to_value(&page).unwrap();
     let delete = json!({"step": "delete", "gracePeriodSeconds": 0});
     let side = |at: &str, reason: &str, steps: Value| {
@@ -102,6 +104,8 @@ fn both_plans_are_told_with_their_reasons() {
         json!({
             "stable": "aaaa",
             "candidate": "bbbb",
+            "countedSince": "2023-11-14T22:13:08Z",
+            "pending": 0,
             "counts": {
                 "agree": 97, "disagree": 1, "onlyStable": 0, "onlyCandidate": 0, "different": 1,
                 "unknown": 0,
@@ -152,5 +156,41 @@ fn steps_are_told_in_words() {
         ),
     ] {
         assert_eq!(step.to_string(), words);
+    }
+}
+
+#[test]
+fn a_step_says_how_far_it_is_and_what_it_waits_for() {
+    let page = |elapsed, left, decisions, min_decisions| StepPage {
+        number: 1,
+        of: 2,
+        text: "shadow for 10m".into(),
+        elapsed_seconds: elapsed,
+        left_seconds: left,
+        waits_for: String::new(),
+        decisions,
+        min_decisions,
+    };
+    for (page, expected) in [
+        (
+            page(40, Some(560), 3, 10),
+            "40s elapsed, 9m20s left, 3 of 10 decisions",
+        ),
+        (
+            page(600, Some(0), 3, 10),
+            "10m elapsed, its time is over, 3 of 10 decisions; it waits for more, or for davit \
+             promote",
+        ),
+        (
+            page(0, Some(600), 0, 0),
+            "0s elapsed, 10m left, 0 decisions",
+        ),
+        (
+            page(3661, None, 12, 10),
+            "1h1m1s elapsed, until promoted, 12 of 10 decisions",
+        ),
+    ] {
+        let expected = format!("step 1 of 2 (shadow for 10m): {expected}");
+        assert_eq!(page.to_string(), expected);
     }
 }

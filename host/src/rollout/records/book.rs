@@ -12,6 +12,9 @@ use crate::status::ControllerStatus;
 pub struct Book {
     /// What was said of it last.
     pub(super) status: ControllerStatus,
+    /// Whether an operator has paused its rollout.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) paused: bool,
     /// The specs that were active, the latest last.
     kept: Vec<Kept>,
 }

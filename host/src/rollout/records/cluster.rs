@@ -19,7 +19,7 @@ use super::book::{in_use, surplus};
 use super::{Activation, CONTROLLER_LABEL, Kept, Owner, RecordError};
 use crate::resource::{controllers, describe};
 use crate::spec::{Controller, ControllerSpec};
-use crate::status::ControllerStatus;
+use crate::status::{ControllerStatus, HostStatus};
 
 /// When the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";
@@ -37,6 +37,29 @@ pub struct ClusterRecords {
     revisions: Api<ControllerRevision>,
     /// What each Controller's status says, as it was read or written last.
     said: Mutex<BTreeMap<String, ControllerStatus>>,
+}
+
+/// What became of a status.
+enum Written {
+    Done,
+    /// Its Controller is gone, or another has its name.
+    Gone,
+    /// Somebody has written since: this host, if it says so.
+    Overtaken(Option<HostStatus>),
+}
+
+/// The patch that writes a status, unless the Controller is another one, or
+/// somebody has written since this host did.
+fn operations(
+    owner: Owner<'_>,
+    status: &ControllerStatus,
+    expected: Option<&HostStatus>,
+) -> Vec<Value> {
+    let test = |path: &str, value: &str| json!({"op": "test", "path": path, "value": value});
+    let uid = owner.uid.map(|uid| test("/metadata/uid", uid));
+    let host = expected.map(|host| test("/status/host/id", &host.id));
+    let write = json!({"op": "add", "path": "/status", "value": status});
+    uid.into_iter().chain(host).chain([write]).collect()
 }
 
 impl ClusterRecords {
@@ -60,22 +83,40 @@ impl ClusterRecords {
     }
 
     /// Writes a Controller's status as a whole, so that nothing of the former
-    /// one is left.
+    /// one is left. Returns another host that has written since this one did.
     pub(super) async fn save(
         &self,
         owner: Owner<'_>,
         status: &ControllerStatus,
-    ) -> Result<(), RecordError> {
+    ) -> Result<Option<HostStatus>, RecordError> {
+        let said = self.said().get(owner.name).cloned().unwrap_or_default();
+        // A host that shows that it is there writes although nothing changed.
+        if said == *status && status.host.is_none() {
+            return Ok(None);
+        }
+        let own = status.host.as_ref().map(|host| host.id.as_str());
+        // Before it has written itself, it cannot tell a host that runs from
+        // one that has ended.
+        let has_written = own.is_some() && own == said.host.as_ref().map(|host| host.id.as_str());
+        match Box::pin(self.write(owner, status, has_written)).await? {
+            Written::Done | Written::Gone => Ok(None),
+            Written::Overtaken(other) => {
+                Box::pin(self.write(owner, status, false)).await?;
+                Ok(other)
+            }
+        }
+    }
+
+    async fn write(
+        &self,
+        owner: Owner<'_>,
+        status: &ControllerStatus,
+        is_expected: bool,
+    ) -> Result<Written, RecordError> {
         const VERB: &str = "write the status of";
         let name = owner.name;
-        if self.said().get(name) == Some(status) {
-            return Ok(());
-        }
-        let write = json!({"op": "add", "path": "/status", "value": status});
-        let is_it = owner
-            .uid
-            .map(|uid| json!({"op": "test", "path": "/metadata/uid", "value": uid}));
-        let operations: Vec<Value> = is_it.into_iter().chain([write]).collect();
+        let host = status.host.as_ref().filter(|_| is_expected);
+        let operations = operations(owner, status, host);
         let patch = serde_json::from_value(Value::Array(operations))
             .map_err(|error| failed(VERB, controller_name(name), error.to_string()))?;
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
@@ -83,15 +124,27 @@ impl ClusterRecords {
             let written = self.controllers.patch_status(name, &params, &patch).await;
             // A test that fails and a status that the definition does not allow
             // are both "invalid": only the object says which it was.
-            if is_invalid(&written) && matches!(self.controller(owner).await, Ok(None)) {
-                return Ok(None);
+            if !is_invalid(&written) {
+                return written.map(|_| Written::Done);
             }
-            written.map(Some)
+            match self.controller(owner).await {
+                Ok(None) => Ok(Written::Gone),
+                Ok(Some(present)) if host.is_some() => {
+                    let other = read_status(name, &present).ok().and_then(|one| one.host);
+                    let other = other.filter(|other| Some(&other.id) != host.map(|own| &own.id));
+                    Ok(Written::Overtaken(other))
+                }
+                _ => written.map(|_| Written::Done),
+            }
         };
         let written = found(VERB, || controller_name(name), request).await?;
-        let written = written.flatten();
-        self.remember(name, written.is_some().then_some(status));
-        Ok(())
+        let written = written.unwrap_or(Written::Gone);
+        match written {
+            Written::Done => self.remember(name, Some(status)),
+            Written::Gone => self.remember(name, None),
+            Written::Overtaken(_) => {}
+        }
+        Ok(written)
     }
 
     /// Keeps a spec as the latest, and drops those that are too many.
@@ -340,23 +393,16 @@ fn is_invalid<T>(answer: &kube::Result<T>) -> bool {
     matches!(answer, Err(kube::Error::Api(status)) if status.is_invalid())
 }
 
-/// Waits for an answer, but not for ever. An object that is not there is none.
+/// An answer; none about an object that is not there.
 async fn found<T>(
     verb: &'static str,
     object: impl Fn() -> String,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<Option<T>, RecordError> {
-    match timeout(PATIENCE, request).await {
-        Ok(Ok(answer)) => Ok(Some(answer)),
-        Ok(Err(kube::Error::Api(status))) if status.is_not_found() => Ok(None),
-        Ok(Err(error)) => Err(failed(verb, object(), describe(&error))),
-        Err(_) => {
-            let reason = format!(
-                "the API server did not answer within {} s",
-                PATIENCE.as_secs()
-            );
-            Err(failed(verb, object(), reason))
-        }
+    match answer(request).await {
+        Ok(answer) => Ok(Some(answer)),
+        Err(Failure { is_not_found, .. }) if is_not_found => Ok(None),
+        Err(Failure { reason, .. }) => Err(failed(verb, object(), reason)),
     }
 }
 
@@ -365,8 +411,32 @@ async fn asked<T>(
     object: impl Fn() -> String,
     request: impl Future<Output = kube::Result<T>>,
 ) -> Result<T, RecordError> {
-    let answer = found(verb, &object, request).await?;
-    answer.ok_or_else(|| failed(verb, object(), "it is not there".to_owned()))
+    let answer = answer(request).await;
+    answer.map_err(|failure| failed(verb, object(), failure.reason))
+}
+
+/// Why a request was not answered as it should be.
+struct Failure {
+    is_not_found: bool,
+    reason: String,
+}
+
+/// Waits for an answer, but not for ever.
+async fn answer<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
+    match timeout(PATIENCE, request).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => Err(Failure {
+            is_not_found: matches!(&error, kube::Error::Api(status) if status.is_not_found()),
+            reason: describe(&error),
+        }),
+        Err(_) => Err(Failure {
+            is_not_found: false,
+            reason: format!(
+                "the API server did not answer within {} s",
+                PATIENCE.as_secs()
+            ),
+        }),
+    }
 }
 
 fn failed(verb: &'static str, object: String, reason: String) -> RecordError {

@@ -81,7 +81,7 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
         for part in ["deletesPerMinute of 3 plans in 60 seconds", "davit release"] {
             assert!(message.contains(part), "{message}");
         }
-        assert_eq!(status.summary, message);
+        assert_eq!(status.summary, "Guardrail: deletesPerMinute");
         assert_eq!(bench.pods().await.len(), 4);
         assert!(spent(&mut host) > 0, "plans wait");
 
@@ -93,7 +93,7 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
         let over = host.until_status(|status| !is_tripped(status)).await;
         let (is, reason, _) = condition(&over, "Degraded");
         assert_eq!((is.as_str(), reason.as_str()), ("False", "Healthy"));
-        assert_eq!(over.summary, "running");
+        assert_eq!(over.summary, "Running");
     });
 }
 

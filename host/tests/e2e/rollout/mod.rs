@@ -5,6 +5,7 @@ mod answers;
 mod brake;
 mod cohorts;
 mod guardrails;
+mod shared;
 mod sources;
 mod steps;
 mod swap;

@@ -41,7 +41,17 @@ fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]
             assert!(message.contains(word), "{word}: {message}");
         }
         assert_eq!(status.stable, before.stable);
-        assert!(status.summary.contains(words[0]), "{}", status.summary);
+        let part = if type_ == "Configured" {
+            "configuration"
+        } else {
+            "module"
+        };
+        assert_eq!(status.summary, format!("{reason}: {part}"));
+        let (is, why, message) = condition(&status, "Ready");
+        assert_eq!((is.as_str(), why.as_str()), ("False", reason));
+        assert!(message.contains("goes on"), "{message}");
+        assert_eq!(condition(&status, "Degraded").0, "True");
+        assert_eq!(status.observed_generation, Some(2));
         bench.pod("orphan", "missing", "Running").await;
         bench.until_left(&[]).await;
         // What is mended is taken on.
@@ -49,7 +59,8 @@ fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]
         let mended = host
             .until_status(|status| condition(status, type_).0 == "True")
             .await;
-        assert_eq!(mended.summary, "running");
+        assert_eq!(mended.summary, "Running");
+        assert_eq!(condition(&mended, "Ready").0, "True");
     });
 }
 
@@ -264,6 +275,84 @@ fn a_lost_revision_is_given_up_by_an_operator() {
         let status = host.status().await;
         assert_eq!(status.stable.unwrap().revision, ready);
         assert_eq!(status.lost, None);
+    });
+}
+
+/// A rollback has pinned a digest, and another source is named beside it.
+#[test]
+fn a_pin_does_not_hide_another_source() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.wasm");
+        std::fs::write(&file, another_podgc()).unwrap();
+        let image = Image::new();
+        let host = declared_to(image.start(&bench, true), &podgc(EAGER, "{}"), 1).await;
+        let stable = host.until_status(|status| status.stable.is_some()).await;
+        let stable = stable.stable.unwrap();
+        let pinned = |source: &str| {
+            with(
+                &format!("{{{source}, digest: \"{}\"}}", stable.digest),
+                EAGER,
+            )
+        };
+        host.declare(&pinned("builtin: podgc"), 2).await;
+        let good = host.until_status(|status| condition(status, "Verified").0 == "True");
+        good.await;
+        let named = format!("file: {}", file.display());
+        host.declare(&pinned(&named), 3).await;
+        let refused = |status: &ControllerStatus| condition(status, "Verified").0 == "False";
+        let status = host.until_status(refused).await;
+        let (_, reason, message) = condition(&status, "Verified");
+        assert_eq!(reason, "OtherDigest");
+        let other = davit_engine::ModuleDigest::of(&another_podgc());
+        for digest in [stable.digest.clone(), format!("sha256:{other}")] {
+            assert!(message.contains(&digest), "{message}");
+        }
+        assert_eq!(status.stable.as_ref(), Some(&stable));
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+
+        // The same after a restart: what ran goes on, and the spec is refused.
+        host.host.stop().await;
+        let host = declared_to(image.start(&bench, true), &pinned(&named), 3).await;
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+        let status = host.until_status(refused).await;
+        assert_eq!(status.stable, Some(stable));
+    });
+}
+
+/// A pinned file that is replaced while it runs, taken away and brought back.
+#[test]
+fn a_pinned_file_that_changes_is_noticed() {
+    on_the_sim(|bench| async move {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("mine.wasm");
+        let podgc = std::fs::read(builtin_guest("podgc")).unwrap();
+        std::fs::write(&file, &podgc).unwrap();
+        let digest = davit_engine::ModuleDigest::of(&podgc);
+        let module = format!("{{file: {}, digest: \"sha256:{digest}\"}}", file.display());
+        let host = declared(&bench, &with(&module, EAGER)).await;
+        let before = host.until_status(|status| status.stable.is_some()).await;
+        let verified = |is: &'static str| {
+            host.until_status(move |status| condition(status, "Verified").0 == is)
+        };
+        verified("True").await;
+        std::fs::write(&file, another_podgc()).unwrap();
+        let status = verified("False").await;
+        assert_eq!(status.stable, before.stable);
+        std::fs::remove_file(&file).unwrap();
+        let status = verified("True").await;
+        let (is, reason, message) = condition(&status, "Resolved");
+        assert_eq!((is.as_str(), reason.as_str()), ("True", "Cached"));
+        assert!(message.contains("mine.wasm cannot be read"), "{message}");
+        std::fs::write(&file, &podgc).unwrap();
+        let status = host
+            .until_status(|status| condition(status, "Resolved").1 == "Resolved")
+            .await;
+        assert_eq!(status.stable, before.stable);
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
     });
 }
 

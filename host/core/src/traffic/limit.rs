@@ -1,0 +1,426 @@
+//! How many requests may be under way at once: as many as the API server answers
+//! without making them wait for each other.
+//!
+//! The limit falls when answers take clearly longer than the fastest of their
+//! kind, or when the server says that it has too much to do. It rises while
+//! answers stay near the fastest and the limit is used. One change needs a whole
+//! round of requests that were sent after the change before.
+//!
+//! The fastest answer is only a measure if the host itself does not slow the
+//! server down: it is taken from requests that were sent while few were under way.
+//! Under load, the limit goes to its floor every now and then, and when most
+//! answers are of kinds that were never measured, for a new measurement.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::time::Instant;
+
+/// The least and the most that may be under way.
+pub(super) const FLOOR: usize = 8;
+pub(super) const CEILING: usize = 128;
+/// An answer that takes twice the fastest of its kind, or so much longer than it,
+/// is still near: what waits that briefly keeps the server busy.
+const NEAR_FACTOR: u32 = 2;
+const NEAR: Duration = Duration::from_millis(10);
+/// How many answers a round takes at least.
+const SHORTEST_ROUND: usize = 10;
+/// How many answers tell anew what is fastest.
+const PROBE: usize = 2 * FLOOR;
+/// How many answers a measurement takes at most: of kinds that it is not for.
+const LONGEST_PROBE: usize = 8 * PROBE;
+/// The pause between two of these measurements, at least; and how many times as
+/// long as the measurement it is, at least: less for kinds never measured.
+const PROBE_PAUSE: Duration = Duration::from_secs(30);
+const PROBE_SHARE: u32 = 20;
+const NEW_KINDS_SHARE: u32 = 4;
+/// How many kinds of requests are told apart.
+const MOST_KINDS: usize = 1_000;
+
+/// Learns how many requests may be under way.
+#[derive(Debug)]
+pub(super) struct Limit {
+    allowed: f64,
+    /// The fastest answer of each kind.
+    fastest: BTreeMap<Box<str>, Duration>,
+    /// What is sent before is not part of the round.
+    round_began: Instant,
+    /// How long answers took, 1 being the longest that is near.
+    round: Vec<f64>,
+    /// Answers in this round of kinds that were never measured.
+    unmeasured: usize,
+    /// Whether the limit was used in this round.
+    used: bool,
+    probe: Option<Probe>,
+    /// When the next measurement is due, and before when there is none.
+    next_probe: Instant,
+    no_probe_before: Instant,
+}
+
+/// A measurement of what is fastest.
+#[derive(Debug)]
+struct Probe {
+    began: Instant,
+    /// Whether it is for kinds that were never measured.
+    is_for_new_kinds: bool,
+    answers: usize,
+    of_its_kinds: usize,
+    fastest: BTreeMap<Box<str>, Duration>,
+}
+
+impl Limit {
+    /// As many as there can be: the first round tells whether that is too much.
+    pub(super) fn new() -> Self {
+        Self {
+            allowed: as_f64(CEILING),
+            fastest: BTreeMap::new(),
+            round_began: Instant::ZERO,
+            round: Vec::new(),
+            unmeasured: 0,
+            used: false,
+            probe: None,
+            next_probe: Instant::ZERO.after(PROBE_PAUSE),
+            no_probe_before: Instant::ZERO,
+        }
+    }
+
+    /// How many may be under way now.
+    pub(super) fn allowed(&self) -> usize {
+        if self.probe.is_some() {
+            return FLOOR;
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "it lies between floor and ceiling"
+        )]
+        let whole = self.allowed as usize;
+        whole
+    }
+
+    /// A request was sent, with which so many are under way. Whether its answer
+    /// is a measure: few are.
+    pub(super) fn sent(&mut self, under_way: usize) -> bool {
+        // One controller alone gets half of the limit.
+        self.used |= 2 * under_way >= self.allowed();
+        under_way <= FLOOR
+    }
+
+    /// The server answered a request that was sent at that time.
+    pub(super) fn answered(&mut self, kind: &str, sent: Instant, is_measure: bool, now: Instant) {
+        let took = now.since(sent);
+        let is_known = self.fastest.contains_key(kind);
+        if let Some(probe) = &mut self.probe {
+            if sent >= probe.began && probe.takes(kind, is_known, took) {
+                self.end_probe(now);
+            }
+            return;
+        }
+        let fastest = (is_measure || is_known).then(|| lower(&mut self.fastest, kind, took));
+        if sent < self.round_began {
+            return;
+        }
+        match fastest.map(near) {
+            Some(near) => self.round.push(took.as_secs_f64() / near.as_secs_f64()),
+            None => self.unmeasured += 1,
+        }
+        let enough = SHORTEST_ROUND.max(self.allowed() / 2);
+        if self.unmeasured >= enough && now >= self.no_probe_before {
+            self.begin_probe(true, now);
+        } else if self.round.len() >= enough {
+            self.end_round(now);
+        }
+    }
+
+    /// The server has too much to do, or did not answer a request in time that
+    /// was sent then.
+    pub(super) fn overloaded(&mut self, sent: Instant, now: Instant) {
+        // What was sent before the last change says nothing about it.
+        if sent >= self.round_began {
+            self.change(0.5, now);
+        }
+    }
+
+    fn end_round(&mut self, now: Instant) {
+        let used = self.used;
+        self.round.sort_unstable_by(f64::total_cmp);
+        // A few slow answers, of a webhook for instance, say nothing.
+        let median = self.round.get(self.round.len() / 2).copied();
+        let median = median.unwrap_or_default();
+        if median > 1.0 {
+            self.change((1.0 / median).max(0.5), now);
+        } else if used {
+            self.change(1.0 + 1.0 / self.allowed.sqrt(), now);
+        } else {
+            self.change(1.0, now);
+        }
+        if used && now >= self.next_probe {
+            self.begin_probe(false, now);
+        }
+    }
+
+    fn begin_probe(&mut self, is_for_new_kinds: bool, now: Instant) {
+        self.probe = Some(Probe {
+            began: now,
+            is_for_new_kinds,
+            answers: 0,
+            of_its_kinds: 0,
+            fastest: BTreeMap::new(),
+        });
+    }
+
+    fn change(&mut self, factor: f64, now: Instant) {
+        self.allowed = (self.allowed * factor).clamp(as_f64(FLOOR), as_f64(CEILING));
+        self.round.clear();
+        self.unmeasured = 0;
+        self.round_began = now;
+        self.used = false;
+    }
+
+    fn end_probe(&mut self, now: Instant) {
+        let Some(probe) = self.probe.take() else {
+            return;
+        };
+        let took = now.since(probe.began);
+        self.no_probe_before = now.after(took * NEW_KINDS_SHARE);
+        self.next_probe = now.after(PROBE_PAUSE.max(took * PROBE_SHARE));
+        self.fastest.extend(probe.fastest);
+        self.change(1.0, now);
+    }
+}
+
+impl Probe {
+    /// Takes an answer; whether it was the last.
+    fn takes(&mut self, kind: &str, is_known: bool, took: Duration) -> bool {
+        lower(&mut self.fastest, kind, took);
+        self.answers += 1;
+        self.of_its_kinds += usize::from(!(self.is_for_new_kinds && is_known));
+        self.of_its_kinds >= PROBE || self.answers >= LONGEST_PROBE
+    }
+}
+
+/// Keeps the fastest of a kind, and returns it.
+fn lower(fastest: &mut BTreeMap<Box<str>, Duration>, kind: &str, took: Duration) -> Duration {
+    if let Some(known) = fastest.get_mut(kind) {
+        *known = took.min(*known);
+        return *known;
+    }
+    if fastest.len() >= MOST_KINDS {
+        fastest.clear();
+    }
+    fastest.insert(kind.into(), took);
+    took
+}
+
+fn near(fastest: Duration) -> Duration {
+    (fastest * NEAR_FACTOR).max(fastest + NEAR)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a number of requests")]
+fn as_f64(count: usize) -> f64 {
+    count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MILLISECOND: Duration = Duration::from_millis(1);
+
+    /// A server that answers `at_once` requests at once, each in `each`; the
+    /// others wait. As many are under way as the limit allows.
+    struct Served {
+        limit: Limit,
+        now: Instant,
+        at_once: usize,
+        each: Duration,
+        /// When each of its places is free again.
+        places: Vec<Instant>,
+        /// When a request will be answered, when it was sent, and whether it is a
+        /// measure.
+        under_way: Vec<(Instant, Instant, bool)>,
+        answered: usize,
+    }
+
+    impl Served {
+        fn new(at_once: usize, each: Duration) -> Self {
+            Self {
+                limit: Limit::new(),
+                now: Instant::ZERO,
+                at_once,
+                each,
+                places: vec![Instant::ZERO; at_once],
+                under_way: Vec::new(),
+                answered: 0,
+            }
+        }
+
+        fn change(&mut self, at_once: usize, each: Duration) {
+            self.places.resize(at_once, self.now);
+            (self.at_once, self.each) = (at_once, each);
+        }
+
+        /// Keeps so many requests under way, or as many as may be, for a while.
+        fn run(&mut self, wanted: usize, duration: Duration) {
+            let end = self.now.after(duration);
+            while self.now < end {
+                while self.under_way.len() < wanted.min(self.limit.allowed()) {
+                    let place = self.places.iter_mut().min().unwrap();
+                    *place = self.now.max(*place).after(self.each);
+                    let is_measure = self.limit.sent(self.under_way.len() + 1);
+                    self.under_way.push((*place, self.now, is_measure));
+                }
+                let next = self.under_way.iter().enumerate().min_by_key(|(_, it)| it.0);
+                let (position, &(at, sent, is_measure)) = next.unwrap();
+                self.under_way.swap_remove(position);
+                self.now = at;
+                self.answered += 1;
+                self.limit.answered("get", sent, is_measure, self.now);
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_with_few_places_is_kept_busy_and_not_flooded() {
+        for (at_once, millis) in [(1, 20), (8, 10), (20, 5), (40, 50)] {
+            let each = Duration::from_millis(millis);
+            let mut served = Served::new(at_once, each);
+            served.run(1_000, Duration::from_secs(10));
+            let mut allowed = Vec::new();
+            let before = served.answered;
+            for _ in 0..100 {
+                served.run(1_000, Duration::from_millis(50));
+                allowed.push(served.limit.allowed());
+            }
+            // What waits is at most a place's work more, or 10 ms.
+            let waiting = (near(each).as_secs_f64() / each.as_secs_f64()).ceil();
+            let most = (2.0 * waiting * as_f64(at_once)).max(as_f64(2 * FLOOR));
+            let highest = *allowed.iter().max().unwrap();
+            assert!(as_f64(highest) <= most, "{at_once} places: {allowed:?}");
+            let possible = 5.0 / each.as_secs_f64() * as_f64(at_once);
+            let answered = as_f64(served.answered - before);
+            assert!(answered > 0.95 * possible, "{answered} of {possible}");
+        }
+    }
+
+    #[test]
+    fn a_server_that_answers_all_at_once_gets_as_many_as_can_be() {
+        let mut served = Served::new(CEILING, Duration::from_secs(30));
+        served.run(1_000, Duration::from_mins(30));
+        assert!(served.limit.allowed > 127.0, "{:?}", served.limit);
+    }
+
+    #[test]
+    fn it_rises_again_once_the_server_is_faster() {
+        let mut served = Served::new(4, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(5));
+        assert!(served.limit.allowed() <= 16, "{}", served.limit.allowed());
+        served.change(200, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(5));
+        assert_eq!(served.limit.allowed(), CEILING);
+    }
+
+    /// Slower without our doing: the fastest of before is no measure any more.
+    #[test]
+    fn a_server_that_became_slower_is_measured_again() {
+        let mut served = Served::new(200, 5 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(5));
+        served.change(200, 100 * MILLISECOND);
+        served.run(1_000, Duration::from_secs(10));
+        assert_eq!(served.limit.allowed(), FLOOR, "it cannot be told apart");
+        served.run(1_000, Duration::from_secs(60));
+        assert!(served.limit.allowed > 127.0, "{:?}", served.limit);
+    }
+
+    /// Without the measurement, the limit's own queue would become the measure.
+    #[test]
+    fn the_limit_does_not_creep_up_under_load() {
+        let mut served = Served::new(8, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_mins(30));
+        assert!(served.limit.allowed() <= 32, "{}", served.limit.allowed());
+    }
+
+    #[test]
+    fn what_is_not_used_does_not_rise() {
+        let mut served = Served::new(200, 20 * MILLISECOND);
+        served.limit.allowed = 20.0;
+        served.run(5, Duration::from_secs(20));
+        assert_eq!(served.limit.allowed(), 20);
+        served.run(10, Duration::from_secs(20));
+        assert!(served.limit.allowed() > 20);
+    }
+
+    #[test]
+    fn an_overload_halves_it_once_for_all_requests_that_were_under_way() {
+        let mut limit = Limit::new();
+        let (sent, now) = (Instant::ZERO, Instant::ZERO.after(MILLISECOND));
+        for _ in 0..100 {
+            limit.overloaded(sent, now);
+        }
+        assert_eq!(limit.allowed(), CEILING / 2);
+        let mut now = now;
+        for _ in 0..10 {
+            limit.overloaded(now, now.after(MILLISECOND));
+            now = now.after(2 * MILLISECOND);
+        }
+        assert_eq!(limit.allowed(), FLOOR);
+    }
+
+    /// A webhook makes some requests slow, and lists are slow by nature.
+    #[test]
+    fn slow_kinds_and_a_few_slow_answers_are_no_overload() {
+        let mut limit = Limit::new();
+        let mut now = Instant::ZERO;
+        for round in 0..2_000_u32 {
+            let sent = now;
+            now = now.after(MILLISECOND);
+            limit.sent(CEILING);
+            limit.answered("get", sent, true, now);
+            let slow = if round % 3 == 0 { 800 } else { 4 };
+            limit.answered("delete", sent, true, sent.after(slow * MILLISECOND));
+            limit.answered("list", sent, true, sent.after(700 * MILLISECOND));
+        }
+        assert_eq!(limit.allowed(), CEILING);
+    }
+
+    /// Its first answers wait for the host's other requests.
+    #[test]
+    fn a_kind_that_comes_under_load_is_measured_before_it_counts() {
+        let mut served = Served::new(8, 10 * MILLISECOND);
+        let limit = &mut served.limit;
+        for number in 1..=64 {
+            limit.sent(64);
+            let slow = at(80 + number);
+            limit.answered("patch", at(number), false, slow);
+        }
+        assert!(limit.probe.is_some());
+        assert_eq!(limit.allowed(), FLOOR);
+        // Other kinds go before it.
+        limit.fastest.insert("get".into(), MILLISECOND);
+        for number in 0..2 * PROBE as u64 {
+            let sent = at(150 + number);
+            limit.answered("get", sent, true, sent.after(MILLISECOND));
+        }
+        assert!(limit.probe.is_some());
+        for number in 0..PROBE as u64 {
+            let sent = at(200 + number);
+            limit.answered("patch", sent, true, sent.after(10 * MILLISECOND));
+        }
+        assert!(limit.probe.is_none());
+        assert_eq!(limit.fastest["patch"], 10 * MILLISECOND);
+        assert_eq!(limit.allowed(), CEILING);
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded() {
+        let mut limit = Limit::new();
+        for number in 0..3_000 {
+            limit.answered(&number.to_string(), Instant::ZERO, true, Instant::ZERO);
+        }
+        assert!(limit.fastest.len() <= MOST_KINDS);
+    }
+}

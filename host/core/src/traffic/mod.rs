@@ -1,0 +1,370 @@
+//! Which request goes to the API server next, and when.
+//!
+//! Requests ask for their turn and wait in lines. A turn is given if
+//!
+//! - the client-side rate has a token;
+//! - fewer requests are under way than the server answers without delay
+//!   ([`limit`]), and fewer than half of that for the same controller;
+//! - the server did not ask for a pause. A pause holds for the user, the API
+//!   group and the kind of access that asked for it: API Priority and Fairness
+//!   tells requests apart by these, and an aggregated API server serves a group.
+//!   A resource of the group finds its own limit by one refused request.
+//!
+//! Controllers take turns. Of one controller, the plans that have begun go first,
+//! then reads, which a guest waits for, then plans that have not begun. Events go
+//! when nothing else waits, at a rate of their own; one that has waited long goes
+//! between the others, so that lasting load does not hold them up for ever.
+
+mod limit;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::manifest::Rate;
+use crate::queue::bucket::Bucket;
+use crate::time::Instant;
+use limit::Limit;
+
+/// The longest pause that a request waits for. Beyond, whoever sent it decides
+/// again: by then, the cluster may be another.
+pub const PATIENCE: Duration = Duration::from_secs(2);
+/// How many events are under way at once.
+pub const MOST_EVENTS: usize = 8;
+/// How long an event waits for all other requests.
+const EVENT_PATIENCE: Duration = Duration::from_secs(10);
+/// The share of the rate that events get.
+const EVENT_SHARE: f64 = 0.2;
+/// How many controllers are remembered.
+const MOST_CONTROLLERS: usize = 1_000;
+
+/// What a request is for. Of one controller, the first goes before the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// A further request of a plan that has begun.
+    Finish,
+    /// A live read.
+    Read,
+    /// The first request of a plan.
+    Begin,
+    /// An event.
+    Event,
+}
+
+/// The kind of access that a pause holds for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// GET.
+    Read,
+    /// Anything else on what is no event.
+    Write,
+    /// Events.
+    Event,
+}
+
+/// Where a request goes, as far as the server's pauses tell requests apart.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Destination {
+    /// In whose name; empty for the host's own.
+    pub user: Arc<str>,
+    /// The API group; empty for the core group.
+    pub group: Arc<str>,
+    /// What for.
+    pub access: Access,
+}
+
+/// A request that asks for its turn.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// The controller that it is for.
+    pub controller: Arc<str>,
+    /// What it is for.
+    pub urgency: Urgency,
+    /// Where it goes.
+    pub destination: Destination,
+}
+
+/// Names a request from its asking to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ticket(u64);
+
+/// What becomes of a request that asked for its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// It may be sent.
+    Go,
+    /// The server asked for a pause that lasts so much longer: the request is
+    /// not worth waiting for that.
+    Paused(Duration),
+}
+
+/// How a request that was sent ended, as far as it tells of the server's load.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The server dealt with it.
+    Answered,
+    /// The server has too much to do, or was silent for too long.
+    Overloaded,
+    /// It says nothing about that.
+    Unknown,
+}
+
+/// The requests that wait and that are under way.
+#[derive(Debug)]
+pub struct Traffic {
+    rate: Bucket,
+    event_rate: Bucket,
+    limit: Limit,
+    last_ticket: u64,
+    turns: u64,
+    /// What waits, and since when.
+    lines: BTreeMap<Asked, Line>,
+    waiting: BTreeMap<Ticket, Asked>,
+    under_way: BTreeMap<Ticket, Sent>,
+    controllers: BTreeMap<Arc<str>, Share>,
+    events_under_way: usize,
+    pauses: BTreeMap<Destination, Instant>,
+    /// Nothing but events is to come: they need not hold back.
+    flushing: bool,
+}
+
+/// Requests that wait, first come first, and since when.
+type Line = BTreeMap<Ticket, Instant>;
+
+#[derive(Debug)]
+struct Sent {
+    asked: Asked,
+    at: Instant,
+    /// Whether few others were under way.
+    is_measure: bool,
+}
+
+/// What a controller has of the requests under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Share {
+    under_way: usize,
+    /// Its last turn.
+    last: u64,
+}
+
+impl Traffic {
+    /// Nothing waits. Without a rate there is no limit to it.
+    #[must_use]
+    pub fn new(rate: Option<Rate>) -> Self {
+        let of_events = rate.map(|rate| Rate {
+            per_second: rate.per_second * EVENT_SHARE,
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a share of a number of requests"
+            )]
+            burst: ((f64::from(rate.burst) * EVENT_SHARE) as u32).max(1),
+        });
+        Self {
+            rate: Bucket::full(rate),
+            event_rate: Bucket::full(of_events),
+            limit: Limit::new(),
+            last_ticket: 0,
+            turns: 0,
+            waiting: BTreeMap::new(),
+            lines: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            controllers: BTreeMap::new(),
+            events_under_way: 0,
+            pauses: BTreeMap::new(),
+            flushing: false,
+        }
+    }
+
+    /// A request asks for its turn, which comes out of [`Self::poll_turn`].
+    pub fn ask(&mut self, asked: Asked, now: Instant) -> Ticket {
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        let line = self.lines.entry(asked.clone()).or_default();
+        line.insert(ticket, now);
+        self.waiting.insert(ticket, asked);
+        ticket
+    }
+
+    /// The next request whose turn it is, or that waits in vain.
+    pub fn poll_turn(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
+        self.pauses.retain(|_, until| *until > now);
+        if let Some(turned_away) = self.turn_away(now) {
+            return Some(turned_away);
+        }
+        if self.under_way.len() >= self.limit.allowed() {
+            return None;
+        }
+        let asked = match self.next_line() {
+            Some(asked) if self.rate.next_token() <= now => {
+                self.rate.take(now);
+                asked
+            }
+            _ => {
+                let asked = self.next_event_line(now)?;
+                self.event_rate.take(now);
+                asked
+            }
+        };
+        let ticket = self.take(&asked)?;
+        self.send(ticket, asked, now);
+        Some((ticket, Turn::Go))
+    }
+
+    /// When [`Self::poll_turn`] has to be asked again, if nothing else happens.
+    #[must_use]
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        let times = self.lines.iter().flat_map(|(asked, line)| {
+            let paused = self.pauses.get(&asked.destination).copied();
+            let (token, patient) = if asked.urgency == Urgency::Event {
+                let since = line
+                    .values()
+                    .next()
+                    .map(|since| since.after(EVENT_PATIENCE));
+                (self.event_rate.next_token(), since)
+            } else {
+                (self.rate.next_token(), None)
+            };
+            [paused, Some(token), patient]
+        });
+        times.flatten().filter(|at| *at > now).min()
+    }
+
+    /// A request ended, or is given up.
+    pub fn end(&mut self, ticket: Ticket, kind: &str, ended: Ended, now: Instant) {
+        let Some(sent) = self.under_way.remove(&ticket) else {
+            self.leave(ticket);
+            return;
+        };
+        let Sent {
+            asked,
+            at,
+            is_measure,
+        } = sent;
+        match ended {
+            Ended::Answered => self.limit.answered(kind, at, is_measure, now),
+            Ended::Overloaded => self.limit.overloaded(at, now),
+            Ended::Unknown => {}
+        }
+        if asked.urgency == Urgency::Event {
+            self.events_under_way -= 1;
+            return;
+        }
+        if let Some(share) = self.controllers.get_mut(&asked.controller) {
+            share.under_way -= 1;
+        }
+    }
+
+    /// The server asked for a pause.
+    pub fn pause(&mut self, destination: Destination, pause: Duration, now: Instant) {
+        let until = self.pauses.entry(destination).or_insert(now);
+        *until = now.after(pause).max(*until);
+    }
+
+    /// Nothing but events is to come: they go at once from now on.
+    pub fn flush_events(&mut self) {
+        self.flushing = true;
+    }
+
+    /// How many requests may be under way now.
+    #[must_use]
+    pub fn allowed(&self) -> usize {
+        self.limit.allowed()
+    }
+
+    /// A request that would wait too long for the server's pause to end. Events
+    /// wait: nobody waits for them.
+    fn turn_away(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
+        let (asked, left) = self.lines.keys().find_map(|asked| {
+            let left = self.pauses.get(&asked.destination)?.since(now);
+            (left > PATIENCE && asked.urgency != Urgency::Event).then(|| (asked.clone(), left))
+        })?;
+        Some((self.take(&asked)?, Turn::Paused(left)))
+    }
+
+    fn is_paused(&self, asked: &Asked) -> bool {
+        self.pauses.contains_key(&asked.destination)
+    }
+
+    /// The lines of requests that are no events and may go.
+    fn open_lines(&self) -> impl Iterator<Item = (&Asked, &Line)> {
+        let others = self.lines.iter();
+        others.filter(|(asked, _)| asked.urgency != Urgency::Event && !self.is_paused(asked))
+    }
+
+    /// The line whose turn it is: of the controller that has least under way.
+    fn next_line(&self) -> Option<Asked> {
+        let most = self.limit.allowed().div_ceil(2);
+        let share = |asked: &Asked| self.controllers.get(&asked.controller).copied();
+        let lines = self.open_lines().filter_map(|(asked, line)| {
+            let share = share(asked).unwrap_or_default();
+            let first = line.keys().next()?;
+            let place = (share.under_way, share.last, asked.urgency, first);
+            (share.under_way < most).then_some((place, asked))
+        });
+        let (_, asked) = lines.min_by_key(|(place, _)| *place)?;
+        Some(asked.clone())
+    }
+
+    fn next_event_line(&self, now: Instant) -> Option<Asked> {
+        let lines = self.lines.iter().filter_map(|(asked, line)| {
+            let (first, since) = line.first_key_value()?;
+            let is_open = asked.urgency == Urgency::Event && !self.is_paused(asked);
+            is_open.then_some((first, *since, asked))
+        });
+        let (_, since, asked) = lines.min_by_key(|(first, ..)| **first)?;
+        let has_token = self.flushing || self.event_rate.next_token() <= now;
+        let most = if self.flushing {
+            usize::MAX
+        } else if self.open_lines().next().is_none() {
+            MOST_EVENTS
+        } else {
+            usize::from(now.since(since) >= EVENT_PATIENCE)
+        };
+        (has_token && self.events_under_way < most).then(|| asked.clone())
+    }
+
+    /// Takes the first of a line.
+    fn take(&mut self, asked: &Asked) -> Option<Ticket> {
+        let ticket = *self.lines.get(asked)?.keys().next()?;
+        self.leave(ticket);
+        Some(ticket)
+    }
+
+    /// Takes a request out of its line.
+    fn leave(&mut self, ticket: Ticket) {
+        let Some(asked) = self.waiting.remove(&ticket) else {
+            return;
+        };
+        if let Some(line) = self.lines.get_mut(&asked) {
+            line.remove(&ticket);
+            if line.is_empty() {
+                self.lines.remove(&asked);
+            }
+        }
+    }
+
+    fn send(&mut self, ticket: Ticket, asked: Asked, now: Instant) {
+        if asked.urgency == Urgency::Event {
+            self.events_under_way += 1;
+        } else {
+            self.turns += 1;
+            if self.controllers.len() >= MOST_CONTROLLERS {
+                self.controllers.retain(|_, share| share.under_way > 0);
+            }
+            let controller = Arc::clone(&asked.controller);
+            let share = self.controllers.entry(controller).or_default();
+            share.under_way += 1;
+            share.last = self.turns;
+        }
+        let sent = Sent {
+            asked,
+            at: now,
+            is_measure: self.limit.sent(self.under_way.len() + 1),
+        };
+        self.under_way.insert(ticket, sent);
+    }
+}

@@ -1,0 +1,534 @@
+//! What is said of a controller in each of its states.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::*;
+use crate::rollout::preparation::{COMPILED, VERIFIED};
+use crate::status::{RevisionStatus, TrippedStatus};
+
+const LOADED: Loaded<'static> = Loaded {
+    origin: "the built-in guest podgc",
+    digest: "sha256:00",
+    away: None,
+    is_pinned: false,
+};
+
+/// A state, and what is expected of it.
+struct Case {
+    name: &'static str,
+    status: ControllerStatus,
+    mode: Option<ModeConfig>,
+    spec_error: Option<SpecError>,
+    problem: Option<Problem>,
+    loaded: Option<Loaded<'static>>,
+    running: Running,
+    circuit: Option<&'static str>,
+    hold: Option<Hold>,
+    unrecorded: Option<&'static str>,
+    other_host: Option<HostStatus>,
+    /// Status and reason of Ready.
+    ready: &'static str,
+    /// Resolved, Verified, Compiled, Configured: True, False or Unknown.
+    prepared: &'static str,
+    /// Status and reason of Synced, Leading, Progressing and Degraded, each
+    /// with Reconciling or Stalled if that is true.
+    rest: &'static str,
+    summary: &'static str,
+}
+
+fn stable() -> ControllerStatus {
+    ControllerStatus {
+        stable: Some(RevisionStatus {
+            revision: "aaaa".into(),
+            ..RevisionStatus::default()
+        }),
+        ..ControllerStatus::default()
+    }
+}
+
+fn trying() -> ControllerStatus {
+    ControllerStatus {
+        candidate: Some(CandidateStatus {
+            revision: "bbbb".into(),
+            step: 1,
+            steps: 2,
+            step_text: "shadow for 10m".into(),
+            waits_for: "the time of the step has not passed".into(),
+            ..CandidateStatus::default()
+        }),
+        ..stable()
+    }
+}
+
+fn rolled_back_for(cause: &str) -> ControllerStatus {
+    ControllerStatus {
+        rejected: Some(RejectedStatus {
+            revision: "bbbb".into(),
+            step: 1,
+            cause: cause.into(),
+            reason: "3 of its plans were refused, of which 0 may be".into(),
+            ..RejectedStatus::default()
+        }),
+        ..stable()
+    }
+}
+
+fn tripped(until: Option<&str>) -> ControllerStatus {
+    ControllerStatus {
+        tripped: vec![TrippedStatus {
+            guardrail: "deletesPercentPerMinute".into(),
+            limit: 3,
+            since: "2026-11-20T10:00:00.000Z".into(),
+            until: until.map(str::to_owned),
+        }],
+        ..stable()
+    }
+}
+
+fn problem(condition: &'static str, reason: &'static str) -> Problem {
+    Problem {
+        condition,
+        reason,
+        message: "module: it is not what it should be".into(),
+    }
+}
+
+fn spec_error() -> SpecError {
+    SpecError {
+        field: "spec.rollout.analysis.maxDisagreementPercent".into(),
+        reason: "101 is out of range: 0 to 100".into(),
+    }
+}
+
+/// A controller that runs and enforces.
+fn running() -> Case {
+    Case {
+        name: "running",
+        status: stable(),
+        mode: Some(ModeConfig::Enforce),
+        spec_error: None,
+        problem: None,
+        loaded: Some(LOADED),
+        running: Running::Yes,
+        circuit: None,
+        hold: None,
+        unrecorded: None,
+        other_host: None,
+        ready: "True Running",
+        prepared: "TTTT",
+        rest: "True Synced, True OnlyReplica, False Stable, False Healthy",
+        summary: "Running",
+    }
+}
+
+/// One whose spec is refused, beside a revision that runs.
+fn refused(condition: &'static str, reason: &'static str) -> Case {
+    Case {
+        name: reason,
+        problem: Some(problem(condition, reason)),
+        loaded: None,
+        ..running()
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = undisturbed();
+    cases.extend(rollouts());
+    cases.extend(refusals());
+    cases.extend(troubles());
+    cases
+}
+
+fn undisturbed() -> Vec<Case> {
+    let first = Case {
+        status: ControllerStatus::default(),
+        running: Running::No,
+        ..running()
+    };
+    vec![
+        running(),
+        Case {
+            name: "a dry run",
+            mode: Some(ModeConfig::DryRun),
+            ready: "True DryRun",
+            summary: "DryRun",
+            ..running()
+        },
+        Case {
+            name: "disabled",
+            mode: Some(ModeConfig::Disabled),
+            ready: "True Disabled",
+            summary: "Disabled",
+            ..running()
+        },
+        Case {
+            name: "the first revision is being prepared",
+            loaded: None,
+            ready: "Unknown Preparing",
+            prepared: "UUUU",
+            rest: "False Waiting, True OnlyReplica, False NoRevision, Unknown Starting, \
+                   Reconciling",
+            summary: "Preparing",
+            ..first
+        },
+        Case {
+            name: "another revision is being prepared",
+            loaded: None,
+            ready: "Unknown Preparing",
+            prepared: "UUUU",
+            rest: "True Synced, True OnlyReplica, False Stable, False Healthy, Reconciling",
+            summary: "Preparing",
+            ..running()
+        },
+        Case {
+            name: "its lists are not complete",
+            running: Running::Starting,
+            ready: "False Starting",
+            rest: "False Waiting, True OnlyReplica, False Stable, Unknown Starting, Reconciling",
+            summary: "Starting: waiting for lists",
+            ..running()
+        },
+        Case {
+            name: "its source is away, and the module is kept",
+            loaded: Some(Loaded {
+                away: Some("the module /a.wasm cannot be read"),
+                is_pinned: true,
+                ..LOADED
+            }),
+            ..running()
+        },
+    ]
+}
+
+fn rollouts() -> Vec<Case> {
+    let trial = |name, hold, ready, summary| Case {
+        name,
+        status: trying(),
+        hold: Some(hold),
+        ready,
+        rest: "True Synced, True OnlyReplica, True Rollout, False Healthy, Reconciling",
+        summary,
+        ..running()
+    };
+    let left = Duration::from_secs(40);
+    let inconclusive = Hold::Inconclusive {
+        compared: 3,
+        least: 10,
+    };
+    let running_step = Hold::Running { left };
+    vec![
+        trial(
+            "a step",
+            running_step,
+            "True RollingOut",
+            "Rolling out: step 1 of 2",
+        ),
+        trial("paused", Hold::Paused, "True Paused", "Paused: step 1 of 2"),
+        trial(
+            "inconclusive",
+            inconclusive,
+            "True Inconclusive",
+            "Inconclusive: step 1 of 2",
+        ),
+        trial(
+            "until promoted",
+            Hold::UntilPromoted,
+            "True AwaitingPromotion",
+            "Awaiting promotion: step 1 of 2",
+        ),
+        Case {
+            name: "rolled back",
+            status: rolled_back_for("refused writes"),
+            ready: "False RolledBack",
+            rest: "True Synced, True OnlyReplica, False RolledBack, False Healthy, Stalled",
+            summary: "RolledBack: refused writes",
+            ..running()
+        },
+        Case {
+            name: "rolled back by an earlier version",
+            status: rolled_back_for(""),
+            ready: "False RolledBack",
+            rest: "True Synced, True OnlyReplica, False RolledBack, False Healthy, Stalled",
+            summary: "RolledBack",
+            ..running()
+        },
+    ]
+}
+
+fn refusals() -> Vec<Case> {
+    vec![
+        Case {
+            ready: "False NotFound",
+            prepared: "FUUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True NotFound, Reconciling",
+            summary: "NotFound: module",
+            ..refused(RESOLVED, "NotFound")
+        },
+        Case {
+            name: "the first module is not found",
+            status: ControllerStatus::default(),
+            running: Running::No,
+            ready: "False NotFound",
+            prepared: "FUUU",
+            rest: "False Waiting, True OnlyReplica, False NoRevision, True NotFound, Reconciling",
+            summary: "NotFound: module",
+            ..refused(RESOLVED, "NotFound")
+        },
+        Case {
+            ready: "False OtherDigest",
+            prepared: "TFUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True OtherDigest, Stalled",
+            summary: "OtherDigest: module",
+            ..refused(VERIFIED, "OtherDigest")
+        },
+        Case {
+            name: "a text file",
+            status: ControllerStatus::default(),
+            running: Running::No,
+            ready: "False NotWasm",
+            prepared: "TFFU",
+            rest: "False Waiting, True OnlyReplica, False NoRevision, True NotWasm, Stalled",
+            summary: "NotWasm: module",
+            ..refused(COMPILED, "NotWasm")
+        },
+        Case {
+            ready: "False NoGuest",
+            prepared: "TFTU",
+            rest: "True Synced, True OnlyReplica, False Stable, True NoGuest, Stalled",
+            summary: "NoGuest: module",
+            ..refused(VERIFIED, "NoGuest")
+        },
+        Case {
+            ready: "False TooLarge",
+            prepared: "TFUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True TooLarge, Stalled",
+            summary: "TooLarge: module",
+            ..refused(VERIFIED, "TooLarge")
+        },
+        Case {
+            ready: "False Refused",
+            prepared: "TTTF",
+            rest: "True Synced, True OnlyReplica, False Stable, True Refused, Stalled",
+            summary: "Refused: configuration",
+            ..refused(CONFIGURED, "Refused")
+        },
+        Case {
+            ready: "False Unprepared",
+            prepared: "UUUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True Unprepared, Reconciling",
+            summary: "Unprepared: module",
+            ..refused(RESOLVED, "Unprepared")
+        },
+        Case {
+            name: "two sources",
+            spec_error: Some(spec_error()),
+            loaded: None,
+            ready: "False BadSpec",
+            prepared: "UUUF",
+            rest: "True Synced, True OnlyReplica, False Stable, True BadSpec, Stalled",
+            summary: "BadSpec: spec.rollout.analysis.maxDisag…",
+            ..running()
+        },
+        Case {
+            name: "a bad spec after a start",
+            spec_error: Some(spec_error()),
+            mode: None,
+            loaded: None,
+            running: Running::No,
+            ready: "False BadSpec",
+            prepared: "UUUF",
+            rest: "False Waiting, True OnlyReplica, False Stable, True BadSpec, Stalled",
+            summary: "BadSpec: spec.rollout.analysis.maxDisag…",
+            ..running()
+        },
+    ]
+}
+
+fn troubles() -> Vec<Case> {
+    let lost = ControllerStatus {
+        lost: Some(LostStatus {
+            since: "2026-11-20T10:00:00.000Z".into(),
+            reason: "it is not kept".into(),
+            ready: Some("cccc".into()),
+        }),
+        ..stable()
+    };
+    vec![
+        Case {
+            name: "lost",
+            status: lost,
+            running: Running::No,
+            ready: "False StableLost",
+            rest: "False Waiting, True OnlyReplica, False Stable, True StableLost, Stalled",
+            summary: "StableLost: nothing runs",
+            ..running()
+        },
+        Case {
+            name: "not recorded",
+            unrecorded: Some(
+                "cannot create the ControllerRevision podgc-aaaa: controllerrevisions.apps is \
+                 forbidden",
+            ),
+            ready: "False NotRecorded",
+            rest: "True Synced, True OnlyReplica, False Stable, True NotRecorded, Reconciling",
+            summary: "NotRecorded: forbidden",
+            ..running()
+        },
+        Case {
+            name: "tripped for a while",
+            status: tripped(Some("2026-11-20T10:05:00Z")),
+            ready: "False Guardrail",
+            rest: "True Synced, True OnlyReplica, False Stable, True Guardrail",
+            summary: "Guardrail: deletesPercentPerMinute",
+            ..running()
+        },
+        Case {
+            name: "tripped until released",
+            status: tripped(None),
+            ready: "False Guardrail",
+            rest: "True Synced, True OnlyReplica, False Stable, True Guardrail, Stalled",
+            summary: "Guardrail: deletesPercentPerMinute",
+            ..running()
+        },
+        Case {
+            name: "circuit open",
+            circuit: Some("trap: unreachable\n  at frame 3"),
+            ready: "False CircuitOpen",
+            rest: "True Synced, True OnlyReplica, False Stable, True CircuitOpen",
+            summary: "CircuitOpen: trap",
+            ..running()
+        },
+        Case {
+            name: "not served",
+            running: Running::NotServed,
+            ready: "False NotServed",
+            rest: "False NotServed, True OnlyReplica, False Stable, True NotServed",
+            summary: "NotServed: a watched resource",
+            ..running()
+        },
+        Case {
+            name: "another host",
+            other_host: Some(HostStatus {
+                id: "0123".into(),
+                name: "davit-7d9c8b6f5-x2x7q".into(),
+                renewed_at: "2026-11-20T10:00:00Z".into(),
+            }),
+            ready: "False AnotherHost",
+            rest: "True Synced, Unknown AnotherHost, False Stable, True AnotherHost",
+            summary: "AnotherHost: davit-7d9c8b6f5-x2x7q",
+            ..running()
+        },
+        Case {
+            name: "a bad spec, a guardrail and an open circuit",
+            status: tripped(None),
+            spec_error: Some(spec_error()),
+            loaded: None,
+            circuit: Some("trap: unreachable"),
+            ready: "False BadSpec",
+            prepared: "UUUF",
+            rest: "True Synced, True OnlyReplica, False Stable, True BadSpec, Stalled",
+            summary: "BadSpec: spec.rollout.analysis.maxDisag…",
+            ..running()
+        },
+    ]
+}
+
+fn described(case: &Case) -> Description {
+    describe(&Facts {
+        name: "podgc",
+        status: &case.status,
+        mode: case.mode,
+        spec_error: case.spec_error.as_ref(),
+        problem: case.problem.as_ref(),
+        loaded: case.loaded,
+        running: case.running,
+        circuit: case.circuit,
+        hold: case.hold.as_ref(),
+        unrecorded: case.unrecorded,
+        other_host: case.other_host.as_ref(),
+    })
+}
+
+#[test]
+fn every_state_has_its_conditions() {
+    for case in cases() {
+        let name = case.name;
+        let Description {
+            summary,
+            conditions,
+            ..
+        } = described(&case);
+        let said = |type_: &str| conditions.iter().find(|one| one.type_ == type_);
+        let short = |type_: &str| {
+            let one = said(type_).unwrap();
+            format!("{} {}", one.status.as_str(), one.reason)
+        };
+        assert_eq!(short("Ready"), case.ready, "{name}");
+        let prepared = [RESOLVED, VERIFIED, COMPILED, CONFIGURED];
+        let prepared = prepared.map(|type_| &said(type_).unwrap().status.as_str()[..1]);
+        assert_eq!(prepared.concat(), case.prepared, "{name}");
+        let rest = ["Synced", "Leading", "Progressing", "Degraded"];
+        let mut rest: Vec<String> = rest.into_iter().map(short).collect();
+        for type_ in ["Reconciling", "Stalled"] {
+            if let Some(one) = said(type_) {
+                assert_eq!(one.status, Known::True, "{name}: {type_}");
+                rest.push(type_.to_owned());
+            }
+        }
+        assert_eq!(rest.join(", "), case.rest, "{name}");
+        assert_eq!(summary, case.summary, "{name}");
+    }
+}
+
+/// What the API conventions ask of conditions, and what fits a column.
+#[test]
+fn every_condition_says_why_on_one_line() {
+    for case in cases() {
+        let name = case.name;
+        let Description {
+            summary,
+            conditions,
+            ..
+        } = described(&case);
+        assert!(
+            summary.chars().count() <= LONGEST_SUMMARY,
+            "{name}: {summary}"
+        );
+        let types: BTreeSet<&str> = conditions.iter().map(|one| one.type_).collect();
+        assert_eq!(types.len(), conditions.len(), "{name}: a type stands twice");
+        for Said {
+            type_,
+            reason,
+            message,
+            ..
+        } in &conditions
+        {
+            assert!(
+                reason.chars().all(char::is_alphanumeric),
+                "{name}: {reason}"
+            );
+            assert!(!message.is_empty(), "{name}: {type_} has no message");
+            assert!(!message.contains('\n'), "{name}: {message}");
+        }
+    }
+}
+
+/// A controller that cannot run as its spec says is never ready, and never
+/// healthy.
+#[test]
+fn nothing_that_is_refused_looks_healthy() {
+    for case in refusals() {
+        let conditions = described(&case).conditions;
+        let is = |type_: &str| {
+            conditions
+                .iter()
+                .find(|one| one.type_ == type_)
+                .unwrap()
+                .status
+        };
+        assert_eq!(is("Ready"), Known::False, "{}", case.name);
+        assert_eq!(is("Degraded"), Known::True, "{}", case.name);
+        assert_eq!(described(&case).notices.len(), 1, "{}", case.name);
+    }
+}

@@ -1,0 +1,371 @@
+//! The controllers of a configuration file, as the commands see them: in the
+//! form of the custom resource, so that a request means the same in both modes.
+//!
+//! The file says what runs, and nobody else changes that. What operators ask of
+//! a rollout is not in the file: the host keeps it.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::controller::owner;
+use super::declared::{Declared, RequestKind, Requests};
+use super::records::RecordError;
+use super::{Input, RolloutsHandle, Task};
+use crate::config::ControllerConfig;
+use crate::host::Prepared;
+use crate::spec::ControllerSpec;
+use crate::status::ControllerStatus;
+
+/// The longest value of a request, in bytes.
+const MOST_VALUE: usize = 256;
+
+/// A controller of the file, and what operators ask of it.
+pub(super) struct FileEntry {
+    /// What the file says.
+    spec: ControllerSpec,
+    /// Counts the changes of the spec, pauses included.
+    generation: i64,
+    /// Whether an operator has paused the rollout.
+    paused: bool,
+    annotations: BTreeMap<String, String>,
+}
+
+/// What a client wants to change, as a merge patch of the custom resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    annotations: BTreeMap<String, Option<String>>,
+    paused: Option<bool>,
+}
+
+/// Why a controller of the file is not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    /// There is no such controller.
+    #[error("the configuration file has no controller \"{0}\"")]
+    NotFound(String),
+    /// The file is where this is changed.
+    #[error("{0}: this host runs the controllers of its configuration file: change it there")]
+    InFile(String),
+    /// A value makes no sense.
+    #[error("{field}: {reason}")]
+    Invalid {
+        /// The path of the value.
+        field: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The change cannot be kept.
+    #[error(transparent)]
+    Record(#[from] RecordError),
+    /// The host is stopping.
+    #[error("the host is stopping")]
+    Stopping,
+}
+
+impl Change {
+    /// Reads a merge patch: of annotations that are requests, and of
+    /// `spec.rollout.paused`.
+    pub fn read(patch: &Value) -> Result<Self, ChangeError> {
+        let mut change = Self::default();
+        for (path, value) in leaves(patch) {
+            if path == "spec.rollout.paused" {
+                change.paused = Some(read_paused(value)?);
+            } else if let Some(name) = path.strip_prefix("metadata.annotations.") {
+                let value = read_value(name, value)?;
+                change.annotations.insert(name.to_owned(), value);
+            } else if !(path == "metadata.uid" && value.is_null()) {
+                return Err(ChangeError::InFile(path));
+            }
+        }
+        Ok(change)
+    }
+}
+
+/// The values of a patch that are no maps, each with its path.
+fn leaves(patch: &Value) -> Vec<(String, &Value)> {
+    const MOST_DEEP: usize = 3;
+    let mut found = Vec::new();
+    let mut left = vec![(String::new(), patch, 0)];
+    while let Some((path, value, depth)) = left.pop() {
+        match value {
+            Value::Object(map) if depth < MOST_DEEP && !map.is_empty() => {
+                left.extend(map.iter().map(|(name, value)| {
+                    let dot = if path.is_empty() { "" } else { "." };
+                    (format!("{path}{dot}{name}"), value, depth + 1)
+                }));
+            }
+            value => found.push((path, value)),
+        }
+    }
+    found
+}
+
+fn read_paused(value: &Value) -> Result<bool, ChangeError> {
+    match value {
+        Value::Null => Ok(false),
+        Value::Bool(paused) => Ok(*paused),
+        other => Err(ChangeError::Invalid {
+            field: "spec.rollout.paused".to_owned(),
+            reason: crate::spec::strict::expected("true or false", other),
+        }),
+    }
+}
+
+fn read_value(name: &str, value: &Value) -> Result<Option<String>, ChangeError> {
+    let wrong = |reason: String| ChangeError::Invalid {
+        field: format!("metadata.annotations.{name}"),
+        reason,
+    };
+    let mut known = RequestKind::ALL.into_iter();
+    if !known.any(|kind| kind.annotation() == name) {
+        let known = RequestKind::ALL.map(RequestKind::annotation).join(", ");
+        return Err(wrong(format!("there is no such request, only {known}")));
+    }
+    match value {
+        Value::Null => Ok(None),
+        Value::String(text) if text.len() <= MOST_VALUE => Ok(Some(text.clone())),
+        other => {
+            let what = format!("text of {MOST_VALUE} bytes at most");
+            Err(wrong(crate::spec::strict::expected(what, other)))
+        }
+    }
+}
+
+impl FileEntry {
+    fn new(spec: ControllerSpec, paused: bool) -> Self {
+        Self {
+            spec,
+            generation: 1,
+            paused,
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    /// Takes what the file says by now.
+    fn replace(&mut self, spec: ControllerSpec) {
+        if self.spec != spec {
+            self.spec = spec;
+            self.generation += 1;
+        }
+    }
+
+    fn change(&mut self, change: Change) {
+        if let Some(paused) = change.paused
+            && paused != self.paused
+        {
+            self.paused = paused;
+            self.generation += 1;
+        }
+        for (name, value) in change.annotations {
+            match value {
+                Some(value) => self.annotations.insert(name, value),
+                None => self.annotations.remove(&name),
+            };
+        }
+    }
+
+    /// What the file says and operators ask for, together.
+    fn effective(&self) -> ControllerSpec {
+        let mut spec = self.spec.clone();
+        spec.rollout.paused |= self.paused;
+        spec
+    }
+
+    fn declared(&self, name: &str) -> Declared {
+        Declared {
+            name: name.to_owned(),
+            generation: Some(self.generation),
+            object: None,
+            status: None,
+            spec: Ok(self.effective()),
+            requests: Requests::read(&self.annotations),
+        }
+    }
+
+    /// The custom resource that it would be.
+    fn object(&self, name: &str, status: &ControllerStatus) -> Value {
+        json!({
+            "apiVersion": "davit.dev/v1alpha1",
+            "kind": "Controller",
+            "metadata": {
+                "name": name,
+                "generation": self.generation,
+                "annotations": self.annotations,
+            },
+            "spec": self.effective(),
+            "status": status,
+        })
+    }
+}
+
+impl Task {
+    /// Runs the controllers of the file, and no others.
+    pub(super) async fn take_file(&mut self, file: Vec<(ControllerConfig, Option<Prepared>)>) {
+        let names: Vec<&String> = file.iter().map(|(config, _)| &config.name).collect();
+        self.files.retain(|name, _| names.contains(&name));
+        let mut declared = Vec::new();
+        for (ControllerConfig { name, spec }, prepared) in file {
+            if let Some(entry) = self.files.get_mut(&name) {
+                entry.replace(spec);
+            } else {
+                let paused = self.was_paused(&name);
+                self.files
+                    .insert(name.clone(), FileEntry::new(spec, paused));
+            }
+            let entry = self.files.get(&name).map(|entry| entry.declared(&name));
+            declared.extend(entry.map(|entry| (entry, prepared)));
+        }
+        self.declare(declared).await;
+    }
+
+    fn was_paused(&self, controller: &str) -> bool {
+        let paused = self.options.records.is_paused(owner(controller, None));
+        paused.unwrap_or_else(|error| {
+            tracing::warn!(
+                controller,
+                %error,
+                "cannot read whether an operator paused the rollout: it counts as paused until \
+                 davit resume"
+            );
+            true
+        })
+    }
+
+    /// Makes a change, and lets the rollouts act on it.
+    pub(super) async fn change(
+        &mut self,
+        name: &str,
+        change: Change,
+    ) -> Result<Value, ChangeError> {
+        let not_found = || ChangeError::NotFound(name.to_owned());
+        let entry = self.files.get_mut(name).ok_or_else(not_found)?;
+        if let Some(paused) = change.paused {
+            if !paused && entry.spec.rollout.paused {
+                return Err(ChangeError::InFile("spec.rollout.paused".to_owned()));
+            }
+            // First, so that a restart does not let it continue.
+            let owner = owner(name, None);
+            self.options.records.set_paused(owner, paused)?;
+        }
+        tracing::info!(controller = name, ?change, "an operator's request");
+        entry.change(change);
+        let declared = entry.declared(name);
+        if let Some(controller) = self.controllers.get_mut(name) {
+            controller.declare(declared, None);
+        }
+        self.go_on().await;
+        self.show(name).ok_or_else(not_found)
+    }
+
+    /// A controller of the file as a custom resource.
+    pub(super) fn show(&self, name: &str) -> Option<Value> {
+        let entry = self.files.get(name)?;
+        let controller = self.controllers.get(name)?;
+        Some(entry.object(name, &controller.managed.status))
+    }
+
+    /// All of them.
+    pub(super) fn show_all(&self) -> Vec<Value> {
+        let names = self.files.keys();
+        names.filter_map(|name| self.show(name)).collect()
+    }
+}
+
+impl RolloutsHandle {
+    /// A controller of the file as a custom resource, if there is such a one.
+    pub async fn file_controller(&self, name: &str) -> Option<Value> {
+        let mut all = self.file_controllers().await.into_iter();
+        all.find(|one| one.pointer("/metadata/name") == Some(&json!(name)))
+    }
+
+    /// The controllers of the file as custom resources.
+    pub async fn file_controllers(&self) -> Vec<Value> {
+        let (answer, all) = oneshot::channel();
+        self.send(Input::ShowFile(answer));
+        all.await.unwrap_or_default()
+    }
+
+    /// Changes a controller of the file; returns it as it is then.
+    pub async fn change_file_controller(
+        &self,
+        name: &str,
+        change: Change,
+    ) -> Result<Value, ChangeError> {
+        let (answer, changed) = oneshot::channel();
+        let controller = name.to_owned();
+        self.send(Input::ChangeFile {
+            controller,
+            change,
+            answer,
+        });
+        changed.await.unwrap_or(Err(ChangeError::Stopping))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(patch: &Value) -> String {
+        Change::read(patch).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_change_is_a_request_or_a_pause_and_nothing_else() {
+        let change = Change::read(&json!({
+            "metadata": {"uid": null, "annotations": {"davit.dev/abort": "abc@now#1"}},
+            "spec": {"rollout": {"paused": true}},
+        }));
+        let expected = Change {
+            annotations: BTreeMap::from([(
+                "davit.dev/abort".to_owned(),
+                Some("abc@now#1".to_owned()),
+            )]),
+            paused: Some(true),
+        };
+        assert_eq!(change.unwrap(), expected);
+        let resumed = Change::read(&json!({"spec": {"rollout": {"paused": null}}})).unwrap();
+        assert_eq!(resumed.paused, Some(false));
+        let in_file = "this host runs the controllers of its configuration file: change it there";
+        for (patch, expected) in [
+            (
+                json!({"spec": {"mode": "Enforce"}}),
+                format!("spec.mode: {in_file}"),
+            ),
+            (
+                json!({"spec": {"module": {"file": "/a.wasm"}}}),
+                format!("spec.module.file: {in_file}"),
+            ),
+            (json!({"spec": null}), format!("spec: {in_file}")),
+            (json!({"metadata": {}}), format!("metadata: {in_file}")),
+            (
+                json!({"metadata": {"uid": "another"}}),
+                format!("metadata.uid: {in_file}"),
+            ),
+            (json!([]), format!(": {in_file}")),
+            (
+                json!({"spec": {"rollout": {"paused": "yes"}}}),
+                "spec.rollout.paused: expected true or false, found \"yes\"".to_owned(),
+            ),
+            (
+                json!({"metadata": {"annotations": {"davit.dev/stop": "a"}}}),
+                "metadata.annotations.davit.dev/stop: there is no such request, only \
+                 davit.dev/promote, davit.dev/abort, davit.dev/give-up, davit.dev/retry, \
+                 davit.dev/release, davit.dev/swap"
+                    .to_owned(),
+            ),
+            (
+                json!({"metadata": {"annotations": {"davit.dev/abort": 7}}}),
+                "metadata.annotations.davit.dev/abort: expected text of 256 bytes at most, \
+                 found 7"
+                    .to_owned(),
+            ),
+        ] {
+            assert_eq!(refusal(&patch), expected, "{patch}");
+        }
+        let long = json!({"metadata": {"annotations": {"davit.dev/abort": "x".repeat(257)}}});
+        assert!(refusal(&long).contains("256 bytes at most"));
+    }
+}

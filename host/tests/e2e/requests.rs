@@ -1,0 +1,284 @@
+//! Requests to a host that runs the controllers of a file, over its own port.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Output, Stdio};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::program::{Process, davit, free_port, get, sim_with, until};
+
+/// A cluster with three failed pods, and a host that runs from a file.
+struct Place {
+    directory: TempDir,
+    kubeconfig: PathBuf,
+    port: u16,
+    _sim: Process,
+}
+
+impl Place {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let pods: Vec<Value> = (0..3).map(failed_pod).collect();
+        let list = json!({"apiVersion": "v1", "kind": "List", "items": pods});
+        let path = directory.path().join("pods.json");
+        std::fs::write(&path, list.to_string()).unwrap();
+        let (sim, kubeconfig) = sim_with(&[&path], &[]);
+        Self {
+            directory,
+            kubeconfig,
+            port: free_port(),
+            _sim: sim,
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// The file: `PodGC` that keeps so many, and its rollout.
+    fn write(&self, keeps: u32, rollout: &str) {
+        let text = format!(
+            "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: DryRun\n  \
+             config: {{terminatedPodThreshold: {keeps}, period: 1s}}\n  rollout: {rollout}\n"
+        );
+        std::fs::write(self.path("davit.yaml"), text).unwrap();
+    }
+
+    fn run(&self, arguments: &[&str]) -> Process {
+        let run = davit()
+            .args(["run", "--log", "off", "--config"])
+            .arg(self.path("davit.yaml"))
+            .arg("--kubeconfig")
+            .arg(&self.kubeconfig)
+            .env("DAVIT_CACHE", self.path("cache"))
+            .args(arguments)
+            .stderr(Stdio::null())
+            .spawn();
+        let run = Process(run.unwrap());
+        until("ready", || {
+            let url = format!("http://127.0.0.1:{}/readyz", self.port);
+            get(&url).is_some_and(|(status, _)| status == 200)
+        });
+        run
+    }
+
+    /// A host on loopback.
+    fn host(&self) -> Process {
+        self.run(&["--http", &format!("localhost:{}", self.port)])
+    }
+
+    fn davit(&self, command: &str) -> Output {
+        let server = format!("127.0.0.1:{}", self.port);
+        davit()
+            .args([command, "podgc", "--server", &server])
+            .output()
+            .unwrap()
+    }
+
+    /// What a command prints that must succeed.
+    fn does(&self, command: &str) -> String {
+        let output = self.davit(command);
+        assert!(output.status.success(), "{command}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What a command says that must be refused.
+    fn refuses(&self, command: &str) -> String {
+        let output = self.davit(command);
+        assert_eq!(output.status.code(), Some(1), "{command}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    fn controller(&self) -> Value {
+        let (_, body) = get(&self.url()).unwrap();
+        serde_json::from_str(&body).unwrap()
+    }
+
+    fn url(&self) -> String {
+        let path = "apis/davit.dev/v1alpha1/controllers/podgc";
+        format!("http://127.0.0.1:{}/{path}", self.port)
+    }
+
+    fn candidate(&self) -> Value {
+        self.controller()["status"]["candidate"].clone()
+    }
+}
+
+fn failed_pod(number: u32) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": format!("p-{number}"), "namespace": "default"},
+        "spec": {"containers": [{"name": "main", "image": "example.com/main"}]},
+        "status": {"phase": "Failed"},
+    })
+}
+
+const TWO_STEPS: &str = "{steps: [shadow until promoted, shadow for 10h], analysis: {window: 1s}}";
+
+/// A candidate in its first step.
+fn with_a_candidate(place: &Place) -> Process {
+    place.write(100, TWO_STEPS);
+    let host = place.host();
+    place.write(1, TWO_STEPS);
+    until("it is tried", || place.candidate()["step"] == 1);
+    host
+}
+
+#[test]
+fn a_candidate_of_a_file_is_promoted_and_aborted_over_the_hosts_own_port() {
+    let place = Place::new();
+    let host = with_a_candidate(&place);
+    let promoted = place.does("promote");
+    assert!(promoted.contains("is in step 2 of 2"), "{promoted}");
+    assert_eq!(place.candidate()["step"], 2);
+    let aborted = place.does("abort");
+    assert!(aborted.contains("was rolled back"), "{aborted}");
+    assert!(place.candidate().is_null());
+    let again = place.refuses("promote");
+    assert!(
+        again.contains("no candidate of podgc is being tried"),
+        "{again}"
+    );
+    let tried = place.does("retry");
+    assert!(tried.contains("is tried again: step 1 of 2"), "{tried}");
+    let rollback = place.refuses("rollback");
+    assert!(
+        rollback.contains("bring the former entry of podgc back there"),
+        "{rollback}"
+    );
+    // The file says what it said.
+    let diff = place.does("diff");
+    assert!(
+        diff.contains("\nstep 1 of 2 (shadow until promoted): "),
+        "{diff}"
+    );
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn a_pause_outlives_a_change_of_the_file_and_a_restart() {
+    let place = Place::new();
+    let host = with_a_candidate(&place);
+    assert!(place.does("pause").contains("podgc: paused: "));
+    let once_more = place.does("pause");
+    assert!(once_more.contains("paused already"), "{once_more}");
+    let short = "{steps: [shadow for 1s], analysis: {minDecisions: 0}}";
+    place.write(1, short);
+    until("the file is applied", || {
+        place.candidate()["stepText"] == "shadow for 1s"
+    });
+    assert_eq!(place.controller()["spec"]["rollout"]["paused"], true);
+    assert_eq!(host.terminate(), 0);
+    let host = place.host();
+    until("it goes on", || !place.candidate().is_null());
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert!(!place.candidate().is_null(), "it is paused still");
+    let resumed = place.does("resume");
+    assert!(resumed.contains("no longer paused"), "{resumed}");
+    until("it takes over", || place.candidate().is_null());
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn a_step_that_waits_for_decisions_says_so() {
+    let place = Place::new();
+    let steps = "{steps: [shadow for 1s, shadow for 10h], analysis: {window: 1s}}";
+    place.write(1, steps);
+    let host = place.host();
+    place.write(2, steps);
+    let waits = "its time is over, 2 of 10 decisions; it waits for more, or for davit promote";
+    until("it says so", || {
+        let diff = place.davit("diff");
+        String::from_utf8(diff.stdout).unwrap().contains(waits)
+    });
+    let diff = place.does("diff");
+    assert!(
+        diff.contains("1 agree, 1 disagree (1 only-stable"),
+        "{diff}"
+    );
+    assert!(place.does("promote").contains("is in step 2 of 2"));
+    assert_eq!(host.terminate(), 0);
+}
+
+/// The status that a PATCH is answered with.
+fn patch(place: &Place, headers: &str) -> u16 {
+    let body = r#"{"spec": {"rollout": {"paused": true}}}"#;
+    let mut stream = TcpStream::connect(("127.0.0.1", place.port)).unwrap();
+    let length = body.len();
+    write!(
+        stream,
+        "PATCH /apis/davit.dev/v1alpha1/controllers/podgc HTTP/1.0\r\n{headers}\
+         Content-Length: {length}\r\n\r\n{body}"
+    )
+    .unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+const MERGE: &str = "Content-Type: application/merge-patch+json\r\n";
+
+/// A page that somebody visits must not promote anything, whatever name its
+/// address had a moment ago.
+#[test]
+fn browsers_are_refused() {
+    let place = Place::new();
+    let host = with_a_candidate(&place);
+    let own = format!("Host: 127.0.0.1:{}\r\n", place.port);
+    for (headers, expected) in [
+        (
+            format!("{own}{MERGE}Origin: http://evil.example.com\r\n"),
+            403,
+        ),
+        (format!("{own}{MERGE}Origin: null\r\n"), 403),
+        (format!("{own}{MERGE}Sec-Fetch-Site: same-origin\r\n"), 403),
+        (format!("Host: evil.example.com\r\n{MERGE}"), 403),
+        (format!("{own}Content-Type: text/plain\r\n"), 415),
+        (own.clone(), 415),
+    ] {
+        assert_eq!(patch(&place, &headers), expected, "{headers}");
+    }
+    let paused = |place: &Place| place.controller()["spec"]["rollout"]["paused"].clone();
+    assert_eq!(paused(&place), Value::Null);
+    assert_eq!(patch(&place, &format!("{own}{MERGE}")), 200);
+    assert_eq!(paused(&place), true);
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn requests_beyond_loopback_are_refused_unless_the_operator_allows_them() {
+    let place = Place::new();
+    place.write(1, TWO_STEPS);
+    let every = format!("0.0.0.0:{}", place.port);
+    let host = place.run(&["--http", &every]);
+    let refused = place.refuses("pause");
+    assert!(
+        refused.contains("this host listens on 0.0.0.0"),
+        "{refused}"
+    );
+    assert_eq!(host.terminate(), 0);
+    let host = place.run(&["--http", &every, "--allow-remote-requests"]);
+    assert!(place.does("pause").contains("podgc: paused"));
+    assert_eq!(host.terminate(), 0);
+}
+
+#[test]
+fn a_host_that_runs_the_clusters_controllers_takes_no_requests_itself() {
+    let place = Place::new();
+    std::fs::write(place.path("davit.yaml"), "client: {qps: 100}\n").unwrap();
+    let run = davit()
+        .args(["run", "--log", "off", "--config"])
+        .arg(place.path("davit.yaml"))
+        .arg("--kubeconfig")
+        .arg(&place.kubeconfig)
+        .args(["--http", &format!("127.0.0.1:{}", place.port)])
+        .spawn();
+    let run = Process(run.unwrap());
+    until("it listens", || get(&place.url()).is_some());
+    let refused = place.refuses("promote");
+    assert!(refused.contains("ask there, without --server"), "{refused}");
+    assert_eq!(run.terminate(), 0);
+}

@@ -1,0 +1,229 @@
+//! What is recorded in the cluster, where other hosts may write too, or where
+//! nothing can be written.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use davit::resource::definition::definition;
+use davit::rollout::{Declared, Records, Requests};
+use davit::status::ControllerStatus;
+use davit_core::object::ObjectRef;
+use http::{Method, Request};
+use kube::client::Body;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tower::service_fn;
+
+use super::{condition, podgc};
+use crate::bench::{Bench, PATIENCE, Running, Setup, on_the_sim, parse, text};
+
+const NAMESPACE: &str = "davit-system";
+const EAGER: &str = "{quarantine: 1s, period: 1s}";
+
+/// The Controller podgc, as its API server has it.
+struct Shared {
+    object: ObjectRef,
+    /// How many requests the hosts have sent that write records.
+    writes: Arc<AtomicUsize>,
+}
+
+impl Shared {
+    fn new(bench: &Bench) -> Self {
+        let definition = serde_json::to_value(definition()).unwrap();
+        bench.sim().create(definition).unwrap();
+        let controller = json!({
+            "apiVersion": "davit.dev/v1alpha1", "kind": "Controller",
+            "metadata": {"name": "podgc"}, "spec": {"module": {"builtin": "podgc"}},
+        });
+        let created = bench.sim().create(controller).unwrap();
+        Self {
+            object: ObjectRef {
+                api_version: "davit.dev/v1alpha1".into(),
+                kind: "Controller".into(),
+                namespace: String::new(),
+                name: "podgc".into(),
+                uid: text(&created, "/metadata/uid"),
+            },
+            writes: Arc::default(),
+        }
+    }
+
+    fn make_namespace(bench: &Bench) {
+        let namespace = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE},
+        });
+        bench.sim().create(namespace).unwrap();
+    }
+
+    /// A host that records there.
+    async fn start(&self, bench: &Bench) -> Running {
+        let (sim, writes) = (bench.sim().clone(), Arc::clone(&self.writes));
+        let service = service_fn(move |request: Request<Body>| {
+            let path = request.uri().path();
+            let is_record = path.ends_with("/status") || path.contains("/controllerrevisions");
+            if is_record && *request.method() != Method::GET {
+                writes.fetch_add(1, Ordering::Relaxed);
+            }
+            let sim = sim.clone();
+            async move { sim.call(request).await }
+        });
+        let client = kube::Client::new(service, NAMESPACE);
+        let setup = Setup {
+            records: Arc::new(Records::cluster(client.clone(), NAMESPACE)),
+            ..Setup::default()
+        };
+        let running = Running::start_with(client, setup);
+        let controllers = parse(&podgc(EAGER, "{}")).controllers.unwrap();
+        let declared = Declared {
+            name: "podgc".into(),
+            generation: Some(1),
+            object: Some(self.object.clone()),
+            status: None,
+            spec: Ok(controllers[0].spec.clone()),
+            requests: Requests::default(),
+        };
+        running.host.declare(vec![declared]).await;
+        running
+    }
+
+    /// The status that the API server has: what the hosts' records remember of it
+    /// is theirs.
+    fn status(bench: &Bench) -> ControllerStatus {
+        let found = bench
+            .sim()
+            .get("davit.dev/v1alpha1", "Controller", "", "podgc");
+        let status = found.unwrap()["status"].clone();
+        if status.is_null() {
+            return ControllerStatus::default();
+        }
+        serde_json::from_value(status).unwrap()
+    }
+
+    /// Waits until Ready has this reason.
+    async fn until_ready(bench: &Bench, reason: &str) -> ControllerStatus {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let status = Self::status(bench);
+            if is_ready(&status, reason) {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "it stays at {status:#?}");
+            sleep(Duration::from_millis(500)).await;
+        }
+    }
+
+    fn writes(&self) -> usize {
+        self.writes.load(Ordering::Relaxed)
+    }
+}
+
+fn is_ready(status: &ControllerStatus, reason: &str) -> bool {
+    let mut conditions = status.conditions.iter();
+    conditions.any(|one| one.type_ == "Ready" && one.reason == reason)
+}
+
+fn event_reasons(bench: &Bench) -> Vec<String> {
+    let events = bench.sim().list("v1", "Event", "default").unwrap();
+    events.iter().map(|event| text(event, "/reason")).collect()
+}
+
+/// Neither knows of the other beforehand; both say so, and both go on.
+#[test]
+fn two_hosts_on_one_controller_say_so() {
+    on_the_sim(|bench| async move {
+        let shared = Shared::new(&bench);
+        Shared::make_namespace(&bench);
+        let _first = shared.start(&bench).await;
+        Shared::until_ready(&bench, "Running").await;
+        let before = shared.writes();
+        sleep(Duration::from_secs(600)).await;
+        let status = Shared::status(&bench);
+        assert!(is_ready(&status, "Running"), "{status:?}");
+        assert_eq!(condition(&status, "Leading").0, "True");
+        let heartbeats = shared.writes() - before;
+        assert!(
+            (50..=61).contains(&heartbeats),
+            "{heartbeats} in ten minutes"
+        );
+        let alone = status.host.unwrap();
+
+        let second = shared.start(&bench).await;
+        let mut accused = BTreeSet::new();
+        for _ in 0..120 {
+            sleep(Duration::from_millis(500)).await;
+            let status = Shared::status(&bench);
+            if is_ready(&status, "AnotherHost") {
+                let (_, _, message) = condition(&status, "Ready");
+                let host = status.host.clone().unwrap();
+                assert!(!message.contains(&host.id), "{message}");
+                accused.insert(message);
+                assert_eq!(condition(&status, "Leading").0, "Unknown");
+            }
+        }
+        assert_eq!(accused.len(), 2, "each accuses the other: {accused:?}");
+        assert!(accused.iter().any(|message| message.contains(&alone.id)));
+        assert!(event_reasons(&bench).contains(&"AnotherHost".to_owned()));
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+
+        second.host.stop().await;
+        Shared::until_ready(&bench, "Running").await;
+        sleep(Duration::from_secs(600)).await;
+        assert!(is_ready(&Shared::status(&bench), "Running"));
+    });
+}
+
+/// A host that takes over from one that has ended is no second host.
+#[test]
+fn a_restart_is_no_second_host() {
+    on_the_sim(|bench| async move {
+        let shared = Shared::new(&bench);
+        Shared::make_namespace(&bench);
+        let first = shared.start(&bench).await;
+        Shared::until_ready(&bench, "Running").await;
+        first.host.stop().await;
+        let _second = shared.start(&bench).await;
+        for _ in 0..240 {
+            sleep(Duration::from_millis(500)).await;
+            assert!(!is_ready(&Shared::status(&bench), "AnotherHost"));
+        }
+        assert!(is_ready(&Shared::status(&bench), "Running"));
+    });
+}
+
+/// Davit's namespace is not there: the cause is said where people look, and the
+/// API server is not asked several times a second.
+#[test]
+fn what_cannot_be_recorded_is_said_and_tried_less_and_less_often() {
+    on_the_sim(|bench| async move {
+        let shared = Shared::new(&bench);
+        let host = shared.start(&bench).await;
+        let status = Shared::until_ready(&bench, "NotRecorded").await;
+        assert_eq!(status.summary, "NotRecorded: not found");
+        let (is, _, message) = condition(&status, "Ready");
+        assert_eq!(is, "False");
+        assert!(message.contains(NAMESPACE), "{message}");
+        assert_eq!(status.stable, None, "nothing is recorded");
+        assert!(!host.health.is_ready());
+        let before = shared.writes();
+        bench.pod("orphan", "missing", "Running").await;
+        sleep(Duration::from_secs(600)).await;
+        let tries = shared.writes() - before;
+        // One for the spec and one for the status, every 30 s.
+        assert!(tries <= 50, "{tries} in ten minutes");
+        assert_eq!(bench.pods().await.len(), 1, "nothing runs");
+        let told = event_reasons(&bench);
+        assert!(told.contains(&"NotRecorded".to_owned()), "{told:?}");
+
+        Shared::make_namespace(&bench);
+        Shared::until_ready(&bench, "Running").await;
+        bench.until_left(&[]).await;
+        sleep(Duration::from_secs(5)).await;
+        assert!(host.health.is_ready());
+        let kept = bench.sim().list("apps/v1", "ControllerRevision", NAMESPACE);
+        let kept: Vec<Value> = kept.unwrap();
+        assert_eq!(kept.len(), 1);
+    });
+}

@@ -1,0 +1,19 @@
+//! `davit run` as it is deployed: by its own `ServiceAccount`, with the roles in
+//! `deploy/` and no others, on an API server that enforces them.
+
+#![allow(
+    clippy::needless_pass_by_value,
+    reason = "what the helpers take is made for them alone"
+)]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test that cannot go on has failed"
+)]
+
+#[path = "roles/cluster.rs"]
+mod cluster;
+#[path = "roles/stories.rs"]
+mod stories;

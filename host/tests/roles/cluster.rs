@@ -1,0 +1,300 @@
+//! An API server with RBAC, what is deployed there, and the program.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use davit_sim::{Config, Rbac, Served, Server, Sim, kubeconfig_with_token};
+use http_body_util::{BodyExt as _, Full};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+const PATIENCE: Duration = Duration::from_secs(40);
+const NAMESPACE: &str = "davit-system";
+const ADMINISTRATOR: &str = "the-administrators-token";
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+
+pub(crate) struct Cluster {
+    pub(crate) sim: Sim,
+    runtime: Runtime,
+    server: Server,
+    directory: TempDir,
+}
+
+/// A verb on a resource: `patch pods/status`, `list leases.coordination.k8s.io`.
+pub(crate) type Permission = String;
+
+fn deploy(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../deploy")
+        .join(path)
+}
+
+fn documents(path: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(deploy(path)).unwrap();
+    serde_saphyr::from_multiple(&text).unwrap()
+}
+
+impl Cluster {
+    /// A cluster with what is in `deploy/base`, but for the Deployment, whose
+    /// program a test starts itself.
+    pub(crate) fn new() -> Self {
+        let runtime = Runtime::new().unwrap();
+        let config = Config {
+            rbac: Some(Rbac {
+                administrator_token: ADMINISTRATOR.to_owned(),
+            }),
+            ..Config::default()
+        };
+        let (sim, server) = runtime.block_on(async {
+            let sim = Sim::new(config, jiff::Timestamp::now()).unwrap();
+            let anywhere = "127.0.0.1:0".parse().unwrap();
+            let server = Server::start(anywhere, sim.clone()).await.unwrap();
+            (sim, server)
+        });
+        let cluster = Cluster {
+            sim,
+            runtime,
+            server,
+            directory: tempfile::tempdir().unwrap(),
+        };
+        for file in [
+            "base/namespace.yaml",
+            "crds/controllers.davit.dev.yaml",
+            "base/serviceaccount.yaml",
+            "base/rbac.yaml",
+        ] {
+            for mut object in documents(file) {
+                // As `namespace` in the kustomization does.
+                if ["ServiceAccount", "Role", "RoleBinding"].contains(&kind(&object)) {
+                    object["metadata"]["namespace"] = json!(NAMESPACE);
+                }
+                cluster.sim.create(object).unwrap();
+            }
+        }
+        cluster
+    }
+
+    /// Adds what is in `deploy/controllers/NAME`, but for the mode, and with
+    /// another configuration.
+    pub(crate) fn add(&self, name: &str, config: &Value) {
+        for role in documents(&format!("controllers/{name}/rbac.yaml")) {
+            self.sim.create(role).unwrap();
+        }
+        self.sim.create(controller(name, config)).unwrap();
+    }
+
+    /// The same, but the controller writes in the name of another account, which
+    /// has the roles; Davit's own may only read what the controller reads.
+    pub(crate) fn add_as(&self, name: &str, account: &str, config: &Value) {
+        let file = format!("controllers/{name}/rbac.yaml");
+        for mut role in documents(&file) {
+            if kind(&role).ends_with("Binding") {
+                role["subjects"][0]["name"] = json!(account);
+            }
+            self.sim.create(role).unwrap();
+        }
+        for mut role in documents(&file) {
+            let own = format!("{}-reads", role["metadata"]["name"].as_str().unwrap());
+            role["metadata"]["name"] = json!(own);
+            if kind(&role).ends_with("Binding") {
+                role["roleRef"]["name"] = json!(own);
+            } else {
+                let rules = role["rules"].as_array_mut().unwrap();
+                for rule in rules.iter_mut() {
+                    let verbs = rule["verbs"].as_array_mut().unwrap();
+                    verbs.retain(|verb| ["get", "list", "watch"].iter().any(|read| verb == read));
+                }
+                rules.retain(|rule| rule["verbs"] != json!([]));
+            }
+            self.sim.create(role).unwrap();
+        }
+        let account = json!({
+            "apiVersion": "v1", "kind": "ServiceAccount",
+            "metadata": {"name": account, "namespace": NAMESPACE},
+        });
+        let account = self.sim.create(account).unwrap();
+        let mut controller = controller(name, config);
+        controller["spec"]["serviceAccountName"] = account["metadata"]["name"].clone();
+        self.sim.create(controller).unwrap();
+    }
+
+    /// Adds what is in `deploy/components/impersonation`.
+    pub(crate) fn allow_impersonation(&self) {
+        for role in documents("components/impersonation/rbac.yaml") {
+            self.sim.create(role).unwrap();
+        }
+    }
+
+    /// What the roles of a controller grant.
+    pub(crate) fn granted(name: &str) -> BTreeSet<Permission> {
+        let roles = documents(&format!("controllers/{name}/rbac.yaml"));
+        let rules = roles
+            .iter()
+            .flat_map(|role| role["rules"].as_array().into_iter().flatten());
+        rules.flat_map(permissions).collect()
+    }
+
+    /// Takes a permission from the roles of a controller.
+    pub(crate) fn revoke(&self, name: &str, permission: &str) {
+        let mut revoked = false;
+        for mut role in documents(&format!("controllers/{name}/rbac.yaml")) {
+            let Some(rules) = role["rules"].as_array_mut() else {
+                continue;
+            };
+            for rule in rules {
+                if permissions(rule).contains(permission) {
+                    let verb = permission.split(' ').next();
+                    let verbs = rule["verbs"].as_array_mut().unwrap();
+                    verbs.retain(|one| one.as_str() != verb);
+                    revoked = true;
+                }
+            }
+            let rules = role["rules"].as_array_mut().unwrap();
+            rules.retain(|rule| rule["verbs"] != json!([]));
+            role["apiVersion"] = json!(RBAC);
+            self.sim.update(role).unwrap();
+        }
+        assert!(revoked, "{name} grants no {permission}");
+    }
+
+    /// Starts `davit run` with the token of its `ServiceAccount`.
+    pub(crate) fn run(&self) -> Process {
+        let token = self.runtime.block_on(self.token());
+        let kubeconfig = kubeconfig_with_token(&self.server.url(), None, &token);
+        let context = "    user: davit-sim\n";
+        let namespaced = format!("{context}    namespace: {NAMESPACE}\n");
+        let kubeconfig = kubeconfig.replacen(context, &namespaced, 1);
+        let path = self.directory.path().join("kubeconfig");
+        std::fs::write(&path, kubeconfig).unwrap();
+        self.sim.clear_log();
+        let program = Path::new(env!("CARGO_BIN_EXE_davit"));
+        let guests = program.ancestors().nth(2).unwrap();
+        let log = std::fs::File::create(self.directory.path().join("log")).unwrap();
+        let child = Command::new(program)
+            .env_remove("RUST_LOG")
+            .args(["run", "--http", "127.0.0.1:0", "--config"])
+            .arg(deploy("base/davit.yaml"))
+            .arg("--kubeconfig")
+            .arg(path)
+            .arg("--guests")
+            .arg(guests.join("wasm32-wasip2/guest"))
+            .arg("--cache")
+            .arg(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        Process(child.unwrap())
+    }
+
+    async fn token(&self) -> String {
+        let path = format!("/api/v1/namespaces/{NAMESPACE}/serviceaccounts/davit/token");
+        let request = http::Request::post(path)
+            .header("Authorization", format!("Bearer {ADMINISTRATOR}"))
+            .header("Content-Type", "application/json")
+            .body(Full::new("{}".into()))
+            .unwrap();
+        let response = self.sim.call(request).await.unwrap();
+        let body = response.into_body().collect().await.unwrap().to_bytes();
+        let answer: Value = serde_json::from_slice(&body).unwrap();
+        let token = answer.pointer("/status/token").and_then(Value::as_str);
+        token.unwrap_or_else(|| panic!("{answer}")).to_owned()
+    }
+
+    /// Waits until the cluster is as it should be.
+    pub(crate) fn until(&self, what: &str, mut done: impl FnMut(&Sim) -> bool) {
+        let deadline = Instant::now() + PATIENCE;
+        while !done(&self.sim) {
+            if Instant::now() > deadline {
+                let log = std::fs::read_to_string(self.directory.path().join("log"));
+                let denied = self.denied();
+                panic!("in vain: {what}; denied: {denied:#?}\n{}", log.unwrap());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// The requests of the program that no role allows.
+    pub(crate) fn denied(&self) -> BTreeSet<String> {
+        let log = self.sim.log();
+        log.into_iter().filter_map(|served| served.denied).collect()
+    }
+
+    /// What the program did with its permissions.
+    pub(crate) fn used(&self) -> BTreeSet<Permission> {
+        let log = self.sim.log();
+        let resources = log.iter().filter(|served| !served.work.resource.is_empty());
+        resources.flat_map(used).collect()
+    }
+}
+
+/// What is in `deploy/controllers/NAME/controller.yaml`, to be carried out, with
+/// another configuration.
+fn controller(name: &str, config: &Value) -> Value {
+    let file = format!("controllers/{name}/controller.yaml");
+    let [mut controller] = <[Value; 1]>::try_from(documents(&file)).unwrap();
+    controller["spec"]["mode"] = json!("Enforce");
+    controller["spec"]["config"] = config.clone();
+    controller
+}
+
+/// What a request needs.
+fn used(served: &Served) -> Vec<Permission> {
+    let work = &served.work;
+    let mut path = served.path.split('/');
+    let group = match path.nth(1) {
+        Some("apis") => path.next().unwrap_or_default(),
+        _ => "",
+    };
+    let needs = |verb: &str| permission(verb, group, &work.resource, &work.subresource);
+    if served.path.contains("sendInitialEvents=true") {
+        // From a server that cannot stream a list, the program lists.
+        return vec![needs("list"), needs("watch")];
+    }
+    vec![needs(&work.verb)]
+}
+
+fn kind(object: &Value) -> &str {
+    object["kind"].as_str().unwrap()
+}
+
+fn permission(verb: &str, group: &str, resource: &str, subresource: &str) -> Permission {
+    let mut name = resource.to_owned();
+    if !group.is_empty() {
+        name = format!("{name}.{group}");
+    }
+    if !subresource.is_empty() {
+        name = format!("{name}/{subresource}");
+    }
+    format!("{verb} {name}")
+}
+
+/// What a rule allows.
+fn permissions(rule: &Value) -> BTreeSet<Permission> {
+    let list = |name: &str| -> Vec<&str> {
+        let items = rule[name].as_array().unwrap().iter();
+        items.map(|item| item.as_str().unwrap()).collect()
+    };
+    let mut found = BTreeSet::new();
+    for verb in list("verbs") {
+        for group in list("apiGroups") {
+            for resource in list("resources") {
+                let (resource, sub) = resource.split_once('/').unwrap_or((resource, ""));
+                found.insert(permission(verb, group, resource, sub));
+            }
+        }
+    }
+    found
+}
+
+/// A process that ends with the test.
+pub(crate) struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,323 @@
+//! What each controller does with its roles.
+
+use std::collections::BTreeSet;
+
+use davit_sim::Sim;
+use serde_json::{Value, json};
+
+use crate::cluster::Cluster;
+
+/// A controller at work.
+struct Story {
+    controller: &'static str,
+    config: Value,
+    /// Puts what there is to do into a cluster.
+    prepare: fn(&Sim),
+    /// Whether it is done.
+    done: fn(&Sim) -> bool,
+}
+
+impl Story {
+    fn cluster(&self) -> Cluster {
+        let cluster = Cluster::new();
+        (self.prepare)(&cluster.sim);
+        cluster.add(self.controller, &self.config);
+        cluster
+    }
+
+    /// The controller does its work with what its roles grant. Answers what it
+    /// made use of.
+    fn works(&self) -> BTreeSet<String> {
+        let cluster = self.cluster();
+        let _davit = cluster.run();
+        cluster.until("the controller does its work", self.done);
+        // What is done last: the event, the status, the record.
+        cluster.until("the Controller says what runs", |sim| {
+            let controller = sim.get("davit.dev/v1alpha1", "Controller", "", self.controller);
+            controller
+                .unwrap()
+                .pointer("/status/stable/revision")
+                .is_some()
+        });
+        assert_eq!(cluster.denied(), BTreeSet::new());
+        cluster.used()
+    }
+
+    /// Nothing that the roles grant is without use, but for what is only used
+    /// `sometimes`.
+    fn uses_all(&self, used: &BTreeSet<String>, sometimes: &[&str]) {
+        let mut unused = Cluster::granted(self.controller);
+        unused.retain(|one| !used.contains(one) && !sometimes.contains(&one.as_str()));
+        assert_eq!(unused, BTreeSet::new(), "{}", self.controller);
+    }
+
+    /// Without this permission, the controller is refused, and a test notices.
+    fn misses(&self, permission: &str, denial: &str) {
+        let cluster = self.cluster();
+        cluster.revoke(self.controller, permission);
+        let _davit = cluster.run();
+        let what = format!("a denial because of {permission}");
+        cluster.until(&what, |_| !cluster.denied().is_empty());
+        let denied = cluster.denied();
+        assert!(denied.iter().all(|one| one.contains(denial)), "{denied:#?}");
+    }
+}
+
+fn exists(sim: &Sim, kind: &str, name: &str) -> bool {
+    sim.get("v1", kind, "default", name).is_ok()
+}
+
+fn node(name: &str, ready: &str, taints: Value) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": {"taints": taints},
+        "status": {"conditions": [{"type": "Ready", "status": ready}]},
+    })
+}
+
+fn pod(name: &str, node: &str, phase: &str) -> Value {
+    json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"},
+        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+        "status": {"phase": phase},
+    })
+}
+
+fn is_gone_or_going(sim: &Sim, pod: &str) -> bool {
+    match sim.get("v1", "Pod", "default", pod) {
+        Ok(pod) => pod.pointer("/metadata/deletionTimestamp").is_some(),
+        Err(_) => true,
+    }
+}
+
+/// A terminated pod too many, and one of a node that does not exist.
+fn podgc() -> Story {
+    Story {
+        controller: "podgc",
+        config: json!({"terminatedPodThreshold": 1, "quarantine": "500ms", "period": "1s"}),
+        prepare: |sim| {
+            sim.create(node("n", "True", json!([]))).unwrap();
+            for (name, node, phase) in [
+                ("ended-a", "n", "Succeeded"),
+                ("ended-b", "n", "Succeeded"),
+                ("orphan", "gone", "Running"),
+                ("well", "n", "Running"),
+            ] {
+                sim.create(pod(name, node, phase)).unwrap();
+            }
+        },
+        done: |sim| {
+            let ended = ["ended-a", "ended-b"].map(|name| exists(sim, "Pod", name));
+            let left = ended.iter().filter(|left| **left).count();
+            left == 1 && !exists(sim, "Pod", "orphan") && exists(sim, "Pod", "well")
+        },
+    }
+}
+
+#[test]
+fn podgc_with_its_roles() {
+    let story = podgc();
+    let used = story.works();
+    story.uses_all(&used, &[]);
+    story.misses("delete pods", "cannot delete resource \"pods\"");
+    story.misses("get nodes", "cannot get resource \"nodes\"");
+}
+
+#[test]
+fn podgc_with_an_account_of_its_own() {
+    let story = podgc();
+    let cluster = Cluster::new();
+    (story.prepare)(&cluster.sim);
+    cluster.add_as(story.controller, "remover", &story.config);
+    let davit = cluster.run();
+    cluster.until("a denial of impersonation", |_| {
+        !cluster.denied().is_empty()
+    });
+    let denied = cluster.denied();
+    let impersonates = |one: &String| one.contains("cannot impersonate");
+    assert!(denied.iter().all(impersonates), "{denied:#?}");
+    drop(davit);
+
+    cluster.allow_impersonation();
+    let _davit = cluster.run();
+    cluster.until("the controller does its work", story.done);
+    assert_eq!(cluster.denied(), BTreeSet::new());
+}
+
+fn taint_eviction(deletion: &str) -> Story {
+    Story {
+        controller: "taint-eviction",
+        config: json!({"deletion": deletion}),
+        prepare: |sim| {
+            let taint = json!([{"key": "k", "effect": "NoExecute"}]);
+            sim.create(node("n", "True", taint)).unwrap();
+            sim.create(pod("p", "n", "Running")).unwrap();
+        },
+        done: |sim| {
+            let events = sim.list("v1", "Event", "default").unwrap();
+            let told = events
+                .iter()
+                .any(|event| event["reason"] == "TaintManagerEviction");
+            told && is_gone_or_going(sim, "p")
+        },
+    }
+}
+
+#[test]
+fn taint_eviction_with_its_roles() {
+    let story = taint_eviction("delete");
+    let mut used = story.works();
+    used.extend(taint_eviction("evict").works());
+    // An event that repeats is patched.
+    story.uses_all(&used, &["patch events"]);
+    story.misses("patch pods/status", "cannot patch resource \"pods/status\"");
+    taint_eviction("evict").misses(
+        "create pods/eviction",
+        "cannot create resource \"pods/eviction\"",
+    );
+}
+
+/// One node of three is not ready.
+fn node_eviction() -> Story {
+    Story {
+        controller: "node-eviction",
+        config: json!({
+            "nodeMonitorPeriod": "500ms", "podEvictionTimeout": "1s", "nodeEvictionRate": 10,
+            "disruptionTarget": true,
+        }),
+        prepare: |sim| {
+            for (name, ready) in [("n0", "False"), ("n1", "True"), ("n2", "True")] {
+                sim.create(node(name, ready, json!([]))).unwrap();
+                sim.create(pod(name, name, "Running")).unwrap();
+                let lease = json!({
+                    "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                    "metadata": {"name": name, "namespace": "kube-node-lease"},
+                    "spec": {"holderIdentity": name, "leaseDurationSeconds": 40},
+                });
+                sim.create(lease).unwrap();
+            }
+        },
+        done: |sim| {
+            is_gone_or_going(sim, "n0")
+                && !is_gone_or_going(sim, "n1")
+                && !is_gone_or_going(sim, "n2")
+        },
+    }
+}
+
+#[test]
+fn node_eviction_with_its_roles() {
+    let story = node_eviction();
+    let used = story.works();
+    story.uses_all(&used, &[]);
+    story.misses(
+        "watch daemonsets.apps",
+        "cannot watch resource \"daemonsets\" in API group \"apps\"",
+    );
+    story.misses("delete pods", "cannot delete resource \"pods\"");
+}
+
+const STORAGE: &str = "internal.apiserver.k8s.io/v1alpha1";
+
+/// One version of two is kept by a server that lives.
+fn storage_version_gc() -> Story {
+    Story {
+        controller: "storage-version-gc",
+        config: json!({}),
+        prepare: |sim| {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {
+                    "name": "alive", "namespace": "kube-system",
+                    "labels": {"apiserver.kubernetes.io/identity": "kube-apiserver"},
+                },
+                "spec": {"holderIdentity": "alive", "leaseDurationSeconds": 3600},
+            });
+            sim.create(lease).unwrap();
+            for (name, servers) in [("a.both", &["alive", "dead"][..]), ("b.one", &["dead"])] {
+                let entries: Value = servers
+                    .iter()
+                    .map(|server| {
+                        json!({
+                            "apiServerID": server, "encodingVersion": "v1",
+                            "decodableVersions": ["v1"], "servedVersions": ["v1"],
+                        })
+                    })
+                    .collect();
+                let version = json!({
+                    "apiVersion": STORAGE, "kind": "StorageVersion", "metadata": {"name": name},
+                    "spec": {}, "status": {"storageVersions": entries},
+                });
+                sim.create(version).unwrap();
+            }
+        },
+        done: |sim| {
+            let get = |name: &str| sim.get(STORAGE, "StorageVersion", "", name);
+            let both = get("a.both").unwrap();
+            let entries = both["status"]["storageVersions"].as_array().unwrap();
+            entries.len() == 1 && get("b.one").is_err()
+        },
+    }
+}
+
+#[test]
+fn storage_version_gc_with_its_roles() {
+    let story = storage_version_gc();
+    let used = story.works();
+    story.uses_all(&used, &[]);
+    story.misses(
+        "delete storageversions.internal.apiserver.k8s.io",
+        "cannot delete resource \"storageversions\"",
+    );
+}
+
+/// A dependent of an owner that never was, and one that is orphaned.
+fn garbage_collector() -> Story {
+    Story {
+        controller: "garbage-collector",
+        config: json!({}),
+        prepare: |sim| {
+            let map = |name: &str| {
+                json!({
+                    "apiVersion": "v1", "kind": "ConfigMap",
+                    "metadata": {"name": name, "namespace": "default"},
+                })
+            };
+            let owned = |name: &str, owner: &str, uid: &str| {
+                let mut object = map(name);
+                object["metadata"]["ownerReferences"] =
+                    json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid}]);
+                object
+            };
+            let nobody = "11111111-1111-4111-8111-111111111111";
+            sim.create(owned("collected", "nobody", nobody)).unwrap();
+            let owner = sim.create(map("owner")).unwrap();
+            let uid = owner["metadata"]["uid"].as_str().unwrap();
+            sim.create(owned("orphan", "owner", uid)).unwrap();
+            let options = davit_sim::model::DeleteOptions {
+                propagation_policy: Some("Orphan".to_owned()),
+                ..Default::default()
+            };
+            sim.delete("v1", "ConfigMap", "default", "owner", &options)
+                .unwrap();
+        },
+        done: |sim| {
+            let orphan = sim.get("v1", "ConfigMap", "default", "orphan").unwrap();
+            let freed = orphan.pointer("/metadata/ownerReferences").is_none();
+            freed && !exists(sim, "ConfigMap", "owner") && !exists(sim, "ConfigMap", "collected")
+        },
+    }
+}
+
+#[test]
+fn the_garbage_collector_with_its_roles() {
+    let story = garbage_collector();
+    let used = story.works();
+    // Its rules name no resource.
+    let verbs: BTreeSet<String> = used
+        .iter()
+        .filter(|permission| permission.ends_with(" configmaps"))
+        .map(|permission| permission.replace("configmaps", "*.*"))
+        .collect();
+    story.uses_all(&verbs, &[]);
+    story.misses("delete *.*", "cannot delete resource \"configmaps\"");
+}
