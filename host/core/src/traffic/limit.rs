@@ -32,8 +32,10 @@ const PROBE: usize = 2 * FLOOR;
 /// How many answers a measurement takes at most: of kinds that it is not for.
 const LONGEST_PROBE: usize = 8 * PROBE;
 /// The pause between two of these measurements, at least; and how many times as
-/// long as the measurement it is, at least: less for kinds never measured.
+/// long as the measurement it is, at least: less for kinds never measured. One that
+/// was made while the server hardly answered must not count for hours.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PROBE_PAUSE: Duration = Duration::from_mins(5);
 const PROBE_SHARE: u32 = 20;
 const NEW_KINDS_SHARE: u32 = 4;
 /// How many kinds of requests are told apart.
@@ -203,8 +205,9 @@ impl Limit {
             return;
         };
         let took = now.since(probe.began);
-        self.no_probe_before = now.after(took * NEW_KINDS_SHARE);
-        self.next_probe = now.after(PROBE_PAUSE.max(took * PROBE_SHARE));
+        let pause = |share| (took * share).min(LONGEST_PROBE_PAUSE);
+        self.no_probe_before = now.after(pause(NEW_KINDS_SHARE));
+        self.next_probe = now.after(PROBE_PAUSE.max(pause(PROBE_SHARE)));
         for (kind, mut times) in probe.times {
             times.sort_unstable();
             if let Some(time) = times.get(times.len() / 2) {
@@ -272,6 +275,7 @@ mod tests {
     use super::*;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
+    const SECOND: Duration = Duration::from_secs(1);
 
     /// A server that answers `at_once` requests at once, each in `each`; the
     /// others wait. As many are under way as the limit allows.
@@ -410,6 +414,19 @@ mod tests {
                 served.limit
             );
         }
+    }
+
+    /// What was measured while the server hardly answered counts for minutes only.
+    #[test]
+    fn a_measurement_of_a_server_in_trouble_is_soon_made_again() {
+        let mut served = Served::new(200, 120 * SECOND);
+        served.run(1_000, Duration::from_mins(30));
+        served.change(200, 5 * MILLISECOND);
+        served.run(1_000, SECOND);
+        served.places.truncate(8);
+        served.change(8, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_mins(10));
+        assert!(served.limit.allowed() <= 32, "{:?}", served.limit);
     }
 
     #[test]
