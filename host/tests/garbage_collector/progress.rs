@@ -146,6 +146,24 @@ fn a_dependent_that_can_never_be_judged_keeps_no_owner_that_it_does_not_block() 
     });
 }
 
+/// The reference names the owner in a version that is served no longer: nobody
+/// can say what has become of that owner, so the dependent stays, as in
+/// kube-controller-manager. The owner does not wait for it for ever.
+#[test]
+fn a_dependent_that_names_its_owner_in_a_former_version_does_not_keep_it() {
+    test(|cluster| async move {
+        let owner = cluster.create(config_map("owner"));
+        let mut former = reference(&owner);
+        former["apiVersion"] = json!("v1beta3");
+        let stays = cluster.create(owned(pod("stays"), &[former]));
+        let goes = cluster.create(owned(pod("goes"), &[reference(&owner)]));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&[&owner, &goes]).await;
+        cluster.stay(&[&stays]).await;
+    });
+}
+
 /// The user deletes once more, with the dependents orphaned, while the finalizer
 /// of the first deletion comes off: the conflict shows another finalizer, and the
 /// dependents have to be let go before that one.

@@ -80,6 +80,8 @@ pub(super) struct Running {
     carried: bool,
     /// Whether a plan was left to the revision that owns its target.
     left: bool,
+    /// Whether what held a plan back, or had it left, may be over by now.
+    again: bool,
 }
 
 impl Running {
@@ -103,6 +105,7 @@ impl Running {
             held: false,
             carried: false,
             left: false,
+            again: false,
         }
     }
 
@@ -149,6 +152,13 @@ impl Running {
 
     pub(super) fn leave(&mut self) {
         self.left = true;
+    }
+
+    /// Everything is looked at: what was held back or left before is decided
+    /// again as soon as the item has ended, which is not parked yet.
+    pub(super) fn look_again(&mut self) {
+        let was_held = self.not_before.take().is_some();
+        self.again |= was_held || std::mem::take(&mut self.left);
     }
 
     /// Another revision decides from now on: what was not begun never is, and
@@ -228,6 +238,9 @@ impl Running {
             && !is_tick
         {
             return (Finish::AgainAfter(until.since(now)), Sooner::WhenLookedAt);
+        }
+        if self.again && !is_tick {
+            return (Finish::AgainAfter(Duration::ZERO), Sooner::Never);
         }
         match &self.verdict {
             Verdict::Retry { .. } => (
