@@ -450,7 +450,11 @@ fn after_a_dry_run_nodes_have_their_turn_one_by_one() {
         for pair in gone.windows(2) {
             assert!(pair[1].1 - pair[0].1 >= 10, "{gone:?}");
         }
-        assert!((evictions(&host, "a") - 4.0).abs() < 1e-9);
+        let (count, told) = (
+            evictions(&host, "a"),
+            events(bench.sim(), "DeletingAllPods"),
+        );
+        assert!((count - 4.0).abs() < 1e-9, "{count}: {told:?}, {gone:?}");
     });
 }
 

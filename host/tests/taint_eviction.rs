@@ -29,3 +29,5 @@ mod host;
 mod scale;
 #[path = "taint_eviction/speed.rs"]
 mod speed;
+#[path = "taint_eviction/starts.rs"]
+mod starts;

@@ -6,7 +6,8 @@ use davit_guest::ConfigError;
 use serde::Deserialize;
 
 /// What an operator can choose. The names are those of
-/// kube-controller-manager's flags.
+/// kube-controller-manager's flags, or proposed for one (kubernetes issue
+/// 131182).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
@@ -28,6 +29,8 @@ pub struct Config {
     pub node_eviction_rate: f64,
     /// The same while a large zone is partly down.
     pub secondary_node_eviction_rate: f64,
+    /// The same while a zone is down as a whole; none for `node_eviction_rate`.
+    pub zone_full_disruption_eviction_rate: Option<f64>,
     /// A zone of more nodes than this is large.
     pub large_cluster_size_threshold: u32,
     /// From which share of nodes that are not ready on a zone counts as partly
@@ -49,6 +52,7 @@ impl Default for Config {
             pod_eviction_timeout: Duration::from_mins(5),
             node_eviction_rate: 0.1,
             secondary_node_eviction_rate: 0.01,
+            zone_full_disruption_eviction_rate: None,
             large_cluster_size_threshold: 50,
             unhealthy_zone_threshold: 0.55,
             skip_tainted_nodes: true,
@@ -58,6 +62,13 @@ impl Default for Config {
 }
 
 impl Config {
+    /// From how many nodes a second of a zone that is down as a whole pods are
+    /// evicted.
+    pub(crate) fn full_disruption_rate(&self) -> f64 {
+        let rate = self.zone_full_disruption_eviction_rate;
+        rate.unwrap_or(self.node_eviction_rate)
+    }
+
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
         for (field, duration) in [
             ("nodeMonitorPeriod", self.node_monitor_period),
@@ -74,6 +85,10 @@ impl Config {
             (
                 "secondaryNodeEvictionRate",
                 self.secondary_node_eviction_rate,
+            ),
+            (
+                "zoneFullDisruptionEvictionRate",
+                self.full_disruption_rate(),
             ),
         ] {
             if !(rate.is_finite() && rate >= 0.0) {

@@ -1,5 +1,7 @@
 //! Evicting the pods of a node. The work items are nodes' names.
 
+use std::time::Duration;
+
 use davit_guest::pod::{PodCondition, status_patch};
 use davit_guest::{
     Command, Context, Decision, DeleteOptions, Failure, Level, Measure, Object, ObjectRef, Plan,
@@ -8,6 +10,7 @@ use davit_guest::{
 
 use crate::daemon::DaemonSets;
 use crate::health;
+use crate::timer;
 use crate::view::{BY_NODE, NODES, Node, PODS, Pod};
 use crate::zone::{self, Zones};
 use crate::{Config, EVICTED, pass};
@@ -17,7 +20,11 @@ const COMPONENT: &str = "node-controller";
 /// The reason in the status of a pod whose node does not respond.
 const NODE_LOST: &str = "NodeLost";
 
-/// It is the node's turn: evicts its pods, and sees to those that come later.
+/// So many pods one call reads live, of the 10,000 that it may. The next look at
+/// the node has the rest.
+const MOST_PODS: usize = 1_000;
+
+/// It is the node's turn.
 pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
@@ -25,30 +32,23 @@ pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Deci
     if turn(config, cx, &node) != Turn::Now {
         return Decision::done();
     }
-    let later = Command::enqueue(EVICTED, &item.key, config.node_monitor_period);
-    let pods = Pods::on(cx, &node);
-    if pods.to_evict.is_empty() {
-        return Decision::done().commands([later]);
+    if !to_evict(cx, &node).is_empty() {
+        match health::is_current(cx, &node) {
+            Ok(true) => {}
+            Ok(false) => return Decision::again_after(config.node_monitor_period),
+            Err(why) => return unread(&node.reference, &why),
+        }
     }
-    match health::is_current(cx, &node) {
-        Ok(true) => {}
-        Ok(false) => return Decision::again_after(config.node_monitor_period),
-        Err(why) => return unread(&node.reference, &why),
-    }
-    let announcement = (item.attempt == 0).then(|| announce(cx, &node, pods.to_evict.len()));
-    let (plans, unknown) = pods.evict(config, cx, &node);
-    let decision = match unknown {
-        Some((pod, why)) => unread(&pod, &why),
-        None => Decision::done(),
-    };
-    decision.plans(announcement).plans(plans).commands([later])
+    let begin = Command::enqueue(EVICTED, &item.key, Duration::ZERO);
+    Decision::done().commands([begin])
 }
 
-/// The node's pods were evicted, and it is still down: evicts what was bound
-/// to it since, without waiting for its turn again.
+/// The node has its turn, or had it and is still down: evicts its pods, and later
+/// those that were bound to it since, without waiting for its turn again.
 ///
-/// That it had its turn must be seen on a pod. After a dry run no pod was
-/// really evicted: then it waits for its turn once more.
+/// The item stays for as long as its plans are carried out. After a dry run no
+/// pod was really evicted: then only what was added with the plans is left, and
+/// the node waits for its turn once more.
 pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
@@ -59,20 +59,60 @@ pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Dec
         Turn::NotNow => return again,
         Turn::Never => return Decision::done(),
     }
-    let pods = Pods::on(cx, &node);
-    if pods.to_evict.is_empty() {
+    let pods = to_evict(cx, &node);
+    if pods.is_empty() {
         return again;
     }
-    if !pods.has_evicted {
+    if is_unproven(item) {
         let zone = zone::name(&node.view.metadata.labels);
         return Decision::done().commands([pass::queue(&item.key, &zone)]);
     }
     match health::is_current(cx, &node) {
-        // A pod that could not be read is still there the next time.
-        Ok(true) => again.plans(pods.evict(config, cx, &node).0),
-        Ok(false) => again,
-        Err(why) => unread(&node.reference, &why),
+        Ok(true) => {}
+        Ok(false) => return again,
+        Err(why) => return unread(&node.reference, &why),
     }
+    let announcement = is_first(cx, &node, item).then(|| announce(cx, &node, pods.len()));
+    let (plans, unknown) = evict_all(config, cx, &node, pods);
+    let decision = match unknown {
+        Some((pod, why)) => unread(&pod, &why),
+        // The cache does not show yet that they are gone.
+        None if plans.is_empty() => return again,
+        None => Decision::again_when_written(),
+    };
+    let unproven = unproven(config, cx, &item.key);
+    decision
+        .plans(announcement)
+        .plans(plans)
+        .commands([unproven])
+}
+
+/// Whether the node has just got its turn: the item has not come again, not even
+/// in the same moment, in which pods would have been evicted.
+fn is_first(cx: &Context<'_>, node: &Object<Node>, item: &WorkItem) -> bool {
+    let mut pods = cx.watch(PODS).by_index(BY_NODE, &node.reference.name);
+    let begun = Time::from_instant(item.created_at);
+    let is_evicted = |pod: Object<Pod>| {
+        let going = pod.view.metadata.deletion_timestamp;
+        going >= Some(begun) && pod.view.status.reason == NODE_LOST
+    };
+    item.attempt == 0 && item.due_at == item.created_at && !pods.any(is_evicted)
+}
+
+/// An item that waits while the plans of another one of its key are carried out.
+/// If they are, that one stays, with its creation time.
+fn unproven(config: &Config, cx: &Context<'_>, node: &str) -> Command {
+    let mut command = Command::enqueue(EVICTED, node, config.node_monitor_period);
+    if let Command::Enqueue(item) = &mut command {
+        item.created_at = Some(cx.now().saturating_add(timer::AN_AGE));
+    }
+    command
+}
+
+/// Whether an item says nothing of what was carried out: it was created after it
+/// is due.
+fn is_unproven(item: &WorkItem) -> bool {
+    item.created_at > item.due_at
 }
 
 fn unread(object: &ObjectRef, why: &Failure) -> Decision {
@@ -111,57 +151,43 @@ fn turn(config: &Config, cx: &Context<'_>, node: &Object<Node>) -> Turn {
     Turn::Now
 }
 
-/// The pods of a node that is down.
-struct Pods {
-    to_evict: Vec<Object<Pod>>,
-    /// Whether there is one that was evicted because its node is down.
-    has_evicted: bool,
+/// The pods of a node that is down which are to be evicted.
+fn to_evict(cx: &Context<'_>, node: &Object<Node>) -> Vec<Object<Pod>> {
+    let mut daemon_sets = DaemonSets::new(*cx);
+    let pods = cx.watch(PODS).by_index(BY_NODE, &node.reference.name);
+    pods.filter(|pod| {
+        let metadata = &pod.view.metadata;
+        let is_going = metadata.deletion_timestamp.is_some();
+        !is_going && metadata.annotations.mirror.is_none() && !daemon_sets.run(pod)
+    })
+    .collect()
 }
 
-impl Pods {
-    fn on(cx: &Context<'_>, node: &Object<Node>) -> Self {
-        let mut daemon_sets = DaemonSets::new(*cx);
-        let mut pods = Self {
-            to_evict: Vec::new(),
-            has_evicted: false,
-        };
-        for pod in cx.watch(PODS).by_index(BY_NODE, &node.reference.name) {
-            let metadata = &pod.view.metadata;
-            if metadata.deletion_timestamp.is_some() {
-                pods.has_evicted |= pod.view.status.reason == NODE_LOST;
-            } else if metadata.annotations.mirror.is_none() && !daemon_sets.run(&pod) {
-                pods.to_evict.push(pod);
+/// The plans that evict pods, and one of them that could not be read, if any.
+///
+/// Each is read live: the answer to an earlier deletion may have been lost, and
+/// the cache may not show it yet. At a zone's rate that is no burden.
+fn evict_all(
+    config: &Config,
+    cx: &Context<'_>,
+    node: &Object<Node>,
+    pods: Vec<Object<Pod>>,
+) -> (Vec<Plan>, Option<(ObjectRef, Failure)>) {
+    let pods = pods.into_iter().map(|pod| pod.reference);
+    let pods: Vec<ObjectRef> = pods.take(MOST_PODS).collect();
+    let mut plans = Vec::new();
+    let mut unread = None;
+    for (pod, answer) in pods.iter().zip(cx.live_get::<Pod>(&pods)) {
+        match answer {
+            Ok(live) if live.view.metadata.deletion_timestamp.is_none() => {
+                plans.push(evict(config, cx, &live, &node.reference.name));
             }
+            Ok(_) => {}
+            Err(why) if matches!(&*why.class, "not-found" | "uid-mismatch") => {}
+            Err(why) => unread = Some((pod.clone(), why)),
         }
-        pods
     }
-
-    /// The plans that evict them, and one that could not be read, if any.
-    ///
-    /// Each is read live: the answer to an earlier deletion may have been lost,
-    /// and the cache may not show it yet. At a zone's rate that is no burden.
-    fn evict(
-        self,
-        config: &Config,
-        cx: &Context<'_>,
-        node: &Object<Node>,
-    ) -> (Vec<Plan>, Option<(ObjectRef, Failure)>) {
-        let pods = self.to_evict.into_iter().map(|pod| pod.reference);
-        let pods: Vec<ObjectRef> = pods.collect();
-        let mut plans = Vec::new();
-        let mut unread = None;
-        for (pod, answer) in pods.iter().zip(cx.live_get::<Pod>(&pods)) {
-            match answer {
-                Ok(live) if live.view.metadata.deletion_timestamp.is_none() => {
-                    plans.push(evict(config, cx, &live, &node.reference.name));
-                }
-                Ok(_) => {}
-                Err(why) if matches!(&*why.class, "not-found" | "uid-mismatch") => {}
-                Err(why) => unread = Some((pod.clone(), why)),
-            }
-        }
-        (plans, unread)
-    }
+    (plans, unread)
 }
 
 /// Tells that a node's pods are evicted, and counts it.

@@ -14,6 +14,9 @@ use crate::TIMERS;
 /// The end of time.
 pub(crate) const NEVER: Duration = Duration::MAX;
 
+/// Later than anything that is due, in milliseconds: some hundred years.
+pub(crate) const AN_AGE: Instant = 1 << 42;
+
 /// Since when, if it was remembered.
 pub(crate) fn since(cx: &Context<'_>, key: &str) -> Option<Instant> {
     Some(cx.pending(TIMERS, key)?.created_at)

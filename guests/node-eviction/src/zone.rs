@@ -180,7 +180,8 @@ impl Zones {
                 config.secondary_node_eviction_rate
             }
             Some(Disruption::Partial) => 0.0,
-            Some(Disruption::Full | Disruption::Normal) | None => config.node_eviction_rate,
+            Some(Disruption::Full) => config.full_disruption_rate(),
+            Some(Disruption::Normal) | None => config.node_eviction_rate,
         }
     }
 }

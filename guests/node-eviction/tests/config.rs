@@ -39,6 +39,7 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
         pod_eviction_timeout,
         node_eviction_rate,
         secondary_node_eviction_rate,
+        zone_full_disruption_eviction_rate,
         large_cluster_size_threshold,
         unhealthy_zone_threshold,
         skip_tainted_nodes,
@@ -59,6 +60,10 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
         (
             "secondaryNodeEvictionRate",
             json!(secondary_node_eviction_rate),
+        ),
+        (
+            "zoneFullDisruptionEvictionRate",
+            json!(zone_full_disruption_eviction_rate),
         ),
         (
             "largeClusterSizeThreshold",

@@ -58,7 +58,7 @@ fn ne_37_a_node_that_is_back_leaves_the_queue() {
         .harness
         .fail_writes("Pod", "default/pod-a", "server");
     cluster.pass(EVICTED_AFTER);
-    assert!(cluster.harness.pending(QUEUED, "a").is_some());
+    assert!(cluster.harness.pending(EVICTED, "a").is_some());
     cluster.renew("a");
     cluster.pass(5);
     assert_eq!(cluster.harness.pending(QUEUED, "a"), None);

@@ -204,6 +204,28 @@ fn a_large_zone_that_is_partly_down_is_evicted_slowly() {
     large.assert_zone("one", SLOW, 51.0, 31.0);
 }
 
+/// A zone that is down as a whole has its own rate, if it is given one.
+#[test]
+fn a_zone_that_is_down_has_its_own_rate() {
+    for (rate, expected) in [(json!(null), RATE), (json!(0.5), 0.5), (json!(0), STOPPED)] {
+        let mut cluster = Cluster::new(&json!({"zoneFullDisruptionEvictionRate": rate}));
+        for (zone, is_well) in [("one", false), ("two", true)] {
+            cluster.well(zone, zone);
+            if !is_well {
+                cluster.pass(10);
+                cluster.silence(zone);
+            }
+        }
+        cluster.pass(60);
+        cluster.assert_zone("one", expected, 1.0, 1.0);
+        cluster.assert_zone("two", RATE, 1.0, 0.0);
+        // It is not what a zone has that is well, or when all are down.
+        cluster.renew("one");
+        cluster.pass(10);
+        cluster.assert_zone("one", RATE, 1.0, 0.0);
+    }
+}
+
 #[test]
 fn a_zone_without_nodes_is_empty_and_well() {
     let mut cluster = cluster(&[("one", 1, 1), ("two", 1, 0)]);

@@ -8,7 +8,7 @@ use crate::view::Pod;
 const DELETIONS: &str = "pod_gc_collector_force_delete_pods_total";
 const ERRORS: &str = "pod_gc_collector_force_delete_pod_errors_total";
 /// The reason in the condition of an orphaned pod.
-const DELETION_BY_POD_GC: &str = "DeletionByPodGC";
+pub(crate) const DELETION_BY_POD_GC: &str = "DeletionByPodGC";
 const LABELS: [&str; 2] = ["namespace", "reason"];
 
 /// Why a pod is deleted: a label of the metrics.

@@ -1,9 +1,9 @@
 //! Kubernetes' pod garbage collector as a Davit guest.
 //!
-//! It deletes pods that nobody else will: terminated pods above a threshold,
-//! terminating pods on nodes that are out of service, terminating pods that
-//! were never scheduled (module `pass`), and pods of nodes that no longer exist
-//! (module `orphan`).
+//! It deletes pods that nobody else will: terminated pods above a threshold
+//! (module `terminated`), terminating pods on nodes that are out of service,
+//! terminating pods that were never scheduled (module `pass`), and pods of
+//! nodes that no longer exist (module `orphan`).
 //!
 //! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36), but
 //! for these: every deletion carries the pod's uid; a pod that is gone already
@@ -16,6 +16,7 @@ mod config;
 mod deletion;
 mod orphan;
 mod pass;
+mod terminated;
 mod view;
 
 use std::time::Duration;
@@ -84,7 +85,7 @@ impl Controller for PodGc {
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision {
         match item.queue.as_str() {
             ORPHANED => orphan::reconcile(&self.config, cx, item),
-            _ => pass::reconcile(&self.config, cx),
+            _ => pass::reconcile(&self.config, cx, item),
         }
     }
 }
@@ -94,7 +95,23 @@ fn watches() -> Vec<Watch> {
     vec![
         Watch::of(view::PODS, ApiResource::new("", "v1", "pods"))
             .index(Index::new(view::BY_NODE, "spec.nodeName").unset())
-            .index(Index::new(view::BY_PHASE, "status.phase").unset())
+            .index(
+                Index::new(view::ENDED, "status.phase")
+                    .except(&terminated::ALIVE)
+                    .presence()
+                    .unset()
+                    .order_by("metadata.creationTimestamp"),
+            )
+            .index(
+                Index::new(view::EVICTED, "status.reason")
+                    .only(&[terminated::EVICTED_REASON])
+                    .order_by("metadata.creationTimestamp"),
+            )
+            .index(
+                Index::new(view::MARKED, "status.conditions[*].reason")
+                    .only(&[deletion::DELETION_BY_POD_GC])
+                    .order_by("metadata.deletionTimestamp"),
+            )
             .index(Index::new(view::TERMINATING, "metadata.deletionTimestamp").presence()),
         Watch::of(view::NODES, nodes()).index(Index::new(view::BY_TAINT, "spec.taints[*].key")),
         Watch::of(view::NODE_NAMES, nodes()),

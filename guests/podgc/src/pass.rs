@@ -5,29 +5,24 @@
 use std::collections::BTreeSet;
 
 use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
-use davit_guest::{Command, Context, Decision, Level, Object, Plan};
+use davit_guest::{Command, Context, Decision, Level, Object, Plan, Verdict, WorkItem};
 
 use crate::deletion::{self, Reason};
-use crate::view::{BY_NODE, BY_PHASE, BY_TAINT, NODE_NAMES, NODES, PODS, Pod, TERMINATING};
+use crate::terminated::{self, turn};
+use crate::view::{BY_NODE, BY_TAINT, NODE_NAMES, NODES, PODS, Pod, TERMINATING};
 use crate::{Config, ORPHANED};
-
-/// The phases of a pod that has not ended. Anything else has, also a phase that
-/// is not known or not set.
-const ALIVE: [&str; 3] = ["Pending", "Running", "Unknown"];
 
 /// How much a pass decides at most: the host takes 10,000 plans and as many
 /// commands, and no answer that has more. The next pass has the rest.
 const MOST_PLANS: usize = 9_000;
 const MOST_COMMANDS: usize = 9_000;
-/// Of which terminated pods, so that those of the other stages have their turn.
-const MOST_TERMINATED: usize = 5_000;
 
 /// Decides what to delete now, and which nodes to look for.
-pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
+pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let mut plans = Plans::default();
-    if let Some(threshold) = config.threshold() {
-        terminated(cx, threshold, &mut plans);
-    }
+    let next = config
+        .threshold()
+        .and_then(|threshold| terminated::decide(cx, threshold, &item.cursor, &mut plans));
     out_of_service(cx, &mut plans);
     unscheduled(cx, &mut plans);
     let missing = missing_nodes(cx).take(MOST_COMMANDS);
@@ -35,57 +30,33 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
         let count = plans.all.len().to_string();
         cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
     }
-    Decision::done()
-        .plans(plans.all)
-        .commands(missing.map(|node| Command::enqueue(ORPHANED, &node, config.quarantine)))
-        .parallel(config.max_parallel_deletes)
+    Decision {
+        verdict: next.map_or(Verdict::Done, Verdict::More),
+        ..Decision::done()
+    }
+    .plans(plans.all)
+    .commands(missing.map(|node| Command::enqueue(ORPHANED, &node, config.quarantine)))
+    .parallel(config.max_parallel_deletes)
 }
 
 /// The pass's plans, one for each pod.
 #[derive(Default)]
-struct Plans {
+pub(crate) struct Plans {
     all: Vec<Plan>,
     uids: BTreeSet<String>,
 }
 
 impl Plans {
-    fn add(&mut self, cx: &Context<'_>, pod: Object<Pod>, reason: Reason, message: String) {
+    pub(crate) fn add(
+        &mut self,
+        cx: &Context<'_>,
+        pod: Object<Pod>,
+        reason: Reason,
+        message: String,
+    ) {
         if self.all.len() < MOST_PLANS && self.uids.insert(pod.reference.uid.clone()) {
             self.all.push(deletion::plan(cx, pod, reason, message));
         }
-    }
-}
-
-/// The oldest terminated pods, as many as there are above the threshold, but
-/// evicted ones first.
-///
-/// Pods that are being deleted because their node is missing do not count: they
-/// ended a moment ago by the collector's own hand, and each would cost another
-/// pod its place.
-fn terminated(cx: &Context<'_>, threshold: usize, plans: &mut Plans) {
-    let pods = cx.watch(PODS);
-    let mut phases = Vec::new();
-    let mut count = 0_usize;
-    for phase in pods.index_keys(BY_PHASE) {
-        if !ALIVE.contains(&phase.value.as_str()) {
-            count += phase.count as usize;
-            phases.push(phase.value);
-        }
-    }
-    if count <= threshold {
-        return;
-    }
-    let mut candidates: Vec<_> = phases
-        .iter()
-        .flat_map(|phase| pods.by_index(BY_PHASE, phase))
-        .filter(|pod| !is_being_orphaned(cx, pod))
-        .collect();
-    let count = candidates.len();
-    let excess = count.saturating_sub(threshold);
-    candidates.sort_by(|one, other| age(one).cmp(&age(other)));
-    for pod in candidates.into_iter().take(excess.min(MOST_TERMINATED)) {
-        let message = format!("{count} pods have terminated, {threshold} are kept");
-        plans.add(cx, pod, Reason::Terminated, message);
     }
 }
 
@@ -100,7 +71,7 @@ fn out_of_service(cx: &Context<'_>, plans: &mut Plans) {
             candidates.extend(on_node.filter(is_terminating));
         }
     }
-    candidates.sort_by(|one, other| age(one).cmp(&age(other)));
+    candidates.sort_by(|one, other| turn(one).cmp(&turn(other)));
     for pod in candidates {
         let node = &pod.view.spec.node_name;
         let message = format!("its node {node} is out of service and not ready");
@@ -135,28 +106,6 @@ fn missing_nodes(cx: &Context<'_>) -> impl Iterator<Item = String> {
         .filter(move |node| !node.is_empty() && !nodes.contains(node))
 }
 
-/// Whether the other half of the collector has marked the pod and not deleted
-/// it yet.
-fn is_being_orphaned(cx: &Context<'_>, pod: &Object<Pod>) -> bool {
-    deletion::is_marked(&pod.view.status)
-        && !is_terminating(pod)
-        && cx.watch(NODE_NAMES).get(&pod.view.spec.node_name).is_none()
-}
-
-fn is_terminating(pod: &Object<Pod>) -> bool {
+pub(crate) fn is_terminating(pod: &Object<Pod>) -> bool {
     pod.view.metadata.deletion_timestamp.is_some()
-}
-
-/// The order in which pods are deleted: evicted ones first, then by age, then
-/// by name. A pod without a creation time counts as the oldest.
-fn age(pod: &Object<Pod>) -> impl Ord + '_ {
-    let status = &pod.view.status;
-    let evicted = status.phase == "Failed" && status.reason == "Evicted";
-    (
-        !evicted,
-        pod.view.metadata.creation_timestamp,
-        pod.reference.name.as_str(),
-        pod.reference.namespace.as_str(),
-        pod.reference.uid.as_str(),
-    )
 }

@@ -8,8 +8,14 @@ use serde::Deserialize;
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
 /// Pods under the name of their node; those without one under the empty string.
 pub(crate) const BY_NODE: &str = "node";
-/// Pods under their phase; those without one under the empty string.
-pub(crate) const BY_PHASE: &str = "phase";
+/// Pods that have ended, in the order of their creation: those with a phase
+/// under `true`, those without one under the empty string.
+pub(crate) const ENDED: &str = "ended";
+/// Pods with the reason `Evicted`, in the order of their creation.
+pub(crate) const EVICTED: &str = "evicted";
+/// Pods that the collector has marked because their node is missing, those that
+/// are not being deleted yet first.
+pub(crate) const MARKED: &str = "marked";
 /// Pods that are being deleted.
 pub(crate) const TERMINATING: &str = "terminating";
 
@@ -33,7 +39,8 @@ pub(crate) struct Pod {
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PodMetadata {
     pub(crate) generation: i64,
-    pub(crate) creation_timestamp: Option<Time>,
+    /// RFC 3339 in UTC and whole seconds: it sorts as text.
+    pub(crate) creation_timestamp: Option<String>,
     pub(crate) deletion_timestamp: Option<Time>,
 }
 

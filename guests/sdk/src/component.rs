@@ -123,6 +123,17 @@ mod imports {
             cache::by_index(watch, index, value, cursor, limit)
         }
 
+        fn in_order(
+            &self,
+            watch: &str,
+            index: &str,
+            value: &str,
+            after: Option<&cache::Place>,
+            limit: u32,
+        ) -> cache::OrderedPage {
+            cache::in_order(watch, index, value, after, limit)
+        }
+
         fn index_count(&self, watch: &str, index: &str, value: &str) -> u32 {
             cache::index_count(watch, index, value)
         }

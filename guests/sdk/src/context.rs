@@ -6,14 +6,14 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::davit::controller::{
-    cache::{KeyPage, Page},
+    cache::{KeyPage, OrderedPage, Page},
     live::GetRequest,
     types,
 };
 use crate::object::decode;
 use crate::{
-    Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, UnlistedResource,
-    Waiting, WatchName, fields_of, msgpack,
+    Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, Place,
+    UnlistedResource, Waiting, WatchName, fields_of, msgpack,
 };
 
 /// How many objects or keys are asked of the host at once. A pod is some 300
@@ -36,6 +36,14 @@ pub trait Host {
     fn get(&self, watch: &str, key: &str) -> Option<types::Object>;
     fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object>;
     fn by_index(&self, watch: &str, index: &str, value: &str, cursor: u64, limit: u32) -> Page;
+    fn in_order(
+        &self,
+        watch: &str,
+        index: &str,
+        value: &str,
+        after: Option<&Place>,
+        limit: u32,
+    ) -> OrderedPage;
     fn index_count(&self, watch: &str, index: &str, value: &str) -> u32;
     fn index_keys(
         &self,
@@ -193,6 +201,27 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
             let page = host.by_index(watch, index, value, cursor, PAGE);
             (page.objects, page.next)
         })
+        .map(decode)
+    }
+
+    /// The objects that an index holds under a value, in the index's order,
+    /// after a place or from the start. They are copied as the iterator goes on,
+    /// so one that ends early costs little.
+    pub fn in_order(
+        &self,
+        index: &'a str,
+        value: &'a str,
+        after: Option<Place>,
+    ) -> impl Iterator<Item = Object<T>> + use<'a, T> {
+        let (host, watch) = (self.host, self.watch);
+        let mut rest = Some(after);
+        std::iter::from_fn(move || {
+            let after = rest.take()?;
+            let page = host.in_order(watch, index, value, after.as_ref(), PAGE);
+            rest = page.next.map(Some);
+            Some(page.objects)
+        })
+        .flatten()
         .map(decode)
     }
 

@@ -28,7 +28,7 @@ pub mod toleration;
 
 use serde::de::DeserializeOwned;
 
-pub use bindings::davit::controller::cache::IndexKey;
+pub use bindings::davit::controller::cache::{IndexKey, Place};
 pub use bindings::davit::controller::decisions::{
     Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, Patch, Plan,
     PlanFailure, PlanMeasure, QueueKey, SetNote, SetRate, Step, Verdict, WorkItem,
@@ -36,8 +36,8 @@ pub use bindings::davit::controller::decisions::{
 pub use bindings::davit::controller::live::ListRequest;
 pub use bindings::davit::controller::log::Level;
 pub use bindings::davit::controller::manifests::{
-    ConfigError, Index, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick, Trigger,
-    TriggerKey, Watch,
+    ConfigError, Index, IndexFilter, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick,
+    Trigger, TriggerKey, Watch,
 };
 pub use bindings::davit::controller::mapping::{Mapped, UnlistedResource};
 pub use bindings::davit::controller::queue::Waiting;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 
 use crate::{
-    ApiResource, Index, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick, Trigger,
-    TriggerKey, Watch, fields_of,
+    ApiResource, Index, IndexFilter, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick,
+    Trigger, TriggerKey, Watch, fields_of,
 };
 
 /// The name of a watch, with the view that its objects are read through: what
@@ -106,11 +106,14 @@ impl Watch {
         self
     }
 
-    /// Adds an index, and its path to the fields if the view does not read it.
+    /// Adds an index, and its paths to the fields if the view does not read
+    /// them.
     #[must_use]
     pub fn index(mut self, index: Index) -> Self {
-        if !self.fields.iter().any(|field| covers(field, &index.path)) {
-            self.fields.push(index.path.clone());
+        for path in std::iter::once(&index.path).chain(&index.order) {
+            if !self.fields.iter().any(|field| covers(field, path)) {
+                self.fields.push(path.clone());
+            }
         }
         self.indexes.push(index);
         self
@@ -139,7 +142,31 @@ impl Index {
             path: path.to_owned(),
             presence: false,
             unset: false,
+            filter: IndexFilter::All,
+            order: None,
         }
+    }
+
+    /// Holds these values only.
+    #[must_use]
+    pub fn only(mut self, values: &[&str]) -> Self {
+        self.filter = IndexFilter::Only(values.iter().map(ToString::to_string).collect());
+        self
+    }
+
+    /// Holds all values but these.
+    #[must_use]
+    pub fn except(mut self, values: &[&str]) -> Self {
+        self.filter = IndexFilter::Except(values.iter().map(ToString::to_string).collect());
+        self
+    }
+
+    /// Keeps the objects of one value in the order of the text at a path, then
+    /// of name and namespace, for [`Cache::in_order`](crate::Cache::in_order).
+    #[must_use]
+    pub fn order_by(mut self, path: &str) -> Self {
+        self.order = Some(path.to_owned());
+        self
     }
 
     /// Holds the objects that have a value, whatever it is, under `true`.

@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use crate::Time;
+
 /// The effect of a taint that evicts pods that are already there.
 pub const NO_EXECUTE: &str = "NoExecute";
 
 /// A taint of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 pub struct Taint {
     /// `node.kubernetes.io/unreachable`, …
     pub key: String,
@@ -19,6 +21,8 @@ pub struct Taint {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
+    /// When it was added, as whoever added it says.
+    pub time_added: Option<Time>,
 }
 
 /// A pod's toleration of taints.
@@ -39,6 +43,13 @@ pub struct Toleration {
 }
 
 impl Toleration {
+    /// How long it tolerates a taint; none for ever.
+    #[must_use]
+    pub fn time(&self) -> Option<Duration> {
+        let seconds = u64::try_from(self.toleration_seconds?).unwrap_or(0);
+        Some(Duration::from_secs(seconds))
+    }
+
     /// Whether it tolerates a taint. The operators `Lt` and `Gt`, which say that
     /// the taint's value is less or greater than the toleration's, match only if
     /// `comparisons` is set (the feature gate
@@ -87,11 +98,7 @@ pub fn min_toleration_time(tolerations: &[&Toleration]) -> Option<Duration> {
     if tolerations.is_empty() {
         return Some(Duration::ZERO);
     }
-    let seconds = tolerations
-        .iter()
-        .filter_map(|toleration| toleration.toleration_seconds);
-    let seconds = u64::try_from(seconds.min()?).unwrap_or(0);
-    Some(Duration::from_secs(seconds))
+    tolerations.iter().filter_map(|it| it.time()).min()
 }
 
 fn compared(own: &str, its: &str, holds: impl Fn(i64, i64) -> bool) -> bool {

@@ -10,6 +10,8 @@ pub struct Config {
     /// What a change of the tolerated time means for a pod whose time already
     /// runs.
     pub reschedule: Reschedule,
+    /// When the time of a taint begins.
+    pub count_from: CountFrom,
     /// How a pod is removed.
     pub deletion: Deletion,
     /// Whether the operators `Lt` and `Gt` match (Kubernetes' feature gate
@@ -20,7 +22,7 @@ pub struct Config {
 }
 
 /// When a pod is evicted whose tolerated time changes while it runs. The time
-/// always counts from when it began.
+/// always counts from the start of its taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reschedule {
@@ -30,6 +32,16 @@ pub enum Reschedule {
     ShortenOnly,
     /// When the present time has passed.
     Recompute,
+}
+
+/// When the time that a pod tolerates a taint for begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub enum CountFrom {
+    /// When the host has first seen the pod under the taint, as in
+    /// kube-controller-manager.
+    Observed,
+    /// When the taint was added, as its `timeAdded` says, or the pod came.
+    TimeAdded,
 }
 
 /// How a pod is removed.
@@ -46,6 +58,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             reschedule: Reschedule::ShortenOnly,
+            count_from: CountFrom::Observed,
             deletion: Deletion::Delete,
             toleration_comparison_operators: false,
             max_parallel_evictions: 128,

@@ -7,8 +7,8 @@ use davit_guest::{
 
 use crate::config::{Config, Deletion};
 use crate::event;
-use crate::fate::Fate;
 use crate::taints::{LiveNodes, Source, Unproven, is_proven};
+use crate::timer;
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
 const DELETIONS: &str = "taint_eviction_controller_pod_deletions_total";
@@ -48,7 +48,7 @@ pub(crate) fn reconcile(
         return Ok(Decision::done());
     };
     let taints = nodes.taints(cx, &pod.view.spec.node_name);
-    if Fate::of(config, &taints.list, &pod.view.spec) == Fate::Stays {
+    if !timer::is_over(config, cx, &item.key, &pod.view.spec, &taints) {
         return Ok(called_off(item, pod));
     }
     let node = &pod.view.spec.node_name;

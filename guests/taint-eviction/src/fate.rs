@@ -2,43 +2,40 @@
 
 use std::time::Duration;
 
-use davit_guest::toleration::{Taint, matching_tolerations, min_toleration_time};
+use davit_guest::toleration::{Taint, matching_tolerations};
 
 use crate::Config;
 use crate::view::PodSpec;
 
 /// What the taints of its node mean for a pod.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// It may stay: there are no taints, or it tolerates them for ever.
-    Stays,
-    /// It may stay for so long.
-    LeavesAfter(Duration),
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate<'a> {
     /// There is a taint that it does not tolerate.
     LeavesNow,
+    /// Each of these taints it tolerates for a while. Without one, it may stay
+    /// for good.
+    MayStay(Vec<Bound<'a>>),
 }
 
-impl Fate {
-    /// The fate of a pod on a node with these `NoExecute` taints.
-    pub(crate) fn of(config: &Config, taints: &[Taint], pod: &PodSpec) -> Self {
-        // Without a taint there would be no toleration in use, which is no time
-        // at all.
-        if taints.is_empty() {
-            return Self::Stays;
-        }
-        let comparisons = config.toleration_comparison_operators;
-        match matching_tolerations(taints, &pod.tolerations, comparisons) {
-            None => Self::LeavesNow,
-            Some(used) => min_toleration_time(&used).map_or(Self::Stays, Self::LeavesAfter),
-        }
-    }
+/// A taint that a pod tolerates for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bound<'a> {
+    pub(crate) taint: &'a Taint,
+    pub(crate) time: Duration,
+}
 
-    /// How long the pod may stay; none if for ever.
-    pub(crate) fn time_left(self) -> Option<Duration> {
-        match self {
-            Self::Stays => None,
-            Self::LeavesAfter(time) => Some(time),
-            Self::LeavesNow => Some(Duration::ZERO),
-        }
+impl<'a> Fate<'a> {
+    /// The fate of a pod on a node with these `NoExecute` taints.
+    pub(crate) fn of(config: &Config, taints: &'a [Taint], pod: &PodSpec) -> Self {
+        let comparisons = config.toleration_comparison_operators;
+        let Some(used) = matching_tolerations(taints, &pod.tolerations, comparisons) else {
+            return Self::LeavesNow;
+        };
+        let bounds = taints.iter().zip(used);
+        let bounds = bounds.filter_map(|(taint, toleration)| {
+            let time = toleration.time()?;
+            Some(Bound { taint, time })
+        });
+        Self::MayStay(bounds.collect())
     }
 }

@@ -11,13 +11,15 @@
 //! v1.36), but for these: a timer belongs to a pod's uid, not to its name; it
 //! is cancelled with the node's end; an eviction that fails is tried again
 //! until it succeeds or is cancelled; a toleration that gets shorter counts,
-//! unless the operator wants it otherwise; a pod that is being deleted is not
-//! deleted again.
+//! unless the operator wants it otherwise; each taint has its own start; a pod
+//! that is being deleted is not deleted again.
 
 mod config;
 mod event;
 mod eviction;
 mod fate;
+mod record;
+mod start;
 mod taints;
 mod timer;
 mod view;
@@ -30,7 +32,7 @@ use davit_guest::{
     QueueSpec, Trigger, TriggerKey, Watch, WorkItem,
 };
 
-pub use config::{Config, Deletion, Reschedule};
+pub use config::{Config, CountFrom, Deletion, Reschedule};
 use taints::{LiveNodes, Unproven};
 
 /// The queue of the nodes whose taints changed. It is called as in
@@ -44,7 +46,9 @@ pub const PROVEN: &str = "noexec_taint_proven_node";
 /// The queue of the pods, by uid, that changed. It is called as in
 /// kube-controller-manager.
 pub const PODS: &str = "noexec_taint_pod";
-/// The queue of the pods, by uid, that may stay until their item is due.
+/// The queue of the times that run: the pod may stay, with regard to one taint,
+/// until the item is due, which is created when the time begins. The keys are a
+/// pod's uid and a taint's key, with a space in between.
 pub const TIMERS: &str = "noexec_taint_timer";
 /// The queue of the pods, by uid, that are to be evicted. An item is created
 /// when the pod's time has come.

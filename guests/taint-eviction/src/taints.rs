@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use davit_guest::toleration::{NO_EXECUTE, Taint};
-use davit_guest::{Command, Context, Object, ObjectRef};
+use davit_guest::{Command, Context, Object, ObjectRef, Time};
 
 use crate::view::{NODES, Node};
 use crate::{DOUBTFUL, PROVEN};
@@ -26,11 +26,19 @@ const PROVEN_FOR: Duration = Duration::from_secs(10);
 /// that the taints were different in between.
 const READ_AGAIN: Duration = Duration::from_secs(5);
 
+/// The `NoExecute` taints of a node, and where they are known from.
+pub(crate) struct Taints {
+    pub(crate) node: NodeTaints,
+    pub(crate) source: Source,
+}
+
 /// The `NoExecute` taints of a node; none if there is no such node. The pods of
 /// a node that is gone are the pod garbage collector's.
-pub(crate) struct Taints {
-    pub(crate) list: Vec<Taint>,
-    pub(crate) source: Source,
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct NodeTaints {
+    pub(crate) uid: String,
+    pub(crate) created: Option<Time>,
+    pub(crate) no_execute: Vec<Taint>,
 }
 
 /// Where taints are known from.
@@ -50,7 +58,7 @@ pub(crate) struct Unproven {
 /// The nodes that were read live in this call.
 #[derive(Default)]
 pub(crate) struct LiveNodes {
-    by_name: BTreeMap<String, Result<Vec<Taint>, String>>,
+    by_name: BTreeMap<String, Result<NodeTaints, String>>,
 }
 
 impl LiveNodes {
@@ -61,8 +69,8 @@ impl LiveNodes {
         let targets: Vec<ObjectRef> = names.iter().map(|name| target(name)).collect();
         let answers = cx.live_get::<Node>(&targets).into_iter();
         let taints = answers.map(|answer| match answer {
-            Ok(node) => Ok(no_execute(Some(node))),
-            Err(failure) if failure.class == "not-found" => Ok(Vec::new()),
+            Ok(node) => Ok(taints_of(node)),
+            Err(failure) if failure.class == "not-found" => Ok(NodeTaints::default()),
             Err(failure) => Err(format!("{}: {}", failure.class, failure.message)),
         });
         Self {
@@ -72,7 +80,7 @@ impl LiveNodes {
 
     /// The taints of a node, as well as they are known.
     pub(crate) fn taints(&self, cx: &Context<'_>, node: &str) -> Taints {
-        let (list, source) = match self.by_name.get(node) {
+        let (node, source) = match self.by_name.get(node) {
             Some(Ok(live)) => (live.clone(), Source::Live),
             Some(Err(why)) => {
                 let why = format!("the node {node} could not be read: {why}");
@@ -80,7 +88,7 @@ impl LiveNodes {
             }
             None => (cached(cx, node), Source::Cache),
         };
-        Taints { list, source }
+        Taints { node, source }
     }
 
     /// Remembers which nodes the cache shows as they are, and has the others
@@ -108,12 +116,16 @@ pub(crate) fn is_proven(cx: &Context<'_>, node: &str) -> bool {
     cx.pending(PROVEN, node).is_some()
 }
 
-fn cached(cx: &Context<'_>, node: &str) -> Vec<Taint> {
-    no_execute(cx.watch(NODES).get(node))
+fn cached(cx: &Context<'_>, node: &str) -> NodeTaints {
+    let node = cx.watch(NODES).get(node);
+    node.map(taints_of).unwrap_or_default()
 }
 
-fn no_execute(node: Option<Object<Node>>) -> Vec<Taint> {
-    let taints = node.map(|node| node.view.spec.taints).unwrap_or_default();
-    let evicting = taints.into_iter().filter(|it| it.effect == NO_EXECUTE);
-    evicting.collect()
+fn taints_of(node: Object<Node>) -> NodeTaints {
+    let taints = node.view.spec.taints.into_iter();
+    NodeTaints {
+        uid: node.reference.uid,
+        created: node.view.metadata.creation_timestamp,
+        no_execute: taints.filter(|it| it.effect == NO_EXECUTE).collect(),
+    }
 }

@@ -1,20 +1,25 @@
 //! The time that pods have left on tainted nodes: starting, moving, cancelling
 //! it, and what happens when it has passed.
 //!
-//! A timer waits in the host, in a queue under its pod's uid, with the time at
-//! which it began. When it is due it decides again, and so does the eviction
-//! that follows: a wrong time here makes an eviction early or late, but never
-//! wrong.
+//! For each pod and each taint that it tolerates for a while, a timer waits in
+//! the host. The creation time of its item is when the taint was first seen on
+//! the node, or the pod under it: each taint has its own start, and the pod
+//! leaves when the first of its timers is due. Then the timer decides again, and
+//! so does the eviction that follows: whatever is wrong here makes an eviction
+//! late, but never early, and never wrong.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit_guest::{Command, Context, Decision, Enqueue, Instant, Object, Plan, Waiting, WorkItem};
 
 use crate::config::{Config, Reschedule};
 use crate::event;
-use crate::fate::Fate;
+use crate::fate::{Bound, Fate};
+use crate::record::{Record, parse, timer_key};
+use crate::start::start;
 use crate::taints::{LiveNodes, Source, Taints, Unproven};
-use crate::view::{BY_NODE, PODS, Pod};
+use crate::view::{BY_NODE, PODS, Pod, PodSpec};
 use crate::{EVICTIONS, TIMERS};
 
 /// Tolerations count whole seconds: smaller differences come from rounding. In
@@ -62,105 +67,128 @@ pub(crate) fn reconcile_pod(
     uid: &str,
     nodes: &LiveNodes,
 ) -> Result<Decision, Unproven> {
+    let mut timers = Timers::new(config, cx);
     let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
         // Nobody is left to be told.
         let queues = [TIMERS, EVICTIONS];
-        return Ok(Decision::done().commands(queues.map(|queue| Command::cancel(queue, uid))));
+        let items = queues.map(|queue| Command::cancel(queue, uid));
+        let timers = Record::recall(cx, uid).discard(uid);
+        return Ok(Decision::done().commands(items).commands(timers));
     };
     let taints = nodes.taints(cx, &pod.view.spec.node_name);
-    let mut timers = Timers::new(config, cx);
     timers.set(pod, &taints)?;
     Ok(timers.decision())
 }
 
-/// Decides about a pod whose time has passed.
+/// Decides about a pod whose time under one taint has passed.
 pub(crate) fn reconcile_timer(
     config: &Config,
     cx: &Context<'_>,
     item: &WorkItem,
     nodes: &LiveNodes,
 ) -> Result<Decision, Unproven> {
-    let Some(pod) = cx.watch(PODS).get_by_uid(&item.key) else {
+    let (uid, taint) = parse(&item.key);
+    let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
         return Ok(Decision::done());
     };
     let node = pod.view.spec.node_name.clone();
     let taints = nodes.taints(cx, &node);
-    let Some(time) = Fate::of(config, &taints.list, &pod.view.spec).time_left() else {
-        return Ok(Decision::done().plans([event::cancelled(pod.reference)]));
+    let Some(taint) = taint else {
+        let mut timers = Timers::new(config, cx);
+        timers.inherited = Some(item.created_at);
+        timers.set(pod, &taints)?;
+        return Ok(timers.decision());
     };
-    let rest = later(item.created_at, time).saturating_sub(cx.now());
-    if config.reschedule == Reschedule::Recompute && rest >= SLACK {
-        let rest = Duration::from_millis(rest.unsigned_abs());
-        return Ok(Decision::again_after(rest));
+    // It has its own pace after a failure.
+    if cx.pending(EVICTIONS, uid).is_some() {
+        return Ok(Decision::done());
+    }
+    if let Fate::MayStay(bounds) = Fate::of(config, &taints.node.no_execute, &pod.view.spec) {
+        let Some(bound) = bounds.iter().find(|it| it.taint.key == taint) else {
+            return Ok(run_out_for_nothing(cx, pod, taint));
+        };
+        let start = start(config, cx, &taints.node, bound.taint, uid, item.created_at);
+        let rest = later(start, bound.time).saturating_sub(cx.now());
+        let counts =
+            config.reschedule == Reschedule::Recompute || is_renewed(start, item.created_at);
+        if counts && rest >= SLACK {
+            let rest = Duration::from_millis(rest.unsigned_abs());
+            return Ok(Decision::again_after(rest));
+        }
     }
     match taints.source {
         Source::Cache => Err(Unproven { node }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Live => {
             let since = Some(item.due_at);
-            Ok(Decision::done().commands([enqueue(EVICTIONS, &item.key, 0, since)]))
+            Ok(Decision::done().commands([enqueue(EVICTIONS, uid, 0, since)]))
         }
     }
 }
 
-/// What a queue holds for a pod.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Current {
-    Nothing,
-    Timer {
-        created_at: Instant,
-        due_at: Instant,
-    },
-    /// Its time has come, and its eviction waits for its turn or for another
-    /// attempt.
-    Eviction,
+/// The taint of a timer is gone, or is tolerated for good.
+fn run_out_for_nothing(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decision {
+    let uid = &pod.reference.uid;
+    let former = Record::recall(cx, uid);
+    let mut record = former.clone();
+    record.taints.remove(taint);
+    Decision::done()
+        .commands(record.keep(uid, &former))
+        .plans([event::cancelled(pod.reference)])
 }
 
-/// What is to be done about it.
+/// Whether a pod has to leave by now: there is a taint that it does not
+/// tolerate, or the time that it tolerates one for has passed.
+pub(crate) fn is_over(
+    config: &Config,
+    cx: &Context<'_>,
+    uid: &str,
+    pod: &PodSpec,
+    taints: &Taints,
+) -> bool {
+    let waits = |bound: &Bound<'_>| {
+        let key = timer_key(uid, &bound.taint.key);
+        cx.pending(TIMERS, &key).is_some()
+    };
+    match Fate::of(config, &taints.node.no_execute, pod) {
+        Fate::LeavesNow => true,
+        Fate::MayStay(bounds) => !bounds.iter().all(waits),
+    }
+}
+
+/// What becomes of a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Leave,
-    Start(Duration),
-    Evict,
-    Shorten {
-        due_at: Instant,
-        created_at: Instant,
-    },
-    Postpone {
-        due_at: Instant,
-        created_at: Instant,
-    },
-    Cancel,
+    Shorten,
+    Postpone,
 }
 
-fn change(policy: Reschedule, fate: Fate, current: Current) -> Change {
-    match (current, fate) {
-        (Current::Nothing, Fate::Stays) => Change::Leave,
-        (_, Fate::Stays) => Change::Cancel,
-        (Current::Eviction, _) => Change::Leave,
-        (_, Fate::LeavesNow) | (Current::Nothing, Fate::LeavesAfter(Duration::ZERO)) => {
-            Change::Evict
-        }
-        (Current::Nothing, Fate::LeavesAfter(time)) => Change::Start(time),
-        (Current::Timer { created_at, due_at }, Fate::LeavesAfter(time)) => {
-            let wanted = later(created_at, time);
-            let longer = wanted.saturating_sub(due_at);
-            let due_at = wanted;
-            match policy {
-                Reschedule::ShortenOnly | Reschedule::Recompute if longer <= -SLACK => {
-                    Change::Shorten { due_at, created_at }
-                }
-                Reschedule::Recompute if longer >= SLACK => Change::Postpone { due_at, created_at },
-                _ => Change::Leave,
-            }
-        }
+/// What becomes of a timer that is due at another time than the taint's start
+/// and the pod's toleration say.
+fn change(policy: Reschedule, is_renewed: bool, due_at: Instant, wanted: Instant) -> Change {
+    let longer = wanted.saturating_sub(due_at);
+    match policy {
+        _ if is_renewed && longer >= SLACK => Change::Postpone,
+        Reschedule::ShortenOnly | Reschedule::Recompute if longer <= -SLACK => Change::Shorten,
+        Reschedule::Recompute if longer >= SLACK => Change::Postpone,
+        _ => Change::Leave,
     }
+}
+
+/// Whether a taint started later than a timer's: it is another one, of the same
+/// key.
+fn is_renewed(start: Instant, created_at: Instant) -> bool {
+    start.saturating_sub(created_at) >= SLACK
 }
 
 /// The decision about the timers of some pods.
 struct Timers<'a> {
     config: &'a Config,
     cx: &'a Context<'a>,
+    /// When a timer began that a former version of this guest started for a pod
+    /// and all of its taints.
+    inherited: Option<Instant>,
     commands: Vec<Command>,
     plans: Vec<Plan>,
     has_cancelled: bool,
@@ -168,11 +196,53 @@ struct Timers<'a> {
     unread: Option<String>,
 }
 
+/// The timers of one pod, as they are changed.
+struct OfPod {
+    uid: String,
+    /// Whether an eviction of the pod waits.
+    is_evicted: bool,
+    former: Record,
+    record: Record,
+    /// The key of the first of the former ones, and when it was due.
+    first: Option<(Instant, String)>,
+    /// Since when the pod is under a taint that it has no timer for.
+    seen: Instant,
+    /// Not before this time do timers run out that are new.
+    decided: Option<Instant>,
+    /// When the first timer is due now.
+    next: Option<Instant>,
+    /// Whether the pod has to leave.
+    is_over: bool,
+}
+
+impl OfPod {
+    fn key(&self, bound: &Bound<'_>) -> String {
+        timer_key(&self.uid, &bound.taint.key)
+    }
+
+    fn knows(&self, bound: &Bound<'_>) -> bool {
+        self.former.node == self.record.node && self.former.taints.contains(&bound.taint.key)
+    }
+
+    /// The pod leaves at once. Timers go on if their taints are there: what
+    /// calls for its eviction may go.
+    fn leave(&mut self, taints: &Taints) {
+        self.is_over = true;
+        if self.former.node == self.record.node {
+            let there = taints.node.no_execute.iter().map(|taint| taint.key.clone());
+            let mut there: BTreeSet<String> = there.collect();
+            there.retain(|taint| self.former.taints.contains(taint));
+            self.record.taints = there;
+        }
+    }
+}
+
 impl<'a> Timers<'a> {
     fn new(config: &'a Config, cx: &'a Context<'a>) -> Self {
         Self {
             config,
             cx,
+            inherited: None,
             commands: Vec::new(),
             plans: Vec::new(),
             has_cancelled: false,
@@ -182,62 +252,170 @@ impl<'a> Timers<'a> {
 
     fn set(&mut self, pod: Object<Pod>, taints: &Taints) -> Result<(), Unproven> {
         let uid = pod.reference.uid.clone();
-        let fate = Fate::of(self.config, &taints.list, &pod.view.spec);
-        let current = self.current(&uid);
-        match change(self.config.reschedule, fate, current) {
-            Change::Leave => {}
-            Change::Start(time) => self.start(&uid, later(self.cx.now(), time), None),
-            Change::Evict => match &taints.source {
-                Source::Cache => {
-                    let node = pod.view.spec.node_name;
-                    return Err(Unproven { node });
+        let is_evicted = self.cx.pending(EVICTIONS, &uid).is_some();
+        let mut timers = self.former(&uid, taints, is_evicted);
+        match Fate::of(self.config, &taints.node.no_execute, &pod.view.spec) {
+            Fate::LeavesNow => timers.leave(taints),
+            Fate::MayStay(bounds) => {
+                timers.seen = self.inherited(&uid).unwrap_or(self.cx.now());
+                timers.decided = self.decided(&timers, &bounds);
+                for bound in &bounds {
+                    self.bound(&mut timers, bound, taints);
                 }
-                Source::Unread(why) => self.unread = Some(why.clone()),
-                Source::Live => {
-                    self.commands.push(Command::cancel(TIMERS, &uid));
-                    self.commands.push(enqueue(EVICTIONS, &uid, 0, None));
-                }
-            },
-            Change::Shorten { due_at, created_at } => self.start(&uid, due_at, Some(created_at)),
-            Change::Postpone { due_at, created_at } => {
-                self.cancel(TIMERS, pod);
-                self.start(&uid, due_at, Some(created_at));
             }
-            Change::Cancel => {
-                let queue = match current {
-                    Current::Eviction => EVICTIONS,
-                    _ => TIMERS,
-                };
-                self.cancel(queue, pod);
-                self.has_cancelled = true;
+        }
+        for taint in timers.former.taints.difference(&timers.record.taints) {
+            let key = timer_key(&uid, taint);
+            self.commands.push(Command::cancel(TIMERS, &key));
+        }
+        let record = timers.record.keep(&uid, &timers.former);
+        self.commands.extend(record);
+        match (timers.is_over, is_evicted) {
+            (true, true) => {}
+            (true, false) => self.evict(&pod, taints)?,
+            (false, true) => self.call_off(pod, EVICTIONS, &uid),
+            (false, false) => {
+                if let Some((due_at, key)) = timers.first
+                    && timers
+                        .next
+                        .is_none_or(|next| next.saturating_sub(due_at) >= SLACK)
+                {
+                    self.call_off(pod, TIMERS, &key);
+                }
             }
         }
         Ok(())
     }
 
-    fn current(&self, uid: &str) -> Current {
-        if self.cx.pending(EVICTIONS, uid).is_some() {
-            return Current::Eviction;
-        }
-        match self.cx.pending(TIMERS, uid) {
-            Some(Waiting { created_at, due_at }) => Current::Timer { created_at, due_at },
-            None => Current::Nothing,
+    fn former(&self, uid: &str, taints: &Taints, is_evicted: bool) -> OfPod {
+        let former = Record::recall(self.cx, uid);
+        let timers = former.taints.iter().filter_map(|taint| {
+            let key = timer_key(uid, taint);
+            Some((self.cx.pending(TIMERS, &key)?.due_at, key))
+        });
+        OfPod {
+            uid: uid.to_owned(),
+            is_evicted,
+            first: timers.min(),
+            record: Record {
+                node: taints.node.uid.clone(),
+                taints: BTreeSet::new(),
+            },
+            former,
+            seen: self.cx.now(),
+            decided: None,
+            next: None,
+            is_over: false,
         }
     }
 
-    fn start(&mut self, uid: &str, due_at: Instant, created_at: Option<Instant>) {
+    /// When the pod was to leave, as far as what called for it is still there.
+    /// If that is to be kept, no other taint makes it earlier.
+    fn decided(&self, timers: &OfPod, bounds: &[Bound<'_>]) -> Option<Instant> {
+        if self.config.reschedule != Reschedule::Keep {
+            return None;
+        }
+        let known = bounds.iter().filter(|bound| timers.knows(bound));
+        let waiting = known.filter_map(|bound| self.cx.pending(TIMERS, &timers.key(bound)));
+        waiting.map(|timer| timer.due_at).min()
+    }
+
+    /// When the timer began that a former version of this guest started, if
+    /// there is one. Those of each taint take its place.
+    fn inherited(&mut self, uid: &str) -> Option<Instant> {
+        if let Some(waiting) = self.cx.pending(TIMERS, uid) {
+            self.commands.push(Command::cancel(TIMERS, uid));
+            return Some(waiting.created_at);
+        }
+        self.inherited
+    }
+
+    /// Starts, moves or leaves the timer of a pod and a taint.
+    fn bound(&mut self, timers: &mut OfPod, bound: &Bound<'_>, taints: &Taints) {
+        let taint = &bound.taint.key;
+        let key = timers.key(bound);
+        let is_known = timers.knows(bound);
+        let waiting = self.cx.pending(TIMERS, &key);
+        let (node, uid) = (&taints.node, &timers.uid);
+        let start = |seen| start(self.config, self.cx, node, bound.taint, uid, seen);
+        let due_at = match waiting {
+            Some(waiting) if is_known => {
+                let start = start(waiting.created_at);
+                self.reschedule(&key, &waiting, start, later(start, bound.time))
+            }
+            // It was due, and has led to the eviction.
+            None if is_known && timers.is_evicted => {
+                timers.is_over = true;
+                timers.record.taints.insert(taint.clone());
+                return;
+            }
+            _ => {
+                let start = start(timers.seen);
+                let due_at = later(start, bound.time).max(timers.decided.unwrap_or(start));
+                if due_at <= self.cx.now() {
+                    timers.is_over = true;
+                    return;
+                }
+                // Of a taint that is gone, or a node.
+                if waiting.is_some() {
+                    self.commands.push(Command::cancel(TIMERS, &key));
+                }
+                self.start(&key, due_at, start);
+                due_at
+            }
+        };
+        timers.record.taints.insert(taint.clone());
+        timers.next = Some(timers.next.map_or(due_at, |next| next.min(due_at)));
+    }
+
+    /// Returns when the timer is due then.
+    fn reschedule(
+        &mut self,
+        key: &str,
+        timer: &Waiting,
+        start: Instant,
+        wanted: Instant,
+    ) -> Instant {
+        let is_renewed = is_renewed(start, timer.created_at);
+        match change(self.config.reschedule, is_renewed, timer.due_at, wanted) {
+            Change::Leave => return timer.due_at,
+            Change::Shorten => {}
+            Change::Postpone => self.commands.push(Command::cancel(TIMERS, key)),
+        }
+        self.start(key, wanted, start);
+        wanted
+    }
+
+    fn start(&mut self, key: &str, due_at: Instant, start: Instant) {
         let after = due_at.saturating_sub(self.cx.now());
         let after = u64::try_from(after).unwrap_or(0);
-        self.commands.push(enqueue(TIMERS, uid, after, created_at));
+        self.commands.push(enqueue(TIMERS, key, after, Some(start)));
     }
 
-    /// Takes out what waits, and tells of it if it was still waiting. If not,
-    /// its own item sees that it is not needed.
-    fn cancel(&mut self, queue: &str, pod: Object<Pod>) {
-        let uid = pod.reference.uid.clone();
-        self.commands.push(Command::cancel(queue, &uid));
-        let plan = event::cancelled(pod.reference).when_cancelled(queue, &uid);
+    fn evict(&mut self, pod: &Object<Pod>, taints: &Taints) -> Result<(), Unproven> {
+        match &taints.source {
+            Source::Cache => {
+                let node = pod.view.spec.node_name.clone();
+                return Err(Unproven { node });
+            }
+            Source::Unread(why) => self.unread = Some(why.clone()),
+            Source::Live => {
+                let eviction = enqueue(EVICTIONS, &pod.reference.uid, 0, None);
+                self.commands.push(eviction);
+            }
+        }
+        Ok(())
+    }
+
+    /// Tells that a pod may stay for longer, if what called for its eviction was
+    /// still waiting. If not, its own item sees that it is not needed.
+    fn call_off(&mut self, pod: Object<Pod>, queue: &str, key: &str) {
+        if queue == EVICTIONS {
+            self.commands.push(Command::cancel(queue, key));
+        }
+        let plan = event::cancelled(pod.reference).when_cancelled(queue, key);
         self.plans.push(plan);
+        self.has_cancelled = true;
     }
 
     /// What was cancelled is looked at once more: two items can be about one
@@ -258,10 +436,10 @@ fn later(start: Instant, time: Duration) -> Instant {
     start.saturating_add(millis)
 }
 
-fn enqueue(queue: &str, uid: &str, after: u64, created_at: Option<Instant>) -> Command {
+fn enqueue(queue: &str, key: &str, after: u64, created_at: Option<Instant>) -> Command {
     Command::Enqueue(Enqueue {
         queue: queue.to_owned(),
-        key: uid.to_owned(),
+        key: key.to_owned(),
         after,
         created_at,
         group: String::new(),

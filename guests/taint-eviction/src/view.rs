@@ -40,6 +40,7 @@ pub(crate) struct PodWithStatus {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct PodMetadata {
+    pub(crate) creation_timestamp: Option<Time>,
     pub(crate) generation: i64,
     pub(crate) deletion_timestamp: Option<Time>,
 }
@@ -54,7 +55,14 @@ pub(crate) struct PodConditions {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Node {
+    pub(crate) metadata: NodeMetadata,
     pub(crate) spec: NodeSpec,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub(crate) struct NodeMetadata {
+    pub(crate) creation_timestamp: Option<Time>,
 }
 
 #[derive(Debug, Default, Deserialize)]

@@ -35,7 +35,7 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
 #[test]
 fn the_schemas_words_are_the_ones_that_are_known() {
     let schema = schema();
-    for name in ["reschedule", "deletion"] {
+    for name in ["reschedule", "countFrom", "deletion"] {
         let words = schema["properties"][name]["enum"].as_array().unwrap();
         for word in words {
             assert_eq!(refused(&json!({name: word})), None);
@@ -57,6 +57,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (json!({"reschedule": "Keep"}), "reschedule", "Keep"),
         (json!({"reschedule": 1}), "reschedule", ""),
         (json!({"deletion": true}), "deletion", ""),
+        (json!({"countFrom": "timeAdded"}), "countFrom", "TimeAdded"),
         (
             json!({"tolerationComparisonOperators": "yes"}),
             "tolerationComparisonOperators",
@@ -111,7 +112,11 @@ fn the_manifest_asks_for_no_more_than_it_needs() {
         "spec.tolerations[*].tolerationSeconds",
         "spec.tolerations[*].value",
     ];
-    let mut with_status = vec!["metadata.deletionTimestamp", "metadata.generation"];
+    let mut with_status = vec![
+        "metadata.creationTimestamp",
+        "metadata.deletionTimestamp",
+        "metadata.generation",
+    ];
     with_status.extend(placed);
     with_status.extend([
         "status.conditions[*].lastProbeTime",
@@ -123,8 +128,10 @@ fn the_manifest_asks_for_no_more_than_it_needs() {
         "status.conditions[*].type",
     ]);
     let taints = [
+        "metadata.creationTimestamp",
         "spec.taints[*].effect",
         "spec.taints[*].key",
+        "spec.taints[*].timeAdded",
         "spec.taints[*].value",
     ];
     assert_eq!(fields, [&placed[..], &with_status[..], &taints[..]]);

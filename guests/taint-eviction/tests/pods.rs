@@ -4,7 +4,7 @@ mod common;
 
 use common::{
     SECOND, condition, defaults, deletions, harness, left, messages, node, node_with, pod, seconds,
-    taint, uid, waits,
+    taint, timer, uid, waits,
 };
 use davit_guest::Step;
 use davit_guest::testing::{Harness, START};
@@ -197,7 +197,7 @@ fn a_time_that_got_longer_unseen_is_recomputed() {
     harness.put(pod("pod1").tolerates("taint1", Some(100)).into());
     harness.advance(seconds(50));
     harness.put(pod("pod1").tolerates("taint1", Some(200)).into());
-    harness.enqueue(TIMERS, &uid("pod1"));
+    harness.enqueue(TIMERS, &timer("pod1", "taint1"));
     harness.advance(seconds(149));
     assert_eq!(left(&harness), ["pod1"]);
     harness.advance(SECOND);
@@ -254,7 +254,7 @@ fn a_pod_created_again_under_its_name_has_its_own_time() {
         assert_eq!(deletions(&harness), expected, "{node_of_second}");
         let of_first = |it: &&davit_guest::testing::CarriedOut| it.plan.target.uid == "first";
         assert_eq!(harness.carried_out().iter().filter(of_first).count(), 0);
-        assert_eq!(harness.pending(TIMERS, "first"), None);
+        assert_eq!(harness.pending(TIMERS, "first taint1"), None);
     }
 }
 
@@ -265,7 +265,7 @@ fn a_pod_keeps_its_timer_when_something_else_changes() {
     let tolerant = pod("pod1").tolerates("taint1", Some(10));
     harness.put(tolerant.clone().into());
     harness.run();
-    let timer = harness.pending(TIMERS, &uid("pod1"));
+    let before = harness.pending(TIMERS, &timer("pod1", "taint1"));
     harness.advance(SECOND);
     let read = harness.objects_read();
     harness.put(
@@ -274,7 +274,7 @@ fn a_pod_keeps_its_timer_when_something_else_changes() {
             .into(),
     );
     harness.run();
-    assert_eq!(harness.pending(TIMERS, &uid("pod1")), timer);
+    assert_eq!(harness.pending(TIMERS, &timer("pod1", "taint1")), before);
     assert_eq!(harness.objects_read(), read, "its status wakes nobody");
 }
 
@@ -375,9 +375,9 @@ fn a_pod_that_the_cache_does_not_show_waits_for_it() {
     assert_eq!(left(&harness), ["pod1"]);
     harness.show("Pod", "default/pod1");
     harness.run();
-    let timer = harness.pending(TIMERS, &uid("pod1")).unwrap();
+    let before = harness.pending(TIMERS, &timer("pod1", "taint1")).unwrap();
     assert_eq!(
-        (timer.created_at, timer.due_at),
+        (before.created_at, before.due_at),
         (START + 30_000, START + 40_000)
     );
 }

@@ -95,7 +95,11 @@ fn a_taint_that_became_another_counts_as_it_is_now() {
     harness.put(pod("pod").tolerates("taint2", Some(10)).into());
     harness.advance(seconds(9));
     assert_eq!(left(&harness), ["pod"]);
-    assert!(harness.pending(TIMERS, &common::uid("pod")).is_some());
+    assert!(
+        harness
+            .pending(TIMERS, &common::timer("pod", "taint2"))
+            .is_some()
+    );
     // The watch delivers: the timer goes on.
     harness.put(node(&["taint2"]));
     harness.advance(seconds(1));

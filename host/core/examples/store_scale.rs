@@ -217,10 +217,8 @@ fn add(
 
 fn index(name: &str, path: &str, unset: bool) -> Outcome<IndexSpec> {
     Ok(IndexSpec {
-        name: name.to_owned(),
-        path: path.parse()?,
-        presence: false,
         unset,
+        ..IndexSpec::new(name, path.parse()?)
     })
 }
 

@@ -174,11 +174,15 @@ impl Coverage {
             && !self.missing.contains_key(&segment)
     }
 
-    /// Whether a stream catches up, so that time alone changes what is covered.
-    #[must_use]
-    pub fn catches_up(&self) -> bool {
-        let mut troubles = self.troubles.values();
-        troubles.any(|trouble| matches!(trouble, Trouble::CatchesUp(_)))
+    /// Lets time alone change what is covered: says whether a stream has caught
+    /// up. To be called every second or so.
+    pub fn tidy(&mut self, now: Instant) -> bool {
+        let before = self.troubles.len();
+        self.troubles.retain(|_, trouble| match trouble {
+            Trouble::CatchesUp(since) => now.since(*since) < CATCH_UP,
+            Trouble::Interrupted | Trouble::NotServed => true,
+        });
+        self.troubles.len() < before
     }
 
     /// Whether the objects of a segment are gone for good: its resource is not
@@ -197,7 +201,7 @@ impl Coverage {
             let deregistered = self.deregistered.get(&segment);
             return deregistered.is_some_and(|since| now.since(*since) >= DEREGISTERED);
         }
-        let definitions = self.covered(store, view, DEFINITIONS, now);
+        let definitions = self.covered(store, view, DEFINITIONS);
         self.is_undefined(store, definitions, &name)
     }
 
@@ -242,7 +246,7 @@ impl Coverage {
             Source::EveryDeletable(except) => {
                 let known: BTreeSet<Name> =
                     mapping.iter().map(|it| name_of(&it.resource)).collect();
-                let definitions = self.covered(store, view, DEFINITIONS, now);
+                let definitions = self.covered(store, view, DEFINITIONS);
                 // One may have come back since it was given up and before the
                 // next discovery, which has it followed.
                 let served = mapping.deletable().map(|it| name_of(&it.resource));
@@ -323,16 +327,8 @@ impl Coverage {
         if !ready {
             return Some(Gap::NotListed);
         }
-        self.is_behind(segment, now).then_some(Gap::Interrupted)
-    }
-
-    /// Whether the stream of a segment may not have told everything.
-    fn is_behind(&self, segment: SegmentId, now: Instant) -> bool {
-        match self.troubles.get(&segment) {
-            None => false,
-            Some(Trouble::CatchesUp(since)) => now.since(*since) < CATCH_UP,
-            Some(Trouble::Interrupted | Trouble::NotServed) => true,
-        }
+        let is_behind = self.troubles.contains_key(&segment);
+        is_behind.then_some(Gap::Interrupted)
     }
 
     /// Remembers what serves which resources.
@@ -344,7 +340,7 @@ impl Coverage {
         for (plural, group) in names {
             self.defined.insert((group.to_owned(), plural.to_owned()));
         }
-        let Some(registrations) = self.covered(store, view, REGISTRATIONS, now) else {
+        let Some(registrations) = self.covered(store, view, REGISTRATIONS) else {
             return;
         };
         let names = store.keys_of(registrations).map(str::to_owned);
@@ -361,17 +357,11 @@ impl Coverage {
     }
 
     /// The segment of a view that is of this resource, if it is covered.
-    fn covered(
-        &self,
-        store: &Store,
-        view: ViewId,
-        resource: (&str, &str),
-        now: Instant,
-    ) -> Option<SegmentId> {
+    fn covered(&self, store: &Store, view: ViewId, resource: (&str, &str)) -> Option<SegmentId> {
         let mut segments = store.segments_of(view);
         let (segment, _) = segments.find(|(segment, ready)| {
             *ready
-                && !self.is_behind(*segment, now)
+                && !self.troubles.contains_key(segment)
                 && !self.is_missing(*segment)
                 && store
                     .segment_spec(*segment)

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::object::ApiResource;
-use crate::path::{FieldPath, PathError};
+use crate::path::{FieldPath, PathError, Segment};
 
 /// Everything that a controller needs from the host.
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +75,56 @@ pub struct IndexSpec {
     /// Index objects without a value, or with an empty one, under the empty
     /// string.
     pub unset: bool,
+    /// Which values are indexed.
+    pub filter: IndexFilter,
+    /// The field by whose text the objects of one value are ordered, if they
+    /// are: a path to a single scalar.
+    pub order: Option<FieldPath>,
+}
+
+/// Which values an index holds. The others are as if they were not there, but
+/// an object that has one is not without a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum IndexFilter {
+    /// All.
+    #[default]
+    All,
+    /// Only these.
+    Only(BTreeSet<String>),
+    /// All but these.
+    Except(BTreeSet<String>),
+}
+
+impl IndexFilter {
+    /// Whether a value is indexed.
+    #[must_use]
+    pub fn admits(&self, value: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(values) => values.contains(value),
+            Self::Except(values) => !values.contains(value),
+        }
+    }
+}
+
+impl IndexSpec {
+    /// An index over all values at a path, without an order.
+    #[must_use]
+    pub fn new(name: &str, path: FieldPath) -> Self {
+        Self {
+            name: name.to_owned(),
+            path,
+            presence: false,
+            unset: false,
+            filter: IndexFilter::All,
+            order: None,
+        }
+    }
+
+    /// The paths that it reads.
+    pub fn paths(&self) -> impl Iterator<Item = &FieldPath> {
+        std::iter::once(&self.path).chain(&self.order)
+    }
 }
 
 /// A change in a watch that adds items to a queue.
@@ -374,13 +424,7 @@ impl Manifest {
 fn validate_watch(watch: &WatchSpec) -> Result<(), ManifestError> {
     unique("index", watch.indexes.iter().map(|index| &index.name))?;
     for index in &watch.indexes {
-        if !watch.fields.iter().any(|field| field.covers(&index.path)) {
-            return Err(ManifestError::IndexOutsideFields {
-                watch: watch.name.clone(),
-                index: index.name.clone(),
-                path: index.path.to_string(),
-            });
-        }
+        validate_index(watch, index)?;
     }
     if matches!(watch.source, Source::EveryDeletable(_))
         && let Some(field) = watch.fields.iter().find(|field| !field.is_metadata())
@@ -391,6 +435,29 @@ fn validate_watch(watch: &WatchSpec) -> Result<(), ManifestError> {
         });
     }
     Ok(())
+}
+
+fn validate_index(watch: &WatchSpec, index: &IndexSpec) -> Result<(), ManifestError> {
+    let is_kept = |path: &FieldPath| watch.fields.iter().any(|field| field.covers(path));
+    if let Some(path) = index.paths().find(|path| !is_kept(path)) {
+        return Err(ManifestError::IndexOutsideFields {
+            watch: watch.name.clone(),
+            index: index.name.clone(),
+            path: path.to_string(),
+        });
+    }
+    let Some(order) = &index.order else {
+        return Ok(());
+    };
+    let must = if order.segments().contains(&Segment::Each) {
+        "a path that goes through no list"
+    } else if matches!(watch.source, Source::EveryDeletable(_)) {
+        "none in a watch of every resource"
+    } else {
+        return Ok(());
+    };
+    let order = order.to_string();
+    Err(out_of_range("the order", &index.name, &order, must))
 }
 
 fn validate_queue(queue: &QueueSpec) -> Result<(), ManifestError> {
@@ -480,6 +547,48 @@ fn unique<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ordered_by(order: &str, fields: &[&str], source: Source) -> Result<(), String> {
+        let path = |path: &str| path.parse().unwrap();
+        let watch = WatchSpec {
+            name: "pods".into(),
+            source,
+            namespace: String::new(),
+            label_selector: String::new(),
+            field_selector: String::new(),
+            fields: fields.iter().map(|field| path(field)).collect(),
+            indexes: vec![IndexSpec {
+                order: Some(path(order)),
+                ..IndexSpec::new("by-name", path("metadata.name"))
+            }],
+            optional: false,
+        };
+        validate_watch(&watch).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_order_is_one_kept_field_of_one_resource() {
+        let pods = || Source::One(ApiResource::new("", "v1", "pods"));
+        let age = "metadata.creationTimestamp";
+        assert_eq!(ordered_by(age, &["metadata"], pods()), Ok(()));
+        assert_eq!(
+            ordered_by(age, &["metadata.name"], pods()).unwrap_err(),
+            "index \"by-name\" of the watch \"pods\" is over metadata.creationTimestamp, which is \
+             not among the watch's fields"
+        );
+        let list = "metadata.finalizers[*]";
+        assert_eq!(
+            ordered_by(list, &["metadata"], pods()).unwrap_err(),
+            "the order of \"by-name\" is metadata.finalizers[*]: it must be a path that goes \
+             through no list"
+        );
+        let every = Source::EveryDeletable(vec![]);
+        assert_eq!(
+            ordered_by(age, &["metadata"], every).unwrap_err(),
+            "the order of \"by-name\" is metadata.creationTimestamp: it must be none in a \
+             watch of every resource"
+        );
+    }
 
     #[test]
     fn what_the_host_counts_has_no_labels() {

@@ -27,6 +27,8 @@ mod state;
 mod types;
 
 #[cfg(test)]
+pub(crate) mod model;
+#[cfg(test)]
 mod model_tests;
 #[cfg(test)]
 mod tests;
@@ -41,7 +43,7 @@ pub use jitter::Jitter;
 pub use state::{Change, Next, State, Stream};
 pub use types::{Condition, Event, Interruption, Output, Page, Refusal, Request, Settings};
 
-use settle::settle;
+pub(crate) use settle::settle;
 
 /// A stream that ended sooner than this, even cleanly, is a failure: starting
 /// it again at once would be a loop without a pause.
@@ -89,14 +91,6 @@ impl Watch {
         &self.state
     }
 
-    /// Lists again from the start, because other fields are wanted. The view
-    /// stays as it is until the list is complete.
-    pub fn restart(&mut self, now: Instant) {
-        self.outputs.clear();
-        self.failures = 0;
-        self.list(now);
-    }
-
     /// What to do next, in order; none when there is nothing to do but wait.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
@@ -130,7 +124,7 @@ impl Watch {
                 object,
                 deleted: false,
             });
-            self.reset(changes.collect());
+            self.reset(changes.collect(), page.resource_version.clone());
             self.watch(page.resource_version, now);
         } else {
             self.page(items, page.continue_token, now);
@@ -182,10 +176,10 @@ impl Watch {
                 } => {
                     let changes = std::mem::take(changes);
                     self.state = State::Watching {
-                        resource_version,
+                        resource_version: resource_version.clone(),
                         stream: *stream,
                     };
-                    self.reset(changes);
+                    self.reset(changes, resource_version);
                 }
                 Event::Bookmark { .. } | Event::Error(_) => {}
             },
@@ -340,8 +334,12 @@ impl Watch {
         };
     }
 
-    fn reset(&mut self, changes: Vec<Change>) {
-        self.outputs.push_back(Output::Reset(settle(changes)));
+    fn reset(&mut self, changes: Vec<Change>, resource_version: Box<str>) {
+        let items = settle(changes);
+        self.outputs.push_back(Output::Reset {
+            items,
+            resource_version,
+        });
         self.set_synced();
     }
 

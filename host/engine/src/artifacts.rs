@@ -39,16 +39,37 @@ pub enum ArtifactsError {
         source: io::Error,
     },
     /// It is not safe to run what lies there.
-    #[error(
-        "cannot use {} for compiled guests: {problem}. Name a directory that \
-         does not exist yet, or make it private (chmod 0700)",
-        path.display()
-    )]
+    #[error("cannot use {} for compiled guests: {problem}", path.display())]
     Unsafe {
         /// The directory.
         path: PathBuf,
         /// What is wrong with it.
-        problem: &'static str,
+        problem: UnsafeProblem,
+    },
+}
+
+/// Why it is not safe to run what lies in a directory. Each says what to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnsafeProblem {
+    /// A link may be made to lead elsewhere.
+    #[error("it is a symbolic link or no directory: name a directory itself")]
+    NotADirectory,
+    /// Everybody may write there.
+    #[error(
+        "others may write to it: empty it, since what lies there is executed, and make it private \
+         (chmod 0700)"
+    )]
+    OthersWrite,
+    /// Its owner may write there.
+    #[error(
+        "it belongs to user {owner}, and Davit runs as user {own}: name a directory that does not \
+         exist yet, or run Davit as user {owner}"
+    )]
+    OtherOwner {
+        /// The directory's.
+        owner: u32,
+        /// Davit's.
+        own: u32,
     },
 }
 
@@ -192,17 +213,18 @@ fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
 /// The kubelet lets a pod's `fsGroup` write to everything on a volume that it
 /// mounts again, so that right alone is taken away, and with it what the group
 /// may have left there to be run.
-fn make_private(directory: &Path) -> io::Result<Option<&'static str>> {
+fn make_private(directory: &Path) -> io::Result<Option<UnsafeProblem>> {
     let found = fs::symlink_metadata(directory)?;
     if !found.is_dir() {
-        return Ok(Some("it is a symbolic link or no directory"));
+        return Ok(Some(UnsafeProblem::NotADirectory));
     }
     if found.mode() & 0o002 != 0 {
-        return Ok(Some("others may write to it"));
+        return Ok(Some(UnsafeProblem::OthersWrite));
     }
     let probe = tempfile::tempfile_in(directory)?;
-    if probe.metadata()?.uid() != found.uid() {
-        return Ok(Some("it belongs to another user"));
+    let (own, owner) = (probe.metadata()?.uid(), found.uid());
+    if own != owner {
+        return Ok(Some(UnsafeProblem::OtherOwner { owner, own }));
     }
     if found.mode() & 0o020 != 0 {
         fs::set_permissions(directory, Permissions::from_mode(0o700))?;
@@ -241,6 +263,37 @@ mod tests {
             let mut torn = sealed.clone();
             torn[position] ^= 1;
             assert_eq!(unseal(b"header", &torn), None, "byte {position}");
+        }
+    }
+
+    /// What helps against one problem does not help against another.
+    #[test]
+    fn a_directory_that_is_not_safe_is_refused_with_what_to_do() {
+        for (problem, expected) in [
+            (
+                UnsafeProblem::NotADirectory,
+                "it is a symbolic link or no directory: name a directory itself",
+            ),
+            (
+                UnsafeProblem::OthersWrite,
+                "others may write to it: empty it, since what lies there is executed, and make it \
+                 private (chmod 0700)",
+            ),
+            (
+                UnsafeProblem::OtherOwner {
+                    owner: 1000,
+                    own: 65532,
+                },
+                "it belongs to user 1000, and Davit runs as user 65532: name a directory that does \
+                 not exist yet, or run Davit as user 1000",
+            ),
+        ] {
+            let error = ArtifactsError::Unsafe {
+                path: "/cache".into(),
+                problem,
+            };
+            let expected = format!("cannot use /cache for compiled guests: {expected}");
+            assert_eq!(error.to_string(), expected);
         }
     }
 

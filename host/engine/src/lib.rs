@@ -27,7 +27,7 @@ mod precompiled;
 mod wit;
 mod world;
 
-pub use artifacts::ArtifactsError;
+pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LiveReads};
 pub use convert::{BodyError, Malformed, Place};
 pub use digest::{ModuleDigest, NoDigest};

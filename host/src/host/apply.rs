@@ -259,7 +259,7 @@ impl Run {
             }
         }
         self.drop_unused_views();
-        self.streams.follow(&mut self.store);
+        self.streams.follow(&self.store);
     }
 
     fn drop_unused_views(&mut self) {

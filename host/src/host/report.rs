@@ -6,13 +6,14 @@
 //! one line and bounded.
 
 use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::write::Decision;
 use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
-use davit_core::gate::Ruling;
+use davit_core::gate::{Ruling, Waiting};
 use davit_core::plan::{PatchKind, Plan, QueueKey, Step};
 use davit_core::rollout::Role;
 use davit_core::throttle::{LeftOut, Throttle};
@@ -22,8 +23,9 @@ use tokio::sync::mpsc;
 
 /// How long the same word about the same target is not repeated in the log.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
-/// How many such words are remembered.
-const REMEMBERED: usize = 10_000;
+/// How many such words are remembered: a pass of a guest that only shows what
+/// it would do may name as many targets as the cluster has.
+const REMEMBERED: usize = 200_000;
 
 /// Something that happened.
 #[derive(Clone, Debug)]
@@ -67,8 +69,9 @@ pub enum Report {
 #[derive(Debug, Default)]
 pub(super) struct Reporter {
     listener: Option<mpsc::UnboundedSender<Report>>,
-    /// When a ruling on a target was last written to the log.
-    written: HashMap<(String, String, &'static str), Instant>,
+    /// When a ruling on a target was last written to the log, by a hash of both:
+    /// there may be many.
+    written: HashMap<u64, Instant>,
     /// Failures of plans that are the API server's.
     troubles: Throttle<(String, FailureClass)>,
 }
@@ -136,12 +139,14 @@ impl Reporter {
         }
     }
 
-    /// Whether a ruling has not been told for a while. Admissions and waits
-    /// never are, and are not remembered. A controller that only shows its plans
+    /// Whether a ruling has not been told for a while. Admissions never are, and
+    /// of waits only those for a kind. A controller that only shows its plans
     /// shows them at every pass: the log has each once.
     fn is_news(&mut self, controller: &str, plan: &Plan, ruling: &Ruling, now: Instant) -> bool {
-        if matches!(ruling, Ruling::Admit | Ruling::Wait(_)) {
-            return false;
+        match ruling {
+            Ruling::Admit => return false,
+            Ruling::Wait(waiting) if *waiting != Waiting::NotServed => return false,
+            Ruling::Wait(_) | Ruling::Show | Ruling::Refuse(_) => {}
         }
         if self.written.len() >= REMEMBERED {
             self.written.retain(|_, at| now.since(*at) < REPEAT_AFTER);
@@ -149,12 +154,9 @@ impl Reporter {
                 self.written.clear();
             }
         }
-        let word = (
-            controller.to_owned(),
-            format!("{} {}", plan.target, plan.reason),
-            ruling.as_str(),
-        );
-        let last = self.written.insert(word, now);
+        let mut word = DefaultHasher::new();
+        (controller, &plan.target, &plan.reason, ruling.as_str()).hash(&mut word);
+        let last = self.written.insert(word.finish(), now);
         last.is_none_or(|at| now.since(at) >= REPEAT_AFTER)
     }
 }
@@ -241,6 +243,9 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
         }
         Ruling::Refuse(_) if is_news => {
             log!(warn, line, { part, ruling = ruled, because, }, "refused: {}", line.action);
+        }
+        Ruling::Wait(Waiting::NotServed) if is_news => {
+            log!(warn, line, { part, ruling = ruled, because, }, "waits: {}", line.action);
         }
         Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
             log!(debug, line, { part, ruling = ruled, because, }, "not carried out: {}", line.action);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::discovery::{self, Discovered};
 use davit_cluster::events::Recorder;
-use davit_cluster::reflector::{Batch, Update};
+use davit_cluster::reflector::{Batch, StreamId, Update};
 use davit_cluster::write;
 use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
 use davit_core::coverage::{Unlisted, is_definitions};
@@ -16,7 +16,7 @@ use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
-use davit_core::store::{Change, SegmentId, Store, ViewId};
+use davit_core::store::{Change, Store, Taken, ViewId};
 use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
@@ -313,40 +313,29 @@ impl Run {
     }
 
     fn take_news(&mut self, batch: Batch) {
-        let Some(segment) = self.streams.segment(batch.stream) else {
-            return;
-        };
         let now = self.api.clock().instant();
         let mut news = Vec::new();
-        let spec = self.store.segment_spec(segment);
+        let segment = self.streams.segment(batch.stream);
+        let spec = segment.and_then(|segment| self.store.segment_spec(segment));
         // What is defined, and what is served, tells whose objects are gone.
         let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
         for update in batch.updates {
-            match update {
-                Update::Apply(item) => self.store.apply(segment, item, now, &mut news),
-                Update::Delete(item) => {
-                    let (namespace, name) = (&item.namespace, &item.name);
-                    self.store
-                        .remove(segment, namespace, name, &item.uid, &mut news);
-                }
-                Update::Reset { items, fields } => {
+            if let Update::Status(condition) = &update {
+                may_be_gone |= *condition == Condition::NotServed;
+                self.note_condition(batch.stream, condition);
+                continue;
+            }
+            let mut changes = Vec::new();
+            let (streams, store) = (&mut self.streams, &mut self.store);
+            match streams.take(store, batch.stream, update, now, &mut changes) {
+                Taken::News => news.append(&mut changes),
+                Taken::List => {
+                    self.note_condition(batch.stream, &Condition::Synced);
                     self.tell_changes(&std::mem::take(&mut news), Origin::Fresh, now);
-                    let mut changes = Vec::new();
-                    let replaced = self
-                        .store
-                        .replace(segment, fields, items, now, &mut changes);
-                    match replaced {
-                        Ok(()) => self.streams.coverage.note_list(segment),
-                        Err(error) => tracing::error!("a list is not taken: {error}"),
-                    }
                     self.tell_changes(&changes, Origin::Relist, now);
                     // It may be the version that takes another one's place.
                     self.detach_all();
                     self.take_over();
-                }
-                Update::Status(condition) => {
-                    may_be_gone |= condition == Condition::NotServed;
-                    self.note_condition(segment, &condition);
                 }
             }
         }
@@ -370,13 +359,9 @@ impl Run {
         }
     }
 
-    fn note_condition(&mut self, segment: SegmentId, condition: &Condition) {
-        let now = self.api.clock().instant();
-        self.streams
-            .coverage
-            .note_condition(segment, condition, now);
-        self.uncovered = None;
-        let Some(spec) = self.store.segment_spec(segment) else {
+    fn note_condition(&mut self, stream: StreamId, condition: &Condition) {
+        let segment = self.streams.segment(stream);
+        let Some(spec) = segment.and_then(|segment| self.store.segment_spec(segment)) else {
             return;
         };
         let resource = spec.resource.to_string();
@@ -393,6 +378,13 @@ impl Run {
                 self.metrics.watch_troubles.with_label_values(&labels).inc();
             }
         }
+        if !self.streams.fills(stream) {
+            // What the views show comes from another stream.
+            return;
+        }
+        let now = self.api.clock().instant();
+        self.streams.note_condition(stream, condition, now);
+        self.uncovered = None;
         let synced = f64::from(u8::from(*condition == Condition::Synced));
         let labels = [resource.as_str()];
         self.metrics.synced.with_label_values(&labels).set(synced);
@@ -503,7 +495,7 @@ impl Run {
     }
 
     fn keep_house(&mut self) {
-        if self.streams.coverage.catches_up() {
+        if self.streams.coverage.tidy(self.api.clock().instant()) {
             self.uncovered = None;
         }
         let waits = |slot: &Slot| slot.stable.is_some() || slot.candidate.is_some();

@@ -2,29 +2,26 @@
 //! serves.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use davit_cluster::api::Api;
-use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec};
+use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec, Update};
 use davit_core::coverage::{Coverage, excepts};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind};
-use davit_core::store::{Change, SegmentId, SegmentSpec, Store, ViewId};
+use davit_core::store::{Change, Feeds, SegmentId, SegmentSpec, Store, Taken, ViewId};
 use davit_core::time::Instant;
-use davit_core::watch::Settings;
+use davit_core::watch::{Condition, Settings};
 use tokio::sync::mpsc;
 
-/// The reflectors that run, one for each segment of the store whose resource is
-/// served.
+/// The reflectors that run.
 pub(super) struct Streams {
     api: Api,
     settings: Settings,
     seed: u64,
     updates: mpsc::Sender<Batch>,
-    running: BTreeMap<SegmentId, (StreamId, Reflector)>,
-    segments: BTreeMap<StreamId, SegmentId>,
-    next: u32,
+    feeds: Feeds,
+    running: BTreeMap<StreamId, Reflector>,
     /// What is known completely.
     pub(super) coverage: Coverage,
     /// The segments that were not listed yet when the last discovery was over.
@@ -43,17 +40,63 @@ impl Streams {
             settings,
             seed,
             updates,
+            feeds: Feeds::default(),
             running: BTreeMap::new(),
-            segments: BTreeMap::new(),
-            next: 0,
             coverage: Coverage::default(),
             unlisted: BTreeSet::new(),
         }
     }
 
-    /// The segment that a stream fills; none if it is no longer followed.
+    /// The segment that a stream fills or is to fill; none if it is no longer
+    /// followed.
     pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
-        self.segments.get(&stream).copied()
+        self.feeds.segment(stream)
+    }
+
+    /// Whether a stream fills its segment. Otherwise it only lists yet, for
+    /// views that wait.
+    pub(super) fn fills(&self, stream: StreamId) -> bool {
+        self.feeds.fills(stream)
+    }
+
+    /// Takes what a stream says of its objects.
+    pub(super) fn take(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        update: Update,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Taken {
+        let feeds = &mut self.feeds;
+        let taken = match update {
+            Update::Apply(object) => feeds.apply(store, stream, object, now, changes),
+            Update::Delete(object) => feeds.remove(store, stream, object, now, changes),
+            Update::Reset {
+                items,
+                resource_version,
+            } => {
+                let taken = feeds.replace(store, stream, items, &resource_version, now, changes);
+                taken.unwrap_or_else(|error| {
+                    tracing::error!("a list is not taken: {error}");
+                    Taken::News
+                })
+            }
+            Update::Status(_) => Taken::News,
+        };
+        if taken == Taken::List
+            && let Some(segment) = self.feeds.segment(stream)
+        {
+            self.coverage.note_list(segment);
+        }
+        taken
+    }
+
+    /// Takes what a stream says of itself.
+    pub(super) fn note_condition(&mut self, stream: StreamId, condition: &Condition, now: Instant) {
+        if let Some(segment) = self.feeds.segment(stream) {
+            self.coverage.note_condition(segment, condition, now);
+        }
     }
 
     /// The segments that are not listed yet, as at the end of the discovery
@@ -116,36 +159,23 @@ impl Streams {
 
     /// Follows every segment whose resource is served with the fields that its
     /// views read, and nothing else.
-    pub(super) fn follow(&mut self, store: &mut Store) {
+    pub(super) fn follow(&mut self, store: &Store) {
         self.coverage.forget_all_but(store);
-        let wanted = store.segments();
-        let wanted: BTreeMap<SegmentId, _> = wanted
-            .filter(|(segment, _)| !self.coverage.is_missing(*segment))
-            .map(|(segment, spec)| (segment, Arc::clone(spec)))
-            .collect();
-        self.running.retain(|segment, (stream, _)| {
-            let keep = wanted.contains_key(segment);
-            if !keep {
-                self.segments.remove(stream);
+        let coverage = &self.coverage;
+        self.feeds
+            .follow(store, |segment| !coverage.is_missing(segment));
+        let feeds = &self.feeds;
+        self.running.retain(|stream, _| feeds.contains(*stream));
+        for (stream, feed) in feeds.iter() {
+            if self.running.contains_key(&stream) {
+                continue;
             }
-            keep
-        });
-        for (segment, spec) in wanted {
-            let Some(fields) = store.segment_fields(segment) else {
+            let Some(spec) = store.segment_spec(feed.segment) else {
                 continue;
             };
-            if let Some((_, reflector)) = self.running.get(&segment) {
-                if store.needs_list(segment) {
-                    self.coverage.note_restart(segment);
-                    store.asked_for(segment, fields.clone());
-                    reflector.set_fields(fields);
-                }
-                continue;
+            if feeds.fills(stream) {
+                self.coverage.note_restart(feed.segment);
             }
-            self.coverage.note_restart(segment);
-            store.asked_for(segment, fields.clone());
-            let stream = StreamId(self.next);
-            self.next += 1;
             let reflector = Reflector::start(
                 &self.api,
                 StreamSpec {
@@ -153,27 +183,26 @@ impl Streams {
                     namespace: spec.namespace.clone(),
                     label_selector: spec.label_selector.clone(),
                     field_selector: spec.field_selector.clone(),
-                    fields,
+                    fields: feed.fields.clone(),
                 },
                 self.settings.clone(),
                 self.seed.wrapping_add(u64::from(stream.0)),
                 stream,
                 self.updates.clone(),
             );
-            self.segments.insert(stream, segment);
-            self.running.insert(segment, (stream, reflector));
+            self.running.insert(stream, reflector);
         }
     }
 }
 
 impl Streams {
     /// Lists at once what was not served a moment ago, and is by now: a stream
-    /// asks for it again after a while only.
-    pub(super) fn list_returned(&self) {
-        for (segment, (_, reflector)) in &self.running {
-            if self.coverage.waits_in_vain(*segment) {
-                reflector.list_again();
-            }
+    /// asks for it again after a while only. The next [`Self::follow`] does so.
+    pub(super) fn list_returned(&mut self) {
+        let segments = self.feeds.iter().map(|(_, feed)| feed.segment);
+        let waiting = segments.filter(|segment| self.coverage.waits_in_vain(*segment));
+        for segment in waiting.collect::<BTreeSet<SegmentId>>() {
+            self.feeds.list_again(segment);
         }
     }
 }

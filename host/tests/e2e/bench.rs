@@ -54,6 +54,14 @@ pub(crate) fn in_real_time<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F
     runtime(false).block_on(async { test(Bench::in_memory()).await });
 }
 
+/// The same, where the API server's clock begins at that time.
+pub(crate) fn in_real_time_since<F: Future<Output = ()>>(
+    start: jiff::Timestamp,
+    test: impl FnOnce(Bench) -> F,
+) {
+    runtime(false).block_on(async { test(Bench::in_memory_since(start)).await });
+}
+
 /// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, or else in memory,
 /// and removes what it made there.
 pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
@@ -84,7 +92,10 @@ fn runtime(paused: bool) -> tokio::runtime::Runtime {
 
 impl Bench {
     pub(crate) fn in_memory() -> Self {
-        let now = "2026-11-20T10:00:00Z".parse().unwrap();
+        Self::in_memory_since("2026-11-20T10:00:00Z".parse().unwrap())
+    }
+
+    fn in_memory_since(now: jiff::Timestamp) -> Self {
         let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
         let service = {
             let sim = sim.clone();

@@ -24,3 +24,4 @@ mod recorded;
 mod requests;
 mod rollout;
 mod shutdown;
+mod streams;

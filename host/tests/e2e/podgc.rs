@@ -1,6 +1,7 @@
 //! PodGC's cases that need an API server or time, by the ids of the
 //! specification; and what the host adds to them.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use davit::host::Report;
@@ -184,6 +185,90 @@ fn pgc_38_a_thousand_pods() {
         assert!((host.metric(&deleted) - 900.0).abs() < 0.5);
         host.host.stop().await;
         bench
+    });
+}
+
+/// More terminated pods than a guest can hold at once, with the default limits.
+/// Evicted pods go first although they are the youngest, then the oldest, those
+/// of one second by name; and the number that is kept is exact.
+#[test]
+fn a_backlog_of_60_000_terminated_pods_is_worked_off() {
+    const PODS: usize = 60_000;
+    const EVICTED: usize = 100;
+    const KEPT: usize = 57_500;
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        // As a kubelet leaves a pod that has ended.
+        let conditions: Vec<Value> = ["Initialized", "Ready", "ContainersReady", "PodScheduled"]
+            .iter()
+            .map(|name| {
+                json!({
+                    "type": name, "status": "False", "reason": "PodCompleted",
+                    "lastTransitionTime": "2026-11-20T10:00:00Z",
+                })
+            })
+            .collect();
+        // The later a pod is created, the earlier comes its name.
+        let number_of = |created: usize| PODS - created;
+        for created in 0..PODS {
+            if created == PODS / 2 {
+                sleep(Duration::from_secs(60)).await;
+            }
+            let mut status = json!({"phase": "Succeeded", "conditions": conditions});
+            if created >= PODS - EVICTED {
+                status["phase"] = json!("Failed");
+                status["reason"] = json!("Evicted");
+            }
+            let name = format!("pod-{:05}", number_of(created));
+            bench.pod_with(&name, &node, &status, |_| {}).await;
+        }
+        let config = format!("{{terminatedPodThreshold: {KEPT}, period: 1h}}");
+        let host = bench.host(&podgc("Enforce", &config)).await;
+        let deadline = Instant::now() + Duration::from_secs(600);
+        while bench.pods().await.len() > KEPT {
+            assert!(Instant::now() < deadline, "{}", bench.pods().await.len());
+            sleep(Duration::from_secs(10)).await;
+        }
+        sleep(Duration::from_secs(60)).await;
+        let oldest = PODS / 2 + 1..=PODS / 2 + PODS - KEPT - EVICTED;
+        let left: BTreeSet<String> = (EVICTED + 1..=PODS)
+            .filter(|number| !oldest.contains(number))
+            .map(|number| format!("pod-{number:05}"))
+            .collect();
+        let found = bench.pods().await;
+        assert_eq!(found.len(), KEPT);
+        assert_eq!(found.symmetric_difference(&left).next(), None);
+        host.host.stop().await;
+    });
+}
+
+/// The oldest are kept by finalizers. What comes after them is deleted in the
+/// same pass, without a pause, now and when the oldest are terminating already.
+#[test]
+fn pods_that_stay_hold_up_no_others() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        let ended = json!({"phase": "Succeeded"});
+        for number in 0..1_500 {
+            let name = format!("a-{number:04}");
+            bench.pod_with(&name, &node, &ended, hold).await;
+        }
+        let config = "{terminatedPodThreshold: 100, period: 10m}";
+        let mut host = None;
+        for wave in ["b", "c"] {
+            for number in 0..1_500 {
+                let name = format!("{wave}-{number:04}");
+                bench.pod_with(&name, &node, &ended, |_| {}).await;
+            }
+            if host.is_none() {
+                host = Some(bench.host(&podgc("Enforce", config)).await);
+            } else {
+                sleep(Duration::from_secs(600)).await;
+            }
+            sleep(Duration::from_secs(20)).await;
+            assert_eq!(bench.pods().await.len(), 1_500 + 100, "{wave}");
+        }
+        host.unwrap().host.stop().await;
     });
 }
 

@@ -38,12 +38,7 @@ impl Graph {
             label_selector: String::new(),
             field_selector: String::new(),
             fields: vec![path.clone()],
-            indexes: vec![IndexSpec {
-                name: "owner".into(),
-                path,
-                presence: false,
-                unset: false,
-            }],
+            indexes: vec![IndexSpec::new("owner", path)],
             optional: false,
         };
         let mut store = Store::default();

@@ -479,7 +479,13 @@ async fn diff_asks_through_the_api_server() {
                 let page = json!({
                     "stable": "aaaa",
                     "candidate": "bbbb",
+                    "step": {
+                        "number": 1, "of": 2, "text": "shadow for 1m", "elapsedSeconds": 20,
+                        "leftSeconds": 40, "waitsFor": "", "decisions": 99, "minDecisions": 10,
+                    },
+                    "countedSince": AT,
                     "counts": {"agree": 97, "disagree": 2, "onlyStable": 2},
+                    "pending": 4,
                     "disagreements": [
                         {
                             "at": AT, "verdict": "only-stable",
@@ -512,8 +518,9 @@ async fn diff_asks_through_the_api_server() {
     assert_eq!(
         diff::in_words("podgc", &page, 1),
         format!(
-            "podgc: stable aaaa, candidate bbbb\n97 agree, 2 disagree (2 only-stable, 0 \
-             only-candidate, 0 different), 0 unknown\n\n{AT}  only-stable  v1 Pod shop/p1\n  \
+            "podgc: stable aaaa, candidate bbbb\nstep 1 of 2 (shadow for 1m): 20s elapsed, 40s \
+             left, 99 of 10 decisions\n97 agree, 2 disagree (2 only-stable, 0 only-candidate, 0 \
+             different), 0 unknown, 4 pending, since {AT}\n\n{AT}  only-stable  v1 Pod shop/p1\n  \
              stable: orphaned: its node is gone (queue orphaned, key n1)\n    1. delete\n  \
              candidate: nothing\n\nand 1 more: --last shows them\n"
         )

@@ -3,17 +3,22 @@
 use std::time::Duration;
 
 use davit_sim::fault::Match;
+use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::bench::{Bench, Running, on_the_sim};
-use crate::cluster::{KEY, pod, taint, taint_eviction};
+use crate::cluster::{KEY, pod, taint, taint_eviction, toleration};
 
-/// Two commands for each: more than the host takes in one decision.
+/// With two commands for each: more than the host takes in one decision.
 const PODS: usize = 6_000;
 
-async fn many_pods(bench: &Bench, node: &str) {
+async fn many_pods(bench: &Bench, node: &str, seconds: Option<i64>) {
+    let tolerations: Vec<Value> = seconds
+        .map(|it| toleration(KEY, Some(it)))
+        .into_iter()
+        .collect();
     for number in 0..PODS {
-        pod(bench, &format!("p-{number}"), node, &[]).await;
+        pod(bench, &format!("p-{number}"), node, &tolerations).await;
     }
 }
 
@@ -40,28 +45,36 @@ fn assert_answered(host: &Running) {
 
 #[test]
 fn six_thousand_pods_on_one_node() {
-    on_the_sim(|mut bench| async move {
-        let node = bench.node("a").await;
-        many_pods(&bench, &node).await;
-        let host = bench.host(&taint_eviction("Enforce", "{}")).await;
-        // Every pod has been decided on: only its node can evict it.
-        sleep(Duration::from_secs(10)).await;
-        bench.sim().clear_log();
-        taint(&bench, &node, &[KEY]).await;
-        // Two writes and an event for each, at the client's 1,000 a second after
-        // the first 2,000.
-        for _ in 0..60 {
-            sleep(Duration::from_secs(1)).await;
-            if left(&bench) == 0 {
-                break;
-            }
+    on_the_sim(|bench| all_leave(bench, None));
+}
+
+/// A timer for each, which it takes two commands to start.
+#[test]
+fn six_thousand_timers_on_one_node() {
+    on_the_sim(|bench| all_leave(bench, Some(15)));
+}
+
+async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
+    let node = bench.node("a").await;
+    many_pods(&bench, &node, seconds).await;
+    let host = bench.host(&taint_eviction("Enforce", "{}")).await;
+    // Every pod has been decided on: only its node can evict it.
+    sleep(Duration::from_secs(10)).await;
+    bench.sim().clear_log();
+    taint(&bench, &node, &[KEY]).await;
+    // Two writes and an event for each, at the client's 1,000 a second after
+    // the first 2,000.
+    for _ in 0..60 {
+        sleep(Duration::from_secs(1)).await;
+        if left(&bench) == 0 {
+            break;
         }
-        assert_eq!(left(&bench), 0);
-        let sim = bench.sim();
-        assert_eq!(sim.count(&Match::new("delete", "pods")), PODS);
-        assert_eq!(sim.count(&Match::new("patch", "pods")), PODS);
-        assert_answered(&host);
-    });
+    }
+    assert_eq!(left(&bench), 0);
+    let sim = bench.sim();
+    assert_eq!(sim.count(&Match::new("delete", "pods")), PODS);
+    assert_eq!(sim.count(&Match::new("patch", "pods")), PODS);
+    assert_answered(&host);
 }
 
 /// A dry run shows every pod, and comes to rest.
@@ -69,7 +82,7 @@ fn six_thousand_pods_on_one_node() {
 fn a_dry_run_of_six_thousand_pods() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
-        many_pods(&bench, &node).await;
+        many_pods(&bench, &node, Some(15)).await;
         let host = bench.host(&taint_eviction("DryRun", "{}")).await;
         sleep(Duration::from_secs(10)).await;
         bench.sim().clear_log();

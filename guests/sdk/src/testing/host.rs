@@ -2,22 +2,24 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 use serde_json::Value;
 
 use super::START;
+use super::members::{Members, place_of, rank_of};
 use super::objects::{
-    Cached, Id, failure, group_version, id_of_reference, key_in, plural, shown, text, text_at,
+    Cached, Id, failure, group_version, id_of_reference, plural, shown, text, text_at,
 };
-use super::project::{indexed, project};
+use super::project::project;
 use super::queues::Queues;
-use crate::bindings::davit::controller::cache::{KeyPage, Page};
+use crate::bindings::davit::controller::cache::{KeyPage, OrderedPage, Page};
 use crate::bindings::davit::controller::live::GetRequest;
 use crate::bindings::davit::controller::types;
 use crate::context::Host;
 use crate::{
     ApiResource, Failure, Index, IndexKey, Instant, Level, ListRequest, Manifest, Mapped,
-    ObjectRef, UnlistedResource, Waiting, Watch, msgpack,
+    ObjectRef, Place, UnlistedResource, Waiting, Watch, msgpack,
 };
 
 /// The cluster and the host around a guest.
@@ -26,6 +28,9 @@ pub(super) struct State {
     pub(super) now: Instant,
     pub(super) server: BTreeMap<Id, Value>,
     pub(super) cache: BTreeMap<Id, Cached>,
+    /// What each watch shows of the cache.
+    pub(super) members: BTreeMap<String, Members>,
+    nothing: Members,
     pub(super) queues: Queues,
     pub(super) notes: BTreeMap<String, Vec<u8>>,
     pub(super) read_failures: BTreeMap<Id, Failure>,
@@ -46,6 +51,8 @@ impl State {
             now: START,
             server: BTreeMap::new(),
             cache: BTreeMap::new(),
+            members: BTreeMap::new(),
+            nothing: Members::default(),
             queues: Queues::default(),
             notes: BTreeMap::new(),
             read_failures: BTreeMap::new(),
@@ -83,38 +90,23 @@ impl State {
         index.unwrap_or_else(|| panic!("the index {name} of the watch {watch} is not declared"))
     }
 
-    /// The objects of a watch, by their keys.
-    fn watched(&self, name: &str) -> BTreeMap<String, Shown<'_>> {
-        let watch = self.watch(name);
-        self.cache
-            .values()
-            .filter_map(|cached| {
-                let fields = shown(watch, &cached.value)?;
-                let changed_at = cached.changed_at.get(name).copied();
-                let whole = &cached.value;
-                let shown = Shown {
-                    whole,
-                    fields,
-                    changed_at: changed_at.unwrap_or(self.now),
-                };
-                Some((key_in(watch, whole), shown))
-            })
-            .collect()
+    /// The objects of a watch.
+    fn members(&self, watch: &str) -> &Members {
+        self.watch(watch);
+        self.members.get(watch).unwrap_or(&self.nothing)
     }
 
-    /// The objects that an index holds under a value.
-    fn indexed(&self, watch: &str, index: &str, value: &str) -> Vec<types::Object> {
-        let index = self.index(watch, index);
-        let objects = self.watched(watch).into_values();
-        objects
-            .filter(|it| indexed(index, &it.fields).iter().any(|v| v == value))
-            .map(Shown::object)
-            .collect()
-    }
-
-    /// Counts the objects that the guest is handed from the cache.
-    fn count(&self, objects: usize) {
-        self.copied.set(self.copied.get() + objects as u64);
+    /// What a watch shows of an object.
+    fn object(&self, watch: &str, id: &Id) -> Option<types::Object> {
+        let cached = self.cache.get(id)?;
+        let changed_at = cached.changed_at.get(watch).copied();
+        let shown = Shown {
+            whole: &cached.value,
+            fields: shown(self.watch(watch), &cached.value)?,
+            changed_at: changed_at.unwrap_or(self.now),
+        };
+        self.copied.set(self.copied.get() + 1);
+        Some(shown.object())
     }
 
     fn read(&self, target: &ObjectRef, fields: &[String]) -> Result<types::Object, Failure> {
@@ -171,65 +163,103 @@ fn part<E>(all: impl IntoIterator<Item = E>, cursor: u64, limit: u32) -> (Vec<E>
 
 impl Host for State {
     fn len(&self, watch: &str) -> u64 {
-        self.watched(watch).len() as u64
+        self.members(watch).keys.len() as u64
     }
 
     fn get(&self, watch: &str, key: &str) -> Option<types::Object> {
-        let object = self.watched(watch).remove(key).map(Shown::object);
-        self.count(object.iter().len());
-        object
+        let id = self.members(watch).keys.get(key)?;
+        self.object(watch, id)
     }
 
     fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object> {
-        let mut objects = self.watched(watch).into_values();
-        let object = objects.find(|it| text(it.whole, "uid") == uid);
-        self.count(object.iter().len());
-        object.map(Shown::object)
+        let mut ids = self.members(watch).keys.values();
+        let uid_of = |id| self.cache.get(id).map(|it| text(&it.value, "uid"));
+        self.object(
+            watch,
+            ids.find(|id| uid_of(*id).is_some_and(|it| it == uid))?,
+        )
     }
 
-    fn by_index(&self, watch: &str, index: &str, value: &str, cursor: u64, limit: u32) -> Page {
-        let (objects, next) = part(self.indexed(watch, index, value), cursor, limit);
-        self.count(objects.len());
-        Page { objects, next }
+    fn by_index(&self, watch: &str, name: &str, value: &str, cursor: u64, limit: u32) -> Page {
+        self.index(watch, name);
+        let objects = self.members(watch).indexed(name, value);
+        let ids = objects.into_iter().flat_map(BTreeMap::values);
+        let (ids, next) = part(ids, cursor, limit);
+        let objects = ids.into_iter().filter_map(|id| self.object(watch, id));
+        Page {
+            objects: objects.collect(),
+            next,
+        }
     }
 
-    fn index_count(&self, watch: &str, index: &str, value: &str) -> u32 {
-        let count = self.indexed(watch, index, value).len();
+    fn in_order(
+        &self,
+        watch: &str,
+        name: &str,
+        value: &str,
+        after: Option<&Place>,
+        limit: u32,
+    ) -> OrderedPage {
+        let has_order = self.index(watch, name).order.is_some();
+        assert!(
+            has_order,
+            "the index {name} of the watch {watch} has no order"
+        );
+        let start = match after {
+            Some(place) => Bound::Excluded(rank_of(place)),
+            None => Bound::Unbounded,
+        };
+        let objects = self.members(watch).indexed(name, value);
+        let objects = objects.map(|objects| objects.range((start, Bound::Unbounded)));
+        let (part, next) = part(objects.into_iter().flatten(), 0, limit.max(1));
+        let last = part.last().filter(|_| next.is_some());
+        OrderedPage {
+            next: last.map(|(rank, _)| place_of(rank)),
+            objects: part
+                .iter()
+                .filter_map(|(_, id)| self.object(watch, id))
+                .collect(),
+        }
+    }
+
+    fn index_count(&self, watch: &str, name: &str, value: &str) -> u32 {
+        self.index(watch, name);
+        let objects = self.members(watch).indexed(name, value);
+        let count = objects.map_or(0, BTreeMap::len);
         u32::try_from(count).expect("fewer objects")
     }
 
     fn index_keys(
         &self,
         watch: &str,
-        index: &str,
+        name: &str,
         after: Option<&str>,
         limit: u32,
     ) -> Vec<IndexKey> {
-        let index = self.index(watch, index);
-        let mut counts = BTreeMap::<String, u32>::new();
-        for shown in self.watched(watch).into_values() {
-            for value in indexed(index, &shown.fields) {
-                *counts.entry(value).or_default() += 1;
-            }
-        }
-        counts
-            .into_iter()
+        self.index(watch, name);
+        let values = self.members(watch).values(name);
+        values
             .filter(|(value, _)| after.is_none_or(|after| value.as_str() > after))
             .take(limit as usize)
-            .map(|(value, count)| IndexKey { value, count })
+            .map(|(value, objects)| IndexKey {
+                value: value.clone(),
+                count: u32::try_from(objects.len()).expect("fewer objects"),
+            })
             .collect()
     }
 
     fn keys(&self, watch: &str, cursor: u64, limit: u32) -> KeyPage {
-        let (keys, next) = part(self.watched(watch).into_keys(), cursor, limit);
+        let (keys, next) = part(self.members(watch).keys.keys().cloned(), cursor, limit);
         KeyPage { keys, next }
     }
 
     fn scan(&self, watch: &str, cursor: u64, limit: u32) -> Page {
-        let objects = self.watched(watch).into_values().map(Shown::object);
-        let (objects, next) = part(objects, cursor, limit);
-        self.count(objects.len());
-        Page { objects, next }
+        let (ids, next) = part(self.members(watch).keys.values(), cursor, limit);
+        let objects = ids.into_iter().filter_map(|id| self.object(watch, id));
+        Page {
+            objects: objects.collect(),
+            next,
+        }
     }
 
     fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, Failure>> {

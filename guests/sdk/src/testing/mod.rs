@@ -27,6 +27,7 @@
 mod config;
 mod execute;
 mod host;
+mod members;
 mod objects;
 mod patch;
 mod project;
@@ -130,6 +131,13 @@ impl<C: Controller> Harness<C> {
     /// What the guest would answer to a fresh item now. Nothing is carried out.
     #[must_use]
     pub fn decide(&self, queue: &str, key: &str) -> Decision {
+        self.decide_part(queue, key, "")
+    }
+
+    /// What the guest would answer now if it was asked for the part of a
+    /// decision that this cursor names.
+    #[must_use]
+    pub fn decide_part(&self, queue: &str, key: &str, cursor: &str) -> Decision {
         let item = WorkItem {
             queue: queue.to_owned(),
             key: key.to_owned(),
@@ -137,7 +145,7 @@ impl<C: Controller> Harness<C> {
             created_at: self.state.now,
             due_at: self.state.now,
             failures: Vec::new(),
-            cursor: String::new(),
+            cursor: cursor.to_owned(),
         };
         let mut decisions = self.decisions(&[item]);
         decisions.pop().expect("one decision for each item")
@@ -145,8 +153,14 @@ impl<C: Controller> Harness<C> {
 
     /// Adds an item to a queue, due now.
     pub fn enqueue(&mut self, queue: &str, key: &str) {
-        let now = self.state.now;
-        self.state.add(queue, key, now, None);
+        self.enqueue_after(queue, key, Duration::ZERO);
+    }
+
+    /// Adds an item to a queue that is due after that time.
+    pub fn enqueue_after(&mut self, queue: &str, key: &str, after: Duration) {
+        let after = i64::try_from(milliseconds(after)).expect("a shorter duration");
+        let due_at = self.state.now + after;
+        self.state.add(queue, key, due_at, None);
     }
 
     /// The item of this key, if it waits.

@@ -123,6 +123,10 @@ impl State {
             let after = cached.as_ref().and_then(|it| shown(watch, &it.value));
             let since = old.as_ref().and_then(|it| it.changed_at.get(&watch.name));
             let changed = before != after;
+            if changed {
+                let members = self.members.entry(watch.name.clone()).or_default();
+                members.change(watch, id, before.as_ref(), after.as_ref());
+            }
             if let Some(cached) = &mut cached {
                 let at = since.filter(|_| !changed).copied().unwrap_or(self.now);
                 cached.changed_at.insert(watch.name.clone(), at);

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::Index;
+use crate::{Index, IndexFilter};
 
 /// What every object shows, whatever the manifest declares.
 const IDENTITY: [&str; 3] = ["metadata.name", "metadata.namespace", "metadata.uid"];
@@ -32,7 +32,9 @@ pub(super) fn indexed(index: &Index, object: &Value) -> Vec<String> {
     visit(object, &parse(&index.path), &mut found);
     let present = found.iter().any(|value| !is_unset(value));
     let unset = !present || (!index.presence && found.iter().any(|value| is_unset(value)));
+    found.retain(|value| !is_unset(value) && admits(&index.filter, value));
     let mut values: Vec<String> = if index.presence {
+        let present = !found.is_empty();
         present.then(|| "true".to_owned()).into_iter().collect()
     } else {
         found.into_iter().filter_map(scalar).collect()
@@ -43,6 +45,22 @@ pub(super) fn indexed(index: &Index, object: &Value) -> Vec<String> {
     values.sort_unstable();
     values.dedup();
     values
+}
+
+fn admits(filter: &IndexFilter, value: &Value) -> bool {
+    match (filter, scalar(value)) {
+        (IndexFilter::All, _) => true,
+        (IndexFilter::Only(values), text) => text.is_some_and(|it| values.contains(&it)),
+        (IndexFilter::Except(values), text) => text.is_none_or(|it| !values.contains(&it)),
+    }
+}
+
+/// The text of the scalar at a path; empty if there is none.
+pub(super) fn text_of(object: &Value, path: &str) -> String {
+    let mut found = Vec::new();
+    visit(object, &parse(path), &mut found);
+    let texts = found.into_iter().filter_map(scalar);
+    texts.into_iter().next().unwrap_or_default()
 }
 
 /// A field of a map.
@@ -190,6 +208,14 @@ mod tests {
             (plain("m").presence(), vec!["true"]),
             (plain("gone").presence(), vec![]),
             (plain("gone").presence().unset(), vec![""]),
+            (plain("list[*].k").only(&["1", "3"]), vec!["1"]),
+            (plain("list[*].k").except(&["1"]).unset(), vec!["", "2"]),
+            (plain("a").except(&["x"]).unset(), vec![]),
+            (plain("a").except(&["x"]).presence().unset(), vec![]),
+            (plain("a").except(&["y"]).presence(), vec!["true"]),
+            (plain("m").except(&["y"]).presence(), vec!["true"]),
+            (plain("m").only(&["y"]).presence(), vec![]),
+            (plain("gone").only(&["y"]).unset(), vec![""]),
         ] {
             assert_eq!(indexed(&index, &object), expected, "{index:?}");
         }

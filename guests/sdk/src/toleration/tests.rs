@@ -5,6 +5,7 @@ fn taint(key: &str, value: &str, effect: &str) -> Taint {
         key: key.to_owned(),
         value: value.to_owned(),
         effect: effect.to_owned(),
+        time_added: None,
     }
 }
 

@@ -124,13 +124,17 @@ pub(crate) fn uid(name: &str) -> String {
     format!("Pod/default/{name}")
 }
 
+/// The key of the timer of the pod of this name, for a taint of this key.
+pub(crate) fn timer(name: &str, taint: &str) -> String {
+    format!("{} {taint}", uid(name))
+}
+
 /// Whether a timer or an eviction of the pod of this name waits.
 pub(crate) fn waits(harness: &Harness<TaintEviction>, name: &str) -> bool {
-    let queues = [TIMERS, EVICTIONS];
-    let mut waiting = queues
-        .map(|queue| harness.pending(queue, &uid(name)))
-        .into_iter();
-    waiting.any(|item| item.is_some())
+    let timers = ["taint1", "taint2"].map(|taint| timer(name, taint));
+    let mut timers = timers.iter().map(|key| (TIMERS, key));
+    let waits = |(queue, key): (&str, &String)| harness.pending(queue, key).is_some();
+    timers.any(waits) || waits((EVICTIONS, &uid(name)))
 }
 
 /// The names of the pods that the API server has.

@@ -10,8 +10,10 @@ mod tests;
 
 use davit_core::object::{ApiResource, Projected};
 use davit_core::path::FieldTree;
+pub use davit_core::store::StreamId;
 use davit_core::watch::{Condition, Settings};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
 
 use crate::api::Api;
 
@@ -31,10 +33,6 @@ pub struct StreamSpec {
     pub fields: FieldTree,
 }
 
-/// What a reader of several streams tells them apart by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(pub u32);
-
 /// News of one stream: everything that had come when there was room in the
 /// channel, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,13 +47,12 @@ pub struct Batch {
 /// One piece of news.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// These are all objects there are, ordered by namespace and name, with
-    /// these fields.
+    /// These are all objects there were at that version.
     Reset {
-        /// The objects.
+        /// The objects, ordered by namespace and name.
         items: Vec<Projected>,
-        /// The fields of these and of what follows.
-        fields: FieldTree,
+        /// The version of the list.
+        resource_version: Box<str>,
     },
     /// An object has come or changed.
     Apply(Projected),
@@ -68,7 +65,7 @@ pub enum Update {
 /// A running reflector. It stops when this is dropped.
 #[derive(Debug)]
 pub struct Reflector {
-    fields: watch::Sender<FieldTree>,
+    task: AbortHandle,
 }
 
 impl Reflector {
@@ -83,25 +80,14 @@ impl Reflector {
         id: StreamId,
         updates: mpsc::Sender<Batch>,
     ) -> Self {
-        let (fields, wanted) = watch::channel(spec.fields.clone());
         let run = run::Run::new(api, spec, settings, seed);
-        tokio::spawn(run.until_dropped(wanted, id, updates));
-        Self { fields }
+        let task = tokio::spawn(run.until_unread(id, updates)).abort_handle();
+        Self { task }
     }
+}
 
-    /// Lists everything again at once, whatever it waits for.
-    pub fn list_again(&self) {
-        self.fields.send_modify(|_| {});
-    }
-
-    /// Changes the fields to keep. Everything is listed again; until the list
-    /// is complete, which a [`Update::Reset`] with these fields tells, the
-    /// reader keeps what it has.
-    pub fn set_fields(&self, fields: FieldTree) {
-        self.fields.send_if_modified(|wanted| {
-            let changed = *wanted != fields;
-            *wanted = fields;
-            changed
-        });
+impl Drop for Reflector {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }

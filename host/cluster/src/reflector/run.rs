@@ -1,8 +1,7 @@
 //! The loop of one reflector.
 
-use davit_core::path::FieldTree;
 use davit_core::watch::{Output, Settings, Watch};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::mpsc;
 
 use super::exchange::{Answer, Exchange};
 use super::{Batch, StreamId, StreamSpec, Update};
@@ -40,13 +39,8 @@ impl Run {
         }
     }
 
-    /// Runs until the handle or the reader is gone.
-    pub(super) async fn until_dropped(
-        mut self,
-        mut wanted: watch::Receiver<FieldTree>,
-        stream: StreamId,
-        updates: mpsc::Sender<Batch>,
-    ) {
+    /// Runs until the reader is gone. May be aborted whenever it waits.
+    pub(super) async fn until_unread(mut self, stream: StreamId, updates: mpsc::Sender<Batch>) {
         loop {
             self.carry_out();
             let is_full = self.batch.len() >= LARGEST_BATCH;
@@ -56,13 +50,6 @@ impl Run {
             // nothing came.
             tokio::select! {
                 biased;
-                changed = wanted.changed() => match changed {
-                    Ok(()) => {
-                        let fields = wanted.borrow_and_update().clone();
-                        self.restart(fields);
-                    }
-                    Err(_) => return,
-                },
                 room = updates.reserve(), if !self.batch.is_empty() => match room {
                     Ok(room) => room.send(Batch {
                         stream,
@@ -93,9 +80,12 @@ impl Run {
                     self.exchange = None;
                     continue;
                 }
-                Output::Reset(items) => Update::Reset {
+                Output::Reset {
                     items,
-                    fields: self.spec.fields.clone(),
+                    resource_version,
+                } => Update::Reset {
+                    items,
+                    resource_version,
                 },
                 Output::Apply(object) => Update::Apply(object),
                 Output::Delete(object) => Update::Delete(object),
@@ -128,12 +118,6 @@ impl Run {
                 self.machine.handle_interruption(&interruption, now);
             }
         }
-    }
-
-    fn restart(&mut self, fields: FieldTree) {
-        self.projector = Projector::new(fields.clone());
-        self.spec.fields = fields;
-        self.machine.restart(self.clock.instant());
     }
 }
 

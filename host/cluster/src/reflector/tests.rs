@@ -333,29 +333,6 @@ async fn an_answer_that_is_no_list_replaces_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn other_fields_are_listed_anew() {
-    let (old, first) = stream();
-    let (sender, second) = stream();
-    let replies = vec![list(&["a"], "5"), first, list(&["a"], "6"), second];
-    let mut running = Running::paged(replies);
-    assert_eq!(running.news().await, "=a");
-    running.requests(2).await;
-    running.reflector.set_fields(tree(&["spec.nodeName"]));
-    running.reflector.set_fields(tree(&["spec", "status"]));
-    running.requests(4).await;
-    assert!(old.is_closed());
-    let reset = loop {
-        if let Update::Reset { fields, .. } = running.next().await {
-            break fields;
-        }
-    };
-    assert_eq!(reset, tree(&["spec", "status"]));
-    send(&sender, &line("MODIFIED", &pod("a", "7")));
-    assert_eq!(running.news().await, "+a");
-    assert_eq!(running.server.seen().len(), 4);
-}
-
-#[tokio::test(start_paused = true)]
 async fn it_stops_when_its_handle_or_its_reader_is_dropped() {
     let (sender, watch) = stream();
     let mut running = Running::paged(vec![list(&["a"], "5"), watch]);

@@ -4,11 +4,13 @@ use std::borrow::Cow;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use imbl::{OrdMap, Vector};
+use imbl::{OrdMap, OrdSet, Vector};
 
+use super::object::Object;
 use super::slots::{Slot, SlotSets};
-use crate::manifest::IndexSpec;
+use crate::manifest::{IndexFilter, IndexSpec};
 use crate::msgpack::{self, Value};
+use crate::path::FieldPath;
 
 /// Which objects have which values. A value's text is held once, however many
 /// objects have it; cloning it costs nothing, changing a clone copies a path.
@@ -18,12 +20,18 @@ pub(super) struct Index {
     values: OrdMap<Arc<str>, Held>,
     /// The objects that have a value, by the value's number.
     slots: SlotSets,
+    /// The same once more in their order, for an index that has one.
+    ordered: OrdSet<(ValueId, Rank, Slot)>,
     /// Numbers below `next` of values that nobody has any more.
     free: Vector<ValueId>,
     next: ValueId,
 }
 
 type ValueId = u32;
+
+/// What an object is ordered by: the text of the order's field, the name and
+/// the namespace, in bytes that compare like the three.
+type Rank = Arc<[u8]>;
 
 /// A value that some object has.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +41,21 @@ struct Held {
     count: u32,
 }
 
+/// What an index holds of one object.
+#[derive(Debug, PartialEq, Eq)]
+struct Entries<'a> {
+    values: Vec<Cow<'a, str>>,
+    /// None without an order, or without a value.
+    rank: Option<Rank>,
+}
+
 impl Index {
     pub(super) fn new(spec: IndexSpec) -> Self {
         Self {
             spec: Arc::new(spec),
             values: OrdMap::new(),
             slots: SlotSets::default(),
+            ordered: OrdSet::new(),
             free: Vector::new(),
             next: 0,
         }
@@ -53,22 +70,37 @@ impl Index {
         values(&self.spec, data)
     }
 
-    /// Whether an object's change from `old` to `new` data changes nothing
-    /// here; without data there is no object.
-    pub(super) fn agrees(&self, old: Option<&[u8]>, new: Option<&[u8]>) -> bool {
-        self.values_in(old) == self.values_in(new)
+    /// The field that it orders by, if it has an order.
+    pub(super) fn order(&self) -> Option<&FieldPath> {
+        self.spec.order.as_ref()
     }
 
-    /// Follows an object's change from `old` to `new` data; without data there
-    /// is no object.
-    pub(super) fn update(&mut self, slot: Slot, old: Option<&[u8]>, new: Option<&[u8]>) {
-        let old = self.values_in(old);
-        let new = self.values_in(new);
-        for value in old.iter().filter(|value| !new.contains(value)) {
-            self.remove(value, slot);
+    /// The text that an object is ordered by; none if the index has no order.
+    pub(super) fn order_of<'a>(&self, object: &'a Object) -> Option<Cow<'a, str>> {
+        let mut order = None;
+        let visited = msgpack::visit(object.data(), self.order()?, &mut |value| {
+            order = text(&value);
+        });
+        Some(order.filter(|_| visited.is_ok()).unwrap_or_default())
+    }
+
+    /// Whether an object's change from `old` to `new` changes nothing here.
+    pub(super) fn agrees(&self, old: Option<&Object>, new: Option<&Object>) -> bool {
+        self.entries(old) == self.entries(new)
+    }
+
+    /// Follows an object's change from `old` to `new`.
+    pub(super) fn update(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
+        let old = self.entries(old);
+        let new = self.entries(new);
+        let stays = |value| {
+            old.rank == new.rank && old.values.contains(value) && new.values.contains(value)
+        };
+        for value in old.values.iter().filter(|value| !stays(value)) {
+            self.remove(value, old.rank.as_ref(), slot);
         }
-        for value in new.iter().filter(|value| !old.contains(value)) {
-            self.insert(value, slot);
+        for value in new.values.iter().filter(|value| !stays(value)) {
+            self.insert(value, new.rank.as_ref(), slot);
         }
     }
 
@@ -84,6 +116,25 @@ impl Index {
             .flat_map(move |held| self.slots.iter(held.id, from))
     }
 
+    /// The objects that have a value in their order, those after a place.
+    pub(super) fn slots_after(
+        &self,
+        value: &str,
+        after: Option<&Place>,
+    ) -> impl Iterator<Item = Slot> {
+        let held = self.values.get(value);
+        held.into_iter().flat_map(move |held| {
+            let start = match after {
+                Some(after) => Bound::Excluded((held.id, after.rank(), Slot::MAX)),
+                None => Bound::Included((held.id, Rank::from([]), Slot::MIN)),
+            };
+            self.ordered
+                .range((start, Bound::Unbounded))
+                .take_while(|(id, ..)| *id == held.id)
+                .map(|(.., slot)| *slot)
+        })
+    }
+
     /// The values after `after` in byte order, with how many objects have them.
     pub(super) fn keys(&self, after: Option<&str>) -> impl Iterator<Item = (&str, u32)> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -92,11 +143,18 @@ impl Index {
             .map(|(value, held)| (&**value, held.count))
     }
 
-    fn values_in<'a>(&self, data: Option<&'a [u8]>) -> Vec<Cow<'a, str>> {
-        data.map(|data| self.values_of(data)).unwrap_or_default()
+    fn entries<'a>(&self, object: Option<&'a Object>) -> Entries<'a> {
+        let values = object.map(|object| self.values_of(object.data()));
+        let values = values.unwrap_or_default();
+        let ordered = object.filter(|_| !values.is_empty());
+        let rank = ordered.and_then(|object| {
+            let order = self.order_of(object)?;
+            Some(rank(&order, object.key()))
+        });
+        Entries { values, rank }
     }
 
-    fn insert(&mut self, value: &str, slot: Slot) {
+    fn insert(&mut self, value: &str, rank: Option<&Rank>, slot: Slot) {
         let id = if let Some(held) = self.values.get_mut(value) {
             held.count += 1;
             held.id
@@ -107,9 +165,12 @@ impl Index {
             id
         };
         self.slots.insert(id, slot);
+        if let Some(rank) = rank {
+            self.ordered.insert((id, Arc::clone(rank), slot));
+        }
     }
 
-    fn remove(&mut self, value: &str, slot: Slot) {
+    fn remove(&mut self, value: &str, rank: Option<&Rank>, slot: Slot) {
         let Some(held) = self.values.get_mut(value) else {
             return;
         };
@@ -120,7 +181,33 @@ impl Index {
             self.free.push_back(id);
         }
         self.slots.remove(id, slot);
+        if let Some(rank) = rank {
+            self.ordered.remove(&(id, Arc::clone(rank), slot));
+        }
     }
+}
+
+/// A place in the order of an index: that of an object which is there, or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The text of the field that the index orders by; empty if it was not set.
+    pub order: String,
+    /// The object's `namespace/name`, or `name` for a cluster-scoped one.
+    pub key: String,
+}
+
+impl Place {
+    fn rank(&self) -> Rank {
+        rank(&self.order, &self.key)
+    }
+}
+
+/// No name or namespace has a zero byte, and every other byte is above it: a
+/// text that begins another one comes before it.
+fn rank(order: &str, key: &str) -> Rank {
+    let (namespace, name) = key.split_once('/').unwrap_or(("", key));
+    let parts = [order, name, namespace].map(str::as_bytes);
+    parts.join(&0).into()
 }
 
 /// The values that an index has for an object: strings as they are, numbers
@@ -131,29 +218,30 @@ fn values<'a>(spec: &IndexSpec, data: &'a [u8]) -> Vec<Cow<'a, str>> {
     let mut values = Vec::new();
     let mut present = false;
     let mut empty = false;
-    let visited = msgpack::visit(data, &spec.path, &mut |value| {
-        let text = match value {
-            Value::Nil | Value::Text("") => return empty = true,
-            Value::List(elements) if elements.is_empty() => return empty = true,
-            Value::List(_) | Value::Map(_) | Value::Binary(_) => return present = true,
-            Value::Text(text) => Cow::Borrowed(text),
-            Value::Bool(true) => Cow::Borrowed("true"),
-            Value::Bool(false) => Cow::Borrowed("false"),
-            Value::Unsigned(number) => Cow::Owned(number.to_string()),
-            Value::Signed(number) => Cow::Owned(number.to_string()),
-            Value::Float(number) => Cow::Owned(number.to_string()),
-        };
-        values.push(text);
+    // Whether a value is there that no text stands for.
+    let mut compound = false;
+    let visited = msgpack::visit(data, &spec.path, &mut |value| match value {
+        Value::Nil | Value::Text("") => empty = true,
+        Value::List(elements) if elements.is_empty() => empty = true,
+        value => {
+            present = true;
+            match text(&value) {
+                Some(text) if spec.filter.admits(&text) => values.push(text),
+                Some(_) => {}
+                None => compound = !matches!(spec.filter, IndexFilter::Only(_)),
+            }
+        }
     });
     if visited.is_err() {
         values.clear();
         present = false;
+        compound = false;
     }
-    present |= !values.is_empty();
     if spec.presence {
+        let has_any = compound || !values.is_empty();
         values.clear();
         empty = false;
-        if present {
+        if has_any {
             values.push(Cow::Borrowed("true"));
         }
     }
@@ -163,4 +251,17 @@ fn values<'a>(spec: &IndexSpec, data: &'a [u8]) -> Vec<Cow<'a, str>> {
     values.sort_unstable();
     values.dedup();
     values
+}
+
+/// A scalar's text; none for what is not set, a list or a map.
+fn text<'a>(value: &Value<'a>) -> Option<Cow<'a, str>> {
+    Some(match value {
+        Value::Nil | Value::List(_) | Value::Map(_) | Value::Binary(_) => return None,
+        Value::Text(text) => Cow::Borrowed(text),
+        Value::Bool(true) => Cow::Borrowed("true"),
+        Value::Bool(false) => Cow::Borrowed("false"),
+        Value::Unsigned(number) => Cow::Owned(number.to_string()),
+        Value::Signed(number) => Cow::Owned(number.to_string()),
+        Value::Float(number) => Cow::Owned(number.to_string()),
+    })
 }

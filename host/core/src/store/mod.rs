@@ -11,6 +11,7 @@
 //! tells which views it changed. A [`Snapshot`] is the state at one moment: it
 //! costs next to nothing to take and never changes.
 
+mod feeds;
 mod index;
 mod object;
 mod segment;
@@ -30,6 +31,8 @@ use std::sync::Arc;
 use crate::manifest::{IndexSpec, Source, WatchSpec};
 use crate::path::FieldTree;
 
+pub use feeds::{Feed, Feeds, StreamId, Taken};
+pub use index::Place;
 pub use object::{Object, ResourceVersion};
 pub use segment::{SegmentId, SegmentSpec};
 pub use snapshot::{Entry, IndexView, Page, Snapshot, View};
@@ -138,7 +141,7 @@ impl Store {
     /// Adds a view without segments.
     pub fn add_view(&mut self, spec: ViewSpec) -> ViewId {
         let mut tree = spec.fields;
-        tree.merge(&spec.indexes.iter().map(|index| &index.path).collect());
+        tree.merge(&spec.indexes.iter().flat_map(IndexSpec::paths).collect());
         let view = ViewId(self.next_view);
         self.next_view += 1;
         let (fields, tree) = self.intern(tree);
@@ -264,14 +267,6 @@ impl Store {
         Some(self.segments.get(&segment)?.fields())
     }
 
-    /// The segment's stream was asked to keep these fields from its next list
-    /// on.
-    pub fn asked_for(&mut self, segment: SegmentId, fields: FieldTree) {
-        if let Some(segment) = self.segments.get_mut(&segment) {
-            segment.asked = Some(fields);
-        }
-    }
-
     /// Whether a view of the segment waits for a list of it.
     #[must_use]
     pub fn needs_list(&self, segment: SegmentId) -> bool {
@@ -354,7 +349,7 @@ impl Store {
                 state.ready.insert(place, segment);
             }
             for (slot, object) in &members {
-                state.reindex(*slot, None, Some(object.data()));
+                state.reindex(*slot, None, Some(object));
             }
         }
         changes.extend(members.into_iter().map(|(_, object)| Change {
@@ -370,7 +365,7 @@ impl Store {
         if let Some(state) = self.state.view_mut(view) {
             state.ready.retain(|other| *other != segment);
             for (slot, object) in &members {
-                state.reindex(*slot, Some(object.data()), None);
+                state.reindex(*slot, Some(object), None);
             }
         }
         changes.extend(members.into_iter().map(|(_, object)| Change {

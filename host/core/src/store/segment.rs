@@ -34,10 +34,6 @@ pub(super) struct Segment {
     pub(super) spec: Arc<SegmentSpec>,
     /// What was kept of its objects when it was last listed; none before that.
     pub(super) listed: Option<FieldTree>,
-    /// What its stream was last asked to keep: a list that was asked for is
-    /// still to come, and what comes after it has these fields. As when it was
-    /// listed, if none.
-    pub(super) asked: Option<FieldTree>,
     /// Its views, those that read the same fields together.
     pub(super) readers: Vec<Reader>,
     /// The size of its objects' data and keys.
@@ -60,7 +56,6 @@ impl Segment {
         Self {
             spec: Arc::new(spec),
             listed: None,
-            asked: None,
             readers: Vec::new(),
             bytes: 0,
         }
@@ -81,8 +76,7 @@ impl Segment {
             reader.views.push(view);
             return reader.ready;
         }
-        let listed = self.listed.as_ref().is_some_and(|had| had.covers(tree));
-        let ready = listed && self.asked.as_ref().is_none_or(|asked| asked.covers(tree));
+        let ready = self.listed.as_ref().is_some_and(|had| had.covers(tree));
         self.readers.push(Reader {
             fields,
             tree: Arc::clone(tree),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::index::Index;
 use super::slots::Slot;
 use super::state::{State, ViewState};
-use super::{Object, ResourceVersion, SegmentId, ViewId, ViewKey};
+use super::{Object, Place, ResourceVersion, SegmentId, ViewId, ViewKey};
 use crate::object::{Kind, ObjectRecord, Uid};
 use crate::time::Instant;
 
@@ -235,6 +235,31 @@ impl<'a> IndexView<'a> {
             Some((u64::from(slot), entry))
         });
         page(entries, limit)
+    }
+
+    /// The objects that have a value in the index's order, `limit` at most,
+    /// those after a place; and the place of the last, if more follow. None if
+    /// the index has no order.
+    #[must_use]
+    pub fn in_order(
+        &self,
+        value: &str,
+        after: Option<&Place>,
+        limit: usize,
+    ) -> Option<(Vec<Entry<'a>>, Option<Place>)> {
+        self.index.order()?;
+        let mut slots = self.index.slots_after(value, after);
+        let entries = slots.by_ref().take(limit);
+        let entries = entries.filter_map(|slot| self.view.entry(self.view.state.object(slot)?));
+        let entries: Vec<Entry<'a>> = entries.collect();
+        let last = entries.last().filter(|_| slots.next().is_some());
+        let next = last.and_then(|entry| {
+            Some(Place {
+                order: self.index.order_of(entry.object)?.into_owned(),
+                key: entry.object.key().to_owned(),
+            })
+        });
+        Some((entries, next))
     }
 
     /// How many objects have a value.

@@ -45,8 +45,8 @@ pub(super) struct ViewState {
 }
 
 impl ViewState {
-    /// Follows an object's change from `old` to `new` data.
-    pub(super) fn reindex(&mut self, slot: Slot, old: Option<&[u8]>, new: Option<&[u8]>) {
+    /// Follows an object's change from `old` to `new`.
+    pub(super) fn reindex(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
         for index in &mut self.indexes {
             index.update(slot, old, new);
         }
@@ -157,8 +157,7 @@ impl State {
         Some(object)
     }
 
-    /// Keeps a view's indexes in step with an object that it shows; without
-    /// data there is no object.
+    /// Keeps a view's indexes in step with an object that it shows.
     pub(super) fn reindex(
         &mut self,
         view: ViewId,
@@ -166,8 +165,6 @@ impl State {
         old: Option<&Object>,
         new: Option<&Object>,
     ) {
-        let old = old.map(Object::data);
-        let new = new.map(Object::data);
         // Looked at first, so that nothing is copied when nothing changes.
         let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
         if self.view(view).is_some_and(|view| !agree(view))

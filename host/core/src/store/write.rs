@@ -64,9 +64,7 @@ impl Store {
     /// restore of the cluster's database they are lower than those held. If it
     /// has a name twice, the last one counts.
     ///
-    /// Nothing is changed if the list lacks fields that a view shows already:
-    /// whoever makes it tells what it asks for ([`Self::asked_for`]), and no
-    /// view begins to show what will be missing.
+    /// Nothing is changed if the list lacks fields that a view shows already.
     pub fn replace(
         &mut self,
         segment: SegmentId,

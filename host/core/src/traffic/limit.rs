@@ -120,25 +120,36 @@ impl Limit {
         if sent < self.round_began {
             return;
         }
-        match fastest.map(near) {
-            Some(near) => self.round.push(took.as_secs_f64() / near.as_secs_f64()),
-            None => self.unmeasured += 1,
+        if let Some(near) = fastest.map(near) {
+            self.take(took.as_secs_f64() / near.as_secs_f64(), now);
+            return;
         }
-        let enough = SHORTEST_ROUND.max(self.allowed() / 2);
-        if self.unmeasured >= enough && now >= self.no_probe_before {
+        self.unmeasured += 1;
+        if self.unmeasured >= self.round_length() && now >= self.no_probe_before {
             self.begin_probe(true, now);
-        } else if self.round.len() >= enough {
-            self.end_round(now);
         }
     }
 
     /// The server has too much to do, or did not answer a request in time that
-    /// was sent then.
+    /// was sent then. It counts as a very late answer: what one of many servers
+    /// behind the API server says does not slow down all.
     pub(super) fn overloaded(&mut self, sent: Instant, now: Instant) {
-        // What was sent before the last change says nothing about it.
-        if sent >= self.round_began {
-            self.change(0.5, now);
+        if self.probe.is_none() && sent >= self.round_began {
+            self.take(f64::INFINITY, now);
         }
+    }
+
+    fn take(&mut self, ratio: f64, now: Instant) {
+        self.round.push(ratio);
+        if self.round.len() >= self.round_length() {
+            self.end_round(now);
+        }
+    }
+
+    /// How many answers a round takes. What was sent before the last change says
+    /// nothing about it and is no part of the round.
+    fn round_length(&self) -> usize {
+        SHORTEST_ROUND.max(self.allowed() / 2)
     }
 
     fn end_round(&mut self, now: Instant) {
@@ -353,17 +364,27 @@ mod tests {
     #[test]
     fn an_overload_halves_it_once_for_all_requests_that_were_under_way() {
         let mut limit = Limit::new();
-        let (sent, now) = (Instant::ZERO, Instant::ZERO.after(MILLISECOND));
-        for _ in 0..100 {
-            limit.overloaded(sent, now);
+        for _ in 0..CEILING {
+            limit.overloaded(at(0), at(1));
         }
         assert_eq!(limit.allowed(), CEILING / 2);
-        let mut now = now;
-        for _ in 0..10 {
-            limit.overloaded(now, now.after(MILLISECOND));
-            now = now.after(2 * MILLISECOND);
+        for number in 0..1_000 {
+            limit.overloaded(at(2 + number), at(2 + number));
         }
         assert_eq!(limit.allowed(), FLOOR);
+    }
+
+    /// One of the servers behind the API server refuses all that it is asked.
+    #[test]
+    fn a_minority_that_is_refused_slows_down_nobody() {
+        let mut limit = Limit::new();
+        for number in 0..2_000 {
+            limit.sent(CEILING);
+            limit.answered("get", at(number), true, at(number + 3));
+            limit.answered("get", at(number), true, at(number + 3));
+            limit.overloaded(at(number), at(number + 3));
+        }
+        assert_eq!(limit.allowed(), CEILING);
     }
 
     /// A webhook makes some requests slow, and lists are slow by nature.

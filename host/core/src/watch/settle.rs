@@ -8,7 +8,7 @@ use crate::object::Projected;
 ///
 /// Sorting keeps the memory of a large list at one copy of its objects, where a
 /// map would also need every key a second time.
-pub(super) fn settle(mut changes: Vec<Change>) -> Vec<Projected> {
+pub(crate) fn settle(mut changes: Vec<Change>) -> Vec<Projected> {
     changes.sort_by(|a, b| key(a).cmp(&key(b)));
     // What is kept of a run of equal keys is its first: look from the end.
     changes.reverse();

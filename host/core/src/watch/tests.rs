@@ -21,6 +21,13 @@ fn page(names: &[&str], version: &str, continue_token: &str) -> Page {
     }
 }
 
+fn reset(items: Vec<Projected>, version: &str) -> Output {
+    Output::Reset {
+        items,
+        resource_version: version.into(),
+    }
+}
+
 fn bookmark(version: &str, initial_events_end: bool) -> Event {
     Event::Bookmark {
         resource_version: version.into(),
@@ -124,7 +131,10 @@ fn pages_are_handed_over_together_and_watched_from_their_version() {
     driven.watch.handle_page(page(&["a"], "5", ""), driven.now);
     let outputs = driven.outputs();
     let [
-        Output::Reset(items),
+        Output::Reset {
+            items,
+            resource_version,
+        },
         Output::Condition(Condition::Synced),
         Output::Send(request),
     ] = outputs.as_slice()
@@ -132,6 +142,7 @@ fn pages_are_handed_over_together_and_watched_from_their_version() {
         panic!("{outputs:?}");
     };
     assert_eq!(items, &[object("a", "5"), object("b", "5")]);
+    assert_eq!(&**resource_version, "5");
     assert!(is_watch_from(request, "5"));
 }
 
@@ -161,7 +172,7 @@ fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
     assert_eq!(
         driven.outputs(),
         [
-            Output::Reset(vec![object("a", "7"), object("c", "4")]),
+            reset(vec![object("a", "7"), object("c", "4")], "7"),
             Output::Condition(Condition::Synced),
             Output::Apply(object("d", "8")),
         ]
@@ -214,7 +225,7 @@ fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end(
     assert_eq!(driven.only_request(), again);
     driven.watch.handle_page(page(&["b"], "5", ""), driven.now);
     let all = vec![object("a", "5"), object("b", "5")];
-    assert_eq!(driven.outputs()[0], Output::Reset(all));
+    assert_eq!(driven.outputs()[0], reset(all, "5"));
 }
 
 #[test]
@@ -228,7 +239,7 @@ fn an_expired_continue_token_starts_the_list_again() {
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
     driven.watch.handle_page(page(&["b"], "9", ""), driven.now);
-    assert_eq!(driven.outputs()[0], Output::Reset(vec![object("b", "9")]));
+    assert_eq!(driven.outputs()[0], reset(vec![object("b", "9")], "9"));
 }
 
 #[test]
@@ -372,24 +383,8 @@ fn a_resource_that_is_not_served_is_asked_for_now_and_then() {
     driven.watch.handle_page(page(&[], "9", ""), driven.now);
     assert_eq!(
         driven.outputs()[..2],
-        [Output::Reset(vec![]), Output::Condition(Condition::Synced)]
+        [reset(vec![], "9"), Output::Condition(Condition::Synced)]
     );
-}
-
-#[test]
-fn a_restart_lists_again_and_forgets_what_was_half_done() {
-    let mut driven = Driven::watching();
-    driven
-        .watch
-        .handle_event(Event::Applied(object("b", "6")), driven.now);
-    driven.watch.restart(driven.now);
-    assert!(is_first_page(&driven.only_request()));
-    // What still comes from the request before changes nothing.
-    driven
-        .watch
-        .handle_event(Event::Applied(object("c", "7")), driven.now);
-    driven.watch.handle_end(driven.now);
-    assert_eq!(driven.outputs(), []);
 }
 
 #[test]

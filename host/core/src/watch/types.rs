@@ -142,8 +142,13 @@ pub enum Output {
     Send(Request),
     /// Drop the request under way.
     Abandon,
-    /// These are all objects there are.
-    Reset(Vec<Projected>),
+    /// These are all objects there were at that version.
+    Reset {
+        /// The objects, ordered by namespace and name.
+        items: Vec<Projected>,
+        /// The version of the list.
+        resource_version: Box<str>,
+    },
     /// An object has come or changed.
     Apply(Projected),
     /// An object is gone; this was its last state.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use davit_core::manifest::{
-    IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec, Rate,
-    Source, TickSpec, Trigger, TriggerKey, WatchSpec,
+    IndexFilter, IndexSpec, Manifest, ManifestError, MetricKind, MetricSpec, Permission, QueueSpec,
+    Rate, Source, TickSpec, Trigger, TriggerKey, WatchSpec,
 };
 use davit_core::path::FieldPath;
 
@@ -46,10 +46,12 @@ fn watch(watch: wit::Watch) -> Result<WatchSpec, ManifestError> {
     let fields = watch.fields.iter().map(path).collect::<Result<_, _>>()?;
     let indexes = all(watch.indexes, |index| {
         Ok(IndexSpec {
-            path: path(&index.path)?,
-            name: index.name,
             presence: index.presence,
             unset: index.unset,
+            path: path(&index.path)?,
+            filter: filter(index.filter),
+            order: index.order.as_ref().map(path).transpose()?,
+            name: index.name,
         })
     })?;
     Ok(WatchSpec {
@@ -67,6 +69,14 @@ fn watch(watch: wit::Watch) -> Result<WatchSpec, ManifestError> {
         field_selector: watch.field_selector,
         optional: watch.optional,
     })
+}
+
+fn filter(filter: wit::IndexFilter) -> IndexFilter {
+    match filter {
+        wit::IndexFilter::All => IndexFilter::All,
+        wit::IndexFilter::Only(values) => IndexFilter::Only(values.into_iter().collect()),
+        wit::IndexFilter::Except(values) => IndexFilter::Except(values.into_iter().collect()),
+    }
 }
 
 fn trigger(trigger: wit::Trigger) -> Trigger {

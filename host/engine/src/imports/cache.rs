@@ -1,6 +1,6 @@
 //! The host's cache, as one snapshot.
 
-use davit_core::store::{Entry, IndexView, Page, View, ViewId};
+use davit_core::store::{Entry, IndexView, Page, Place, View, ViewId};
 use wasmtime::Result;
 
 use crate::convert;
@@ -33,6 +33,30 @@ impl cache::Host for State {
     ) -> Result<cache::Page> {
         let index = self.index(&watch, &index)?;
         Ok(self.page(index.get(&value, cursor, self.limit(limit))))
+    }
+
+    fn in_order(
+        &mut self,
+        watch: String,
+        name: String,
+        value: String,
+        after: Option<cache::Place>,
+        limit: u32,
+    ) -> Result<cache::OrderedPage> {
+        let index = self.index(&watch, &name)?;
+        let after = after.map(|cache::Place { order, key }| Place { order, key });
+        let Some((entries, next)) =
+            index.in_order(&value, after.as_ref(), self.limit(limit).max(1))
+        else {
+            return Mistake::trap(format!(
+                "it asked for the order of the index \"{name}\" of the watch \"{watch}\", which \
+                 its manifest gives none"
+            ));
+        };
+        Ok(cache::OrderedPage {
+            objects: entries.into_iter().map(|it| self.object(it)).collect(),
+            next: next.map(|Place { order, key }| cache::Place { order, key }),
+        })
     }
 
     fn index_count(&mut self, watch: String, index: String, value: String) -> Result<u32> {

@@ -8,8 +8,10 @@ use std::time::Duration;
 use davit_core::controller::Notes;
 use davit_core::coverage::{Gap, Unlisted};
 use davit_core::failure::Failure;
+use davit_core::manifest::IndexSpec;
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind, ObjectRecord, Projected, Uid};
+use davit_core::path::FieldPath;
 use davit_core::plan::{Decision, GetRequest, ListRequest, Verdict, WorkItem};
 use davit_core::queue::{Origin, Queues};
 use davit_core::store::{SegmentSpec, Store, ViewSpec};
@@ -160,16 +162,20 @@ pub(crate) fn told(decisions: Vec<Decision>) -> String {
 fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
     let mut store = Store::default();
     let mut changes = Vec::new();
-    let node = "spec.nodeName".parse().unwrap();
-    let index = davit_core::manifest::IndexSpec {
-        name: "node".to_owned(),
-        path: node,
-        presence: false,
+    let node: FieldPath = "spec.nodeName".parse().unwrap();
+    let fields = [&node].into_iter().collect();
+    let bound = IndexSpec {
+        presence: true,
+        order: Some(node.clone()),
+        ..IndexSpec::new("bound", node.clone())
+    };
+    let by_node = IndexSpec {
         unset: true,
+        ..IndexSpec::new("node", node)
     };
     let view = store.add_view(ViewSpec {
-        fields: [&index.path].into_iter().collect(),
-        indexes: vec![index],
+        fields,
+        indexes: vec![by_node, bound],
         key: davit_core::store::ViewKey::Name,
     });
     let pods = SegmentSpec {

@@ -137,6 +137,10 @@ async fn what_the_manifest_does_not_declare_cannot_be_asked_for() {
             "undeclared-index",
             "the index \"colour\" of the watch \"pods\"",
         ),
+        (
+            "in-order:node",
+            "the order of the index \"node\" of the watch \"pods\"",
+        ),
         ("undeclared-pending", "the queue \"leisure\""),
     ] {
         let error = misbehave(behaviour).await;

@@ -28,6 +28,7 @@ async fn the_cache_answers_from_the_snapshot() {
         ("index-count:n9", "0"),
         ("by-index:n1", "3"),
         ("by-index:n9", "0"),
+        ("in-order:bound", "100 101 (n1 ns/p1) 102 103"),
     ] {
         assert_eq!(ask(&guest, question).await.unwrap(), answer, "{question}");
     }

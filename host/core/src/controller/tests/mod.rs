@@ -66,12 +66,7 @@ fn manifest() -> Manifest {
             label_selector: String::new(),
             field_selector: String::new(),
             fields: vec!["spec.nodeName".parse().unwrap()],
-            indexes: vec![IndexSpec {
-                name: "node".into(),
-                path: "spec.nodeName".parse().unwrap(),
-                presence: false,
-                unset: false,
-            }],
+            indexes: vec![IndexSpec::new("node", "spec.nodeName".parse().unwrap())],
             optional: false,
         }],
         triggers: vec![

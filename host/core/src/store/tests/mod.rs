@@ -1,3 +1,4 @@
+mod feeds;
 mod model;
 mod random;
 
@@ -19,12 +20,7 @@ fn fields(paths: &[&str]) -> FieldTree {
 }
 
 fn index(name: &str, path: &str) -> IndexSpec {
-    IndexSpec {
-        name: name.into(),
-        path: path.parse().unwrap(),
-        presence: false,
-        unset: false,
-    }
+    IndexSpec::new(name, path.parse().unwrap())
 }
 
 fn segment(plural: &str) -> SegmentSpec {
@@ -213,48 +209,6 @@ fn a_list_that_would_take_fields_away_is_refused() {
          list it again with the fields that its segment asks for now"
     );
     assert_eq!(store.view(view).unwrap().len(), 1);
-}
-
-/// A candidate is taken back, another is declared, and the first one again,
-/// while the list that the second one needs is under way.
-#[test]
-fn a_view_waits_if_what_is_still_to_come_lacks_its_fields() {
-    let (mut store, _, pods) = pods_by_node();
-    let (node, status) = (["spec.nodeName"], ["spec.nodeName", "status"]);
-    let other = ["spec.nodeName", "metadata.labels"];
-    let join = |store: &mut Store, paths: &[&str]| {
-        let view = store.add_view(ViewSpec {
-            fields: fields(paths),
-            indexes: vec![],
-            key: ViewKey::Name,
-        });
-        store
-            .attach(view, &segment("pods"), &mut Vec::new())
-            .unwrap();
-        view
-    };
-    let list = |store: &mut Store, paths: &[&str]| {
-        let items = [item("a", "u", "1", &on_node("n"))];
-        store.replace(pods, fields(paths), items, at(2), &mut Vec::new())
-    };
-    let first = join(&mut store, &status);
-    store.asked_for(pods, fields(&status));
-    list(&mut store, &status).unwrap();
-    assert_eq!(store.synced(first), Some(true));
-    store.remove_view(first);
-    let second = join(&mut store, &other);
-    store.asked_for(pods, fields(&other));
-    store.remove_view(second);
-    let again = join(&mut store, &status);
-    assert_eq!(store.synced(again), Some(false), "it would lose its fields");
-    assert!(store.needs_list(pods));
-    list(&mut store, &other).unwrap();
-    assert_eq!(store.synced(again), Some(false));
-    store.asked_for(pods, fields(&status));
-    list(&mut store, &status).unwrap();
-    assert_eq!(store.synced(again), Some(true));
-    assert!(!store.needs_list(pods));
-    list(&mut store, &node).unwrap_err();
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{fields, segment};
-use crate::manifest::IndexSpec;
+use crate::manifest::{IndexFilter, IndexSpec};
 use crate::msgpack::sample::Sample;
 use crate::path::FieldTree;
 use crate::store::{SegmentId, ViewId, ViewKey, ViewSpec};
@@ -66,7 +66,7 @@ pub(super) struct Seen {
 pub(super) struct Shown {
     pub(super) objects: Vec<Seen>,
     pub(super) by_uid: BTreeMap<String, Seen>,
-    /// By index and value, the keys.
+    /// By index and value, the keys: in order, if the index has one.
     pub(super) indexes: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
@@ -81,7 +81,7 @@ pub(super) struct Told {
 
 impl Model {
     pub(super) fn add_view(&mut self, id: ViewId, mut spec: ViewSpec) {
-        let indexed = spec.indexes.iter().map(|index| &index.path);
+        let indexed = spec.indexes.iter().flat_map(IndexSpec::paths);
         spec.fields.merge(&indexed.collect());
         let same = self.views.values().find(|v| v.spec.fields == spec.fields);
         let tree = same.map_or(self.trees, |view| view.tree);
@@ -341,19 +341,48 @@ impl Model {
                     .by_uid
                     .entry(held.uid.clone())
                     .or_insert_with(|| seen.clone());
-                for index in &watch.spec.indexes {
-                    let held_by = shown.indexes.get_mut(&index.name).unwrap();
+                shown.objects.push(seen);
+            }
+            for index in &watch.spec.indexes {
+                let rank = |held: &&(&String, &Held)| order(index, &held.1.data);
+                let mut objects: Vec<_> = stream.objects.iter().collect();
+                objects.sort_by_key(|object| (rank(&object), object.0.clone()));
+                let held_by = shown.indexes.get_mut(&index.name).unwrap();
+                for (name, held) in objects {
                     for value in values(index, &held.data) {
+                        let key = match watch.spec.key {
+                            ViewKey::Name => name,
+                            ViewKey::Uid => &held.uid,
+                        };
                         held_by.entry(value).or_default().push(key.clone());
                     }
                 }
-                shown.objects.push(seen);
             }
         }
         shown.objects.sort();
-        let keys = shown.indexes.values_mut().flat_map(BTreeMap::values_mut);
-        keys.for_each(|keys| keys.sort());
+        for index in watch.spec.indexes.iter().filter(|it| it.order.is_none()) {
+            let held_by = shown.indexes.get_mut(&index.name).unwrap();
+            for keys in held_by.values_mut() {
+                keys.sort();
+            }
+        }
         shown
+    }
+}
+
+/// The text that an object is ordered by; empty without an order.
+fn order(index: &IndexSpec, data: &Sample) -> String {
+    let mut found = index.order.iter().flat_map(|path| data.at(path.segments()));
+    found.find_map(text).unwrap_or_default()
+}
+
+fn text(value: &Sample) -> Option<String> {
+    match value {
+        Sample::Bool(value) => Some(value.to_string()),
+        Sample::Integer(value) => Some(value.to_string()),
+        Sample::Float(value) => Some(value.to_string()),
+        Sample::Text(value) => Some(value.clone()),
+        Sample::Null | Sample::List(_) | Sample::Map(_) => None,
     }
 }
 
@@ -367,17 +396,16 @@ pub(super) fn values(index: &IndexSpec, data: &Sample) -> BTreeSet<String> {
         _ => false,
     };
     let (empty, set): (Vec<&Sample>, Vec<&Sample>) = found.into_iter().partition(is_empty);
+    let admitted = |value: &&&Sample| match (text(value), &index.filter) {
+        (Some(text), filter) => filter.admits(&text),
+        (None, filter) => !matches!(filter, IndexFilter::Only(_)),
+    };
     let mut values = BTreeSet::new();
-    if index.presence && !set.is_empty() {
+    if index.presence && set.iter().any(|value| admitted(&value)) {
         values.insert("true".to_owned());
     } else if !index.presence {
-        values.extend(set.iter().filter_map(|value| match value {
-            Sample::Bool(value) => Some(value.to_string()),
-            Sample::Integer(value) => Some(value.to_string()),
-            Sample::Float(value) => Some(value.to_string()),
-            Sample::Text(value) => Some(value.clone()),
-            _ => None,
-        }));
+        let admitted = set.iter().filter(admitted);
+        values.extend(admitted.filter_map(|value| text(value)));
     }
     if index.unset && (set.is_empty() || (!empty.is_empty() && !index.presence)) {
         values.insert(String::new());
@@ -394,11 +422,16 @@ fn number(version: &str) -> Option<u64> {
 /// The views that the random tests add.
 pub(super) fn templates() -> Vec<ViewSpec> {
     let index = |name: &str, path: &str, presence, unset| IndexSpec {
-        name: name.into(),
-        path: path.parse().unwrap(),
         presence,
         unset,
+        ..IndexSpec::new(name, path.parse().unwrap())
     };
+    let ordered = |index: IndexSpec, filter| IndexSpec {
+        filter,
+        order: Some("c".parse().unwrap()),
+        ..index
+    };
+    let some = || BTreeSet::from(["a", "b"].map(str::to_owned));
     let view = |paths: &[&str], indexes, key| ViewSpec {
         fields: fields(paths),
         indexes,
@@ -416,6 +449,17 @@ pub(super) fn templates() -> Vec<ViewSpec> {
             ViewKey::Name,
         ),
         view(&["c"], vec![index("gone", "c", true, true)], ViewKey::Uid),
+        view(
+            &["a"],
+            vec![
+                ordered(index("only", "a", false, true), IndexFilter::Only(some())),
+                ordered(
+                    index("except", "b[*].a", true, true),
+                    IndexFilter::Except(some()),
+                ),
+            ],
+            ViewKey::Name,
+        ),
         view(
             &["b"],
             vec![index("b", "b[*].a", false, false)],

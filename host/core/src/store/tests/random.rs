@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::model::{Live, Model, PLURALS, Seen, Shown, Told, specs, templates, values};
 use super::{at, item};
+use crate::manifest::IndexFilter;
 use crate::msgpack::sample::{Sample, sample};
 use crate::object::{Projected, Uid};
 use crate::path::FieldTree;
@@ -84,6 +85,15 @@ fn live() -> impl Strategy<Value = Live> {
             version,
             value,
         }
+    })
+}
+
+fn filter() -> impl Strategy<Value = IndexFilter> {
+    let some = prop::collection::btree_set("[ab]{1,2}|true|1", 0..3);
+    (some, 0..3_u8).prop_map(|(some, kind)| match kind {
+        0 => IndexFilter::All,
+        1 => IndexFilter::Only(some),
+        _ => IndexFilter::Except(some),
     })
 }
 
@@ -170,8 +180,8 @@ impl Pair {
             }
         };
         assert_eq!(
-            in_order(self.tell(&changes)),
-            in_order(told.unwrap_or_default())
+            by_view(self.tell(&changes)),
+            by_view(told.unwrap_or_default())
         );
         self.check();
     }
@@ -241,7 +251,7 @@ impl Pair {
 
 /// The changes by view and key, in the order they came; how keys mix does not
 /// matter.
-fn in_order(mut told: Vec<Told>) -> Vec<Told> {
+fn by_view(mut told: Vec<Told>) -> Vec<Told> {
     told.sort_by(|a, b| (a.view, &a.key).cmp(&(b.view, &b.key)));
     told
 }
@@ -289,7 +299,7 @@ fn show(snapshot: &Snapshot, id: ViewId) -> Shown {
     for absent in ["ns/none", "none", ""] {
         assert!(view.get(absent).is_none() && view.get_by_uid(absent).is_none());
     }
-    for name in ["a", "some", "each", "c", "gone", "b"] {
+    for name in ["a", "some", "each", "c", "gone", "b", "only", "except"] {
         if let Some(index) = view.index(name) {
             shown
                 .indexes
@@ -322,9 +332,36 @@ fn show_index(view: &View<'_>, index: &IndexView<'_>) -> BTreeMap<String, Vec<St
                 .map(|entry| view.key_of(entry.object).into_owned())
                 .collect();
             keys.sort();
-            (value.to_owned(), keys)
+            (value.to_owned(), in_order(view, index, value, keys))
         })
         .collect()
+}
+
+/// The keys in the index's order, read in pages of two, or else as they are.
+fn in_order(
+    view: &View<'_>,
+    index: &IndexView<'_>,
+    value: &str,
+    sorted: Vec<String>,
+) -> Vec<String> {
+    let mut keys = Vec::new();
+    let mut after = None;
+    loop {
+        let Some((entries, next)) = index.in_order(value, after.as_ref(), 2) else {
+            return sorted;
+        };
+        assert!(entries.len() <= 2);
+        let page = entries.iter().map(|entry| view.key_of(entry.object));
+        keys.extend(page.map(Cow::into_owned));
+        after = next;
+        if after.is_none() {
+            break;
+        }
+    }
+    let mut same: Vec<String> = keys.clone();
+    same.sort();
+    assert_eq!(same, sorted);
+    keys
 }
 
 fn seen(view: &View<'_>, entry: &Entry<'_>) -> Seen {
@@ -370,8 +407,10 @@ proptest! {
         path in "[abc](\\.[abc]|\\[\\*\\]){0,2}",
         presence: bool,
         unset: bool,
+        filter in filter(),
     ) {
-        let spec = IndexSpec { name: "i".into(), path: path.parse().unwrap(), presence, unset };
+        let plain = IndexSpec::new("i", path.parse().unwrap());
+        let spec = IndexSpec { presence, unset, filter, ..plain };
         let expected: Vec<String> = values(&spec, &value).into_iter().collect();
         let data = value.encode();
         prop_assert_eq!(index::Index::new(spec).values_of(&data), expected);

@@ -1,0 +1,62 @@
+//! For which taints a pod has timers: what their keys are cannot be asked of the
+//! queue.
+//!
+//! A timer counts only if the record has it. So of two calls that decide about
+//! one pod at once, whichever ends last, a timer of a taint that was gone in
+//! between is never taken for one of the taint that came back.
+
+use std::collections::BTreeSet;
+
+use davit_guest::{Command, Context};
+use serde::{Deserialize, Serialize};
+
+use crate::TIMERS;
+
+/// The timers of one pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Record {
+    /// The uid of the node: another of its name is another node.
+    pub(crate) node: String,
+    /// The keys of the taints.
+    pub(crate) taints: BTreeSet<String>,
+}
+
+impl Record {
+    /// What there is for a pod.
+    pub(crate) fn recall(cx: &Context<'_>, pod: &str) -> Self {
+        cx.note(&note_key(pod)).unwrap_or_default()
+    }
+
+    /// Keeps it in the place of what there was, if it is different.
+    pub(crate) fn keep(&self, pod: &str, former: &Self) -> Option<Command> {
+        let value = (!self.taints.is_empty()).then_some(self);
+        let is_kept = self == former || (self.taints.is_empty() && former.taints.is_empty());
+        (!is_kept).then(|| Command::set_note(&note_key(pod), value))
+    }
+
+    /// Cancels and forgets all timers of a pod that is gone.
+    pub(crate) fn discard(&self, pod: &str) -> Vec<Command> {
+        let timers = self.taints.iter();
+        let timers = timers.map(|taint| Command::cancel(TIMERS, &timer_key(pod, taint)));
+        timers.chain(Self::default().keep(pod, self)).collect()
+    }
+}
+
+fn note_key(pod: &str) -> String {
+    format!("pod/{pod}")
+}
+
+/// The key of the timer of a pod and a taint. Neither a uid nor a taint's key
+/// has a space.
+pub(crate) fn timer_key(pod: &str, taint: &str) -> String {
+    format!("{pod} {taint}")
+}
+
+/// The pod's uid and the taint's key in the key of a timer.
+pub(crate) fn parse(timer: &str) -> (&str, Option<&str>) {
+    match timer.split_once(' ') {
+        Some((pod, taint)) => (pod, Some(taint)),
+        // A former version of this guest had one timer for each pod.
+        None => (timer, None),
+    }
+}

@@ -1,0 +1,377 @@
+//! When the time of each taint begins, and what ends it.
+
+#![allow(clippy::indexing_slicing, reason = "objects of a test")]
+
+mod common;
+
+use common::{
+    SECOND, defaults, deletions, harness, left, messages, node, node_with, pod, seconds, taint,
+    uid, waits,
+};
+use davit_guest::Time;
+use davit_guest::testing::{Harness, START};
+use serde_json::{Value, json};
+use taint_eviction::{EVICTIONS, PODS, TIMERS, TaintEviction};
+
+const POLICIES: [&str; 3] = ["keep", "shorten-only", "recompute"];
+
+/// A pod that tolerates `taint1` for 60 s and `taint2` for 15 s, on a node that
+/// has these taints, each from that second on.
+fn tainted_at(policy: &str, taints: &[(u64, &[&str])]) -> Harness<TaintEviction> {
+    let mut harness = harness(&json!({"reschedule": policy}));
+    harness.put(node(&[]));
+    let pod = pod("pod")
+        .tolerates("taint1", Some(60))
+        .tolerates("taint2", Some(15));
+    harness.put(pod.into());
+    let mut now = 0;
+    for (at, keys) in taints {
+        harness.advance(seconds(at - now));
+        harness.put(node(keys));
+        now = *at;
+    }
+    harness.advance(seconds(600));
+    harness
+}
+
+#[test]
+fn each_taint_has_its_own_start() {
+    for (taints, shortened, kept) in [
+        (&[(0, &["taint1", "taint2"][..])][..], 15, 15),
+        (&[(0, &["taint1"]), (30, &["taint1", "taint2"])], 45, 60),
+        // Too late to make a difference.
+        (&[(0, &["taint1"]), (50, &["taint1", "taint2"])], 60, 60),
+        // What was earlier is gone.
+        (
+            &[
+                (0, &["taint1"]),
+                (30, &["taint1", "taint2"]),
+                (40, &["taint1"]),
+            ],
+            60,
+            60,
+        ),
+        (&[(0, &["taint1", "taint2"]), (10, &["taint1"])], 60, 60),
+        // What remains was there before, or comes in the same moment.
+        (
+            &[
+                (0, &["taint1"]),
+                (30, &["taint1", "taint2"]),
+                (40, &["taint2"]),
+            ],
+            45,
+            60,
+        ),
+        (&[(0, &["taint1"]), (50, &["taint2"])], 65, 65),
+        (&[(0, &["taint2"]), (10, &["taint1"])], 70, 70),
+        // It comes back.
+        (
+            &[
+                (0, &["taint1", "taint2"]),
+                (10, &["taint1"]),
+                (20, &["taint1", "taint2"]),
+            ],
+            35,
+            60,
+        ),
+    ] {
+        for (policy, expected) in POLICIES.into_iter().zip([kept, shortened, shortened]) {
+            let harness = tainted_at(policy, taints);
+            assert_eq!(
+                deletions(&harness),
+                [("pod", expected)],
+                "{policy} {taints:?}"
+            );
+            assert!(!waits(&harness, "pod"));
+        }
+    }
+}
+
+/// Nothing was ever due later than it was said to be.
+#[test]
+fn a_later_time_is_told() {
+    let cancelled = "Cancelling deletion of Pod default/pod";
+    let marked = "Marking for deletion Pod default/pod";
+    for (taints, expected) in [
+        (
+            &[(0, &["taint1"][..]), (30, &["taint1", "taint2"][..])][..],
+            &[marked][..],
+        ),
+        (
+            &[(0, &["taint1", "taint2"]), (10, &["taint1"])],
+            &[cancelled, marked],
+        ),
+        (&[(0, &["taint1", "taint2"]), (10, &["taint2"])], &[marked]),
+        (&[(0, &["taint1", "taint2"]), (10, &[])], &[cancelled]),
+    ] {
+        let harness = tainted_at("shorten-only", taints);
+        assert_eq!(messages(&harness), expected, "{taints:?}");
+    }
+}
+
+/// A taint is told apart by its key, as everywhere in Kubernetes.
+#[test]
+fn another_value_is_the_same_taint() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.advance(seconds(50));
+    harness.put(node_with("node", &[taint("taint1", "other", "NoExecute")]));
+    harness.advance(seconds(600));
+    assert_eq!(deletions(&harness), [("pod", 60)]);
+}
+
+#[test]
+fn a_pod_that_comes_later_has_all_of_its_time() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    harness.advance(seconds(1000));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.advance(seconds(600));
+    assert_eq!(deletions(&harness), [("pod", 1060)]);
+}
+
+/// There was no time that could have begun.
+#[test]
+fn what_was_tolerated_for_good_counts_from_the_change() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    harness.put(pod("pod").tolerates("taint1", None).into());
+    harness.advance(seconds(1000));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.advance(seconds(600));
+    assert_eq!(deletions(&harness), [("pod", 1060)]);
+}
+
+/// The cache sees one change.
+#[test]
+fn a_node_created_again_under_its_name_starts_anew() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.advance(seconds(50));
+    let mut again = node(&["taint1"]);
+    again["metadata"]["uid"] = json!("another");
+    harness.remove_from_server("Node", "node");
+    harness.put(again);
+    // What makes the pod come up again does not find the former node's timer.
+    harness.enqueue(PODS, &uid("pod"));
+    harness.advance(seconds(600));
+    assert!(
+        matches!(deletions(&harness)[..], [("pod", 110)]),
+        "{:?}",
+        deletions(&harness)
+    );
+}
+
+/// Only the watch says that there is a second taint: the timer of the first goes
+/// on.
+#[test]
+fn a_taint_that_only_the_cache_shows_ends_no_other_taints_time() {
+    for policy in POLICIES {
+        let mut harness = harness(&json!({"reschedule": policy}));
+        harness.put(node(&["taint1", "taint2"]));
+        let tolerant = pod("pod")
+            .tolerates("taint1", Some(60))
+            .tolerates("taint2", Some(15));
+        harness.put(tolerant.into());
+        harness.run();
+        harness.put_on_server(node(&["taint1"]));
+        harness.advance(seconds(59));
+        assert_eq!(left(&harness), ["pod"], "{policy}");
+        harness.advance(SECOND);
+        assert_eq!(deletions(&harness), [("pod", 60)], "{policy}");
+    }
+}
+
+/// What called for an eviction that keeps failing goes, while another taint's
+/// time runs: from its own start.
+#[test]
+fn an_eviction_is_called_off_for_a_taint_that_is_still_tolerated() {
+    for (evicting, at) in [("taint2", 15), ("untolerated", 20)] {
+        let mut harness = defaults();
+        harness.put(node(&["taint1"]));
+        let tolerant = pod("pod")
+            .tolerates("taint1", Some(60))
+            .tolerates("taint2", Some(15));
+        harness.put(tolerant.into());
+        harness.advance(seconds(20 - (at % 20)));
+        harness.put(node(&["taint1", evicting]));
+        harness.fail_writes("Pod", "default/pod", "server");
+        harness.advance(seconds(25));
+        assert!(harness.pending(EVICTIONS, &uid("pod")).is_some());
+        harness.put(node(&["taint1"]));
+        harness.run();
+        harness.heal();
+        assert_eq!(harness.pending(EVICTIONS, &uid("pod")), None);
+        harness.clear_carried_out();
+        harness.advance(seconds(600));
+        assert_eq!(deletions(&harness), [("pod", 60)], "{evicting}");
+        assert_eq!(messages(&harness), ["Marking for deletion Pod default/pod"]);
+    }
+}
+
+/// And so it is if nobody but the API server knows.
+#[test]
+fn an_eviction_that_is_tried_again_decides_on_the_taints_there_are() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1", "taint2"]));
+    let tolerant = pod("pod")
+        .tolerates("taint1", Some(60))
+        .tolerates("taint2", Some(15));
+    harness.put(tolerant.into());
+    harness.advance(seconds(10));
+    harness.fail_writes("Pod", "default/pod", "server");
+    harness.advance(seconds(10));
+    harness.put_on_server(node(&["taint1"]));
+    harness.heal();
+    harness.advance(seconds(30));
+    let gone = deletions(&harness).into_iter();
+    // It is proven for 10 s what the taints are.
+    let late: Vec<_> = gone.filter(|(_, at)| (31..60).contains(at)).collect();
+    assert!(late.is_empty(), "{late:?}");
+}
+
+/// A lengthened toleration comes too late once the pod's time has come.
+#[test]
+fn an_eviction_goes_on_while_its_taint_is_there() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1", "taint2"]));
+    let tolerant = |second| {
+        pod("pod")
+            .tolerates("taint1", Some(60))
+            .tolerates("taint2", Some(second))
+    };
+    harness.put(tolerant(15).into());
+    harness.advance(seconds(10));
+    harness.fail_writes("Pod", "default/pod", "server");
+    harness.advance(seconds(10));
+    harness.put(tolerant(1000).into());
+    harness.advance(SECOND);
+    harness.heal();
+    harness.advance(seconds(30));
+    assert_eq!(left(&harness), [""; 0]);
+}
+
+/// The former version of this guest had one timer for each pod, under its uid.
+#[test]
+fn the_timers_of_a_former_version_go_on() {
+    let mut harness = defaults();
+    harness.put(node(&[]));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.run();
+    harness.enqueue_after(TIMERS, &uid("pod"), seconds(60));
+    harness.advance(seconds(30));
+    harness.put(node(&["taint1"]));
+    harness.advance(SECOND);
+    assert_eq!(harness.pending(TIMERS, &uid("pod")), None);
+    harness.advance(seconds(600));
+    assert_eq!(deletions(&harness), [("pod", 60)]);
+}
+
+/// One that is due before anything else made the pod come up.
+#[test]
+fn a_timer_of_a_former_version_that_is_due_hands_its_start_on() {
+    let mut harness = defaults();
+    harness.put(node(&[]));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.run();
+    harness.enqueue_after(TIMERS, &uid("pod"), seconds(20));
+    harness.advance(seconds(19));
+    harness.put(node(&["taint1"]));
+    let item = harness.pending(TIMERS, &uid("pod")).unwrap();
+    assert_eq!(item.created_at, START);
+    harness.advance(seconds(600));
+    assert_eq!(deletions(&harness), [("pod", 60)]);
+}
+
+fn added(at: i64) -> Value {
+    json!(Time::from_instant(START + at * 1_000).to_string())
+}
+
+/// `taint1`, added at that second after the start.
+fn taint_added(at: i64) -> Value {
+    let mut taint = taint("taint1", "", "NoExecute");
+    taint["timeAdded"] = added(at);
+    taint
+}
+
+/// The node, created 1,000 s before the start, with a taint.
+fn aged(taint: Value) -> Value {
+    let mut node = node_with("node", &[taint]);
+    node["metadata"]["creationTimestamp"] = added(-1_000);
+    node
+}
+
+/// A pod that tolerates `taint1` for 60 s and was created at that second.
+fn created(at: i64) -> common::Pod {
+    let tolerant = pod("pod").tolerates("taint1", Some(60));
+    tolerant.set("/metadata/creationTimestamp", added(at))
+}
+
+#[test]
+fn by_choice_a_time_counts_from_when_the_taint_was_added() {
+    let scheduled = |pod: common::Pod, status: &str, at| {
+        pod.conditions(json!([
+            {"type": "PodScheduled", "status": status, "lastTransitionTime": added(at)},
+        ]))
+    };
+    for (node, pod, expected) in [
+        // A second later, of which the API server has cut the fraction off.
+        (aged(taint_added(-40)), created(-900), 21),
+        (aged(taint_added(-500)), created(-900), 0),
+        // The pod came later, or was bound later.
+        (aged(taint_added(-500)), created(-40), 21),
+        (
+            aged(taint_added(-500)),
+            scheduled(created(-900), "True", -30),
+            31,
+        ),
+        (
+            aged(taint_added(-40)),
+            scheduled(created(-900), "False", -30),
+            21,
+        ),
+        // Nothing that can be true.
+        (aged(taint_added(3_600)), created(-900), 60),
+        (aged(taint_added(-1_001)), created(-900), 60),
+        (aged(taint("taint1", "", "NoExecute")), created(-900), 60),
+        (aged(taint_added(-40)), created(3_600), 60),
+    ] {
+        let mut harness = harness(&json!({"countFrom": "TimeAdded"}));
+        harness.put(node.clone());
+        harness.put(pod.into());
+        harness.advance(seconds(600));
+        assert_eq!(deletions(&harness), [("pod", expected)], "{node}");
+    }
+}
+
+/// By default, nobody is asked.
+#[test]
+fn a_time_counts_from_when_the_taint_was_seen() {
+    let mut harness = defaults();
+    harness.put(aged(taint_added(-40)));
+    harness.put(created(-900).into());
+    harness.advance(seconds(30));
+    // It is the same taint.
+    harness.put(aged(taint_added(20)));
+    harness.advance(seconds(600));
+    assert_eq!(deletions(&harness), [("pod", 60)]);
+}
+
+/// It was gone in between, although no event said so.
+#[test]
+fn a_taint_that_was_added_again_starts_anew() {
+    for policy in POLICIES {
+        let config = json!({"countFrom": "TimeAdded", "reschedule": policy});
+        let mut harness = harness(&config);
+        harness.put(aged(taint_added(0)));
+        harness.put(created(-900).into());
+        harness.advance(seconds(40));
+        harness.put(aged(taint_added(30)));
+        harness.advance(seconds(600));
+        assert_eq!(deletions(&harness), [("pod", 91)], "{policy}");
+        let told = messages(&harness);
+        assert_eq!(told.len(), 2, "{policy}: {told:?}");
+    }
+}

@@ -1,0 +1,335 @@
+//! Which streams fill the store.
+//!
+//! One stream fills a segment, with the fields that its views read. When they
+//! come to read more, a *successor* lists the resource with all of them, and
+//! the stream before it goes on until the successor has seen everything that
+//! it has shown: a list takes seconds, and a change must not wait for it. From
+//! there on the successor fills the segment.
+//!
+//! ```text
+//! current     list ── change ── change ── change ── change ✕
+//! successor                 list ………………………… end ── change ── taken over
+//! ```
+//!
+//! So the store never shows an older state after a newer one, whichever of the
+//! two streams is ahead. This needs versions that can be compared. Where they
+//! are no integers the current stream ends before its successor asks.
+
+use std::collections::BTreeMap;
+
+use super::{Change, ResourceVersion, SegmentId, Store, TooFewFields};
+use crate::object::Projected;
+use crate::path::FieldTree;
+use crate::time::Instant;
+use crate::watch::{self, settle};
+
+/// A stream's number; never used twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamId(pub u32);
+
+/// A stream that is to run.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    /// What it fills, or is to fill.
+    pub segment: SegmentId,
+    /// The fields that it keeps.
+    pub fields: FieldTree,
+}
+
+/// What became of news.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// The store shows it, or keeps it for later, or nobody asked for it.
+    News,
+    /// The store shows another list: views may be complete now that were not,
+    /// and [`Feeds::follow`] is due.
+    List,
+}
+
+/// The streams that are to run.
+#[derive(Debug, Default)]
+pub struct Feeds {
+    streams: BTreeMap<StreamId, Feed>,
+    followed: BTreeMap<SegmentId, Followed>,
+    next: u32,
+}
+
+/// The streams of one segment.
+#[derive(Debug)]
+struct Followed {
+    current: StreamId,
+    /// The newest version that the current stream has shown; none before its
+    /// first list.
+    shown: Option<ResourceVersion>,
+    successor: Option<Successor>,
+}
+
+/// A stream that is to take the current one's place.
+#[derive(Debug)]
+struct Successor {
+    id: StreamId,
+    /// What it has listed, and the changes since.
+    listed: Option<Listed>,
+}
+
+#[derive(Debug)]
+struct Listed {
+    changes: Vec<watch::Change>,
+    version: ResourceVersion,
+}
+
+impl Feeds {
+    /// Brings the streams in line with what the store's views read, of the
+    /// segments that are to be followed. To be called when any of this has
+    /// changed, and after every list.
+    pub fn follow(&mut self, store: &Store, is_followed: impl Fn(SegmentId) -> bool) {
+        let segments = store.segments().map(|(segment, _)| segment);
+        let segments: Vec<SegmentId> = segments.filter(|it| is_followed(*it)).collect();
+        self.followed
+            .retain(|segment, _| segments.binary_search(segment).is_ok());
+        for segment in segments {
+            self.follow_segment(segment, store);
+        }
+        let followed = &self.followed;
+        self.streams.retain(|id, feed| {
+            let streams = followed.get(&feed.segment);
+            streams.is_some_and(|streams| streams.has(*id))
+        });
+    }
+
+    /// Ends the streams of a segment: [`Self::follow`] begins another one, which
+    /// lists at once.
+    pub fn list_again(&mut self, segment: SegmentId) {
+        self.followed.remove(&segment);
+    }
+
+    /// The streams that are to run, with what they keep.
+    pub fn iter(&self) -> impl Iterator<Item = (StreamId, &Feed)> {
+        self.streams.iter().map(|(id, feed)| (*id, feed))
+    }
+
+    /// Whether a stream is to run.
+    #[must_use]
+    pub fn contains(&self, stream: StreamId) -> bool {
+        self.streams.contains_key(&stream)
+    }
+
+    /// The segment that a stream fills, or is to fill.
+    #[must_use]
+    pub fn segment(&self, stream: StreamId) -> Option<SegmentId> {
+        Some(self.streams.get(&stream)?.segment)
+    }
+
+    /// Whether a stream fills its segment already.
+    #[must_use]
+    pub fn fills(&self, stream: StreamId) -> bool {
+        let mut followed = self.followed.values();
+        followed.any(|streams| streams.current == stream)
+    }
+
+    /// Takes an object that a stream says was added or modified.
+    pub fn apply(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        object: Projected,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Taken {
+        let change = watch::Change {
+            object,
+            deleted: false,
+        };
+        self.change(store, stream, change, now, changes)
+    }
+
+    /// Takes a deletion, with the object's last state.
+    pub fn remove(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        object: Projected,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Taken {
+        let change = watch::Change {
+            object,
+            deleted: true,
+        };
+        self.change(store, stream, change, now, changes)
+    }
+
+    /// Takes a complete list of that version.
+    pub fn replace(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        items: Vec<Projected>,
+        version: &str,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Result<Taken, TooFewFields> {
+        let Some(feed) = self.streams.get(&stream) else {
+            return Ok(Taken::News);
+        };
+        let Some(streams) = self.followed.get_mut(&feed.segment) else {
+            return Ok(Taken::News);
+        };
+        let version = ResourceVersion::new(version);
+        if streams.current == stream {
+            // The successor may have asked before this list was made: only one
+            // that asks from now on is sure to know no less.
+            streams.successor = None;
+            streams.shown = Some(version);
+            store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
+            return Ok(Taken::List);
+        }
+        let Some(successor) = streams.successor_of(stream) else {
+            return Ok(Taken::News);
+        };
+        let applied = |object| watch::Change {
+            object,
+            deleted: false,
+        };
+        successor.listed = Some(Listed {
+            changes: items.into_iter().map(applied).collect(),
+            version,
+        });
+        take_over(streams, feed, store, now, changes)
+    }
+
+    fn change(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        change: watch::Change,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Taken {
+        let Some(feed) = self.streams.get(&stream) else {
+            return Taken::News;
+        };
+        let Some(streams) = self.followed.get_mut(&feed.segment) else {
+            return Taken::News;
+        };
+        let version = ResourceVersion::new(&change.object.resource_version);
+        if streams.current == stream {
+            raise(streams.shown.as_mut(), version);
+            if change.deleted {
+                let (namespace, name) = (&change.object.namespace, &change.object.name);
+                let uid = &change.object.uid;
+                store.remove(feed.segment, namespace, name, uid, changes);
+            } else {
+                store.apply(feed.segment, change.object, now, changes);
+            }
+            return Taken::News;
+        }
+        let Some(successor) = streams.successor_of(stream) else {
+            return Taken::News;
+        };
+        if let Some(listed) = &mut successor.listed {
+            listed.changes.push(change);
+            raise(Some(&mut listed.version), version);
+        }
+        // With all fields of the views, a list is never refused.
+        take_over(streams, feed, store, now, changes).unwrap_or(Taken::News)
+    }
+
+    fn follow_segment(&mut self, segment: SegmentId, store: &Store) {
+        let Some(wanted) = store.segment_fields(segment) else {
+            return;
+        };
+        let Some(streams) = self.followed.get(&segment) else {
+            let current = self.begin(segment, wanted);
+            self.followed.insert(segment, Followed::new(current));
+            return;
+        };
+        let coming = match (&streams.successor, &streams.shown) {
+            (Some(successor), _) => Some(successor.id),
+            (None, None) => Some(streams.current),
+            (None, Some(_)) => None,
+        };
+        let feed = coming.and_then(|id| self.streams.get(&id));
+        let is_covered = feed.is_some_and(|feed| feed.fields.covers(&wanted));
+        let shows = streams.shown.as_ref();
+        // Before its first list a stream must list all that is shown already,
+        // too: an earlier one may have had more fields.
+        let needs_another = !is_covered && (shows.is_none() || store.needs_list(segment));
+        let is_comparable = shows.is_some_and(|version| version.number().is_some());
+        let another = needs_another.then(|| self.begin(segment, wanted));
+        let Some(streams) = self.followed.get_mut(&segment) else {
+            return;
+        };
+        match another {
+            Some(id) if !is_comparable => *streams = Followed::new(id),
+            Some(id) => streams.successor = Some(Successor { id, listed: None }),
+            None if !store.needs_list(segment) => streams.successor = None,
+            None => {}
+        }
+    }
+
+    fn begin(&mut self, segment: SegmentId, fields: FieldTree) -> StreamId {
+        let id = StreamId(self.next);
+        self.next += 1;
+        self.streams.insert(id, Feed { segment, fields });
+        id
+    }
+}
+
+impl Followed {
+    fn new(current: StreamId) -> Self {
+        Self {
+            current,
+            shown: None,
+            successor: None,
+        }
+    }
+
+    fn has(&self, stream: StreamId) -> bool {
+        let successor = self.successor.as_ref();
+        self.current == stream || successor.is_some_and(|it| it.id == stream)
+    }
+
+    fn successor_of(&mut self, stream: StreamId) -> Option<&mut Successor> {
+        self.successor.as_mut().filter(|it| it.id == stream)
+    }
+}
+
+/// Lets the successor fill the segment, if it knows everything that the current
+/// stream has shown.
+fn take_over(
+    streams: &mut Followed,
+    feed: &Feed,
+    store: &mut Store,
+    now: Instant,
+    changes: &mut Vec<Change>,
+) -> Result<Taken, TooFewFields> {
+    let shown = streams.shown.as_ref().and_then(ResourceVersion::number);
+    let knows_all = |listed: &Listed| match (shown, listed.version.number()) {
+        (Some(shown), Some(listed)) => listed >= shown,
+        _ => true,
+    };
+    let ready = |it: &mut Successor| it.listed.as_ref().is_some_and(knows_all);
+    let Some(Successor {
+        id,
+        listed: Some(listed),
+    }) = streams.successor.take_if(ready)
+    else {
+        return Ok(Taken::News);
+    };
+    *streams = Followed::new(id);
+    streams.shown = Some(listed.version);
+    let items = settle(listed.changes);
+    store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
+    Ok(Taken::List)
+}
+
+/// Takes the later one of two versions, if they can be compared, or else the
+/// one that came later.
+fn raise(version: Option<&mut ResourceVersion>, to: ResourceVersion) {
+    if let Some(version) = version
+        && to.may_follow(version)
+    {
+        *version = to;
+    }
+}

@@ -1,0 +1,204 @@
+//! Each taint has its own start.
+
+use std::time::Duration;
+
+use davit_sim::fault::{Match, WatchFault};
+use jiff::{Span, Timestamp};
+use serde_json::json;
+use tokio::time::sleep;
+
+use crate::bench::{Bench, in_real_time_since, on_the_sim};
+use crate::cluster::{
+    assert_left, events, messages, pod, set_tolerations, taint, taint_eviction, toleration,
+};
+
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// The pod is there until then, to the second.
+async fn leaves_after(bench: &mut Bench, seconds: u64) {
+    sleep(Duration::from_millis(seconds * 1_000 - 500)).await;
+    assert_left(&bench.pods().await, &["pod"]);
+    sleep(Duration::from_secs(1)).await;
+    assert_left(&bench.pods().await, &[]);
+}
+
+/// As long as no taint is gone, the policies agree with Kubernetes on that a
+/// taint that is added ends no pod's time before its own seconds have passed.
+#[test]
+fn a_taint_that_is_added_later_counts_from_then() {
+    for (policy, after) in [("shorten-only", 15), ("recompute", 15), ("keep", 30)] {
+        on_the_sim(|mut bench| async move {
+            let node = bench.node("a").await;
+            let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
+            pod(&bench, "pod", &node, &tolerations).await;
+            let config = format!("{{reschedule: {policy}}}");
+            let _host = bench.host(&taint_eviction("Enforce", &config)).await;
+            taint(&bench, &node, &["a"]).await;
+            sleep(Duration::from_secs(30)).await;
+            taint(&bench, &node, &["a", "b"]).await;
+            leaves_after(&mut bench, after).await;
+        });
+    }
+}
+
+/// A node that is first not ready and then unreachable: 300 s and 60 s.
+#[test]
+fn an_unreachable_node_gives_its_pods_their_time() {
+    for policy in ["shorten-only", "recompute", "keep"] {
+        on_the_sim(|mut bench| async move {
+            let node = bench.node("a").await;
+            let tolerations = [
+                toleration(NOT_READY, Some(300)),
+                toleration(UNREACHABLE, Some(60)),
+            ];
+            pod(&bench, "pod", &node, &tolerations).await;
+            let config = format!("{{reschedule: {policy}}}");
+            let _host = bench.host(&taint_eviction("Enforce", &config)).await;
+            taint(&bench, &node, &[NOT_READY]).await;
+            sleep(Duration::from_secs(100)).await;
+            taint(&bench, &node, &[UNREACHABLE]).await;
+            leaves_after(&mut bench, 60).await;
+        });
+    }
+}
+
+/// Whatever the policy: what remains of the taints decides.
+#[test]
+fn a_taint_that_goes_takes_its_time_with_it() {
+    for policy in ["shorten-only", "recompute", "keep"] {
+        on_the_sim(|mut bench| async move {
+            let node = bench.node("a").await;
+            let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
+            pod(&bench, "pod", &node, &tolerations).await;
+            let config = format!("{{reschedule: {policy}}}");
+            let _host = bench.host(&taint_eviction("Enforce", &config)).await;
+            taint(&bench, &node, &["a"]).await;
+            sleep(Duration::from_secs(30)).await;
+            taint(&bench, &node, &["a", "b"]).await;
+            sleep(Duration::from_secs(10)).await;
+            taint(&bench, &node, &["a"]).await;
+            leaves_after(&mut bench, 20).await;
+            // A later time is not given in silence. If the first one is kept,
+            // there was none.
+            let namespace = &bench.namespace;
+            let mut expected = vec![format!("Marking for deletion Pod {namespace}/pod")];
+            if policy != "keep" {
+                expected.insert(0, format!("Cancelling deletion of Pod {namespace}/pod"));
+            }
+            let told = events(&bench, expected.len()).await;
+            assert_eq!(messages(&told), expected, "{policy}");
+        });
+    }
+}
+
+/// The watch does not say so, but the API server does when the time has come.
+#[test]
+fn a_taint_that_went_unseen_takes_its_time_with_it() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
+        pod(&bench, "pod", &node, &tolerations).await;
+        let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &["a", "b"]).await;
+        sleep(Duration::from_secs(5)).await;
+        bench
+            .sim()
+            .disturb(&Match::new("watch", "nodes"), WatchFault::Silence);
+        taint(&bench, &node, &["a"]).await;
+        leaves_after(&mut bench, 55).await;
+    });
+}
+
+#[test]
+fn a_taint_that_comes_back_starts_anew() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
+        pod(&bench, "pod", &node, &tolerations).await;
+        let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        for taints in [&["a", "b"][..], &["a"], &["a", "b"]] {
+            taint(&bench, &node, taints).await;
+            sleep(Duration::from_secs(10)).await;
+        }
+        leaves_after(&mut bench, 5).await;
+    });
+}
+
+/// A taint keeps its start when another configuration, and so another revision,
+/// takes over.
+#[test]
+fn starts_survive_a_change() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        let tolerations = [toleration("a", Some(60)), toleration("b", Some(40))];
+        pod(&bench, "pod", &node, &tolerations).await;
+        let host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &["a"]).await;
+        sleep(Duration::from_secs(15)).await;
+        taint(&bench, &node, &["a", "b"]).await;
+        sleep(Duration::from_secs(15)).await;
+        host.apply(&taint_eviction("Enforce", "{reschedule: recompute}"))
+            .await;
+        sleep(Duration::from_secs(5)).await;
+        // From the start of its taint, which was 20 s ago.
+        set_tolerations(
+            &bench,
+            "pod",
+            &[toleration("a", Some(60)), toleration("b", Some(30))],
+        )
+        .await;
+        leaves_after(&mut bench, 10).await;
+    });
+}
+
+/// The node that bears the name now has been tainted for 5 s.
+#[test]
+fn a_node_created_again_under_its_name_is_another() {
+    on_the_sim(|mut bench| async move {
+        let node = bench.node("a").await;
+        pod(&bench, "pod", &node, &[toleration("a", Some(30))]).await;
+        let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &["a"]).await;
+        sleep(Duration::from_secs(20)).await;
+        let again = json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": node},
+            "spec": {"taints": [{"key": "a", "effect": "NoExecute"}]},
+        });
+        bench.delete_node(&node).await;
+        bench.sim().create(again).unwrap();
+        leaves_after(&mut bench, 30).await;
+    });
+}
+
+/// By choice, a time counts from `timeAdded`, and so over a restart of the host.
+/// Its wall clock is the machine's: so is the time here.
+#[test]
+fn by_choice_a_time_counts_from_when_the_taint_was_added() {
+    let begun = Timestamp::now();
+    let long_ago = begun - Span::new().hours(1);
+    in_real_time_since(long_ago, |mut bench| async move {
+        let node = bench.node("a").await;
+        pod(&bench, "pod", &node, &[toleration("a", Some(15))]).await;
+        let added = begun - Span::new().seconds(8);
+        let taint = json!({
+            "key": "a", "effect": "NoExecute",
+            "timeAdded": added.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+        });
+        let patch = json!({"spec": {"taints": [taint]}});
+        let path = format!("/api/v1/nodes/{node}");
+        bench.must("PATCH", &path, &patch).await;
+        let config = taint_eviction("Enforce", "{countFrom: TimeAdded}");
+        let first = bench.host(&config).await;
+        sleep(Duration::from_secs(3)).await;
+        first.host.stop().await;
+        let _second = bench.host(&config).await;
+        while Timestamp::now() < begun + Span::new().milliseconds(6_500) {
+            assert_left(&bench.pods().await, &["pod"]);
+            sleep(Duration::from_millis(200)).await;
+        }
+        // From when the second host saw it, it would be 18 s.
+        bench.until_left(&[]).await;
+        assert!(Timestamp::now() < begun + Span::new().seconds(16));
+    });
+}
