@@ -271,6 +271,29 @@ fn a_dependent_whose_owners_change_is_deleted_only_at_its_version() {
     });
 }
 
+/// A label changes first, and then, while the next deletion is on its way, who
+/// owns it: the first conflict proves nothing about the second change.
+#[test]
+fn a_dependent_that_changes_twice_is_not_deleted_by_its_uid_alone() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let haven = cluster.create(rc("haven"));
+        let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
+        let _host = cluster.collector().await;
+        delay(
+            &cluster,
+            Match::new("delete", "pods"),
+            Duration::from_secs(2),
+        );
+        cluster.delete(&owner, "Background");
+        sleep(Duration::from_secs(1)).await;
+        cluster.set(&dependent, &json!({"labels": {"changed": "true"}}));
+        sleep(Duration::from_secs(2)).await;
+        cluster.set(&dependent, &json!({"ownerReferences": [reference(&haven)]}));
+        cluster.stay(&[&dependent]).await;
+    });
+}
+
 /// Many owners go with their kind, all at once: that each of them is gone is
 /// remembered for as long as a dependent needs it.
 #[test]
