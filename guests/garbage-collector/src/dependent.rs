@@ -129,7 +129,9 @@ fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Ve
 /// changed, from before the item until now.
 fn precondition(item: &WorkItem, cached: &Item, live: &Item) -> Precondition {
     if item.attempt >= RESTLESS_ATTEMPT
-        && cached.changed_at <= item.created_at && live.view.metadata == cached.view.metadata {
+        && cached.changed_at <= item.created_at
+        && live.view.metadata == cached.view.metadata
+    {
         Precondition::Uid
     } else {
         Precondition::Version

@@ -267,7 +267,9 @@ impl Running {
             Verdict::Done if self.held => self.when_seen(lapse),
             // Should the target come to this revision, the item is looked at
             // again with all its times.
-            Verdict::Done | Verdict::AgainWhenWritten if self.put_off == PutOff::Left && !is_tick => {
+            Verdict::Done | Verdict::AgainWhenWritten
+                if self.put_off == PutOff::Left && !is_tick =>
+            {
                 (Finish::AgainAfter(LEFT_PAUSE), Sooner::WhenLookedAt)
             }
             // What was only shown, or refused, would be decided again for ever.
