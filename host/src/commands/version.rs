@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::connect;
-use super::print::serialized;
+use super::print::{out, serialized};
 use crate::build;
 use crate::cli::VersionArguments;
 use crate::resource::describe;
@@ -58,10 +58,9 @@ pub async fn version(arguments: VersionArguments) -> Result<()> {
         }
     }
     match arguments.output.format() {
-        Some(format) => println!("{}", serialized(&versions, format)?),
-        None => println!("{}", versions.in_words()),
+        Some(format) => out(&serialized(&versions, format)?),
+        None => out(&versions.in_words()),
     }
-    Ok(())
 }
 
 impl Versions {
