@@ -205,7 +205,9 @@ impl Host for State {
             ends.push((*end).clone());
             ends.len() as u64
         });
-        let objects = page.into_iter().filter_map(|(_, id)| self.object(watch, id));
+        let objects = page
+            .into_iter()
+            .filter_map(|(_, id)| self.object(watch, id));
         Page {
             objects: objects.collect(),
             next,
