@@ -39,7 +39,7 @@ pub enum Command {
     Run(RunArguments),
     /// Serves a Kubernetes API from memory, for trying things out.
     Sim(SimArguments),
-    /// Shows the built-in guests at work on an API server in memory, in under 30 seconds.
+    /// Shows the controllers at work on an API server in memory, in 30 seconds.
     Demo(DemoArguments),
     /// Shows what a guest is and what it asks for.
     #[command(after_long_help = examples::INSPECT)]
@@ -231,7 +231,7 @@ pub struct NewArguments {
 }
 
 /// Which cluster.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct ClusterArguments {
     /// Which cluster; otherwise as kubectl finds it, or the cluster it runs in.
     #[arg(long, value_name = "FILE")]

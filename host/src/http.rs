@@ -50,6 +50,8 @@ pub struct Health {
     /// When the host's task last said that it goes on, in milliseconds since
     /// the start.
     last_beat: AtomicU64,
+    /// Why it does not know them.
+    unknown: Mutex<Option<String>>,
     /// What keeps controllers from being ready, by their names.
     troubles: Mutex<BTreeMap<String, String>>,
 }
@@ -62,6 +64,7 @@ impl Default for Health {
             ready: AtomicBool::new(false),
             absence: Mutex::default(),
             last_beat: AtomicU64::new(0),
+            unknown: Mutex::default(),
             troubles: Mutex::default(),
         }
     }
@@ -88,6 +91,15 @@ impl Health {
     /// are none that could wait for anything.
     pub fn declared(&self) {
         self.declared.store(true, Ordering::Relaxed);
+    }
+
+    /// Says why the host does not know which controllers there are.
+    pub fn set_unknown(&self, reason: String) {
+        *self.unknown() = Some(reason);
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, Option<String>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the host goes on.
@@ -126,7 +138,8 @@ impl Health {
             ));
         }
         if !self.declared.load(Ordering::Relaxed) {
-            return Some("the controllers are not known yet".to_owned());
+            let reason = self.unknown().clone();
+            return Some(reason.unwrap_or_else(|| "the controllers are not known yet".to_owned()));
         }
         let waits = "the API server did not say what it serves, or a controller waits for its \
                      watches";

@@ -8,7 +8,7 @@ use davit_engine::{Engine, EngineConfig, Limits, Module};
 use serde_json::{Value, json};
 
 use crate::cli::{Format, InspectArguments};
-use crate::commands::print::serialized;
+use crate::commands::print::{out, serialized};
 use crate::host;
 use crate::rbac::{self, Accounts};
 
@@ -33,7 +33,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
     }
     let facts = facts(&module, &manifest, size);
     match arguments.output.format() {
-        Some(format) => println!("{}", serialized(&facts, format)?),
+        Some(format) => out(&serialized(&facts, format)?)?,
         None => print(&facts, &manifest),
     }
     Ok(())
@@ -50,8 +50,7 @@ fn print_roles(manifest: &Manifest, arguments: &InspectArguments) -> Result<()> 
     let roles = rbac::roles(&rbac::needs(manifest), &accounts);
     let roles = roles.iter().map(|role| serialized(role, Format::Yaml));
     let roles = roles.collect::<Result<Vec<String>>>()?;
-    println!("{}", roles.join("\n---\n"));
-    Ok(())
+    out(&roles.join("\n---\n"))
 }
 
 fn configuration(path: &Path) -> Result<Value> {

@@ -59,10 +59,7 @@ async fn start(arguments: Arguments) -> Result<()> {
         Command::Get(arguments) => commands::get(arguments).await,
         Command::Check(arguments) => commands::check(arguments).await,
         Command::Version(arguments) => commands::version(arguments).await,
-        Command::Completion(arguments) => {
-            commands::completion(&arguments);
-            Ok(())
-        }
+        Command::Completion(arguments) => commands::completion(&arguments),
         Command::Crds => {
             print!("{}", resource::definition::yaml()?);
             Ok(())

@@ -84,7 +84,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let (sender, declared) = watch::channel(None);
     if config.controllers.is_none() {
         tracing::info!("running the Controllers of the cluster");
-        tokio::spawn(resource::watch::follow(client, sender));
+        tokio::spawn(resource::watch::follow(client, sender, Arc::clone(&health)));
     }
     let mut stop = StopSignals::new()?;
     // Whatever is being taken on when a signal comes was not begun, and is not.

@@ -9,6 +9,8 @@
     reason = "a test that cannot go on has failed"
 )]
 
+#[path = "resource/access.rs"]
+mod access;
 #[path = "resource/answers.rs"]
 mod answers;
 #[path = "resource/check.rs"]

@@ -19,6 +19,10 @@ use crate::{DEPENDENTS, OWNERS};
 /// by then it has been tried for a minute or so.
 const TELLING_ATTEMPT: u32 = 12;
 
+/// The attempt from which on a conflict means that the object changes too fast to
+/// be deleted at a version: it was read before each of the last two.
+const RESTLESS_ATTEMPT: u32 = 3;
+
 /// Decides about the items of one call together: all that they have to ask the
 /// API server goes out in one batch, and each owner is asked for once.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
@@ -73,8 +77,9 @@ enum Precondition {
     /// It has the version that was decided on.
     Version,
     /// It is the same object. A version that changes faster than a deletion
-    /// arrives would keep it for ever, so this is enough once a conflict has
-    /// turned out to be about something else than who owns it.
+    /// arrives would keep it for ever, so this is enough once one conflict after
+    /// the other has turned out to be about something else than who owns it. It
+    /// proves nothing about what changes while the deletion waits for its turn.
     Uid,
 }
 
@@ -119,10 +124,14 @@ fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Ve
         .collect()
 }
 
-/// What a deletion needs after a conflict: less than the version if nothing that
-/// was decided on has changed, from before the item until now.
+/// What a deletion needs after a conflict: less than the version that was just
+/// read if that was not enough before, and nothing that was decided on has
+/// changed, from before the item until now.
 fn precondition(item: &WorkItem, cached: &Item, live: &Item) -> Precondition {
-    if cached.changed_at <= item.created_at && live.view.metadata == cached.view.metadata {
+    if item.attempt >= RESTLESS_ATTEMPT
+        && cached.changed_at <= item.created_at
+        && live.view.metadata == cached.view.metadata
+    {
         Precondition::Uid
     } else {
         Precondition::Version

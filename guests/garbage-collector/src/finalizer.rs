@@ -139,17 +139,20 @@ impl Waiting<'_> {
         if *uid == self.owner.reference.uid {
             return false;
         }
-        let references = dependent.view.metadata.owner_references.iter();
-        let (meant, others): (Vec<&OwnerReference>, Vec<_>) =
-            references.partition(|it| it.means(self.owner, namespace));
+        let references = &dependent.view.metadata.owner_references;
+        let meant = references
+            .iter()
+            .filter(|it| it.means(self.owner, namespace));
+        let meant: Vec<&OwnerReference> = meant.collect();
         if meant.iter().any(|it| it.blocks()) {
             return true;
         }
-        // One that another owner keeps for good was decided about as well.
-        let mut others = others.into_iter();
+        // One that stays for an owner which nobody can judge was decided about as
+        // well. It may be this owner, named in a version that is not served.
+        let mut references = references.iter();
         !meant.is_empty()
             && !dependent.view.metadata.is_terminating()
-            && !others.any(|it| owners.is_beyond_judging(it, namespace))
+            && !references.any(|it| owners.is_beyond_judging(it, namespace))
     }
 
     /// Takes a finalizer off, unless there may be dependents that nobody sees.

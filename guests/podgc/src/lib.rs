@@ -1,9 +1,9 @@
 //! Kubernetes' pod garbage collector as a Davit guest.
 //!
 //! It deletes pods that nobody else will: terminated pods above a threshold
-//! (module `terminated`), terminating pods on nodes that are out of service,
-//! terminating pods that were never scheduled (module `pass`), and pods of
-//! nodes that no longer exist (module `orphan`).
+//! (module `terminated`), terminating pods on nodes that are out of service or
+//! that were never scheduled (module `stuck`), and pods of nodes that no longer
+//! exist (module `orphan`).
 //!
 //! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36), but
 //! for these: every deletion carries the pod's uid; a pod that is gone already
@@ -16,6 +16,7 @@ mod config;
 mod deletion;
 mod orphan;
 mod pass;
+mod stuck;
 mod terminated;
 mod view;
 
@@ -112,7 +113,11 @@ fn watches() -> Vec<Watch> {
                     .only(&[deletion::DELETION_BY_POD_GC])
                     .order_by("metadata.deletionTimestamp"),
             )
-            .index(Index::new(view::TERMINATING, "metadata.deletionTimestamp").presence()),
+            .index(
+                Index::new(view::TERMINATING, "metadata.deletionTimestamp")
+                    .presence()
+                    .order_by("spec.nodeName"),
+            ),
         Watch::of(view::NODES, nodes()).index(Index::new(view::BY_TAINT, "spec.taints[*].key")),
         Watch::of(view::NODE_NAMES, nodes()),
     ]

@@ -1,10 +1,13 @@
 //! Pods whose node is missing. The work items are nodes' names.
 
-use davit_guest::{Context, Decision, Identity, Level, ObjectRef, WorkItem};
+use davit_guest::{Context, Decision, Identity, Level, ObjectRef, Verdict, WorkItem};
 
 use crate::Config;
 use crate::deletion::{self, Reason};
 use crate::view::{BY_NODE, NODE_NAMES, PODS};
+
+/// How many pods one call decides about at most, so that its memory is bounded.
+const PART: u32 = 1_000;
 
 /// Deletes the pods of a node that has been missing for the whole quarantine
 /// and that the API server does not have either.
@@ -24,17 +27,21 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
         return Decision::again_after(rest);
     }
     match is_gone(cx, node) {
-        Ok(true) => delete_pods(config, cx, node),
+        Ok(true) => delete_pods(config, cx, item),
         // The cache lags. If the node really goes, a pass finds it missing.
         Ok(false) => Decision::done(),
         Err(why) => Decision::retry(format!("the node {node} could not be read: {why}")),
     }
 }
 
-fn delete_pods(config: &Config, cx: &Context<'_>, node: &str) -> Decision {
-    let plans: Vec<_> = cx
-        .watch(PODS)
-        .by_index(BY_NODE, node)
+/// Deletes the part of the pods that the item's cursor names. A pod that takes
+/// an earlier place meanwhile has its turn in the next period.
+fn delete_pods(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+    let node = &item.key;
+    let cursor = item.cursor.parse().unwrap_or_default();
+    let (pods, next) = cx.watch(PODS).index_page(BY_NODE, node, cursor, PART);
+    let plans: Vec<_> = pods
+        .into_iter()
         .map(|pod| {
             let message = format!("its node {node} no longer exists");
             deletion::plan(cx, pod, Reason::Orphaned, message)
@@ -46,9 +53,11 @@ fn delete_pods(config: &Config, cx: &Context<'_>, node: &str) -> Decision {
         "deleting the pods of a node that no longer exists",
         &[("node", node), ("pods", &count)],
     );
-    Decision::again_after(config.period)
-        .plans(plans)
-        .parallel(config.max_parallel_deletes)
+    let mut decision = Decision::again_after(config.period);
+    if let Some(next) = next {
+        decision.verdict = Verdict::More(next.to_string());
+    }
+    decision.plans(plans).parallel(config.max_parallel_deletes)
 }
 
 /// Whether the API server does not have the node.

@@ -1,42 +1,94 @@
 //! The periodic pass over the cluster. Every stage starts at an index, so that
 //! a pass over a healthy cluster costs as much as it has nodes, however many
-//! pods there are.
+//! pods there are. Each call of a pass has a bounded part of every stage, and
+//! its cursor names where each stage continues.
 
 use std::collections::BTreeSet;
 
-use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
 use davit_guest::{Command, Context, Decision, Level, Object, Plan, Verdict, WorkItem};
 
 use crate::deletion::{self, Reason};
-use crate::terminated::{self, turn};
-use crate::view::{BY_NODE, BY_TAINT, NODE_NAMES, NODES, PODS, Pod, TERMINATING};
-use crate::{Config, ORPHANED};
+use crate::view::{BY_NODE, NODE_NAMES, PODS, Pod};
+use crate::{Config, ORPHANED, stuck, terminated};
 
-/// How much a pass decides at most: the host takes 10,000 plans and as many
-/// commands, and no answer that has more. The next pass has the rest.
-const MOST_PLANS: usize = 9_000;
+/// How many nodes one call asks for: the host takes 10,000 commands.
 const MOST_COMMANDS: usize = 9_000;
 
 /// Decides what to delete now, and which nodes to look for.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
+    let rest = Rest::parse(&item.cursor);
     let mut plans = Plans::default();
-    let next = config
-        .threshold()
-        .and_then(|threshold| terminated::decide(cx, threshold, &item.cursor, &mut plans));
-    out_of_service(cx, &mut plans);
-    unscheduled(cx, &mut plans);
-    let missing = missing_nodes(cx).take(MOST_COMMANDS);
+    let terminated = rest.terminated.zip(config.threshold());
+    let terminated = terminated
+        .and_then(|(cursor, threshold)| terminated::decide(cx, threshold, &cursor, &mut plans));
+    let (missing, others) = rest
+        .others
+        .map_or_else(Default::default, |cursor| others(cx, &cursor, &mut plans));
+    let next = Rest { terminated, others };
     if !plans.all.is_empty() {
         let count = plans.all.len().to_string();
         cx.log(Level::Info, "garbage collecting pods", &[("pods", &count)]);
     }
+    let missing = missing.iter();
     Decision {
-        verdict: next.map_or(Verdict::Done, Verdict::More),
+        verdict: next.verdict(),
         ..Decision::done()
     }
     .plans(plans.all)
-    .commands(missing.map(|node| Command::enqueue(ORPHANED, &node, config.quarantine)))
+    .commands(missing.map(|node| Command::enqueue(ORPHANED, node, config.quarantine)))
     .parallel(config.max_parallel_deletes)
+}
+
+/// Looks for missing nodes, then for stuck pods. Returns the missing nodes, and
+/// where the next part continues: after a node, or at the place of a pod. Only
+/// the latter has a slash.
+fn others(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> (Vec<String>, Option<String>) {
+    if cursor.contains('/') {
+        return (Vec::new(), stuck::decide(cx, cursor, plans));
+    }
+    let (missing, last) = missing_nodes(cx, cursor);
+    let next = last.or_else(|| stuck::decide(cx, "", plans));
+    (missing, next)
+}
+
+/// Where a pass continues: the cursors of its two halves, none for one that has
+/// ended. The empty text is the start.
+///
+/// With the longest names both have 930 bytes, and a cursor may have 1,024.
+struct Rest {
+    terminated: Option<String>,
+    others: Option<String>,
+}
+
+/// It is in no name and in no time.
+const SEPARATOR: char = '\n';
+
+impl Rest {
+    fn parse(cursor: &str) -> Self {
+        if cursor.is_empty() {
+            return Self {
+                terminated: Some(String::new()),
+                others: Some(String::new()),
+            };
+        }
+        let (terminated, others) = cursor.split_once(SEPARATOR).unwrap_or((cursor, ""));
+        let part = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        Self {
+            terminated: part(terminated),
+            others: part(others),
+        }
+    }
+
+    fn verdict(self) -> Verdict {
+        match (self.terminated, self.others) {
+            (None, None) => Verdict::Done,
+            (Some(terminated), None) => Verdict::More(terminated),
+            (terminated, Some(others)) => {
+                let terminated = terminated.unwrap_or_default();
+                Verdict::More(format!("{terminated}{SEPARATOR}{others}"))
+            }
+        }
+    }
 }
 
 /// The pass's plans, one for each pod.
@@ -54,56 +106,25 @@ impl Plans {
         reason: Reason,
         message: String,
     ) {
-        if self.all.len() < MOST_PLANS && self.uids.insert(pod.reference.uid.clone()) {
+        if self.uids.insert(pod.reference.uid.clone()) {
             self.all.push(deletion::plan(cx, pod, reason, message));
         }
     }
 }
 
-/// Terminating pods on nodes that are not ready and that an operator has put
-/// out of service: no kubelet will confirm that they ended.
-fn out_of_service(cx: &Context<'_>, plans: &mut Plans) {
-    let pods = cx.watch(PODS);
-    let mut candidates = Vec::new();
-    for node in cx.watch(NODES).by_index(BY_TAINT, OUT_OF_SERVICE) {
-        if !is_node_ready(&node.view.status.conditions) {
-            let on_node = pods.by_index(BY_NODE, &node.reference.name);
-            candidates.extend(on_node.filter(is_terminating));
-        }
-    }
-    candidates.sort_by(|one, other| turn(one).cmp(&turn(other)));
-    for pod in candidates {
-        let node = &pod.view.spec.node_name;
-        let message = format!("its node {node} is out of service and not ready");
-        plans.add(cx, pod, Reason::OutOfService, message);
-    }
-}
-
-/// Terminating pods that were never bound to a node: no kubelet knows them.
-fn unscheduled(cx: &Context<'_>, plans: &mut Plans) {
-    let pods = cx.watch(PODS);
-    // They are in both of two indexes: go through the smaller one.
-    let terminating = pods.index_count(TERMINATING, "true");
-    let (index, value) = if terminating <= pods.index_count(BY_NODE, "") {
-        (TERMINATING, "true")
-    } else {
-        (BY_NODE, "")
-    };
-    for pod in pods.by_index(index, value) {
-        if is_terminating(&pod) && pod.view.spec.node_name.is_empty() {
-            let message = "it is terminating and was never scheduled".to_owned();
-            plans.add(cx, pod, Reason::Unscheduled, message);
-        }
-    }
-}
-
-/// The names of nodes that pods are bound to and the cache does not have.
-fn missing_nodes(cx: &Context<'_>) -> impl Iterator<Item = String> {
+/// The names of nodes after `after` that pods are bound to and the cache does
+/// not have, and the last of them if there are more.
+fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>) {
     let nodes: BTreeSet<String> = cx.watch(NODE_NAMES).keys().collect();
-    cx.watch(PODS)
+    // No name comes before the empty one, which is that of no node.
+    let mut missing = cx
+        .watch(PODS)
         .index_keys(BY_NODE)
         .map(|node| node.value)
-        .filter(move |node| !node.is_empty() && !nodes.contains(node))
+        .filter(|node| node.as_str() > after && !nodes.contains(node));
+    let names: Vec<String> = missing.by_ref().take(MOST_COMMANDS).collect();
+    let last = missing.next().and_then(|_| names.last().cloned());
+    (names, last)
 }
 
 pub(crate) fn is_terminating(pod: &Object<Pod>) -> bool {

@@ -193,11 +193,16 @@ pub(crate) fn turn(pod: &Object<Pod>) -> impl Ord + '_ {
 /// Where a pod stands in the indexes' order.
 fn place(pod: &Object<Pod>) -> Place {
     let created = pod.view.metadata.creation_timestamp.clone();
-    let (namespace, name) = (&pod.reference.namespace, &pod.reference.name);
     Place {
         order: created.unwrap_or_default(),
-        key: format!("{namespace}/{name}"),
+        key: key(pod),
     }
+}
+
+/// The key of a pod in a watch.
+pub(crate) fn key(pod: &Object<Pod>) -> String {
+    let (namespace, name) = (&pod.reference.namespace, &pod.reference.name);
+    format!("{namespace}/{name}")
 }
 
 /// The order of the indexes: by creation, then by name and namespace. A pod

@@ -16,7 +16,8 @@ pub(crate) const EVICTED: &str = "evicted";
 /// Pods that the collector has marked because their node is missing, those that
 /// are not being deleted yet first.
 pub(crate) const MARKED: &str = "marked";
-/// Pods that are being deleted.
+/// Pods that are being deleted, in the order of their nodes' names: those
+/// without a node first.
 pub(crate) const TERMINATING: &str = "terminating";
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");

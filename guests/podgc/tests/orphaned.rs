@@ -9,7 +9,7 @@ use common::{
     without_threshold,
 };
 use davit_guest::testing::{Harness, START};
-use davit_guest::{DeleteOptions, Step};
+use davit_guest::{DeleteOptions, Step, Verdict};
 use podgc::{ORPHANED, PodGc};
 use serde_json::{Value, json};
 
@@ -444,4 +444,51 @@ fn nodes_that_are_there_at_the_start_cost_nothing_later() {
     for number in 0..10 {
         assert!(!waits(&harness, &format!("worker-{number}")));
     }
+}
+
+/// A node with more pods than one answer may have: each has its turn once in a
+/// period, also those after pods that stay, and a call reads no more than its
+/// part.
+#[test]
+fn the_pods_of_one_node_go_in_parts() {
+    let mut harness = without_threshold();
+    for number in 0..12_000 {
+        let orphan = pod(&format!("orphan-{number:05}")).node("gone");
+        let stays = number < 3_000;
+        harness.put(if stays { orphan.finalizer() } else { orphan }.into());
+    }
+    harness.advance(common::QUARANTINE);
+    let reads = live_reads(&harness);
+    assert_eq!(reads, [40; 12], "the server is asked before each part");
+    let mut names = handled(&harness);
+    assert_eq!(names.len(), 12_000);
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 12_000);
+    assert_eq!(harness.keys("Pod").len(), 3_000);
+    // Those that stay are tried again in each period.
+    harness.advance(PERIOD);
+    assert_eq!(handled(&harness).len(), 15_000);
+}
+
+/// A call reads no more than its part, and the node comes back while its pods
+/// are deleted: the rest is kept.
+#[test]
+fn a_node_that_comes_back_between_two_parts_keeps_the_rest() {
+    let mut harness = harness(&json!({"quarantine": "0s"}));
+    for number in 0..2_500 {
+        harness.put(pod(&format!("orphan-{number:05}")).node("gone").into());
+    }
+    let before = harness.objects_read();
+    let first = harness.decide(ORPHANED, "gone");
+    assert_eq!(first.plans.len(), 1_000);
+    assert_eq!(harness.objects_read() - before, 1_000);
+    let Verdict::More(cursor) = first.verdict else {
+        panic!("{:?}", first.verdict);
+    };
+    let second = harness.decide_part(ORPHANED, "gone", &cursor);
+    assert_eq!(second.plans[0].target.name, "orphan-01000");
+    harness.put_on_server(ready_node("gone"));
+    let second = harness.decide_part(ORPHANED, "gone", &cursor);
+    assert_eq!((second.plans, second.verdict), (vec![], Verdict::Done));
 }

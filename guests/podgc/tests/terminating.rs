@@ -4,7 +4,7 @@ mod common;
 
 use common::{assert_counted, handled, harness, node, patched, pod, ready_node, without_threshold};
 use davit_guest::node::OUT_OF_SERVICE;
-use davit_guest::{DeleteOptions, Step};
+use davit_guest::{DeleteOptions, Step, Verdict};
 use serde_json::{Value, json};
 
 #[test]
@@ -147,10 +147,11 @@ fn e4_a_terminating_pod_on_a_missing_node_waits_for_the_quarantine() {
     assert_counted(&harness, "orphaned", 1, 0);
 }
 
+/// Neither many terminating pods nor many that wait for the scheduler cost more
+/// than one page of pods.
 #[test]
-fn unscheduled_pods_are_found_through_either_index() {
-    // Many terminating pods and few unscheduled ones, then the other way round.
-    for (bound, waiting) in [(5, 0), (0, 5)] {
+fn unscheduled_pods_are_found_among_many() {
+    for (bound, waiting) in [(2_000, 0), (0, 2_000), (2_000, 2_000)] {
         let mut harness = without_threshold();
         harness.put(ready_node("worker"));
         harness.put(pod("stuck").node("").terminating().into());
@@ -165,12 +166,125 @@ fn unscheduled_pods_are_found_through_either_index() {
         let decision = harness.decide(podgc::PASSES, podgc::PASS);
         assert_eq!(decision.plans.len(), 1);
         assert_eq!(decision.plans[0].target.name, "stuck");
-        assert_eq!(
-            harness.objects_read(),
-            1,
+        assert_eq!(decision.verdict, Verdict::Done);
+        assert!(
+            harness.objects_read() <= 500,
             "{bound} bound, {waiting} waiting"
         );
     }
+}
+
+/// More pods than one answer may have are kept by their finalizers: those that
+/// come after them have their turn in the same pass, each once, and a call
+/// reads no more than it decides about.
+#[test]
+fn stuck_pods_hold_up_no_others() {
+    let mut harness = without_threshold();
+    let out = Some((OUT_OF_SERVICE, "NoExecute"));
+    harness.put(node("dead-1", "False", out));
+    harness.put(node("dead-2", "False", out));
+    harness.put(ready_node("worker"));
+    for number in 0..9_500 {
+        let unbound = pod(&format!("unbound-{number:05}")).node("").terminating();
+        harness.put(unbound.finalizer().into());
+        let held = pod(&format!("held-{number:05}")).node("dead-1");
+        harness.put(held.terminating().finalizer().into());
+    }
+    for number in 0..1_000 {
+        let bound = pod(&format!("bound-{number:05}")).node("dead-10");
+        harness.put(bound.terminating().into());
+        let last = pod(&format!("last-{number:05}")).node("dead-2");
+        harness.put(last.terminating().into());
+    }
+    harness.put(ready_node("dead-10"));
+    let before = harness.objects_read();
+    let first = harness.decide(podgc::PASSES, podgc::PASS);
+    assert_eq!(first.plans.len(), 1_000);
+    assert!(harness.objects_read() - before <= 2_000);
+    harness.run();
+    let mut names = handled(&harness);
+    assert_eq!(names.len(), 2 * 9_500 + 1_000);
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), 2 * 9_500 + 1_000);
+    let left = harness.keys("Pod");
+    assert_eq!(left.len(), 2 * 9_500 + 1_000);
+    assert!(!left.iter().any(|key| key.contains("last")));
+}
+
+/// A call's time does not depend on how the nodes that are out of service lie
+/// between the others: each that it goes on at costs a page of pods.
+#[test]
+fn many_nodes_out_of_service_among_others_are_walked_in_parts() {
+    let mut harness = without_threshold();
+    for number in 0..200 {
+        let out = (number % 2 == 0).then_some((OUT_OF_SERVICE, "NoExecute"));
+        harness.put(node(&format!("node-{number:04}"), "False", out));
+        for pods in 0..10 {
+            let pod = pod(&format!("pod-{number:04}-{pods}")).node(&format!("node-{number:04}"));
+            harness.put(pod.terminating().into());
+        }
+    }
+    let before = harness.objects_read();
+    let first = harness.decide(podgc::PASSES, podgc::PASS);
+    assert!(matches!(first.verdict, Verdict::More(_)));
+    assert!(harness.objects_read() - before < 12_000);
+    harness.run();
+    assert_eq!(harness.keys("Pod").len(), 1_000);
+    assert_eq!(handled(&harness).len(), 1_000);
+}
+
+/// The host refuses a cursor of more than 1,024 bytes.
+#[test]
+fn a_cursor_has_room_for_the_longest_names() {
+    let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
+    let long = |length| "n".repeat(length);
+    let out = Some((OUT_OF_SERVICE, "NoExecute"));
+    harness.put(node(&long(253), "False", out));
+    for number in 0..1_100 {
+        let named = |start: &str| {
+            let name = format!("{start}{number:05}{}", long(247));
+            let pod = pod(&name).namespace(&long(63)).node(&long(253));
+            pod.finalizer()
+        };
+        harness.put(named("a").phase("Failed").into());
+        harness.put(named("b").terminating().into());
+    }
+    let first = harness.decide(podgc::PASSES, podgc::PASS);
+    let Verdict::More(cursor) = first.verdict else {
+        panic!("{:?}", first.verdict);
+    };
+    assert!((900..=1_024).contains(&cursor.len()), "{}", cursor.len());
+    harness.run();
+    assert_eq!(handled(&harness).len(), 1_099 + 1_100);
+}
+
+/// What changes between two calls of a pass: a node that is back keeps its pods,
+/// and the place stands, though its pod is gone.
+#[test]
+fn every_part_looks_at_the_nodes_again() {
+    let mut harness = without_threshold();
+    let out = Some((OUT_OF_SERVICE, "NoExecute"));
+    harness.put(node("dead-1", "False", out));
+    harness.put(node("dead-2", "False", out));
+    for number in 0..1_500 {
+        for name in ["dead-1", "dead-2"] {
+            let pod = pod(&format!("{name}-{number:05}")).node(name);
+            harness.put(pod.terminating().into());
+        }
+    }
+    let first = harness.decide(podgc::PASSES, podgc::PASS);
+    let Verdict::More(cursor) = first.verdict else {
+        panic!("{:?}", first.verdict);
+    };
+    harness.remove("Pod", "default/dead-1-00999");
+    harness.put(node("dead-1", "True", out));
+    let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
+    assert_eq!(second.plans[0].target.name, "dead-2-00000");
+    assert_eq!(second.plans.len(), 1_000);
+    harness.put(node("dead-1", "False", out));
+    let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
+    assert_eq!(second.plans[0].target.name, "dead-1-01000");
 }
 
 #[test]

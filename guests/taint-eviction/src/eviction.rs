@@ -45,7 +45,7 @@ pub(crate) fn reconcile(
     nodes: &LiveNodes,
 ) -> Result<Decision, Unproven> {
     let Some(pod) = cx.watch(PODS_WITH_STATUS).get_by_uid(&item.key) else {
-        return Ok(Decision::done());
+        return Ok(timer::is_gone(cx, &item.key));
     };
     let taints = nodes.taints(cx, &pod.view.spec.node_name);
     if !timer::is_over(config, cx, &item.key, &pod.view.spec, &taints) {

@@ -5,26 +5,38 @@
 //! one pod at once, whichever ends last, a timer of a taint that was gone in
 //! between is never taken for one of the taint that came back.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
+use davit_guest::toleration::Taint;
 use davit_guest::{Command, Context};
 use serde::{Deserialize, Serialize};
 
 use crate::TIMERS;
+use crate::taints::NodeTaints;
 
 /// The timers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
     /// The uid of the node: another of its name is another node.
     pub(crate) node: String,
-    /// The keys of the taints.
-    pub(crate) taints: BTreeSet<String>,
+    /// The taints: their values by their keys. One whose time has ended stays, for
+    /// as long as the eviction may be called off.
+    pub(crate) taints: BTreeMap<String, String>,
 }
 
 impl Record {
     /// What there is for a pod.
     pub(crate) fn recall(cx: &Context<'_>, pod: &str) -> Self {
         cx.note(&note_key(pod)).unwrap_or_default()
+    }
+
+    /// Whether the pod's time under a taint of this node has begun.
+    pub(crate) fn knows(&self, node: &NodeTaints, taint: &Taint) -> bool {
+        self.node == node.uid && self.taints.contains_key(&taint.key)
+    }
+
+    pub(crate) fn add(&mut self, taint: &Taint) {
+        self.taints.insert(taint.key.clone(), taint.value.clone());
     }
 
     /// Keeps it in the place of what there was, if it is different.
@@ -36,7 +48,7 @@ impl Record {
 
     /// Cancels and forgets all timers of a pod that is gone.
     pub(crate) fn discard(&self, pod: &str) -> Vec<Command> {
-        let timers = self.taints.iter();
+        let timers = self.taints.keys();
         let timers = timers.map(|taint| Command::cancel(TIMERS, &timer_key(pod, taint)));
         timers.chain(Self::default().keep(pod, self)).collect()
     }

@@ -8,7 +8,7 @@
 //! so does the eviction that follows: whatever is wrong here makes an eviction
 //! late, but never early, and never wrong.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_guest::{Command, Context, Decision, Enqueue, Instant, Object, Plan, Waiting, WorkItem};
@@ -89,16 +89,25 @@ pub(crate) fn reconcile_timer(
 ) -> Result<Decision, Unproven> {
     let (uid, taint) = parse(&item.key);
     let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
-        return Ok(Decision::done());
+        return Ok(is_gone(cx, uid));
     };
     let node = pod.view.spec.node_name.clone();
     let taints = nodes.taints(cx, &node);
     let Some(taint) = taint else {
         let mut timers = Timers::new(config, cx);
-        timers.inherited = Some(item.created_at);
+        timers.inherited = Some(Waiting {
+            created_at: item.created_at,
+            due_at: item.due_at,
+        });
         timers.set(pod, &taints)?;
         return Ok(timers.decision());
     };
+    // The timer is of a former node of that name.
+    if Record::recall(cx, uid).node != taints.node.uid && !taints.node.no_execute.is_empty() {
+        let mut timers = Timers::new(config, cx);
+        timers.set(pod, &taints)?;
+        return Ok(timers.decision());
+    }
     // It has its own pace after a failure.
     if cx.pending(EVICTIONS, uid).is_some() {
         return Ok(Decision::done());
@@ -126,6 +135,12 @@ pub(crate) fn reconcile_timer(
     }
 }
 
+/// What is left of a pod that is gone: a call that began before its end may have
+/// ended after it.
+pub(crate) fn is_gone(cx: &Context<'_>, uid: &str) -> Decision {
+    Decision::done().commands(Record::recall(cx, uid).discard(uid))
+}
+
 /// The taint of a timer is gone, or is tolerated for good.
 fn run_out_for_nothing(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decision {
     let uid = &pod.reference.uid;
@@ -138,7 +153,9 @@ fn run_out_for_nothing(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decis
 }
 
 /// Whether a pod has to leave by now: there is a taint that it does not
-/// tolerate, or the time that it tolerates one for has passed.
+/// tolerate, or the time that it tolerates one for has passed. The time of a taint
+/// that has just come may not have begun: the change of the node may be looked at
+/// later than an eviction that another taint called for.
 pub(crate) fn is_over(
     config: &Config,
     cx: &Context<'_>,
@@ -146,13 +163,14 @@ pub(crate) fn is_over(
     pod: &PodSpec,
     taints: &Taints,
 ) -> bool {
-    let waits = |bound: &Bound<'_>| {
+    let record = Record::recall(cx, uid);
+    let has_passed = |bound: &Bound<'_>| {
         let key = timer_key(uid, &bound.taint.key);
-        cx.pending(TIMERS, &key).is_some()
+        record.knows(&taints.node, bound.taint) && cx.pending(TIMERS, &key).is_none()
     };
     match Fate::of(config, &taints.node.no_execute, pod) {
         Fate::LeavesNow => true,
-        Fate::MayStay(bounds) => !bounds.iter().all(waits),
+        Fate::MayStay(bounds) => bounds.iter().any(has_passed),
     }
 }
 
@@ -186,9 +204,9 @@ fn is_renewed(start: Instant, created_at: Instant) -> bool {
 struct Timers<'a> {
     config: &'a Config,
     cx: &'a Context<'a>,
-    /// When a timer began that a former version of this guest started for a pod
-    /// and all of its taints.
-    inherited: Option<Instant>,
+    /// The timer that a former version of this guest started for a pod and all of
+    /// its taints.
+    inherited: Option<Waiting>,
     commands: Vec<Command>,
     plans: Vec<Plan>,
     has_cancelled: bool,
@@ -205,8 +223,8 @@ struct OfPod {
     record: Record,
     /// The key of the first of the former ones, and when it was due.
     first: Option<(Instant, String)>,
-    /// Since when the pod is under a taint that it has no timer for.
-    seen: Instant,
+    /// The timer of a former version of this guest.
+    inherited: Option<Waiting>,
     /// Not before this time do timers run out that are new.
     decided: Option<Instant>,
     /// When the first timer is due now.
@@ -220,8 +238,15 @@ impl OfPod {
         timer_key(&self.uid, &bound.taint.key)
     }
 
-    fn knows(&self, bound: &Bound<'_>) -> bool {
-        self.former.node == self.record.node && self.former.taints.contains(&bound.taint.key)
+    /// Since when the pod is under a taint that it has no timer for. A timer of a
+    /// former version was for the shortest time: a taint whose time is shorter has
+    /// come after it.
+    fn seen(&self, bound: &Bound<'_>, now: Instant) -> Instant {
+        let inherited = self.inherited.filter(|timer| {
+            let due_at = later(timer.created_at, bound.time);
+            due_at.saturating_sub(timer.due_at) > -SLACK
+        });
+        inherited.map_or(now, |timer| timer.created_at)
     }
 
     /// The pod leaves at once. Timers go on if their taints are there: what
@@ -229,10 +254,12 @@ impl OfPod {
     fn leave(&mut self, taints: &Taints) {
         self.is_over = true;
         if self.former.node == self.record.node {
-            let there = taints.node.no_execute.iter().map(|taint| taint.key.clone());
-            let mut there: BTreeSet<String> = there.collect();
-            there.retain(|taint| self.former.taints.contains(taint));
-            self.record.taints = there;
+            let is_there = |key: &String| {
+                let mut taints = taints.node.no_execute.iter();
+                taints.any(|taint| taint.key == *key)
+            };
+            self.record.taints.clone_from(&self.former.taints);
+            self.record.taints.retain(|key, _| is_there(key));
         }
     }
 }
@@ -257,16 +284,18 @@ impl<'a> Timers<'a> {
         match Fate::of(self.config, &taints.node.no_execute, &pod.view.spec) {
             Fate::LeavesNow => timers.leave(taints),
             Fate::MayStay(bounds) => {
-                timers.seen = self.inherited(&uid).unwrap_or(self.cx.now());
-                timers.decided = self.decided(&timers, &bounds);
+                timers.inherited = self.inherited(&uid);
+                timers.decided = self.decided(&timers, &bounds, taints);
                 for bound in &bounds {
                     self.bound(&mut timers, bound, taints);
                 }
             }
         }
-        for taint in timers.former.taints.difference(&timers.record.taints) {
-            let key = timer_key(&uid, taint);
-            self.commands.push(Command::cancel(TIMERS, &key));
+        for taint in timers.former.taints.keys() {
+            if !timers.record.taints.contains_key(taint) {
+                let key = timer_key(&uid, taint);
+                self.commands.push(Command::cancel(TIMERS, &key));
+            }
         }
         let record = timers.record.keep(&uid, &timers.former);
         self.commands.extend(record);
@@ -289,7 +318,7 @@ impl<'a> Timers<'a> {
 
     fn former(&self, uid: &str, taints: &Taints, is_evicted: bool) -> OfPod {
         let former = Record::recall(self.cx, uid);
-        let timers = former.taints.iter().filter_map(|taint| {
+        let timers = former.taints.keys().filter_map(|taint| {
             let key = timer_key(uid, taint);
             Some((self.cx.pending(TIMERS, &key)?.due_at, key))
         });
@@ -299,10 +328,10 @@ impl<'a> Timers<'a> {
             first: timers.min(),
             record: Record {
                 node: taints.node.uid.clone(),
-                taints: BTreeSet::new(),
+                taints: BTreeMap::new(),
             },
             former,
-            seen: self.cx.now(),
+            inherited: None,
             decided: None,
             next: None,
             is_over: false,
@@ -311,61 +340,91 @@ impl<'a> Timers<'a> {
 
     /// When the pod was to leave, as far as what called for it is still there.
     /// If that is to be kept, no other taint makes it earlier.
-    fn decided(&self, timers: &OfPod, bounds: &[Bound<'_>]) -> Option<Instant> {
+    fn decided(&self, timers: &OfPod, bounds: &[Bound<'_>], taints: &Taints) -> Option<Instant> {
         if self.config.reschedule != Reschedule::Keep {
             return None;
         }
-        let known = bounds.iter().filter(|bound| timers.knows(bound));
+        let known = bounds.iter();
+        let known = known.filter(|bound| timers.former.knows(&taints.node, bound.taint));
         let waiting = known.filter_map(|bound| self.cx.pending(TIMERS, &timers.key(bound)));
         waiting.map(|timer| timer.due_at).min()
     }
 
-    /// When the timer began that a former version of this guest started, if
-    /// there is one. Those of each taint take its place.
-    fn inherited(&mut self, uid: &str) -> Option<Instant> {
+    /// The timer that a former version of this guest started, if there is one.
+    /// Those of each taint take its place.
+    fn inherited(&mut self, uid: &str) -> Option<Waiting> {
         if let Some(waiting) = self.cx.pending(TIMERS, uid) {
             self.commands.push(Command::cancel(TIMERS, uid));
-            return Some(waiting.created_at);
+            return Some(waiting);
         }
         self.inherited
     }
 
     /// Starts, moves or leaves the timer of a pod and a taint.
     fn bound(&mut self, timers: &mut OfPod, bound: &Bound<'_>, taints: &Taints) {
-        let taint = &bound.taint.key;
         let key = timers.key(bound);
-        let is_known = timers.knows(bound);
-        let waiting = self.cx.pending(TIMERS, &key);
-        let (node, uid) = (&taints.node, &timers.uid);
-        let start = |seen| start(self.config, self.cx, node, bound.taint, uid, seen);
-        let due_at = match waiting {
-            Some(waiting) if is_known => {
-                let start = start(waiting.created_at);
-                self.reschedule(&key, &waiting, start, later(start, bound.time))
-            }
+        let is_known = timers.former.knows(&taints.node, bound.taint);
+        timers.record.add(bound.taint);
+        let due_at = match self.cx.pending(TIMERS, &key) {
+            Some(waiting) if is_known => self.go_on(&key, &waiting, timers, bound, taints),
             // It was due, and has led to the eviction.
             None if is_known && timers.is_evicted => {
                 timers.is_over = true;
-                timers.record.taints.insert(taint.clone());
                 return;
             }
-            _ => {
-                let start = start(timers.seen);
+            waiting => {
+                let start = self.begun(timers, bound, taints, timers.seen(bound, self.cx.now()));
                 let due_at = later(start, bound.time).max(timers.decided.unwrap_or(start));
-                if due_at <= self.cx.now() {
-                    timers.is_over = true;
-                    return;
-                }
                 // Of a taint that is gone, or a node.
                 if waiting.is_some() {
                     self.commands.push(Command::cancel(TIMERS, &key));
+                }
+                if due_at <= self.cx.now() {
+                    timers.is_over = true;
+                    return;
                 }
                 self.start(&key, due_at, start);
                 due_at
             }
         };
-        timers.record.taints.insert(taint.clone());
         timers.next = Some(timers.next.map_or(due_at, |next| next.min(due_at)));
+    }
+
+    /// Since when a taint counts that was seen then.
+    fn begun(&self, timers: &OfPod, bound: &Bound<'_>, taints: &Taints, seen: Instant) -> Instant {
+        let (node, uid) = (&taints.node, &timers.uid);
+        start(self.config, self.cx, node, bound.taint, uid, seen)
+    }
+
+    /// Moves or leaves a timer that counts. Returns when it is due then.
+    ///
+    /// Of a new value that is tolerated for a shorter time, this time has just
+    /// begun.
+    fn go_on(
+        &mut self,
+        key: &str,
+        timer: &Waiting,
+        timers: &OfPod,
+        bound: &Bound<'_>,
+        taints: &Taints,
+    ) -> Instant {
+        let start = self.begun(timers, bound, taints, timer.created_at);
+        let wanted = later(start, bound.time);
+        let policy = self.config.reschedule;
+        let is_renewed = is_renewed(start, timer.created_at);
+        let is_shorter = change(policy, is_renewed, timer.due_at, wanted) == Change::Shorten;
+        let former = timers.former.taints.get(&bound.taint.key);
+        if !is_shorter || former == Some(&bound.taint.value) {
+            return self.reschedule(key, timer, start, wanted);
+        }
+        let now = self.cx.now();
+        let mut due_at = later(now, bound.time);
+        if policy != Reschedule::Recompute {
+            due_at = due_at.min(timer.due_at);
+        }
+        self.commands.push(Command::cancel(TIMERS, key));
+        self.start(key, due_at, now);
+        due_at
     }
 
     /// Returns when the timer is due then.

@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     SECOND, defaults, deletions, harness, left, messages, node, node_with, pod, seconds, taint,
-    uid, waits,
+    timer, uid, waits,
 };
 use davit_guest::Time;
 use davit_guest::testing::{Harness, START};
@@ -374,4 +374,126 @@ fn a_taint_that_was_added_again_starts_anew() {
         let told = messages(&harness);
         assert_eq!(told.len(), 2, "{policy}: {told:?}");
     }
+}
+
+/// The taint that called for an eviction is replaced before the eviction succeeds
+/// or has its turn, and the eviction comes up before the change of the node.
+#[test]
+fn an_eviction_does_not_end_the_time_of_a_taint_that_has_just_come() {
+    for evicting in ["taint2", "untolerated"] {
+        let mut harness = defaults();
+        harness.put(node(&[evicting]));
+        let tolerant = pod("pod")
+            .tolerates("taint1", Some(60))
+            .tolerates("taint2", Some(0));
+        harness.put(tolerant.into());
+        harness.fail_writes("Pod", "default/pod", "server");
+        harness.advance(seconds(20));
+        assert!(harness.pending(EVICTIONS, &uid("pod")).is_some());
+        harness.heal();
+        harness.put(node(&["taint1"]));
+        harness.enqueue(EVICTIONS, &uid("pod"));
+        harness.clear_carried_out();
+        harness.advance(seconds(600));
+        assert_eq!(deletions(&harness), [("pod", 80)], "{evicting}");
+    }
+}
+
+/// The timer of the former node is due before the change of the node comes up.
+#[test]
+fn a_timer_of_a_former_node_of_that_name_evicts_nobody() {
+    let mut harness = defaults();
+    harness.put(node(&["taint1"]));
+    harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+    harness.advance(seconds(50));
+    let mut again = node(&["taint1"]);
+    again["metadata"]["uid"] = json!("another");
+    harness.remove_from_server("Node", "node");
+    // Only the live read tells.
+    harness.put_on_server(again.clone());
+    harness.advance(seconds(14));
+    assert_eq!(left(&harness), ["pod"]);
+    harness.put(again);
+    harness.advance(seconds(600));
+    let gone = deletions(&harness);
+    assert!(matches!(gone[..], [("pod", 110..=125)]), "{gone:?}");
+}
+
+/// It is another taint to whoever tolerates its values differently.
+#[test]
+fn another_value_that_is_tolerated_for_less_counts_from_its_own_start() {
+    let tolerates = |pod: common::Pod, value: &str, seconds: i64| {
+        pod.toleration(json!({
+            "key": "taint1", "operator": "Equal", "value": value, "effect": "NoExecute",
+            "tolerationSeconds": seconds,
+        }))
+    };
+    for (policy, changed, expected) in [
+        ("shorten-only", 100, 160),
+        ("recompute", 100, 160),
+        // Never later than it was said to be, unless that is wanted.
+        ("shorten-only", 960, 1_000),
+        ("recompute", 960, 1_020),
+        ("keep", 100, 1_000),
+    ] {
+        let mut harness = harness(&json!({"reschedule": policy}));
+        harness.put(node_with("node", &[taint("taint1", "soon", "NoExecute")]));
+        let tolerant = tolerates(pod("pod"), "soon", 1_000);
+        harness.put(tolerates(tolerant, "now", 60).into());
+        harness.advance(seconds(changed));
+        harness.put(node_with("node", &[taint("taint1", "now", "NoExecute")]));
+        harness.advance(SECOND);
+        // What else makes the pod come up changes nothing.
+        harness.enqueue(PODS, &uid("pod"));
+        harness.advance(seconds(2_000));
+        assert_eq!(
+            deletions(&harness),
+            [("pod", expected)],
+            "{policy} {changed}"
+        );
+    }
+}
+
+/// A call that began before the pod went ends after its end was seen.
+#[test]
+fn nothing_is_kept_of_a_pod_that_went_during_a_call() {
+    for queue in [TIMERS, EVICTIONS] {
+        let mut harness = defaults();
+        harness.put(node(&["taint1"]));
+        harness.put(pod("pod").tolerates("taint1", Some(60)).into());
+        harness.run();
+        assert_eq!(harness.notes().len(), 1);
+        // As it is when the call's answer comes after the pod's own item.
+        harness.hide("Pod", "default/pod");
+        let key = if queue == TIMERS {
+            timer("pod", "taint1")
+        } else {
+            uid("pod")
+        };
+        let decision = harness.decide(queue, &key);
+        assert!(
+            decision.commands.iter().any(|it| matches!(
+                it,
+                davit_guest::Command::SetNote(note) if note.value.is_none()
+            )),
+            "{queue}: {decision:?}"
+        );
+    }
+}
+
+/// That timer was for a taint that was there when it started.
+#[test]
+fn a_timer_of_a_former_version_is_no_start_of_a_taint_that_comes_later() {
+    let mut harness = defaults();
+    harness.put(node(&[]));
+    let tolerant = pod("pod")
+        .tolerates("taint1", Some(600))
+        .tolerates("taint2", Some(15));
+    harness.put(tolerant.into());
+    harness.run();
+    harness.enqueue_after(TIMERS, &uid("pod"), seconds(600));
+    harness.advance(seconds(30));
+    harness.put(node(&["taint1", "taint2"]));
+    harness.advance(seconds(1_000));
+    assert_eq!(deletions(&harness), [("pod", 45)]);
 }

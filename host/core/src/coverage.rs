@@ -201,8 +201,14 @@ impl Coverage {
             let deregistered = self.deregistered.get(&segment);
             return deregistered.is_some_and(|since| now.since(*since) >= DEREGISTERED);
         }
-        self.covered(store, view, DEFINITIONS)
-            .is_some_and(|definitions| !store.holds(definitions, &definition_of(&name)))
+        let definitions = self.covered(store, view, DEFINITIONS);
+        self.is_undefined(store, definitions, &name)
+    }
+
+    /// Whether a resource had a definition, which is deleted.
+    fn is_undefined(&self, store: &Store, definitions: Option<SegmentId>, name: &Name) -> bool {
+        self.defined.contains(name)
+            && definitions.is_some_and(|it| !store.holds(it, &definition_of(name)))
     }
 
     /// Whether discovery, or the answer to a list, says that a segment's resource
@@ -241,6 +247,14 @@ impl Coverage {
                 let known: BTreeSet<Name> =
                     mapping.iter().map(|it| name_of(&it.resource)).collect();
                 let definitions = self.covered(store, view, DEFINITIONS);
+                // One may have come back since it was given up and before the
+                // next discovery, which has it followed.
+                let served = mapping.deletable().map(|it| name_of(&it.resource));
+                for name in served.filter(|(group, plural)| !excepts(except, group, plural)) {
+                    if !self.is_undefined(store, definitions, &name) {
+                        gaps.entry(name).or_insert(Some(Gap::NotListed));
+                    }
+                }
                 let names = definitions.into_iter().flat_map(|it| store.keys_of(it));
                 for name in names.filter_map(|name| name.split_once('.')) {
                     let (plural, group) = name;

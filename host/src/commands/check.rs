@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::connect;
-use super::print::{serialized, table};
+use super::print::{out, serialized, table};
 use crate::cli::CheckArguments;
 use crate::host::{Preparer, Reason};
 use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
@@ -89,31 +89,31 @@ impl Findings {
             message: words.join(" "),
         });
     }
-
-    fn count(&self, level: Level) -> usize {
-        let all = self.all.iter();
-        all.filter(|finding| finding.level == level).count()
-    }
 }
 
 /// `davit check`: prints what is found, and fails if any of it is an error.
 pub async fn check(arguments: CheckArguments) -> Result<()> {
-    let output = arguments.output;
-    let findings = find(arguments).await?;
-    let (errors, warnings) = (findings.count(Level::Error), findings.count(Level::Warning));
-    let not_checked = findings.count(Level::NotChecked);
-    match output.format() {
+    let client = if arguments.offline {
+        None
+    } else {
+        Some(connect(arguments.cluster.clone()).await?)
+    };
+    let findings = find(client.as_ref(), &arguments).await?;
+    let count = |level| findings.iter().filter(|one| one.level == level).count();
+    let (errors, warnings) = (count(Level::Error), count(Level::Warning));
+    let not_checked = count(Level::NotChecked);
+    match arguments.output.format() {
         Some(format) => {
             let all = json!({
-                "findings": findings.all,
+                "findings": findings,
                 "errors": errors, "warnings": warnings, "notChecked": not_checked,
             });
-            println!("{}", serialized(&all, format)?);
+            out(&serialized(&all, format)?)?;
         }
-        None => println!("{}", in_columns(&findings.all)),
+        None => out(&in_columns(&findings))?,
     }
     if errors > 0 {
-        bail!("{errors} of {} checks failed", findings.all.len());
+        bail!("{errors} of {} checks failed", findings.len());
     }
     Ok(())
 }
@@ -131,14 +131,11 @@ fn in_columns(findings: &[Finding]) -> String {
     table(&rows.collect::<Vec<_>>())
 }
 
-async fn find(arguments: CheckArguments) -> Result<Findings> {
+/// Everything that is found, in the order in which it was looked at. Without a
+/// client, no cluster is asked.
+pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result<Vec<Finding>> {
     let mut findings = Findings::default();
-    let client = if arguments.offline {
-        None
-    } else {
-        Some(connect(arguments.cluster).await?)
-    };
-    let cluster = match &client {
+    let cluster = match client {
         None => None,
         Some(client) => reach(client, &mut findings).await,
     };
@@ -161,7 +158,7 @@ async fn find(arguments: CheckArguments) -> Result<Findings> {
     if let (Some(access), false) = (&access, is_file) {
         access.check_davit(&mut findings).await;
     }
-    let preparer = preparer(arguments.guests, client.clone())?;
+    let preparer = preparer(arguments.guests.clone(), client.cloned())?;
     let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
     for name in arguments.names.iter().filter(|name| !known.contains(name)) {
         findings.controller = Some(name.clone());
@@ -192,7 +189,7 @@ async fn find(arguments: CheckArguments) -> Result<Findings> {
             findings.add(Level::NotChecked, "permissions", message);
         }
     }
-    Ok(findings)
+    Ok(findings.all)
 }
 
 fn preparer(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<Preparer> {

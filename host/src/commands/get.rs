@@ -1,6 +1,6 @@
 //! `davit get`: Controllers, and the rollout of one of them.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
@@ -12,7 +12,7 @@ use kube::core::{DynamicObject, TypeMeta};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::print::{part, serialized, table, text_at};
+use super::print::{out_to_reader, part, serialized, table, text_at};
 use super::{Found, status_of, tree};
 use crate::cli::{Format, GetFormat};
 use crate::resource::{controllers, describe};
@@ -49,18 +49,14 @@ pub async fn get(client: &Client, shown: &Shown<'_>) -> Result<String> {
 pub async fn watch(client: &Client, shown: &Shown<'_>) -> Result<()> {
     let mut printed = get(client, shown).await?;
     let is_terminal = std::io::stdout().is_terminal();
-    let show = |text: &str, first: bool| {
-        let mut out = std::io::stdout().lock();
-        if is_terminal {
-            writeln!(out, "{CLEAR}{text}")?;
-        } else if first {
-            writeln!(out, "{text}")?;
-        } else {
-            writeln!(out, "\n{text}")?;
-        }
-        out.flush()
+    let show = |text: &str, first: bool| match (is_terminal, first) {
+        (true, _) => out_to_reader(&format!("{CLEAR}{text}")),
+        (false, true) => out_to_reader(text),
+        (false, false) => out_to_reader(&format!("\n{text}")),
     };
-    show(&printed, true)?;
+    if !show(&printed, true)? {
+        return Ok(());
+    }
     let mut told = None;
     loop {
         sleep(PERIOD).await;
@@ -68,7 +64,9 @@ pub async fn watch(client: &Client, shown: &Shown<'_>) -> Result<()> {
             Ok(text) => {
                 told = None;
                 if text != printed {
-                    show(&text, false)?;
+                    if !show(&text, false)? {
+                        return Ok(());
+                    }
                     printed = text;
                 }
             }

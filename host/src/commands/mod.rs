@@ -40,48 +40,42 @@ pub async fn promote(arguments: PromoteArguments) -> Result<()> {
     let PromoteArguments { request, full } = arguments;
     let client = request_client(request.server, request.cluster).await?;
     let done = requests::promote(&client, &request.name, full, request.wait).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit pause`
 pub async fn pause(arguments: RequestArguments) -> Result<()> {
     let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::pause(&client, &arguments.name, arguments.wait).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit resume`
 pub async fn resume(arguments: RequestArguments) -> Result<()> {
     let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::resume(&client, &arguments.name, arguments.wait).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit retry`
 pub async fn retry(arguments: RequestArguments) -> Result<()> {
     let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::retry(&client, &arguments.name, arguments.wait).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit abort`
 pub async fn abort(arguments: RequestArguments) -> Result<()> {
     let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::abort(&client, &arguments.name, arguments.wait).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit release`
 pub async fn release(arguments: RequestArguments) -> Result<()> {
     let client = request_client(arguments.server, arguments.cluster).await?;
     let done = requests::release(&client, &arguments.name, arguments.wait).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit rollback`
@@ -106,8 +100,7 @@ pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
         wait: request.wait,
     };
     let done = history::rollback(&client, &namespace.namespace, &request.name, &rollback).await?;
-    println!("{done}");
-    Ok(())
+    print::out(&done)
 }
 
 /// `davit history`
@@ -121,8 +114,7 @@ pub async fn history(arguments: HistoryArguments) -> Result<()> {
         format: arguments.output.format(),
     };
     let text = history::history(&client, &namespace, &name, &shown).await?;
-    println!("{text}");
-    Ok(())
+    print::out(&text)
 }
 
 /// `davit get`
@@ -135,15 +127,14 @@ pub async fn get(arguments: GetArguments) -> Result<()> {
     if arguments.watch {
         return get::watch(&client, &shown).await;
     }
-    println!("{}", get::get(&client, &shown).await?);
-    Ok(())
+    print::out(&get::get(&client, &shown).await?)
 }
 
 /// `davit completion`
-pub fn completion(arguments: &CompletionArguments) {
-    let mut command = Arguments::command();
-    let mut out = std::io::stdout();
-    clap_complete::generate(arguments.shell, &mut command, "davit", &mut out);
+pub fn completion(arguments: &CompletionArguments) -> Result<()> {
+    let (mut command, mut script) = (Arguments::command(), Vec::new());
+    clap_complete::generate(arguments.shell, &mut command, "davit", &mut script);
+    print::out(String::from_utf8_lossy(&script).trim_end())
 }
 
 /// `davit diff`
@@ -157,10 +148,9 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
         diff::fetch(Server::Service(&client, namespace), name).await?
     };
     match arguments.output.format() {
-        Some(format) => println!("{}", print::serialized(&page, format)?),
-        None => print!("{}", diff::in_words(name, &page, arguments.last)),
+        Some(format) => print::out(&print::serialized(&page, format)?),
+        None => print::out(diff::in_words(name, &page, arguments.last).trim_end()),
     }
-    Ok(())
 }
 
 /// A client of whoever has the Controllers: a host that runs those of a file, or

@@ -1,11 +1,28 @@
 //! How commands print: tables, ages, JSON and YAML.
 
+use std::io::{ErrorKind, Write as _};
+
 use anyhow::{Context as _, Result};
 use jiff::Timestamp;
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::cli::Format;
+
+/// Prints to standard output. Whoever reads it may have read enough.
+pub(crate) fn out(text: &str) -> Result<()> {
+    out_to_reader(text).map(|_| ())
+}
+
+/// Prints to standard output; whether anybody still reads it.
+pub(crate) fn out_to_reader(text: &str) -> Result<bool> {
+    let mut out = std::io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(error).context("standard output cannot be written"),
+    }
+}
 
 /// A value for programs.
 pub(crate) fn serialized(value: &impl Serialize, format: Format) -> Result<String> {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tokio::time::timeout;
 
 use super::connect;
-use super::print::serialized;
+use super::print::{out, serialized};
 use crate::build;
 use crate::cli::VersionArguments;
 use crate::resource::describe;
@@ -59,10 +59,9 @@ pub async fn version(arguments: VersionArguments) -> Result<()> {
         }
     }
     match arguments.output.format() {
-        Some(format) => println!("{}", serialized(&versions, format)?),
-        None => println!("{}", versions.in_words()),
+        Some(format) => out(&serialized(&versions, format)?),
+        None => out(&versions.in_words()),
     }
-    Ok(())
 }
 
 impl Versions {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::object::ObjectRef;
@@ -15,6 +16,7 @@ use tokio::time::sleep;
 
 use super::{controllers, describe};
 use crate::config::is_dns_label;
+use crate::http::Health;
 use crate::rollout::declared::{Declared, Requests};
 use crate::spec::{Controller, ControllerSpec, SpecError};
 use crate::status::ControllerStatus;
@@ -27,8 +29,13 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// changes, but not by those of a status alone. Ends with the last receiver.
 ///
 /// Failures are told in the log and tried again; until then, what was declared
-/// last still holds. That goes for a missing definition as well.
-pub async fn follow(client: kube::Client, declared: watch::Sender<Option<Vec<Declared>>>) {
+/// last still holds. That goes for a missing definition as well. As long as
+/// nothing was declared, `health` has the reason.
+pub async fn follow(
+    client: kube::Client,
+    declared: watch::Sender<Option<Vec<Declared>>>,
+    health: Arc<Health>,
+) {
     let mut events = pin!(watcher(controllers(client), watcher::Config::default()));
     let mut known = Known::default();
     let mut told = None;
@@ -53,6 +60,7 @@ pub async fn follow(client: kube::Client, declared: watch::Sender<Option<Vec<Dec
                 let trouble = trouble(&error);
                 if told.as_ref() != Some(&trouble) {
                     tracing::warn!("{trouble}");
+                    health.set_unknown(trouble.clone());
                     told = Some(trouble);
                 }
                 tokio::select! {

@@ -242,6 +242,54 @@ fn a_backlog_of_60_000_terminated_pods_is_worked_off() {
     });
 }
 
+/// More orphans of one node, and more unscheduled pods, than a decision may have:
+/// all go, with the default limits, and those that stay hold up no others.
+#[test]
+fn orphans_and_stuck_pods_beyond_one_decision_go_in_parts() {
+    const PODS: usize = 10_500;
+    const HELD: usize = 1_500;
+    on_the_sim(|bench| async move {
+        for number in 0..PODS {
+            let status = json!({"phase": "Failed"});
+            let change = |pod: &mut Value| {
+                if number < HELD {
+                    hold(pod);
+                }
+            };
+            let name = format!("orphan-{number:05}");
+            bench.pod_with(&name, "missing", &status, change).await;
+            let name = format!("unbound-{number:05}");
+            bench.pod_with(&name, "", &status, hold).await;
+            let options = davit_sim::model::DeleteOptions::default();
+            let sim = bench.sim();
+            sim.delete("v1", "Pod", &bench.namespace, &name, &options)
+                .unwrap();
+        }
+        let config = "{terminatedPodThreshold: 0, period: 1h, quarantine: 1s}";
+        let host = bench.host(&podgc("Enforce", config)).await;
+        let deleted = |reason| {
+            let name = "pod_gc_collector_force_delete_pods_total";
+            let namespace = &bench.namespace;
+            host.metric(&format!(
+                "{name}{{controller=\"podgc\",namespace=\"{namespace}\",reason=\"{reason}\"}}"
+            ))
+        };
+        let all = f64::from(u32::try_from(PODS).unwrap()) - 0.5;
+        let deadline = Instant::now() + Duration::from_secs(600);
+        while deleted("orphaned") < all || deleted("unscheduled") < all {
+            assert!(Instant::now() < deadline, "{}", bench.pods().await.len());
+            sleep(Duration::from_secs(5)).await;
+        }
+        sleep(Duration::from_secs(60)).await;
+        assert!(deleted("orphaned") < all + 1.0 && deleted("unscheduled") < all + 1.0);
+        let left = bench.pods().await;
+        assert_eq!(left.len(), HELD + PODS);
+        let orphans = left.iter().filter(|name| name.starts_with("orphan"));
+        assert_eq!(orphans.count(), HELD);
+        host.host.stop().await;
+    });
+}
+
 /// The oldest are kept by finalizers. What comes after them is deleted in the
 /// same pass, without a pause, now and when the oldest are terminating already.
 #[test]

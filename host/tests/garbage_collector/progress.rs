@@ -146,6 +146,24 @@ fn a_dependent_that_can_never_be_judged_keeps_no_owner_that_it_does_not_block() 
     });
 }
 
+/// The reference names the owner in a version that is served no longer: nobody
+/// can say what has become of that owner, so the dependent stays, as in
+/// kube-controller-manager. The owner does not wait for it for ever.
+#[test]
+fn a_dependent_that_names_its_owner_in_a_former_version_does_not_keep_it() {
+    test(|cluster| async move {
+        let owner = cluster.create(config_map("owner"));
+        let mut former = reference(&owner);
+        former["apiVersion"] = json!("v1beta3");
+        let stays = cluster.create(owned(pod("stays"), &[former]));
+        let goes = cluster.create(owned(pod("goes"), &[reference(&owner)]));
+        let _host = cluster.collector().await;
+        cluster.delete(&owner, "Foreground");
+        cluster.until_gone(&[&owner, &goes]).await;
+        cluster.stay(&[&stays]).await;
+    });
+}
+
 /// The user deletes once more, with the dependents orphaned, while the finalizer
 /// of the first deletion comes off: the conflict shows another finalizer, and the
 /// dependents have to be let go before that one.
@@ -248,6 +266,29 @@ fn a_dependent_whose_owners_change_is_deleted_only_at_its_version() {
         );
         cluster.delete(&owner, "Background");
         sleep(Duration::from_secs(1)).await;
+        cluster.set(&dependent, &json!({"ownerReferences": [reference(&haven)]}));
+        cluster.stay(&[&dependent]).await;
+    });
+}
+
+/// A label changes first, and then, while the next deletion is on its way, who
+/// owns it: the first conflict proves nothing about the second change.
+#[test]
+fn a_dependent_that_changes_twice_is_not_deleted_by_its_uid_alone() {
+    test(|cluster| async move {
+        let owner = cluster.create(rc("owner"));
+        let haven = cluster.create(rc("haven"));
+        let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
+        let _host = cluster.collector().await;
+        delay(
+            &cluster,
+            Match::new("delete", "pods"),
+            Duration::from_secs(2),
+        );
+        cluster.delete(&owner, "Background");
+        sleep(Duration::from_secs(1)).await;
+        cluster.set(&dependent, &json!({"labels": {"changed": "true"}}));
+        sleep(Duration::from_secs(2)).await;
         cluster.set(&dependent, &json!({"ownerReferences": [reference(&haven)]}));
         cluster.stay(&[&dependent]).await;
     });

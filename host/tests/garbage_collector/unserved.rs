@@ -106,6 +106,26 @@ fn a_kind_that_discovery_has_not_seen_yet_is_unknown() {
     });
 }
 
+/// A definition that is deleted and created again between two discoveries, as
+/// when its operator is installed again: nobody follows its objects yet.
+#[test]
+fn a_kind_that_comes_back_between_two_discoveries_is_unknown() {
+    for policy in ["Orphan", "Foreground"] {
+        test(|cluster| async move {
+            let former = cluster.create(definition("Foo", &["v1"], "Namespaced"));
+            let _host = cluster.collector().await;
+            sleep(PERIOD + SETTLED).await;
+            cluster.delete(&former, "");
+            cluster.until_gone(&[&former]).await;
+            sleep(SETTLED).await;
+            let (_, owner, dependent) = dependent_of_a_custom_kind(&cluster);
+            sleep(SETTLED).await;
+            cluster.delete(&owner, policy);
+            ends_as_asked(&cluster, policy, &owner, &dependent).await;
+        });
+    }
+}
+
 /// With its definition the objects of a kind are deleted: nobody waits for them.
 #[test]
 fn a_kind_whose_definition_is_deleted_keeps_no_owner_waiting() {

@@ -1,7 +1,9 @@
 //! The watch of Controllers.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use davit::http::Health;
 use davit::resource::watch::follow;
 use davit::rollout::declared::Declared;
 use kube::api::DeleteParams;
@@ -15,7 +17,7 @@ type Receiver = watch::Receiver<Option<Vec<Declared>>>;
 
 fn watched(cluster: &Cluster) -> Receiver {
     let (sender, receiver) = watch::channel(None);
-    tokio::spawn(follow(cluster.client.clone(), sender));
+    tokio::spawn(follow(cluster.client.clone(), sender, Arc::default()));
     receiver
 }
 
@@ -110,10 +112,14 @@ async fn what_makes_no_sense_is_delivered_as_that() {
 #[tokio::test(start_paused = true)]
 async fn a_missing_definition_is_waited_for() {
     let cluster = Cluster::empty();
-    let mut receiver = watched(&cluster);
+    let (sender, mut receiver) = watch::channel(None);
+    let health = Arc::new(Health::default());
+    tokio::spawn(follow(cluster.client.clone(), sender, Arc::clone(&health)));
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
+    let why = health.obstacles();
+    assert!(why[0].contains("apply deploy/crds"), "{why:?}");
     cluster.define();
     assert!(next(&mut receiver).await.is_empty());
     cluster.create("a", spec(1)).await.unwrap();
@@ -124,7 +130,7 @@ async fn a_missing_definition_is_waited_for() {
 async fn the_task_ends_with_its_receiver() {
     for cluster in [Cluster::new(), Cluster::empty()] {
         let (sender, receiver) = watch::channel(None);
-        let task = tokio::spawn(follow(cluster.client.clone(), sender));
+        let task = tokio::spawn(follow(cluster.client.clone(), sender, Arc::default()));
         tokio::time::sleep(Duration::from_secs(7)).await;
         drop(receiver);
         timeout(Duration::from_secs(1), task)

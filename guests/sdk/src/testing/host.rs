@@ -7,7 +7,7 @@ use std::ops::Bound;
 use serde_json::Value;
 
 use super::START;
-use super::members::{Members, place_of, rank_of};
+use super::members::{Members, Rank, place_of, rank_of};
 use super::objects::{
     Cached, Id, failure, group_version, id_of_reference, plural, shown, text, text_at,
 };
@@ -42,6 +42,8 @@ pub(super) struct State {
     pub(super) reads: RefCell<Vec<(Instant, ObjectRef)>>,
     pub(super) logged: RefCell<Vec<(Level, String)>>,
     pub(super) copied: Cell<u64>,
+    /// Where the pages of indexes ended: a cursor is a position in it, plus 1.
+    ends: RefCell<Vec<Rank>>,
 }
 
 impl State {
@@ -62,6 +64,7 @@ impl State {
             reads: RefCell::default(),
             logged: RefCell::default(),
             copied: Cell::default(),
+            ends: RefCell::default(),
         };
         state.start_ticks();
         state
@@ -183,9 +186,28 @@ impl Host for State {
     fn by_index(&self, watch: &str, name: &str, value: &str, cursor: u64, limit: u32) -> Page {
         self.index(watch, name);
         let objects = self.members(watch).indexed(name, value);
-        let ids = objects.into_iter().flat_map(BTreeMap::values);
-        let (ids, next) = part(ids, cursor, limit);
-        let objects = ids.into_iter().filter_map(|id| self.object(watch, id));
+        let mut ends = self.ends.borrow_mut();
+        let start = match cursor.checked_sub(1) {
+            None => Bound::Unbounded,
+            Some(end) => {
+                let end = usize::try_from(end).ok().and_then(|end| ends.get(end));
+                Bound::Excluded(end.expect("a cursor that the harness gave").clone())
+            }
+        };
+        let rest = objects.into_iter();
+        let rest = rest.flat_map(|objects| objects.range((start.clone(), Bound::Unbounded)));
+        let mut rest = rest.peekable();
+        // As in the host, a cursor skips no object in another call, whichever
+        // objects before it have gone.
+        let page: Vec<_> = rest.by_ref().take(limit as usize).collect();
+        let end = page.last().filter(|_| rest.peek().is_some());
+        let next = end.map(|(end, _)| {
+            ends.push((*end).clone());
+            ends.len() as u64
+        });
+        let objects = page
+            .into_iter()
+            .filter_map(|(_, id)| self.object(watch, id));
         Page {
             objects: objects.collect(),
             next,

@@ -78,8 +78,18 @@ pub(super) struct Running {
     held: bool,
     /// Whether a plan was carried out.
     carried: bool,
-    /// Whether a plan was left to the revision that owns its target.
-    left: bool,
+    /// Whether a plan was put off for longer than the item takes.
+    put_off: PutOff,
+}
+
+/// Whether a plan of an item was put off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum PutOff {
+    No,
+    /// It was left to the revision that owns its target.
+    Left,
+    /// What held it back, or had it left, may be over by now.
+    Over,
 }
 
 impl Running {
@@ -102,7 +112,7 @@ impl Running {
             unseen: Vec::new(),
             held: false,
             carried: false,
-            left: false,
+            put_off: PutOff::No,
         }
     }
 
@@ -148,7 +158,15 @@ impl Running {
     }
 
     pub(super) fn leave(&mut self) {
-        self.left = true;
+        self.put_off = self.put_off.max(PutOff::Left);
+    }
+
+    /// Everything is looked at: what was held back or left before is decided
+    /// again as soon as the item has ended, which is not parked yet.
+    pub(super) fn look_again(&mut self) {
+        if self.not_before.take().is_some() || self.put_off == PutOff::Left {
+            self.put_off = PutOff::Over;
+        }
     }
 
     /// Another revision decides from now on: what was not begun never is, and
@@ -158,7 +176,7 @@ impl Running {
         self.next_part = None;
         self.verdict = Verdict::AgainAfter(Duration::ZERO);
         self.not_before = None;
-        self.left = false;
+        self.put_off = PutOff::No;
     }
 
     /// Takes a plan for an object whose kind is not served: nothing was asked of
@@ -229,6 +247,9 @@ impl Running {
         {
             return (Finish::AgainAfter(until.since(now)), Sooner::WhenLookedAt);
         }
+        if self.put_off == PutOff::Over && !is_tick {
+            return (Finish::AgainAfter(Duration::ZERO), Sooner::Never);
+        }
         match &self.verdict {
             Verdict::Retry { .. } => (
                 Finish::Retry {
@@ -246,7 +267,9 @@ impl Running {
             Verdict::Done if self.held => self.when_seen(lapse),
             // Should the target come to this revision, the item is looked at
             // again with all its times.
-            Verdict::Done | Verdict::AgainWhenWritten if self.left && !is_tick => {
+            Verdict::Done | Verdict::AgainWhenWritten
+                if self.put_off == PutOff::Left && !is_tick =>
+            {
                 (Finish::AgainAfter(LEFT_PAUSE), Sooner::WhenLookedAt)
             }
             // What was only shown, or refused, would be decided again for ever.

@@ -185,13 +185,14 @@ impl Revision {
     }
 
     /// Begins to add every key that a trigger can name, and every item that is
-    /// parked: after a time in which its plans were not carried out, or changes
+    /// parked or about to be: after a time in which its plans were not carried out, or changes
     /// not taken.
     pub(super) fn look_at_everything(&mut self, now: Instant) {
         self.begin_sweep(Pace::Easy);
         for item in std::mem::take(&mut self.parked) {
             self.queues.hasten(now, &item.queue, &item.key);
         }
+        self.running.values_mut().for_each(Running::look_again);
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             self.add(now, &tick.queue, &tick.key, Origin::Fresh);

@@ -273,6 +273,24 @@ fn a_resource_that_comes_once_more_after_its_definition_is_gone_again() {
     assert!(bench.is_gone(&foos()));
 }
 
+/// The definition is created again before discovery has seen that it was gone:
+/// there may be objects, and no stream to tell of them.
+#[test]
+fn a_resource_that_comes_back_between_two_discoveries_is_unlisted() {
+    let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), []);
+    bench.condition(&foos(), &Condition::NotServed);
+    bench.list(&definitions(), &[]);
+    let segment = bench.segment(&foos());
+    bench.store.detach(bench.view, segment, &mut Vec::new());
+    bench.coverage.forget_all_but(&bench.store);
+    assert_eq!(bench.unlisted(), []);
+    bench.list(&definitions(), &["foos.example.com"]);
+    assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
+    bench.list(&foos(), &[]);
+    assert_eq!(bench.unlisted(), []);
+}
+
 #[test]
 fn nothing_is_gone_as_long_as_the_definitions_are_unknown_themselves() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);

@@ -1,15 +1,17 @@
 //! How many requests may be under way at once: as many as the API server answers
 //! without making them wait for each other.
 //!
-//! The limit falls when answers take clearly longer than the fastest of their
-//! kind, or when the server says that it has too much to do. It rises while
-//! answers stay near the fastest and the limit is used. One change needs a whole
-//! round of requests that were sent after the change before.
+//! The limit falls when answers take clearly longer than is usual for their kind,
+//! or when the server says that it has too much to do. It rises while answers stay
+//! near the usual and the limit is used. One change needs a whole round of requests
+//! that were sent after the change before.
 //!
-//! The fastest answer is only a measure if the host itself does not slow the
-//! server down: it is taken from requests that were sent while few were under way.
-//! Under load, the limit goes to its floor every now and then, and when most
-//! answers are of kinds that were never measured, for a new measurement.
+//! What is usual is only a measure if the host itself does not slow the server
+//! down: it is taken from requests that were sent while few were under way. Under
+//! load, the limit goes to its floor every now and then, and when most answers are
+//! of kinds that were never seen so, for a new measurement. Of a measurement the
+//! median counts: answers of one kind can differ by nature. Before the first, the
+//! fastest answer counts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -19,19 +21,21 @@ use crate::time::Instant;
 /// The least and the most that may be under way.
 pub(super) const FLOOR: usize = 8;
 pub(super) const CEILING: usize = 128;
-/// An answer that takes twice the fastest of its kind, or so much longer than it,
+/// An answer that takes twice the usual of its kind, or so much longer than it,
 /// is still near: what waits that briefly keeps the server busy.
 const NEAR_FACTOR: u32 = 2;
 const NEAR: Duration = Duration::from_millis(10);
 /// How many answers a round takes at least.
 const SHORTEST_ROUND: usize = 10;
-/// How many answers tell anew what is fastest.
+/// How many answers tell anew what is usual.
 const PROBE: usize = 2 * FLOOR;
 /// How many answers a measurement takes at most: of kinds that it is not for.
 const LONGEST_PROBE: usize = 8 * PROBE;
 /// The pause between two of these measurements, at least; and how many times as
-/// long as the measurement it is, at least: less for kinds never measured.
+/// long as the measurement it is, at least: less for kinds never measured. One that
+/// was made while the server hardly answered must not count for hours.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
+const LONGEST_PROBE_PAUSE: Duration = Duration::from_mins(5);
 const PROBE_SHARE: u32 = 20;
 const NEW_KINDS_SHARE: u32 = 4;
 /// How many kinds of requests are told apart.
@@ -41,8 +45,8 @@ const MOST_KINDS: usize = 1_000;
 #[derive(Debug)]
 pub(super) struct Limit {
     allowed: f64,
-    /// The fastest answer of each kind.
-    fastest: BTreeMap<Box<str>, Duration>,
+    /// How long answers of each kind usually take.
+    usual: BTreeMap<Box<str>, Usual>,
     /// What is sent before is not part of the round.
     round_began: Instant,
     /// How long answers took, 1 being the longest that is near.
@@ -57,7 +61,15 @@ pub(super) struct Limit {
     no_probe_before: Instant,
 }
 
-/// A measurement of what is fastest.
+/// How long answers of a kind usually take.
+#[derive(Clone, Copy, Debug)]
+struct Usual {
+    time: Duration,
+    /// Whether it is the median of a measurement; if not, the fastest so far.
+    is_measured: bool,
+}
+
+/// A measurement of what is usual.
 #[derive(Debug)]
 struct Probe {
     began: Instant,
@@ -65,7 +77,7 @@ struct Probe {
     is_for_new_kinds: bool,
     answers: usize,
     of_its_kinds: usize,
-    fastest: BTreeMap<Box<str>, Duration>,
+    times: BTreeMap<Box<str>, Vec<Duration>>,
 }
 
 impl Limit {
@@ -73,7 +85,7 @@ impl Limit {
     pub(super) fn new() -> Self {
         Self {
             allowed: as_f64(CEILING),
-            fastest: BTreeMap::new(),
+            usual: BTreeMap::new(),
             round_began: Instant::ZERO,
             round: Vec::new(),
             unmeasured: 0,
@@ -109,18 +121,18 @@ impl Limit {
     /// The server answered a request that was sent at that time.
     pub(super) fn answered(&mut self, kind: &str, sent: Instant, is_measure: bool, now: Instant) {
         let took = now.since(sent);
-        let is_known = self.fastest.contains_key(kind);
+        let is_known = self.usual.contains_key(kind);
         if let Some(probe) = &mut self.probe {
             if sent >= probe.began && probe.takes(kind, is_known, took) {
                 self.end_probe(now);
             }
             return;
         }
-        let fastest = (is_measure || is_known).then(|| lower(&mut self.fastest, kind, took));
+        let usual = (is_measure || is_known).then(|| self.usual(kind, took));
         if sent < self.round_began {
             return;
         }
-        if let Some(near) = fastest.map(near) {
+        if let Some(near) = usual.map(near) {
             self.take(took.as_secs_f64() / near.as_secs_f64(), now);
             return;
         }
@@ -176,7 +188,7 @@ impl Limit {
             is_for_new_kinds,
             answers: 0,
             of_its_kinds: 0,
-            fastest: BTreeMap::new(),
+            times: BTreeMap::new(),
         });
     }
 
@@ -193,38 +205,64 @@ impl Limit {
             return;
         };
         let took = now.since(probe.began);
-        self.no_probe_before = now.after(took * NEW_KINDS_SHARE);
-        self.next_probe = now.after(PROBE_PAUSE.max(took * PROBE_SHARE));
-        self.fastest.extend(probe.fastest);
+        let pause = |share| (took * share).min(LONGEST_PROBE_PAUSE);
+        self.no_probe_before = now.after(pause(NEW_KINDS_SHARE));
+        self.next_probe = now.after(PROBE_PAUSE.max(pause(PROBE_SHARE)));
+        for (kind, mut times) in probe.times {
+            times.sort_unstable();
+            if let Some(time) = times.get(times.len() / 2) {
+                let usual = Usual {
+                    time: *time,
+                    is_measured: true,
+                };
+                self.remember(&kind, usual);
+            }
+        }
         self.change(1.0, now);
+    }
+
+    /// How long answers of a kind usually take, of which there is another one.
+    fn usual(&mut self, kind: &str, took: Duration) -> Duration {
+        match self.usual.get_mut(kind) {
+            Some(known) if known.is_measured => known.time,
+            Some(known) => {
+                known.time = took.min(known.time);
+                known.time
+            }
+            None => {
+                let is_measured = false;
+                self.remember(
+                    kind,
+                    Usual {
+                        time: took,
+                        is_measured,
+                    },
+                );
+                took
+            }
+        }
+    }
+
+    fn remember(&mut self, kind: &str, usual: Usual) {
+        if self.usual.len() >= MOST_KINDS && !self.usual.contains_key(kind) {
+            self.usual.clear();
+        }
+        self.usual.insert(kind.into(), usual);
     }
 }
 
 impl Probe {
     /// Takes an answer; whether it was the last.
     fn takes(&mut self, kind: &str, is_known: bool, took: Duration) -> bool {
-        lower(&mut self.fastest, kind, took);
+        self.times.entry(kind.into()).or_default().push(took);
         self.answers += 1;
         self.of_its_kinds += usize::from(!(self.is_for_new_kinds && is_known));
         self.of_its_kinds >= PROBE || self.answers >= LONGEST_PROBE
     }
 }
 
-/// Keeps the fastest of a kind, and returns it.
-fn lower(fastest: &mut BTreeMap<Box<str>, Duration>, kind: &str, took: Duration) -> Duration {
-    if let Some(known) = fastest.get_mut(kind) {
-        *known = took.min(*known);
-        return *known;
-    }
-    if fastest.len() >= MOST_KINDS {
-        fastest.clear();
-    }
-    fastest.insert(kind.into(), took);
-    took
-}
-
-fn near(fastest: Duration) -> Duration {
-    (fastest * NEAR_FACTOR).max(fastest + NEAR)
+fn near(usual: Duration) -> Duration {
+    (usual * NEAR_FACTOR).max(usual + NEAR)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a number of requests")]
@@ -237,6 +275,7 @@ mod tests {
     use super::*;
 
     const MILLISECOND: Duration = Duration::from_millis(1);
+    const SECOND: Duration = Duration::from_secs(1);
 
     /// A server that answers `at_once` requests at once, each in `each`; the
     /// others wait. As many are under way as the limit allows.
@@ -245,6 +284,9 @@ mod tests {
         now: Instant,
         at_once: usize,
         each: Duration,
+        /// One in so many takes only so long.
+        fast: Option<(usize, Duration)>,
+        sent: usize,
         /// When each of its places is free again.
         places: Vec<Instant>,
         /// When a request will be answered, when it was sent, and whether it is a
@@ -260,6 +302,8 @@ mod tests {
                 now: Instant::ZERO,
                 at_once,
                 each,
+                fast: None,
+                sent: 0,
                 places: vec![Instant::ZERO; at_once],
                 under_way: Vec::new(),
                 answered: 0,
@@ -277,7 +321,12 @@ mod tests {
             while self.now < end {
                 while self.under_way.len() < wanted.min(self.limit.allowed()) {
                     let place = self.places.iter_mut().min().unwrap();
-                    *place = self.now.max(*place).after(self.each);
+                    self.sent += 1;
+                    let fast = self
+                        .fast
+                        .filter(|(one_in, _)| self.sent.is_multiple_of(*one_in));
+                    let each = fast.map_or(self.each, |(_, each)| each);
+                    *place = self.now.max(*place).after(each);
                     let is_measure = self.limit.sent(self.under_way.len() + 1);
                     self.under_way.push((*place, self.now, is_measure));
                 }
@@ -331,7 +380,7 @@ mod tests {
         assert_eq!(served.limit.allowed(), CEILING);
     }
 
-    /// Slower without our doing: the fastest of before is no measure any more.
+    /// Slower without our doing: the usual of before is no measure any more.
     #[test]
     fn a_server_that_became_slower_is_measured_again() {
         let mut served = Served::new(200, 5 * MILLISECOND);
@@ -349,6 +398,35 @@ mod tests {
         let mut served = Served::new(8, 20 * MILLISECOND);
         served.run(1_000, Duration::from_mins(30));
         assert!(served.limit.allowed() <= 32, "{}", served.limit.allowed());
+    }
+
+    /// Some answers of a kind are fast by nature, and most are not: a deletion of
+    /// what is deleted already, for instance.
+    #[test]
+    fn answers_that_differ_by_nature_are_no_overload() {
+        for fast in [2, 5, 10] {
+            let mut served = Served::new(CEILING, 40 * MILLISECOND);
+            served.fast = Some((fast, 5 * MILLISECOND));
+            served.run(1_000, Duration::from_mins(2));
+            assert!(
+                served.limit.allowed > 64.0,
+                "1 in {fast}: {:?}",
+                served.limit
+            );
+        }
+    }
+
+    /// What was measured while the server hardly answered counts for minutes only.
+    #[test]
+    fn a_measurement_of_a_server_in_trouble_is_soon_made_again() {
+        let mut served = Served::new(200, 120 * SECOND);
+        served.run(1_000, Duration::from_mins(30));
+        served.change(200, 5 * MILLISECOND);
+        served.run(1_000, SECOND);
+        served.places.truncate(8);
+        served.change(8, 20 * MILLISECOND);
+        served.run(1_000, Duration::from_mins(10));
+        assert!(served.limit.allowed() <= 32, "{:?}", served.limit);
     }
 
     #[test]
@@ -417,7 +495,7 @@ mod tests {
         assert!(limit.probe.is_some());
         assert_eq!(limit.allowed(), FLOOR);
         // Other kinds go before it.
-        limit.fastest.insert("get".into(), MILLISECOND);
+        limit.usual("get", MILLISECOND);
         for number in 0..2 * PROBE as u64 {
             let sent = at(150 + number);
             limit.answered("get", sent, true, sent.after(MILLISECOND));
@@ -428,7 +506,7 @@ mod tests {
             limit.answered("patch", sent, true, sent.after(10 * MILLISECOND));
         }
         assert!(limit.probe.is_none());
-        assert_eq!(limit.fastest["patch"], 10 * MILLISECOND);
+        assert_eq!(limit.usual["patch"].time, 10 * MILLISECOND);
         assert_eq!(limit.allowed(), CEILING);
     }
 
@@ -442,6 +520,6 @@ mod tests {
         for number in 0..3_000 {
             limit.answered(&number.to_string(), Instant::ZERO, true, Instant::ZERO);
         }
-        assert!(limit.fastest.len() <= MOST_KINDS);
+        assert!(limit.usual.len() <= MOST_KINDS);
     }
 }

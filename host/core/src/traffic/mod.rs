@@ -295,14 +295,18 @@ impl Traffic {
         others.filter(|(asked, _)| asked.urgency != Urgency::Event && !self.is_paused(asked))
     }
 
-    /// The line whose turn it is: of the controller that has least under way.
+    /// The line whose turn it is. While there are places enough, controllers take
+    /// turns, whatever each has under way: it may be slow by no fault of theirs.
+    /// When places are scarce, it is that of the controller that has fewest.
     fn next_line(&self) -> Option<Asked> {
         let most = self.limit.allowed().div_ceil(2);
+        let is_scarce = self.under_way.len() >= most;
         let share = |asked: &Asked| self.controllers.get(&asked.controller).copied();
         let lines = self.open_lines().filter_map(|(asked, line)| {
             let share = share(asked).unwrap_or_default();
             let first = line.keys().next()?;
-            let place = (share.under_way, share.last, asked.urgency, first);
+            let taken = if is_scarce { share.under_way } else { 0 };
+            let place = (taken, share.last, asked.urgency, first);
             (share.under_way < most).then_some((place, asked))
         });
         let (_, asked) = lines.min_by_key(|(place, _)| *place)?;

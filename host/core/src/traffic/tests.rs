@@ -123,6 +123,26 @@ fn controllers_take_turns_at_the_rate() {
     assert_eq!(order, expected);
 }
 
+/// What never ends takes places, but no turns: the rate is what is scarce.
+#[test]
+fn requests_without_an_end_cost_a_controller_no_turns() {
+    let mut traffic = rate(10.0, 6);
+    let hanging = ask_many(&mut traffic, &asked("a", Urgency::Begin), 5);
+    assert_eq!(going(&mut traffic, at(0)), hanging);
+    let of_a = ask_many(&mut traffic, &asked("a", Urgency::Begin), 10);
+    let of_b = ask_many(&mut traffic, &asked("b", Urgency::Begin), 100);
+    let mut order = Vec::new();
+    for tenth in 0..10_u64 {
+        let now = at(100 * tenth);
+        for ticket in going(&mut traffic, now) {
+            order.push(ticket);
+            end(&mut traffic, ticket, now);
+        }
+    }
+    let of = |tickets: &[Ticket]| order.iter().filter(|it| tickets.contains(it)).count();
+    assert_eq!((of(&of_a), of(&of_b)), (5, 5));
+}
+
 #[test]
 fn a_pause_holds_for_the_group_the_access_and_the_user_that_asked_for_it() {
     let mut traffic = Traffic::new(None);

@@ -209,6 +209,58 @@ fn a_spent_budget_makes_plans_wait() {
     assert_eq!(bench.carried().len(), 1);
 }
 
+/// The operator releases the guardrail while another plan of the same item is
+/// still being carried out: no trigger names the item again.
+#[test]
+fn what_a_guardrail_held_is_decided_again_after_a_release_during_the_item() {
+    for in_parts in [false, true] {
+        let settings = Settings {
+            guardrails: Guardrails {
+                deletes_per_minute: Some(1),
+                cooldown: Cooldown::UntilReleased,
+                ..Guardrails::default()
+            },
+            ..enforce()
+        };
+        let mut bench = Bench::new(manifest(), settings);
+        bench.see("a", 1, "");
+        let (call, ..) = bench.keys().unwrap();
+        let timer = Command::Enqueue(Enqueue {
+            item: QueueKey {
+                queue: "pods".into(),
+                key: "timer".into(),
+            },
+            after: Duration::ZERO,
+            created_at: None,
+            group: String::new(),
+        });
+        let mut decision = decide(vec![], Verdict::Done);
+        decision.commands.push(timer);
+        bench.answer(call, vec![decision]);
+        let (call, _, keys) = bench.keys().unwrap();
+        assert_eq!(keys, ["timer"]);
+        let cursor = "c".to_owned();
+        let verdict = if in_parts {
+            Verdict::More { cursor }
+        } else {
+            Verdict::Done
+        };
+        bench.answer(call, vec![decide(vec![delete("a"), delete("b")], verdict)]);
+        let carried = bench.carried();
+        assert_eq!(carried.len(), 1);
+        bench.controller.release(bench.now);
+        bench.outcome(carried[0].0, succeeded(Written::Gone));
+        if in_parts {
+            let call = bench.call().unwrap();
+            assert_eq!(call.items[0].cursor, "c");
+            bench.answer(call.id, vec![decide(vec![], Verdict::Done)]);
+        }
+        let calls = std::iter::from_fn(|| bench.keys());
+        let keys: Vec<String> = calls.flat_map(|(_, _, keys)| keys).collect();
+        assert!(keys.contains(&"timer".to_owned()), "{keys:?}");
+    }
+}
+
 #[test]
 fn again_when_written_waits_for_the_cache() {
     let mut bench = Bench::enforcing();

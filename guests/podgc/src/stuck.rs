@@ -1,0 +1,100 @@
+//! Terminating pods that no kubelet will end: those on nodes that are not ready
+//! and that an operator has put out of service, and those that were never bound
+//! to a node.
+//!
+//! Both are walked in the order of their nodes' names, from one node that
+//! counts to the next, and each call of a pass takes a part.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+
+use davit_guest::node::{OUT_OF_SERVICE, is_node_ready};
+use davit_guest::{Context, Place};
+
+use crate::deletion::Reason;
+use crate::pass::Plans;
+use crate::terminated::{key, turn};
+use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
+
+/// How many pods one call decides about at most.
+const PART: usize = 1_000;
+/// How many pods one call reads at most, as far as it can tell.
+const MOST_LOOKED: usize = 10_000;
+/// What it costs to go on at another node: the page of pods that is read there.
+const SKIP: usize = 500;
+
+/// Plans for the part of the pass that a cursor names, or the first. Returns
+/// the cursor of the next part, if there is one.
+pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Option<String> {
+    let pods = cx.watch(PODS);
+    let nodes = nodes(cx);
+    let start = |node: &String| Place {
+        order: node.clone(),
+        key: String::new(),
+    };
+    let mut place = match parse(cursor) {
+        Some(place) => place,
+        None => start(nodes.first()?),
+    };
+    let mut walk = pods.in_order(TERMINATING, "true", Some(place.clone()));
+    let mut looked = 0;
+    let mut taken = Vec::new();
+    let mut next = None;
+    while let Some(pod) = walk.next() {
+        if taken.len() == PART || looked >= MOST_LOOKED {
+            next = Some(format!("{}/{}", place.order, place.key));
+            break;
+        }
+        looked += 1;
+        let node = &pod.view.spec.node_name;
+        if nodes.contains(node) {
+            place = Place {
+                order: node.clone(),
+                key: key(&pod),
+            };
+            taken.push(pod);
+            continue;
+        }
+        let after = (Bound::Excluded(node.as_str()), Bound::Unbounded);
+        let Some(another) = nodes.range::<str, _>(after).next() else {
+            break;
+        };
+        looked += SKIP;
+        place = start(another);
+        walk = pods.in_order(TERMINATING, "true", Some(place.clone()));
+    }
+    taken.sort_by(|one, other| turn(one).cmp(&turn(other)));
+    for pod in taken {
+        let node = &pod.view.spec.node_name;
+        let (reason, message) = if node.is_empty() {
+            let message = "it is terminating and was never scheduled".to_owned();
+            (Reason::Unscheduled, message)
+        } else {
+            let message = format!("its node {node} is out of service and not ready");
+            (Reason::OutOfService, message)
+        };
+        plans.add(cx, pod, reason, message);
+    }
+    next
+}
+
+/// The names of the nodes whose terminating pods no kubelet ends. The empty one
+/// stands for no node.
+fn nodes(cx: &Context<'_>) -> BTreeSet<String> {
+    let tainted = cx.watch(NODES).by_index(BY_TAINT, OUT_OF_SERVICE);
+    let dead = tainted.filter(|node| !is_node_ready(&node.view.status.conditions));
+    let mut nodes: BTreeSet<String> = dead.map(|node| node.reference.name).collect();
+    if cx.watch(PODS).index_count(BY_NODE, "") > 0 {
+        nodes.insert(String::new());
+    }
+    nodes
+}
+
+/// No node's name has a slash. None for what is no cursor of this stage.
+fn parse(cursor: &str) -> Option<Place> {
+    let (order, key) = cursor.split_once('/')?;
+    Some(Place {
+        order: order.to_owned(),
+        key: key.to_owned(),
+    })
+}

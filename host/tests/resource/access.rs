@@ -1,0 +1,224 @@
+//! `davit check` of permissions: what it asks the API server, and what it makes
+//! of the answers. An API server in memory that answers access reviews by rule.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+
+use clap::Parser as _;
+use davit::cli::{Arguments, CheckArguments, Command};
+use davit::commands::check::{Finding, Level, find};
+use http::{Request, Response, StatusCode};
+use http_body_util::BodyExt as _;
+use kube::Client;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::service_fn;
+
+use crate::cluster::{Cluster, NAMESPACE};
+use crate::program::guests;
+
+const DAVIT: &str = "system:serviceaccount:davit-system:davit";
+const WRITER: &str = "system:serviceaccount:davit-system:podgc";
+
+/// In whose name, verb, resource with its subresource or name.
+type Asked = (String, String, String);
+
+/// What an access review is answered with.
+type Rule = fn(&Asked) -> Result<bool, StatusCode>;
+
+/// A client whose access reviews are answered by a rule, and what is asked.
+fn reviewing(cluster: &Cluster, rule: Rule) -> (Client, Arc<Mutex<Vec<Asked>>>) {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let (sim, log) = (cluster.sim.clone(), Arc::clone(&asked));
+    let service = service_fn(move |request: Request<Body>| {
+        let (sim, log) = (sim.clone(), Arc::clone(&log));
+        async move {
+            if !request.uri().path().ends_with("/selfsubjectaccessreviews") {
+                let (head, body) = sim.call(request).await.unwrap().into_parts();
+                let body = body.collect().await.unwrap().to_bytes();
+                return Ok::<_, Infallible>(Response::from_parts(head, Body::from(body.to_vec())));
+            }
+            let user = request.headers().get("impersonate-user");
+            let user = user.map_or("", |user| user.to_str().unwrap()).to_owned();
+            let body = request.into_body().collect().await.unwrap().to_bytes();
+            let review: Value = serde_json::from_slice(&body).unwrap();
+            let attributes = &review["spec"]["resourceAttributes"];
+            let text = |field: &str| attributes[field].as_str().unwrap_or_default().to_owned();
+            let parts = ["resource", "subresource", "name"].map(text);
+            let parts: Vec<String> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+            let one = (user, text("verb"), parts.join("/"));
+            let answer = rule(&one);
+            log.lock().unwrap().push(one);
+            let (code, body) = match answer {
+                Ok(allowed) => (StatusCode::CREATED, json!({"status": {"allowed": allowed}})),
+                Err(code) => {
+                    let status = json!({
+                        "kind": "Status", "apiVersion": "v1", "status": "Failure",
+                        "message": "no", "reason": "", "code": code.as_u16(),
+                    });
+                    (code, status)
+                }
+            };
+            let response = Response::builder().status(code);
+            Ok(response
+                .body(Body::from(body.to_string().into_bytes()))
+                .unwrap())
+        }
+    });
+    (Client::new(service, NAMESPACE), asked)
+}
+
+async fn podgc(change: Value) -> Cluster {
+    let cluster = Cluster::new();
+    let mut spec = json!({"module": {"builtin": "podgc"}, "mode": "DryRun"});
+    for (field, value) in change.as_object().unwrap() {
+        spec[field] = value.clone();
+    }
+    cluster.create("podgc", spec).await.unwrap();
+    cluster
+}
+
+fn arguments(more: &[&str]) -> CheckArguments {
+    let guests = guests();
+    let words = ["davit", "check", "--guests", guests.to_str().unwrap()];
+    let parsed = Arguments::parse_from(words.iter().chain(more));
+    match parsed.command {
+        Command::Check(arguments) => arguments,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The findings about what PodGC may do.
+async fn checked(cluster: &Cluster, rule: Rule) -> (Vec<Finding>, Vec<Asked>) {
+    let (client, asked) = reviewing(cluster, rule);
+    let findings = find(Some(&client), &arguments(&[])).await.unwrap();
+    let about = findings
+        .into_iter()
+        .filter(|one| one.check == "permissions");
+    let about = about.filter(|one| one.controller.is_some()).collect();
+    let asked = asked.lock().unwrap().clone();
+    (about, asked)
+}
+
+fn is_asked(asked: &[Asked], user: &str, verb: &str, resource: &str) -> bool {
+    let one = (user.to_owned(), verb.to_owned(), resource.to_owned());
+    asked.contains(&one)
+}
+
+#[tokio::test]
+async fn everything_is_asked_in_the_name_of_davits_account() {
+    let cluster = podgc(json!({})).await;
+    let (findings, asked) = checked(&cluster, |_| Ok(true)).await;
+    assert!(asked.iter().all(|(user, ..)| user == DAVIT), "{asked:?}");
+    for (verb, resource) in [
+        ("list", "pods"),
+        ("watch", "pods"),
+        ("get", "nodes"),
+        ("patch", "pods/status"),
+        ("delete", "pods"),
+        // Davit's own.
+        ("watch", "controllers"),
+        ("patch", "controllers/status"),
+        ("create", "controllerrevisions"),
+    ] {
+        assert!(is_asked(&asked, DAVIT, verb, resource), "{verb} {resource}");
+    }
+    assert_eq!(findings.len(), 1, "{findings:?}");
+    assert_eq!(findings[0].level, Level::Ok);
+}
+
+/// A dry run makes no write, so that a missing one is no error yet.
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    let rule =
+        |(_, verb, resource): &Asked| Ok((verb.as_str(), resource.as_str()) != ("delete", "pods"));
+    for (mode, level) in [("DryRun", Level::Warning), ("Enforce", Level::Error)] {
+        let cluster = podgc(json!({"mode": mode})).await;
+        let (findings, _) = checked(&cluster, rule).await;
+        assert_eq!(findings.len(), 1, "{findings:?}");
+        assert_eq!(findings[0].level, level);
+        assert_eq!(findings[0].message, format!("{DAVIT} may not delete pods"));
+    }
+    let cluster = podgc(json!({})).await;
+    let rule =
+        |(_, verb, resource): &Asked| Ok((verb.as_str(), resource.as_str()) != ("watch", "pods"));
+    let (findings, _) = checked(&cluster, rule).await;
+    assert_eq!(findings[0].level, Level::Error, "nothing works without it");
+}
+
+#[tokio::test]
+async fn a_controller_with_an_account_writes_in_its_name() {
+    let cluster = podgc(json!({"mode": "Enforce", "serviceAccountName": "podgc"})).await;
+    let rule = |(user, verb, _): &Asked| Ok(user != WRITER || verb != "patch");
+    let (findings, asked) = checked(&cluster, rule).await;
+    assert!(is_asked(
+        &asked,
+        DAVIT,
+        "impersonate",
+        "serviceaccounts/podgc"
+    ));
+    assert!(is_asked(&asked, WRITER, "delete", "pods"));
+    assert!(is_asked(&asked, DAVIT, "list", "pods"));
+    assert!(!is_asked(&asked, DAVIT, "delete", "pods"));
+    assert!(!is_asked(&asked, WRITER, "list", "pods"));
+    let errors = findings.iter().filter(|one| one.level == Level::Error);
+    let errors: Vec<&str> = errors.map(|one| one.message.as_str()).collect();
+    assert_eq!(errors, [format!("{WRITER} may not patch pods/status")]);
+}
+
+/// What the spec does not grant is never sent.
+#[tokio::test]
+async fn what_is_not_granted_by_the_spec_is_not_asked_for() {
+    let granted = json!([{"verb": "delete", "resource": "pods"}]);
+    let cluster = podgc(json!({"permissions": granted})).await;
+    let (_, asked) = checked(&cluster, |_| Ok(true)).await;
+    assert!(is_asked(&asked, DAVIT, "delete", "pods"));
+    assert!(!is_asked(&asked, DAVIT, "patch", "pods/status"));
+    assert!(
+        is_asked(&asked, DAVIT, "watch", "pods"),
+        "it is watched anyway"
+    );
+}
+
+/// What nobody can tell is neither right nor wrong.
+#[tokio::test]
+async fn what_cannot_be_asked_is_not_checked() {
+    for (code, part) in [
+        (StatusCode::NOT_FOUND, "does not serve access reviews"),
+        (StatusCode::FORBIDDEN, "grant yourself the verb impersonate"),
+    ] {
+        let rule: Rule = match code {
+            StatusCode::NOT_FOUND => |_| Err(StatusCode::NOT_FOUND),
+            _ => |_| Err(StatusCode::FORBIDDEN),
+        };
+        let cluster = podgc(json!({})).await;
+        let (findings, _) = checked(&cluster, rule).await;
+        assert_eq!(findings.len(), 1, "told once: {findings:?}");
+        assert_eq!(findings[0].level, Level::NotChecked);
+        assert!(findings[0].message.contains(part), "{findings:?}");
+    }
+}
+
+/// `davit run --config` works as the kubeconfig's user.
+#[tokio::test]
+async fn a_file_is_checked_for_the_kubeconfigs_user() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let text = "controllers: [{name: podgc, module: {builtin: podgc}}]";
+    std::fs::write(file.path(), text).unwrap();
+    let path = file.path().to_str().unwrap();
+    let cluster = Cluster::new();
+    for (more, user) in [
+        (vec!["--config", path], ""),
+        (vec!["--config", path, "--service-account", "davit"], DAVIT),
+    ] {
+        let (client, asked) = reviewing(&cluster, |_| Ok(true));
+        let findings = find(Some(&client), &arguments(&more)).await.unwrap();
+        assert!(
+            findings.iter().all(|one| one.level == Level::Ok),
+            "{findings:?}"
+        );
+        let asked = asked.lock().unwrap();
+        assert!(asked.iter().all(|(of, ..)| of == user), "{asked:?}");
+        assert!(is_asked(&asked, user, "delete", "pods"));
+    }
+}
