@@ -82,7 +82,13 @@ fn a_module_that_is_no_wasm() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"#!/bin/sh\n").unwrap();
     let module = format!("{{file: {}}}", file.path().display());
-    refused(&module, "{}", "Compiled", "NotWasm", &["it is no WebAssembly"]);
+    refused(
+        &module,
+        "{}",
+        "Compiled",
+        "NotWasm",
+        &["it is no WebAssembly"],
+    );
 }
 
 #[test]
