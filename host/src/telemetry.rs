@@ -37,11 +37,11 @@ pub fn start(format: LogFormat, filter: &str) -> Result<()> {
 /// The kube library logs every request that fails, as an error and without saying
 /// which. Davit tells of them itself. Whoever names the library wants its log.
 fn without_kube(filter: &str) -> String {
-    if filter.contains("kube_client") || filter.trim() == "off" {
+    if filter.contains("kube_client") || filter.contains("kube_runtime") || filter.trim() == "off" {
         return filter.to_owned();
     }
     let separator = if filter.trim().is_empty() { "" } else { "," };
-    format!("{filter}{separator}kube_client::client::builder=off")
+    format!("{filter}{separator}kube_client::client::builder=off,kube_runtime::watcher=off")
 }
 
 /// Whether what is written there may be coloured: it is a terminal, and the
@@ -64,8 +64,14 @@ mod tests {
     #[test]
     fn the_library_is_silent_unless_it_is_named() {
         for (given, expected) in [
-            ("info", "info,kube_client::client::builder=off"),
-            ("", "kube_client::client::builder=off"),
+            (
+                "info",
+                "info,kube_client::client::builder=off,kube_runtime::watcher=off",
+            ),
+            (
+                "",
+                "kube_client::client::builder=off,kube_runtime::watcher=off",
+            ),
             ("off", "off"),
             ("info,kube_client=debug", "info,kube_client=debug"),
         ] {

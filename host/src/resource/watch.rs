@@ -47,7 +47,10 @@ pub async fn follow(
         match event {
             None => return,
             Some(Ok(event)) => {
-                told = None;
+                // A list that only begins may fail like the last one.
+                if !matches!(event, Event::Init) {
+                    told = None;
+                }
                 let changed = known.take(event);
                 if known.is_complete {
                     declared.send_if_modified(|all| {
