@@ -104,8 +104,8 @@ pub struct GuestArguments {
 /// `davit run`
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// The controllers to run (YAML). A changed file is taken on without a
-    /// restart. If it names none, or is absent, those of the cluster's
+    /// The controllers to run (YAML). The host reloads a changed file
+    /// without a restart. If it names none, or is absent, those of the cluster's
     /// Controllers are run.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,

@@ -69,11 +69,17 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             .await
             .with_context(|| format!("--http {address}"))?;
         tracing::info!(%address, "serving /metrics, the probes and disagreements");
-        if policy != RequestPolicy::Cluster {
-            tracing::info!(
+        match policy {
+            RequestPolicy::Cluster => {}
+            RequestPolicy::Loopback if !address.ip().is_loopback() => tracing::info!(
+                "this host takes no requests such as promote or abort, since {address} is not \
+                 loopback: a step that waits for an operator stays until the file changes; \
+                 see --allow-remote-requests"
+            ),
+            RequestPolicy::Loopback | RequestPolicy::Everybody => tracing::info!(
                 "davit promote, pause, abort and the like reach this host with --server \
                  http://{address}"
-            );
+            ),
         }
     } else if config.controllers.is_some() {
         tracing::info!(

@@ -84,6 +84,9 @@ pub enum EngineError {
     Artifacts(#[from] ArtifactsError),
 }
 
+/// What every WebAssembly file begins with.
+const WASM_MAGIC: &[u8] = b"\0asm";
+
 /// Why a module cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
@@ -203,6 +206,10 @@ impl Engine {
         let artifacts = self.inner.artifacts.as_ref();
         if let Some(component) = artifacts.and_then(|kept| kept.load(engine, digest)) {
             return Ok(component);
+        }
+        if !wasm.starts_with(WASM_MAGIC) {
+            let message = "it is no WebAssembly, which begins with the bytes 00 61 73 6d";
+            return Err(LoadError::Compile(message.to_owned()));
         }
         let component = Component::from_binary(engine, wasm)
             .map_err(|error| LoadError::Compile(format!("{error:#}")))?;

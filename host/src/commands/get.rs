@@ -164,8 +164,12 @@ fn text(cell: &Value) -> String {
 }
 
 fn unlisted(error: &kube::Error) -> anyhow::Error {
+    let advice = match error {
+        kube::Error::Api(status) if status.code == 404 => ": apply deploy/crds first",
+        _ => "",
+    };
     anyhow!(
-        "the Controllers cannot be listed: {}; with 404, apply deploy/crds first",
+        "the Controllers cannot be listed: {}{advice}",
         describe(error)
     )
 }

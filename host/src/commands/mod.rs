@@ -197,10 +197,14 @@ impl Found {
         let api = controllers(client.clone());
         let object = api.get(name).await.map_err(|error| {
             let reason = describe(&error);
-            anyhow!(
-                "the Controller {name} cannot be read: {reason}; kubectl get controllers \
-                     lists those that there are"
-            )
+            // A host that runs from a file names those of its file itself.
+            let advice = match &error {
+                kube::Error::Api(status) if names(status, name) => {
+                    "; davit get lists those that there are"
+                }
+                _ => "",
+            };
+            anyhow!("the Controller {name} cannot be read: {reason}{advice}")
         })?;
         Ok(Self {
             api,
@@ -213,6 +217,12 @@ impl Found {
     fn spec(&self, pointer: &str) -> &Value {
         print::part(&self.object.data, &format!("/spec{pointer}"))
     }
+}
+
+/// Whether an API server says that it has no object of this name.
+fn names(status: &kube::core::Status, name: &str) -> bool {
+    let details = status.details.as_ref();
+    status.code == 404 && details.is_some_and(|details| details.name == name)
 }
 
 fn status_of(name: &str, object: &DynamicObject) -> Result<ControllerStatus> {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
+use davit_cluster::api::chain;
 use hyper::Request;
 use kube::Client;
 use serde::{Deserialize, Serialize};
@@ -54,7 +55,7 @@ pub async fn version(arguments: VersionArguments) -> Result<()> {
     if !arguments.client {
         match connect(arguments.cluster).await {
             Ok(client) => versions.ask(&client, &arguments.namespace.namespace).await,
-            Err(error) => versions.server_error = Some(format!("{error:#}")),
+            Err(error) => versions.server_error = Some(chain(error.as_ref())),
         }
     }
     match arguments.output.format() {

@@ -28,6 +28,8 @@ pub fn describe(error: &kube::Error) -> String {
             format!("the API server answered {}", status.code)
         }
         kube::Error::Api(status) => status.message.clone(),
+        // Its own text is the name of the type.
+        kube::Error::Service(error) => with_causes(error.as_ref()),
         error => with_causes(error),
     }
 }

@@ -5,7 +5,9 @@
 //! a rollout is not in the file: the host keeps it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
+use davit_core::untrusted;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
@@ -43,7 +45,7 @@ pub struct Change {
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such controller.
-    #[error("the configuration file has no controller \"{0}\"")]
+    #[error("the configuration file of this host has no controller \"{0}\"")]
     NotFound(String),
     /// The file is where this is changed.
     #[error("{0}: this host runs the controllers of its configuration file: change it there")]
@@ -62,6 +64,18 @@ pub enum ChangeError {
     /// The host is stopping.
     #[error("the host is stopping")]
     Stopping,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = self.annotations.iter().map(|(name, value)| match value {
+            Some(value) => format!("{name}={value}"),
+            None => format!("{name}-"),
+        });
+        let paused = self.paused.map(|paused| format!("paused={paused}"));
+        let all: Vec<String> = asked.chain(paused).collect();
+        f.write_str(&untrusted::line(&all.join(" "), untrusted::MOST_LOGGED))
+    }
 }
 
 impl Change {
@@ -249,7 +263,7 @@ impl Task {
             let owner = owner(name, None);
             self.options.records.set_paused(owner, paused)?;
         }
-        tracing::info!(controller = name, ?change, "an operator's request");
+        tracing::info!(controller = name, request = %change, "an operator's request");
         entry.change(change);
         let declared = entry.declared(name);
         if let Some(controller) = self.controllers.get_mut(name) {
@@ -325,7 +339,10 @@ mod tests {
             )]),
             paused: Some(true),
         };
-        assert_eq!(change.unwrap(), expected);
+        let change = change.unwrap();
+        assert_eq!(change, expected);
+        let words = "davit.dev/abort=abc@now#1 paused=true";
+        assert_eq!(change.to_string(), words);
         let resumed = Change::read(&json!({"spec": {"rollout": {"paused": null}}})).unwrap();
         assert_eq!(resumed.paused, Some(false));
         let in_file = "this host runs the controllers of its configuration file: change it there";

@@ -18,6 +18,7 @@ use super::counted::Counted;
 use super::declared::Requests;
 use super::describe::{Noticed, describe};
 use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
+use super::text::one_line;
 use super::trips::remembered_trip;
 use crate::host::{Observation, Trial, Tripped, Wanted};
 use crate::modules::ModuleSource;
@@ -256,9 +257,10 @@ impl Managed {
             told.push(Told::normal("Swapped", message));
             self.establish(now);
         } else if self.is_updated(&name) {
+            let reason = self.lost.as_ref().map_or("", |lost| &lost.reason);
             let message = format!(
                 "{name} takes the place of {former} at once, without any step: this Davit comes \
-                 with another guest of that name, and the former one is not kept"
+                 with another guest of that name, and the former one cannot be loaded: {reason}"
             );
             told.push(Told::warning("Updated", message));
             self.establish(now);
@@ -500,7 +502,7 @@ impl Managed {
                     at: self.name_time(now),
                     step,
                     cause: cause(&fault).to_owned(),
-                    reason: fault.to_string(),
+                    reason: one_line(&fault.to_string()),
                 });
                 self.end_trial();
             }

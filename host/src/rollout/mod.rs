@@ -31,6 +31,7 @@ use davit_cluster::events::Recorder;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
 use davit_core::throttle::Throttle;
+use davit_core::untrusted;
 use davit_engine::ModuleDigest;
 use futures::future::try_join_all;
 use jiff::Timestamp;
@@ -498,30 +499,38 @@ fn modules(controller: &Controller) -> Vec<ModuleDigest> {
 }
 
 fn tell(recorder: &Recorder, controller: &str, object: Option<&ObjectRef>, told: &Told) {
-    let Told {
-        warning,
-        reason,
-        message,
-    } = told;
-    if *warning {
+    let event = event(told);
+    let (reason, message) = (told.reason, &event.message);
+    if told.warning {
         tracing::warn!(controller, reason, "{message}");
     } else {
         tracing::info!(controller, reason, "{message}");
     }
     if let Some(object) = object {
-        let event = Event {
-            event_type: if *warning { "Warning" } else { "Normal" }.to_owned(),
-            reason: (*reason).to_owned(),
-            message: message.clone(),
-            component: COMPONENT.to_owned(),
-        };
         recorder.record(object, &event, None);
+    }
+}
+
+fn event(told: &Told) -> Event {
+    Event {
+        event_type: if told.warning { "Warning" } else { "Normal" }.to_owned(),
+        reason: told.reason.to_owned(),
+        // It may quote what a guest says.
+        message: untrusted::line(&told.message, untrusted::MOST_LOGGED),
+        component: COMPONENT.to_owned(),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_holds_no_control_characters() {
+        let told = Told::warning("RolledBack", "it traps: \u{1b}[2J\nall is well".into());
+        let message = event(&told).message;
+        assert_eq!(message, "it traps: \\u{1b}[2J\\nall is well");
+    }
     use crate::status::{CandidateStatus, ControllerStatus, RevisionStatus};
 
     #[test]

@@ -43,10 +43,19 @@ pub(super) fn preparation(facts: &Facts<'_>) -> Vec<Said> {
             let (reason, message) = say_done(type_, loaded);
             said(type_, True, reason, &message)
         }
-        (_, _) if status == True => said(type_, True, type_, "this step succeeded"),
+        (_, _) if status == True => said(type_, True, type_, say_succeeded(type_)),
         _ => said(type_, Unknown, "UnderWay", "being prepared"),
     });
     all.collect()
+}
+
+/// What holds of a module that failed later.
+fn say_succeeded(type_: &str) -> &'static str {
+    match type_ {
+        RESOLVED => "the module was loaded from its source",
+        VERIFIED => "it is the module asked for, and a guest",
+        _ => "the module compiles",
+    }
 }
 
 fn say_done(type_: &'static str, loaded: Loaded<'_>) -> (&'static str, String) {

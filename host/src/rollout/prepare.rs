@@ -213,6 +213,8 @@ async fn remembered(
     let spec = records.spec(owner, revision).await;
     let spec = spec.map_err(|error| unknown(error.to_string()))?;
     let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not kept")))?;
+    let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
+    let digest = spec.module.digest;
     let prepared = preparer.recall(&spec).await;
     let prepared = prepared.map_err(|reason| match reason {
         // Nobody has set a digest: it is that of the time.
@@ -225,9 +227,17 @@ async fn remembered(
                 "{origin} is the module sha256:{found} by now, and sha256:{wanted} of {revision} \
                  is not kept"
             );
-            let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
             lost(if is_builtin { UPDATED } else { "NotKept" }, message)
         }
+        // An earlier Davit ran it.
+        Reason::Load(error) => lost(
+            if is_builtin { UPDATED } else { "NotKept" },
+            format!(
+                "this Davit cannot run the module of {revision}, {}: {}",
+                digest.map_or_else(String::new, |digest| format!("sha256:{digest}")),
+                chain(&error)
+            ),
+        ),
         reason => lost("NotKept", chain(&reason)),
     })?;
     Ok(Preparation::Ready {

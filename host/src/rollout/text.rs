@@ -1,16 +1,23 @@
 //! Texts for one line of a status.
 
+use davit_core::untrusted;
+
+/// The longest text of a status, in bytes: the API server takes messages of 32 KiB.
+const MOST: usize = 4096;
+
 /// A text on one line. A parser's error shows the place on lines of its own:
-/// of these, only the place is kept.
+/// of these, only the place is kept. Guests and servers chose parts of it, and it
+/// ends up on terminals: control characters are escaped.
 pub(super) fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().to_owned();
     let rest: Vec<&str> = lines.collect();
     let place = rest.iter().find_map(|line| place(line));
-    match place {
+    let line = match place {
         None => [&[first.as_str()], rest.as_slice()].concat().join(" "),
         Some((line, column)) => format!("{first} (line {line}, column {column})"),
-    }
+    };
+    untrusted::line(&line, MOST)
 }
 
 /// Line and column in `--> <anon>:1:1`.
@@ -45,6 +52,7 @@ mod tests {
         );
         assert_eq!(one_line("a\n  b\n\nc"), "a b c");
         assert_eq!(one_line("plain"), "plain");
+        assert_eq!(one_line("\u{1b}[31mred\rb"), "\\u{1b}[31mred\\rb");
     }
 
     #[test]

@@ -71,9 +71,13 @@ impl Place {
     }
 
     fn davit(&self, command: &str) -> Output {
+        self.davit_for(command, "podgc")
+    }
+
+    fn davit_for(&self, command: &str, controller: &str) -> Output {
         let server = format!("127.0.0.1:{}", self.port);
         davit()
-            .args([command, "podgc", "--server", &server])
+            .args([command, controller, "--server", &server])
             .output()
             .unwrap()
     }
@@ -125,6 +129,27 @@ fn with_a_candidate(place: &Place) -> Process {
     place.write(1, TWO_STEPS);
     until("it is tried", || place.candidate()["step"] == 1);
     host
+}
+
+/// What a command cannot do, it says without advice that leads nowhere.
+#[test]
+fn a_host_that_is_not_there_and_a_controller_that_is_not_in_the_file() {
+    let place = Place::new();
+    let refused = place.refuses("promote");
+    assert!(refused.contains("Connection refused"), "{refused}");
+    for wrong in ["ServiceError", "lists those"] {
+        assert!(!refused.contains(wrong), "{wrong}: {refused}");
+    }
+    place.write(100, TWO_STEPS);
+    let host = place.host();
+    let unknown = place.davit_for("promote", "podgcc");
+    let unknown = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(
+        unknown,
+        "davit: the Controller podgcc cannot be read: the configuration file of this host has no \
+         controller \"podgcc\"\n"
+    );
+    assert_eq!(host.terminate(), 0);
 }
 
 #[test]

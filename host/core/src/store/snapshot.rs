@@ -44,7 +44,8 @@ impl Snapshot {
 ///
 /// Lists come in pages, in no order but the same one every time. A cursor is 0
 /// for the first page, then what the page before named; any other number is
-/// some place in the list.
+/// some place in the list. In a later snapshot a cursor still skips no object
+/// that was in the list all the time.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     state: &'a State,

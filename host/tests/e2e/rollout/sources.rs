@@ -4,8 +4,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit::host::{Recipe, encode};
 use davit::rollout::declared::{abort, give_up};
-use davit::rollout::{Records, Requests};
+use davit::rollout::{Owner, Records, Requests};
 use davit::status::{ControllerStatus, RevisionStatus};
 use tokio::time::sleep;
 
@@ -81,7 +82,13 @@ fn a_module_that_is_no_wasm() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"#!/bin/sh\n").unwrap();
     let module = format!("{{file: {}}}", file.path().display());
-    refused(&module, "{}", "Compiled", "NotWasm", &["does not compile"]);
+    refused(
+        &module,
+        "{}",
+        "Compiled",
+        "NotWasm",
+        &["it is no WebAssembly"],
+    );
 }
 
 #[test]
@@ -207,6 +214,68 @@ fn an_updated_guest_is_tried_if_it_can_be() {
         let candidate = host.until_candidate(|one| one.step == 1).await;
         assert_ne!(candidate.digest, before.digest);
         assert_eq!(host.status().await.stable, Some(before));
+    });
+}
+
+/// A module of an earlier interface lies in the cache, and an earlier Davit ran it:
+/// this one cannot.
+async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
+    let image = Image::new();
+    let ran = image.run(bench, true, &config()).await;
+    let owner = Owner::named("podgc");
+    let wasm = std::fs::read(builtin_guest("fixture-other-version")).unwrap();
+    let digest = davit_engine::ModuleDigest::of(&wasm);
+    let cache = image.directory.path().join("cache");
+    std::fs::write(cache.join(format!("{digest}.wasm")), wasm).unwrap();
+
+    let mut spec = image.records.spec(owner, &ran.revision).await.unwrap();
+    let spec = spec.as_mut().unwrap();
+    spec.module.digest = Some(digest);
+    let recipe = Recipe::new(digest, encode(&spec.config).unwrap().into(), spec.limits);
+    let before = RevisionStatus {
+        revision: recipe.to_string(),
+        digest: format!("sha256:{digest}"),
+        ..ran
+    };
+    let since = Some(before.since.as_str());
+    let kept = image.records.keep(owner, &before.revision, spec, since);
+    kept.await.unwrap();
+    let status = ControllerStatus {
+        stable: Some(before.clone()),
+        ..ControllerStatus::default()
+    };
+    image.records.save(owner, &status).await.unwrap();
+    (image, before)
+}
+
+/// What an earlier Davit kept is no reason to run nothing.
+#[test]
+fn a_kept_guest_that_this_davit_cannot_run_is_updated() {
+    on_the_sim(|bench| async move {
+        let (image, before) = outdated(&bench).await;
+        let host = declared_to(image.start(&bench, true), &config(), 1).await;
+        bench.pod("orphan", "missing", "Running").await;
+        bench.until_left(&[]).await;
+        let status = host.status().await;
+        assert_ne!(status.stable.unwrap().digest, before.digest);
+        assert_eq!((status.candidate, status.lost), (None, None));
+    });
+}
+
+/// Somebody asks for more than the update.
+#[test]
+fn a_kept_guest_that_this_davit_cannot_run_is_named() {
+    on_the_sim(|bench| async move {
+        let (image, before) = outdated(&bench).await;
+        let host = image.start(&bench, true);
+        let other = podgc("{quarantine: 2s, period: 1s}", STEPS);
+        host.declare(&other, 2).await;
+        let status = host.until_status(|status| status.lost.is_some()).await;
+        let (is, reason, message) = condition(&status, "Ready");
+        assert_eq!((is.as_str(), reason.as_str()), ("False", "StableLost"));
+        for part in [before.digest.as_str(), "this Davit cannot run"] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
     });
 }
 

@@ -301,6 +301,47 @@ fn a_view_of_many_resources_goes_by_uid() {
     assert_eq!(shown.len(), 2, "the snapshot is as it was");
 }
 
+/// Guests go on with a list in another call: what went before the cursor, came
+/// or was listed again meanwhile shifts nothing behind it.
+#[test]
+fn in_a_later_snapshot_a_cursor_skips_nothing_that_stays() {
+    let (mut store, view, pods) = pods_by_node();
+    let pod = |number: u32, version: &str| {
+        let name = number.to_string();
+        item(&name, &name, version, &on_node("n"))
+    };
+    for number in 0..200 {
+        apply(&mut store, pods, pod(number, "1"), 1);
+    }
+    let page = |store: &Store, cursor| {
+        let page = store.view(view).unwrap().index("node").unwrap();
+        let page = page.get("n", cursor, 100);
+        let names = page.items.iter().map(|it| it.object.name().to_owned());
+        (names.collect::<Vec<String>>(), page.next)
+    };
+    let (first, next) = page(&store, 0);
+    for name in &first[..90] {
+        store.remove(pods, "ns", name, &Uid::new(name), &mut Vec::new());
+    }
+    for number in 200..230 {
+        apply(&mut store, pods, pod(number, "2"), 2);
+    }
+    let left = (0..230).rev().map(|number| pod(number, "3"));
+    let left = left.filter(|it| !first[..90].contains(&it.name.to_string()));
+    let left: Vec<Projected> = left.collect();
+    let listed = store.segment_fields(pods).unwrap();
+    store
+        .replace(pods, listed, left, at(3), &mut Vec::new())
+        .unwrap();
+    let (second, end) = page(&store, next.unwrap());
+    assert_eq!(end, None);
+    for number in 0..200 {
+        let name = number.to_string();
+        let has = |page: &[String]| usize::from(page.contains(&name));
+        assert_eq!(has(&first) + has(&second), 1, "{number}");
+    }
+}
+
 #[test]
 fn pages_are_bounded_and_any_cursor_is_some_place() {
     let (mut store, view, pods) = pods_by_node();
