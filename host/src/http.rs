@@ -43,8 +43,8 @@ pub struct Health {
     started: Instant,
     /// The host knows which controllers there are.
     declared: AtomicBool,
-    /// The API server has answered and every controller has what it waited for.
-    ready: AtomicBool,
+    /// What a controller waits for that was declared.
+    waits: Mutex<Option<String>>,
     /// How long the API server has answered no request, if it does not, and why.
     absence: Mutex<Option<(Duration, String)>>,
     /// When the host's task last said that it goes on, in milliseconds since
@@ -61,7 +61,7 @@ impl Default for Health {
         Self {
             started: Instant::now(),
             declared: AtomicBool::new(false),
-            ready: AtomicBool::new(false),
+            waits: Mutex::new(Some("the controllers were not looked at yet".to_owned())),
             absence: Mutex::default(),
             last_beat: AtomicU64::new(0),
             unknown: Mutex::default(),
@@ -71,10 +71,14 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Says that the host goes on, and whether it is ready.
-    pub fn beat(&self, ready: bool) {
-        self.ready.store(ready, Ordering::Relaxed);
+    /// Says that the host goes on, and what its controllers wait for.
+    pub fn beat(&self, waits: Option<String>) {
+        *self.waits() = waits;
         self.last_beat.store(self.millis(), Ordering::Relaxed);
+    }
+
+    fn waits(&self) -> MutexGuard<'_, Option<String>> {
+        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how long the API server has answered no request, if it does not, and
@@ -141,9 +145,7 @@ impl Health {
             let reason = self.unknown().clone();
             return Some(reason.unwrap_or_else(|| "the controllers are not known yet".to_owned()));
         }
-        let waits = "the API server did not say what it serves, or a controller waits for its \
-                     watches";
-        (!self.ready.load(Ordering::Relaxed)).then(|| waits.to_owned())
+        self.waits().clone()
     }
 
     /// Says what keeps a controller from being ready; nothing if none.

@@ -31,7 +31,9 @@ use tokio::task::JoinHandle;
 
 pub use prepare::{PrepareError, Prepared, Preparer, Reason, Recipe, encode};
 pub use report::Report;
-pub use wanted::{CandidateObservation, Disagreements, Observation, Trial, Tripped, Wanted};
+pub use wanted::{
+    Awaited, CandidateObservation, Disagreements, Observation, Trial, Tripped, Wanted,
+};
 pub(crate) use work::call_failure;
 
 use crate::config::{ClientConfig, ControllerConfig};

@@ -10,8 +10,8 @@ use davit_core::rollout::progress::Observed;
 use davit_core::time::Instant;
 
 use super::run::Run;
-use super::slot::Active;
-use super::wanted::{CandidateObservation, Disagreements, Observation};
+use super::slot::{Active, Slot};
+use super::wanted::{Awaited, CandidateObservation, Disagreements, Observation};
 
 impl Run {
     pub(super) fn observe(&self) -> BTreeMap<String, Observation> {
@@ -22,6 +22,7 @@ impl Run {
             let tripped = active.map(|active| active.core.tripped(now.instant).copied());
             let observation = Observation {
                 stable: active.map(|active| active.stable.recipe.clone()),
+                awaited: self.awaited(slot),
                 complete: active.is_some_and(|active| active.stable.complete),
                 quarantined: active.and_then(|active| quarantined(active.core.stable())),
                 candidate: active.and_then(|active| candidate(active, now.instant)),
@@ -31,6 +32,12 @@ impl Run {
             (name.clone(), observation)
         });
         observed.collect()
+    }
+
+    /// What the next stable revision waits for.
+    pub(super) fn awaited(&self, slot: &Slot) -> Option<Awaited> {
+        let incoming = slot.stable.as_ref()?;
+        self.streams.awaited(&self.store, &incoming.views.ids)
     }
 
     pub(super) fn disagreements(&self, controller: &str) -> Option<Disagreements> {

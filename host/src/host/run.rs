@@ -378,6 +378,7 @@ impl Run {
                 self.metrics.watch_troubles.with_label_values(&labels).inc();
             }
         }
+        self.streams.note_hindrance(stream, condition);
         if !self.streams.fills(stream) {
             // What the views show comes from another stream.
             return;
@@ -494,6 +495,23 @@ impl Run {
         Arc::clone(self.uncovered.insert(Arc::new(uncovered)))
     }
 
+    /// What keeps the controllers from running; nothing if all of them do.
+    fn waits(&self) -> Option<String> {
+        if self.mapping.is_none() {
+            return Some("the API server did not say what it serves".to_owned());
+        }
+        self.slots.iter().find_map(|(name, slot)| {
+            match slot.active.as_ref().map(|active| active.stable.complete) {
+                Some(true) => None,
+                Some(false) => Some(format!("{name}: a resource that it watches is not served")),
+                None => Some(match self.awaited(slot) {
+                    Some(awaited) => format!("{name}: {awaited}"),
+                    None => format!("{name}: what it watches is not complete"),
+                }),
+            }
+        })
+    }
+
     fn keep_house(&mut self) {
         if self.streams.coverage.tidy(self.api.clock().instant()) {
             self.uncovered = None;
@@ -521,12 +539,7 @@ impl Run {
         }
         let store_bytes = self.metrics.store_bytes.with_label_values(&[] as &[&str]);
         store_bytes.set(metrics::number(bytes));
-        let mut slots = self.slots.values();
-        let ready = slots.all(|slot| {
-            let active = slot.active.as_ref();
-            active.is_some_and(|active| active.stable.complete)
-        });
-        self.health.beat(self.mapping.is_some() && ready);
+        self.health.beat(self.waits());
         self.health.set_absence(self.api.absence().map(|absence| {
             let lasts = now.since(absence.since);
             (lasts, absence.last)

@@ -14,6 +14,8 @@ use davit_core::time::Instant;
 use davit_core::watch::{Condition, Settings};
 use tokio::sync::mpsc;
 
+use super::wanted::Awaited;
+
 /// The reflectors that run.
 pub(super) struct Streams {
     api: Api,
@@ -26,6 +28,8 @@ pub(super) struct Streams {
     pub(super) coverage: Coverage,
     /// The segments that were not listed yet when the last discovery was over.
     unlisted: BTreeSet<SegmentId>,
+    /// What keeps a stream from its objects, as it was last told.
+    hindrances: BTreeMap<StreamId, String>,
 }
 
 impl Streams {
@@ -44,6 +48,7 @@ impl Streams {
             running: BTreeMap::new(),
             coverage: Coverage::default(),
             unlisted: BTreeSet::new(),
+            hindrances: BTreeMap::new(),
         }
     }
 
@@ -97,6 +102,36 @@ impl Streams {
         if let Some(segment) = self.feeds.segment(stream) {
             self.coverage.note_condition(segment, condition, now);
         }
+    }
+
+    /// Remembers what keeps a stream from its objects.
+    pub(super) fn note_hindrance(&mut self, stream: StreamId, condition: &Condition) {
+        let hindrance = match condition {
+            Condition::Synced => {
+                self.hindrances.remove(&stream);
+                return;
+            }
+            Condition::NotServed => "the API server does not serve it".to_owned(),
+            Condition::Interrupted { reason } => reason.clone(),
+        };
+        self.hindrances.insert(stream, hindrance);
+    }
+
+    /// What views wait for before their controller can run: a resource that is
+    /// not listed yet, one that fails first.
+    pub(super) fn awaited(&self, store: &Store, views: &[ViewId]) -> Option<Awaited> {
+        let segments = views.iter().flat_map(|view| store.segments_of(*view));
+        let unlisted = segments.filter(|(_, ready)| !ready);
+        let awaited = unlisted.filter_map(|(segment, _)| {
+            let spec = store.segment_spec(segment)?;
+            let mut streams = self.hindrances.iter();
+            let hindrance = streams.find(|(stream, _)| self.segment(**stream) == Some(segment));
+            Some(Awaited {
+                resource: spec.resource.to_string(),
+                hindrance: hindrance.map(|(_, hindrance)| hindrance.clone()),
+            })
+        });
+        awaited.max_by_key(|awaited| awaited.hindrance.is_some())
     }
 
     /// The segments that are not listed yet, as at the end of the discovery
@@ -166,6 +201,7 @@ impl Streams {
             .follow(store, |segment| !coverage.is_missing(segment));
         let feeds = &self.feeds;
         self.running.retain(|stream, _| feeds.contains(*stream));
+        self.hindrances.retain(|stream, _| feeds.contains(*stream));
         for (stream, feed) in feeds.iter() {
             if self.running.contains_key(&stream) {
                 continue;

@@ -1,5 +1,6 @@
 //! What the host is asked to run, and what it answers about it.
 
+use std::fmt;
 use std::time::Duration;
 
 use davit_core::budget::{Spent, What};
@@ -78,6 +79,8 @@ pub struct Observation {
     /// What its stable revision is made of; none until its watches are
     /// complete.
     pub stable: Option<Recipe>,
+    /// The resource that keeps the next stable revision from running.
+    pub awaited: Option<Awaited>,
     /// Whether every watch of the stable revision shows what it should.
     pub complete: bool,
     /// Why the stable revision's guest is not called, if it is quarantined.
@@ -88,6 +91,28 @@ pub struct Observation {
     pub tripped: Vec<Spent>,
     /// The clocks, to write down times of the core.
     pub now: Now,
+}
+
+/// A resource whose first list is not complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Awaited {
+    /// `v1/pods`, `apps/v1/deployments`
+    pub resource: String,
+    /// Why the API server does not list it; none if the list is under way.
+    pub hindrance: Option<String>,
+}
+
+impl fmt::Display for Awaited {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            resource,
+            hindrance,
+        } = self;
+        match hindrance {
+            Some(hindrance) => write!(f, "{resource} cannot be listed: {hindrance}"),
+            None => write!(f, "{resource} is being listed"),
+        }
+    }
 }
 
 /// What is seen of a candidate.

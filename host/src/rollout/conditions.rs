@@ -10,6 +10,7 @@ use super::preparation::{CONFIGURED, RESOLVED, preparation};
 use super::revision::Problem;
 use super::text::{one_line, shortened};
 use super::trips::say_tripped;
+use crate::host::Awaited;
 use crate::spec::{ModeConfig, SpecError};
 use crate::status::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
 
@@ -33,6 +34,8 @@ pub(super) struct Facts<'a> {
     /// The module of what the spec describes, once that can run.
     pub(super) loaded: Option<Loaded<'a>>,
     pub(super) running: Running,
+    /// The resource that keeps it from running.
+    pub(super) awaited: Option<&'a Awaited>,
     /// Why the stable revision's guest is not called for a while.
     pub(super) circuit: Option<&'a str>,
     /// Why the candidate stays in its step.
@@ -161,7 +164,7 @@ pub(super) fn describe(facts: &Facts<'_>) -> Description {
     let notices = notices.collect();
     let mut conditions = vec![ready(&findings)];
     conditions.extend(preparation(facts));
-    conditions.push(synced(facts.running));
+    conditions.push(synced(facts));
     conditions.push(leading(facts));
     conditions.push(progressing(facts));
     conditions.push(degraded(facts, &findings));
@@ -368,9 +371,14 @@ fn undisturbed(facts: &Facts<'_>) -> Finding {
         return fine("Disabled", "Disabled", message);
     }
     if matches!(facts.running, Running::No | Running::Starting) {
-        let message = "the first lists of what it watches are not complete";
-        let summary = "Starting: waiting for lists";
-        return under_way(Known::False, "Starting", summary, message);
+        let message = unlisted(facts.awaited);
+        let cannot = facts.awaited.is_some_and(|one| one.hindrance.is_some());
+        let summary = if cannot {
+            "Starting: a list fails"
+        } else {
+            "Starting: waiting for lists"
+        };
+        return under_way(Known::False, "Starting", summary, &message);
     }
     if let Some(candidate) = &status.candidate {
         return rolling_out(facts, candidate);
@@ -382,6 +390,12 @@ fn undisturbed(facts: &Facts<'_>) -> Finding {
         Some(ModeConfig::DryRun) => fine("DryRun", "DryRun", "plans are shown, not carried out"),
         _ => fine("Running", "Running", "plans are carried out"),
     }
+}
+
+/// Why a revision does not run yet.
+fn unlisted(awaited: Option<&Awaited>) -> String {
+    let what = "the first lists of what it watches are not complete";
+    awaited.map_or_else(|| what.to_owned(), |awaited| format!("{what}: {awaited}"))
 }
 
 fn fine(reason: &'static str, summary: &str, message: &str) -> Finding {
@@ -506,26 +520,27 @@ fn effort(findings: &[Finding]) -> Option<Said> {
     stalled.or_else(|| with(Effort::Reconciling).map(|finding| said("Reconciling", finding)))
 }
 
-fn synced(running: Running) -> Said {
-    let (status, reason, message) = match running {
-        Running::Yes => (Known::True, "Synced", "it sees everything that it watches"),
+fn synced(facts: &Facts<'_>) -> Said {
+    let text = str::to_owned;
+    let (status, reason, message) = match facts.running {
+        Running::Yes => (
+            Known::True,
+            "Synced",
+            text("it sees everything that it watches"),
+        ),
         Running::NotServed => (
             Known::False,
             "NotServed",
-            "a resource that it watches is not served",
+            text("a resource that it watches is not served"),
         ),
-        Running::Starting => (
-            Known::False,
-            "Waiting",
-            "the first lists of what it watches are not complete",
-        ),
-        Running::No => (Known::False, "Waiting", "no revision runs"),
+        Running::Starting => (Known::False, "Waiting", unlisted(facts.awaited)),
+        Running::No => (Known::False, "Waiting", text("no revision runs")),
     };
     Said {
         type_: "Synced",
         status,
         reason,
-        message: message.to_owned(),
+        message,
     }
 }
 

@@ -23,6 +23,7 @@ struct Case {
     problem: Option<Problem>,
     loaded: Option<Loaded<'static>>,
     running: Running,
+    awaited: Option<Awaited>,
     circuit: Option<&'static str>,
     hold: Option<Hold>,
     unrecorded: Option<&'static str>,
@@ -111,6 +112,7 @@ fn running() -> Case {
         problem: None,
         loaded: Some(LOADED),
         running: Running::Yes,
+        awaited: None,
         circuit: None,
         hold: None,
         unrecorded: None,
@@ -187,6 +189,18 @@ fn undisturbed() -> Vec<Case> {
             ready: "False Starting",
             rest: "False Waiting, True OnlyReplica, False Stable, Unknown Starting, Reconciling",
             summary: "Starting: waiting for lists",
+            ..running()
+        },
+        Case {
+            name: "a list fails",
+            running: Running::Starting,
+            awaited: Some(Awaited {
+                resource: "v1/nodes".into(),
+                hindrance: Some("nodes is forbidden".into()),
+            }),
+            ready: "False Starting",
+            rest: "False Waiting, True OnlyReplica, False Stable, Unknown Starting, Reconciling",
+            summary: "Starting: a list fails",
             ..running()
         },
         Case {
@@ -443,6 +457,7 @@ fn described(case: &Case) -> Description {
         problem: case.problem.as_ref(),
         loaded: case.loaded,
         running: case.running,
+        awaited: case.awaited.as_ref(),
         circuit: case.circuit,
         hold: case.hold.as_ref(),
         unrecorded: case.unrecorded,

@@ -140,6 +140,7 @@ mod tests {
     fn observation(tripped: &[Spent], seconds: u64, ahead: i64) -> Observation {
         Observation {
             stable: Some(recipe()),
+            awaited: None,
             complete: true,
             quarantined: None,
             candidate: None,

@@ -10,6 +10,7 @@ use davit::resource::definition::definition;
 use davit::rollout::{Declared, Records, Requests};
 use davit::status::ControllerStatus;
 use davit_core::object::ObjectRef;
+use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use http::{Method, Request};
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -225,5 +226,45 @@ fn what_cannot_be_recorded_is_said_and_tried_less_and_less_often() {
         let kept = bench.sim().list("apps/v1", "ControllerRevision", NAMESPACE);
         let kept: Vec<Value> = kept.unwrap();
         assert_eq!(kept.len(), 1);
+    });
+}
+
+/// What keeps a controller from running: the operator reads it in the status and
+/// from the probe.
+#[test]
+fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
+    on_the_sim(|bench| async move {
+        Shared::make_namespace(&bench);
+        let refused = ["list", "watch"].map(|verb| {
+            bench.sim().add_fault(Fault {
+                matches: Match::new(verb, "nodes"),
+                when: When::Always,
+                action: Action::Refuse(Refusal::InternalError),
+            })
+        });
+        let shared = Shared::new(&bench);
+        let host = shared.start(&bench).await;
+        Shared::until_ready(&bench, "Starting").await;
+        sleep(Duration::from_secs(5)).await;
+        let status = Shared::status(&bench);
+        assert_eq!(status.summary, "Starting: a list fails");
+        let named = |text: &str| text.contains("v1/nodes cannot be listed: ");
+        let (is, _, message) = condition(&status, "Ready");
+        assert!(is == "False" && named(&message), "{is}: {message}");
+        let (_, _, message) = condition(&status, "Synced");
+        assert!(named(&message), "{message}");
+        let obstacles = host.health.obstacles().concat();
+        assert!(
+            obstacles.starts_with("podgc: ") && named(&obstacles),
+            "{obstacles}"
+        );
+
+        for fault in refused {
+            bench.sim().heal(fault);
+        }
+        let status = Shared::until_ready(&bench, "Running").await;
+        assert!(!named(&condition(&status, "Ready").2));
+        sleep(Duration::from_secs(5)).await;
+        assert!(host.health.is_ready(), "{:?}", host.health);
     });
 }
