@@ -1,0 +1,146 @@
+
+use super::*;
+
+fn spec(kind: MetricKind) -> MetricSpec {
+    MetricSpec {
+        name: "guest_things_total".into(),
+        kind,
+        help: "Things.".into(),
+        labels: vec!["namespace".into()],
+        buckets: vec![1.0, 2.0],
+    }
+}
+
+fn measure(amount: Amount) -> Measure {
+    Measure {
+        metric: "guest_things_total".into(),
+        labels: vec!["default".into()],
+        amount,
+    }
+}
+
+#[test]
+fn a_guests_counter_is_published_under_its_own_name() {
+    let metrics = HostMetrics::new().unwrap();
+    let guest = metrics
+        .register_guest("podgc", &[spec(MetricKind::Counter)])
+        .unwrap();
+    guest.count(&measure(Amount::Add(2.0)), Instant::ZERO);
+    guest.count(&measure(Amount::Add(-1.0)), Instant::ZERO);
+    let line = "guest_things_total{controller=\"podgc\",namespace=\"default\"} 2";
+    assert!(metrics.render().contains(line), "{}", metrics.render());
+    drop(guest);
+    assert!(!metrics.render().contains("guest_things_total"));
+}
+
+#[test]
+fn the_host_counts_the_errors_of_its_own() {
+    let metrics = HostMetrics::new().unwrap();
+    let errors = MetricSpec {
+        name: "guest_sync_errors_total".into(),
+        labels: vec![],
+        ..spec(MetricKind::SyncErrors)
+    };
+    let guest = metrics.register_guest("gc", &[errors, spec(MetricKind::Counter)]);
+    let shows = |count: u32| {
+        let line = format!("guest_sync_errors_total{{controller=\"gc\"}} {count}");
+        assert!(metrics.render().contains(&line), "{}", metrics.render());
+    };
+    let guest = guest.unwrap();
+    shows(0);
+    guest.sync_error();
+    shows(1);
+}
+
+#[test]
+fn two_controllers_of_one_guest_stand_beside_each_other() {
+    let metrics = HostMetrics::new().unwrap();
+    let one = metrics.register_guest("a", &[spec(MetricKind::Histogram)]);
+    let two = metrics.register_guest("b", &[spec(MetricKind::Histogram)]);
+    let now = Instant::from_nanos(1_500_000_000);
+    one.unwrap()
+        .count(&measure(Amount::SecondsSince(Instant::ZERO)), now);
+    two.unwrap().count(&measure(Amount::Observe(0.5)), now);
+}
+
+/// The table in docs/operating.md has every metric, with its labels, and no
+/// other.
+#[test]
+fn the_table_is_what_is_published() {
+    let page = include_str!("../../../docs/operating.md");
+    let (_, section) = page.split_once("\n## Metrics\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let documented = rows.flat_map(|row| {
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        let labels: Vec<&str> = cells[2]
+            .split(", ")
+            .filter(|label| !label.is_empty())
+            .collect();
+        let names = cells[1]
+            .split(", ")
+            .map(|name| name.trim_matches('`').to_owned());
+        let labels = labels.join(",");
+        names
+            .map(move |name| format!("{name}{{{labels}}}"))
+            .collect::<Vec<_>>()
+    });
+    let mut documented: Vec<String> = documented.collect();
+    let metrics = HostMetrics::new().unwrap();
+    let published = metrics.described();
+    let published = published.map(|(name, labels)| format!("{name}{{{}}}", labels.join(",")));
+    let mut published: Vec<String> = published.collect();
+    documented.sort();
+    published.sort();
+    assert_eq!(documented, published);
+}
+
+#[test]
+fn a_rollout_shows_and_goes() {
+    let metrics = HostMetrics::new().unwrap();
+    let candidate = CandidateStatus {
+        step: 2,
+        weight: 10,
+        comparison: ComparisonStatus {
+            agree: 97,
+            only_stable: 2,
+            unknown: 1,
+            ..ComparisonStatus::default()
+        },
+        ..CandidateStatus::default()
+    };
+    metrics.rollout("podgc", Some(&candidate));
+    let shows = |line: &str| {
+        let page = metrics.render();
+        assert!(page.lines().any(|one| one == line), "{line}: {page}");
+    };
+    shows("davit_rollout_step{controller=\"podgc\"} 2");
+    shows("davit_rollout_weight{controller=\"podgc\"} 10");
+    for (verdict, count) in [
+        ("agree", 97),
+        ("only-stable", 2),
+        ("only-candidate", 0),
+        ("different", 0),
+        ("unknown", 1),
+    ] {
+        let labels = format!("controller=\"podgc\",verdict=\"{verdict}\"");
+        shows(&format!("davit_rollout_comparison{{{labels}}} {count}"));
+    }
+    metrics.rollout("podgc", None);
+    shows("davit_rollout_step{controller=\"podgc\"} 0");
+    metrics.forget_rollout("podgc");
+    assert!(!metrics.render().contains("davit_rollout"));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(
+        build::version_in(&metrics.render()).as_deref(),
+        Some(version)
+    );
+}
+
+#[test]
+fn names_of_the_host_are_not_taken() {
+    let metrics = HostMetrics::new().unwrap();
+    let mut clash = spec(MetricKind::Gauge);
+    clash.name = "davit_store_bytes".into();
+    assert!(metrics.register_guest("a", &[clash]).is_err());
+}
