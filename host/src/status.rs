@@ -256,6 +256,20 @@ impl RequestStatus {
     }
 }
 
+impl CandidateStatus {
+    /// The step that it is in, for people: `step 2 of 3 (weight 10 for 10m)`.
+    #[must_use]
+    pub fn step_in_words(&self) -> String {
+        let Self {
+            step,
+            steps,
+            step_text,
+            ..
+        } = self;
+        format!("step {step} of {steps} ({step_text})")
+    }
+}
+
 impl ControllerStatus {
     /// The answer to the request of this name and value.
     #[must_use]

@@ -511,14 +511,7 @@ fn thousands_of_nodes_that_change_at_once() {
         let _kubelet = Kubelet::start(bench.sim(), KubeletOptions::default());
         seconds(120).await;
         assert!(host.metric(unhealthy) < 0.5);
-        let page = host.metrics.render();
-        let calls = page
-            .lines()
-            .filter(|line| line.starts_with("davit_guest_calls_total"));
-        let failed: Vec<&str> = calls
-            .filter(|line| !line.contains("result=\"ok\""))
-            .collect();
-        assert!(failed.is_empty(), "{failed:?}");
+        host.assert_every_call_answered();
     });
 }
 

@@ -43,7 +43,10 @@ pub async fn promote(client: &Client, name: &str, full: bool, wait: Duration) ->
         let what = format!("let the candidate {revision} take over");
         (promote_fully(candidate), what)
     } else {
-        let what = format!("let the candidate {revision} leave {}", in_words(candidate));
+        let what = format!(
+            "let the candidate {revision} leave {}",
+            candidate.step_in_words()
+        );
         (promote_step(candidate), what)
     };
     found
@@ -79,7 +82,10 @@ pub async fn pause(client: &Client, name: &str, wait: Duration) -> Result<String
     let what = match &found.status.candidate {
         Some(candidate) => {
             let revision = &candidate.revision;
-            format!("keep the candidate {revision} in {}", in_words(candidate))
+            format!(
+                "keep the candidate {revision} in {}",
+                candidate.step_in_words()
+            )
         }
         None => "keep the next candidate in its first step".to_owned(),
     };
@@ -110,7 +116,7 @@ pub async fn retry(client: &Client, name: &str, wait: Duration) -> Result<String
             Some(candidate) => bail!(
                 "no revision of {name} is rejected: {} is being tried, in {}",
                 candidate.revision,
-                in_words(candidate)
+                candidate.step_in_words()
             ),
             None => bail!("no revision of {name} is rejected: there is nothing to try again"),
         }
@@ -232,7 +238,10 @@ impl Found {
         Ok(match &status.candidate {
             Some(candidate) => {
                 let revision = &candidate.revision;
-                format!("{name}: {state}: {revision} is in {}", in_words(candidate))
+                format!(
+                    "{name}: {state}: {revision} is in {}",
+                    candidate.step_in_words()
+                )
             }
             None => format!("{name}: {state}: no candidate is being tried"),
         })
@@ -250,14 +259,4 @@ impl Found {
         let changed = self.api.patch(name, &params, &change).await;
         changed.map_err(|error| refused(name, &error))
     }
-}
-
-fn in_words(candidate: &CandidateStatus) -> String {
-    let CandidateStatus {
-        step,
-        steps,
-        step_text,
-        ..
-    } = candidate;
-    format!("step {step} of {steps} ({step_text})")
 }

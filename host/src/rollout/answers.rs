@@ -118,7 +118,7 @@ impl Managed {
                     Some(candidate) if same_trial(candidate, subject) => {
                         let step = candidate.step.to_string();
                         if was_in != "all" && step != was_in {
-                            done(format!("{revision} is in {}", in_step(candidate)))
+                            done(format!("{revision} is in {}", candidate.step_in_words()))
                         } else {
                             self.still_waits()
                         }
@@ -132,9 +132,10 @@ impl Managed {
             },
             RequestKind::Retry => match (&status.rejected, &status.candidate) {
                 (Some(_), _) => self.still_waits(),
-                (None, Some(candidate)) if candidate.revision == revision => {
-                    done(format!("{revision} is tried again: {}", in_step(candidate)))
-                }
+                (None, Some(candidate)) if candidate.revision == revision => done(format!(
+                    "{revision} is tried again: {}",
+                    candidate.step_in_words()
+                )),
                 (None, _) => self.ended(revision),
             },
             RequestKind::GiveUp => match (&status.lost, &status.stable) {
@@ -223,7 +224,7 @@ fn misfit(
             };
             let is_it = step == "all" || step == candidate.step.to_string();
             (!is_it).then(|| {
-                let present = in_step(candidate);
+                let present = candidate.step_in_words();
                 format!("{} is in {present}, not in step {step}", candidate.revision)
             })
         }
@@ -292,16 +293,6 @@ fn same_trial(candidate: &CandidateStatus, subject: &str) -> bool {
 /// The revision that a request names.
 fn revision(subject: &str) -> &str {
     subject.split('@').next().unwrap_or_default()
-}
-
-fn in_step(candidate: &CandidateStatus) -> String {
-    let CandidateStatus {
-        step,
-        steps,
-        step_text,
-        ..
-    } = candidate;
-    format!("step {step} of {steps} ({step_text})")
 }
 
 fn done(message: String) -> Answer {

@@ -457,6 +457,20 @@ impl Running {
         let found = lines.find(|(name, _)| *name == series);
         found.map_or(0.0, |(_, value)| value.parse().unwrap())
     }
+
+    /// No call of a guest has failed: one that fails again and again is stopped,
+    /// for every item.
+    #[track_caller]
+    pub(crate) fn assert_every_call_answered(&self) {
+        let page = self.metrics.render();
+        let calls = page
+            .lines()
+            .filter(|line| line.starts_with("davit_guest_calls_total"));
+        let failed: Vec<&str> = calls
+            .filter(|line| !line.contains("result=\"ok\""))
+            .collect();
+        assert!(failed.is_empty(), "{failed:?}");
+    }
 }
 
 /// Lets the requests that match fail in every way, in turn.

@@ -230,6 +230,7 @@ fn a_backlog_of_60_000_terminated_pods_is_worked_off() {
             sleep(Duration::from_secs(10)).await;
         }
         sleep(Duration::from_secs(60)).await;
+        host.assert_every_call_answered();
         let oldest = PODS / 2 + 1..=PODS / 2 + PODS - KEPT - EVICTED;
         let left: BTreeSet<String> = (EVICTED + 1..=PODS)
             .filter(|number| !oldest.contains(number))

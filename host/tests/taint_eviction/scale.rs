@@ -6,7 +6,7 @@ use davit_sim::fault::Match;
 use serde_json::Value;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, Running, on_the_sim};
+use crate::bench::{Bench, on_the_sim};
 use crate::cluster::{KEY, pod, taint, taint_eviction, toleration};
 
 /// With two commands for each: more than the host takes in one decision.
@@ -28,19 +28,6 @@ fn left(bench: &Bench) -> usize {
         .list("v1", "Pod", &bench.namespace)
         .unwrap()
         .len()
-}
-
-/// The guest is never stopped, which would be for all nodes.
-#[track_caller]
-fn assert_answered(host: &Running) {
-    let page = host.metrics.render();
-    let calls = page
-        .lines()
-        .filter(|line| line.starts_with("davit_guest_calls_total"));
-    let failed: Vec<&str> = calls
-        .filter(|line| !line.contains("result=\"ok\""))
-        .collect();
-    assert!(failed.is_empty(), "{failed:?}");
 }
 
 #[test]
@@ -74,7 +61,7 @@ async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
     let sim = bench.sim();
     assert_eq!(sim.count(&Match::new("delete", "pods")), PODS);
     assert_eq!(sim.count(&Match::new("patch", "pods")), PODS);
-    assert_answered(&host);
+    host.assert_every_call_answered();
 }
 
 /// A dry run shows every pod, and comes to rest.
@@ -97,6 +84,6 @@ fn a_dry_run_of_six_thousand_pods() {
         assert!((calls() - before).abs() < 0.5, "it goes on deciding");
         assert_eq!(bench.sim().count(&Match::new("delete", "pods")), 0);
         assert_eq!(left(&bench), PODS);
-        assert_answered(&host);
+        host.assert_every_call_answered();
     });
 }
