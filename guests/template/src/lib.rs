@@ -138,7 +138,7 @@ impl Controller for Policy {
             .into_iter()
             .take(count.saturating_sub(threshold))
             .map(|pod| {
-                let message = format!("{count} pods have terminated, {threshold} are kept");
+                let message = format!("{count} terminated pods, the threshold is {threshold}");
                 Plan::new(pod.reference, "terminated", message).delete(DeleteOptions::force())
             });
         Decision::done().plans(plans)
