@@ -21,8 +21,8 @@ struct Requirement {
 }
 
 impl LabelSelector {
-    /// Whether a workload's selector chooses an object with these labels. One
-    /// that is empty, or that is none, chooses nothing.
+    /// Whether a workload's selector matches an object with these labels. An
+    /// empty or invalid selector matches nothing.
     pub(crate) fn chooses(&self, labels: &BTreeMap<String, String>) -> bool {
         let is_empty = self.match_labels.is_empty() && self.match_expressions.is_empty();
         !is_empty

@@ -88,7 +88,7 @@ impl Recorder<'_> {
     /// Records that the view reads everything at this position.
     fn record(&self) -> Result<(), Error> {
         if self.path.is_empty() {
-            return Err(Error::custom("it is no struct with named fields"));
+            return Err(Error::custom("it is not a struct with named fields"));
         }
         self.found.borrow_mut().insert(self.path.clone());
         Ok(())
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "it is no struct with named fields")]
+    #[should_panic(expected = "it is not a struct with named fields")]
     fn a_map_is_no_view() {
         let _ = fields_of::<BTreeMap<String, String>>();
     }

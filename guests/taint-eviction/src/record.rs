@@ -1,9 +1,9 @@
-//! For which taints a pod has timers: what their keys are cannot be asked of the
+//! The taints for which a pod has timers: a guest cannot list the keys of a
 //! queue.
 //!
-//! A timer counts only if the record has it. So of two calls that decide about
-//! one pod at once, whichever ends last, a timer of a taint that was gone in
-//! between is never taken for one of the taint that came back.
+//! A timer counts only if the record has it. So if two calls decide about one
+//! pod at once, whichever ends last, a timer of a taint that was removed in
+//! between never counts for the taint that was added again.
 
 use std::collections::BTreeMap;
 
@@ -17,20 +17,20 @@ use crate::taints::NodeTaints;
 /// The timers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
-    /// The uid of the node: another of its name is another node.
+    /// The uid of the node: another node with the same name is another node.
     pub(crate) node: String,
-    /// The taints: their values by their keys. One whose time has ended stays, for
-    /// as long as the eviction may be called off.
+    /// The taints: their values by their keys. A taint whose time is over
+    /// stays, as long as the eviction may be cancelled.
     pub(crate) taints: BTreeMap<String, String>,
 }
 
 impl Record {
-    /// What there is for a pod.
+    /// The record of a pod.
     pub(crate) fn recall(cx: &Context<'_>, pod: &str) -> Self {
         cx.note(&note_key(pod)).unwrap_or_default()
     }
 
-    /// Whether the pod's time under a taint of this node has begun.
+    /// Whether the pod's time under a taint of this node has started.
     pub(crate) fn knows(&self, node: &NodeTaints, taint: &Taint) -> bool {
         self.node == node.uid && self.taints.contains_key(&taint.key)
     }
@@ -39,7 +39,7 @@ impl Record {
         self.taints.insert(taint.key.clone(), taint.value.clone());
     }
 
-    /// Keeps it in the place of what there was, if it is different.
+    /// Replaces the former record, if it differs.
     pub(crate) fn keep(&self, pod: &str, former: &Self) -> Option<Command> {
         let value = (!self.taints.is_empty()).then_some(self);
         let is_kept = self == former || (self.taints.is_empty() && former.taints.is_empty());
@@ -59,7 +59,7 @@ fn note_key(pod: &str) -> String {
 }
 
 /// The key of the timer of a pod and a taint. Neither a uid nor a taint's key
-/// has a space.
+/// contains a space.
 pub(crate) fn timer_key(pod: &str, taint: &str) -> String {
     format!("{pod} {taint}")
 }
