@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_requirement_has_to_hold() {
+    fn every_requirement_must_hold() {
         let selector = json!({
             "matchLabels": {"app": "log"},
             "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}],
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators() {
+    fn each_operator_compares_as_in_kubernetes() {
         let labels = json!({"k": "v"});
         for (key, operator, values, chosen) in [
             ("k", "In", json!(["v"]), true),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_invalid_selector_chooses_nothing() {
+    fn an_empty_or_invalid_selector_matches_nothing() {
         let labels = json!({"k": "v"});
         for selector in [
             json!({}),
