@@ -1,6 +1,8 @@
 use std::time::Duration;
 
-use davit_core::plan::{Event, PropagationPolicy};
+use davit_core::expectation::Written;
+use davit_core::failure::FailureClass;
+use davit_core::plan::{Create, DeleteOptions, Event, Patch, PatchKind, PropagationPolicy};
 use serde_json::{Value, json};
 
 use super::*;
@@ -18,9 +20,9 @@ fn decision() -> Decision {
     }
 }
 
-async fn carry_out(server: &Server, step: Step) -> Result<Outcome, Failure> {
+async fn execute(server: &Server, step: Step) -> Result<Outcome, Failure> {
     writer(server)
-        .carry_out(
+        .execute(
             &mapping(),
             &pod(),
             &step,
@@ -58,7 +60,7 @@ fn patched() -> Value {
 async fn a_status_patch_carries_the_uid_and_sorted_keys() {
     let server = Server::always(200, patched());
     let body = json!({"status": {"phase": "Failed", "observedGeneration": 1}});
-    let outcome = carry_out(&server, status_patch(&body)).await.unwrap();
+    let outcome = execute(&server, status_patch(&body)).await.unwrap();
     assert_eq!(outcome.written(), Written::Version(12));
     let seen = server.only();
     assert_eq!(
@@ -89,7 +91,7 @@ async fn keys_are_sorted_whatever_order_the_guest_wrote_them_in() {
         subresource: String::new(),
         body,
     });
-    carry_out(&server, step).await.unwrap();
+    execute(&server, step).await.unwrap();
     let seen = server.only();
     assert_eq!(seen.header("content-type"), "application/merge-patch+json");
     assert_eq!(seen.text, r#"{"a":null,"metadata":{"uid":"u-1"},"z":null}"#);
@@ -100,7 +102,7 @@ async fn a_json_patch_tests_the_uid_first() {
     let server = Server::always(200, patched());
     let operation = json!({"op": "remove", "path": "/metadata/finalizers"});
     let step = patch(PatchKind::Json, "", &json!([operation]));
-    carry_out(&server, step).await.unwrap();
+    execute(&server, step).await.unwrap();
     let seen = server.only();
     assert_eq!(seen.header("content-type"), "application/json-patch+json");
     let test = json!({"op": "test", "path": "/metadata/uid", "value": "u-1"});
@@ -155,7 +157,7 @@ async fn what_must_not_be_sent_is_not_sent() {
         (pod(), trailing, "1 bytes follow"),
     ] {
         let failure = writer(&server)
-            .carry_out(
+            .execute(
                 &mapping(),
                 &target,
                 &step,
@@ -172,7 +174,7 @@ async fn what_must_not_be_sent_is_not_sent() {
         ..pod()
     };
     let failure = writer(&server)
-        .carry_out(
+        .execute(
             &mapping(),
             &unknown,
             &delete(),
@@ -193,7 +195,7 @@ async fn a_deletion_carries_its_preconditions() {
         propagation_policy: Some(PropagationPolicy::Foreground),
         grace_period_seconds: Some(0),
     };
-    let outcome = carry_out(&server, Step::Delete(options)).await.unwrap();
+    let outcome = execute(&server, Step::Delete(options)).await.unwrap();
     assert_eq!(outcome.written(), Written::Gone);
     let seen = server.only();
     assert_eq!(line(&seen), "DELETE /api/v1/namespaces/ns/pods/p");
@@ -202,7 +204,7 @@ async fn a_deletion_carries_its_preconditions() {
         seen.text,
         r#"{"apiVersion":"v1","gracePeriodSeconds":0,"kind":"DeleteOptions","preconditions":{"resourceVersion":"11","uid":"u-1"},"propagationPolicy":"Foreground"}"#
     );
-    carry_out(&server, Step::Delete(DeleteOptions::default()))
+    execute(&server, Step::Delete(DeleteOptions::default()))
         .await
         .unwrap();
     assert_eq!(
@@ -228,7 +230,7 @@ async fn a_deleted_object_is_gone_or_only_marked() {
         fields.extend(metadata.as_object().unwrap().clone());
         let server = Server::always(200, body);
         let step = Step::Delete(DeleteOptions::default());
-        let outcome = carry_out(&server, step).await.unwrap();
+        let outcome = execute(&server, step).await.unwrap();
         assert_eq!(outcome.gone, gone, "{metadata}");
         assert_eq!(outcome.uid, "u-1");
     }
@@ -246,7 +248,7 @@ async fn a_deleted_namespace_goes_on_terminating() {
     let step = Step::Delete(DeleteOptions::default());
     let (writer, mapping, decision) = (writer(&server), mapping(), decision());
     let mut course = Course::default();
-    let outcome = writer.carry_out(&mapping, &namespace, &step, &decision, &mut course);
+    let outcome = writer.execute(&mapping, &namespace, &step, &decision, &mut course);
     assert!(!outcome.await.unwrap().gone);
 }
 
@@ -258,7 +260,7 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
         patch(PatchKind::Merge, "status", &body)
     };
     let server = Server::always(200, patched());
-    carry_out(&server, step()).await.unwrap();
+    execute(&server, step()).await.unwrap();
     let [read, written] = &server.seen()[..] else {
         panic!("{:?}", server.seen());
     };
@@ -269,7 +271,7 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
     );
     let other = json!({"kind": "Pod", "metadata": {"uid": "u-2", "resourceVersion": "30"}});
     let server = Server::always(200, other);
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::UidMismatch);
     assert_eq!(server.seen().len(), 1, "nothing is written");
 }
@@ -283,7 +285,7 @@ async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
         patch(PatchKind::Merge, "status", &body)
     };
     let server = Server::always(200, patched());
-    carry_out(&server, step("7")).await.unwrap();
+    execute(&server, step("7")).await.unwrap();
     assert_eq!(
         server.only().text,
         r#"{"metadata":{"resourceVersion":"7","uid":"u-1"},"status":{"ready":true}}"#
@@ -291,7 +293,7 @@ async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
     // These would overwrite whatever is there.
     for nothing in ["", "0", "any"] {
         let server = Server::always(200, patched());
-        carry_out(&server, step(nothing)).await.unwrap();
+        execute(&server, step(nothing)).await.unwrap();
         let [_, written] = &server.seen()[..] else {
             panic!("{:?}", server.seen());
         };
@@ -309,7 +311,7 @@ async fn an_eviction_is_a_post_with_preconditions() {
         grace_period_seconds: Some(5),
         ..DeleteOptions::default()
     };
-    let outcome = carry_out(&server, Step::Evict(options)).await.unwrap();
+    let outcome = execute(&server, Step::Evict(options)).await.unwrap();
     assert_eq!(outcome.written(), Written::Unknown);
     let seen = server.only();
     assert_eq!(
@@ -338,7 +340,7 @@ async fn a_disruption_budget_that_refuses_holds_nobody_up() {
     let server = Server::always(429, status(429, "TooManyRequests", message, details));
     let start = tokio::time::Instant::now();
     let step = Step::Evict(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(10)));
     assert_eq!(start.elapsed(), Duration::ZERO);
@@ -358,7 +360,7 @@ async fn an_object_is_created_in_its_collection() {
         },
         body: messagepack(&body),
     });
-    let outcome = carry_out(&server, step).await.unwrap();
+    let outcome = execute(&server, step).await.unwrap();
     assert_eq!(outcome.uid, "u-9");
     let seen = server.only();
     assert_eq!(
@@ -378,7 +380,7 @@ async fn a_namespace_that_is_not_there_is_no_target_that_is_gone() {
         object: pod(),
         body: messagepack(&json!({"metadata": {"name": "p"}})),
     });
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Invalid);
     assert!(failure.message.contains(message), "{failure}");
 }
@@ -460,7 +462,7 @@ async fn failures_are_classed_by_what_the_server_said() {
     ] {
         let server = Server::always(code, status(code, reason, message, details));
         let step = Step::Delete(DeleteOptions::default());
-        let failure = carry_out(&server, step).await.unwrap_err();
+        let failure = execute(&server, step).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure}");
         assert_eq!(
             failure.message,
@@ -470,7 +472,7 @@ async fn failures_are_classed_by_what_the_server_said() {
     }
     let server = Server::new(|_, _| Reply::Text(404, "404 page not found\n".into()));
     let step = Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, Class::Unmappable, "{failure}");
 }
 
@@ -478,7 +480,7 @@ async fn failures_are_classed_by_what_the_server_said() {
 async fn a_write_that_may_have_happened_is_not_repeated() {
     let server = Server::new(|_, _| Reply::Silence);
     let step = || Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Timeout);
     assert_eq!(
         failure.message,
@@ -487,20 +489,20 @@ async fn a_write_that_may_have_happened_is_not_repeated() {
     server.only();
 
     let server = Server::new(|_, _| Reply::Break);
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Timeout);
     assert!(failure.message.contains("connection reset"), "{failure}");
     server.only();
 
     let timeout = || status(504, "Timeout", "slow", json!({"retryAfterSeconds": 2}));
     let server = Server::new(move |_, _| Reply::Json(504, timeout()));
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Server);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(2)));
     server.only();
 
     let server = Server::new(|_, _| Reply::Later(503, "3", json!({})));
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
     server.only();
 }
@@ -516,7 +518,7 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
     let step = Step::Delete(DeleteOptions::default());
     let (mapping, pod) = (mapping(), pod());
     writer
-        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .execute(&mapping, &pod, &step, &decision(), &mut Course::default())
         .await
         .unwrap();
     assert_eq!(start.elapsed().as_secs(), 4);
@@ -527,13 +529,13 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
 async fn a_server_that_turns_everything_away_is_given_up() {
     let server = Server::new(|_, _| Reply::Later(429, "1", json!({})));
     let step = Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(server.seen().len(), 6);
     // Nobody waits for hours.
     let server = Server::new(|_, _| Reply::Later(429, "3600", json!({})));
     let step = Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.retry_after, Some(Duration::from_hours(1)));
     server.only();
 }
@@ -566,14 +568,14 @@ async fn a_pause_belongs_to_the_group_that_asked_for_it() {
     let (step, decision) = (Step::Delete(DeleteOptions::default()), decision());
     let start = tokio::time::Instant::now();
     let mut course = writer.begin(&plan(&widget)).await.unwrap();
-    let sent = writer.carry_out(&mapping, &widget, &step, &decision, &mut course);
+    let sent = writer.execute(&mapping, &widget, &step, &decision, &mut course);
     let failure = sent.await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(30)));
 
     let pod = pod();
     let mut course = writer.begin(&plan(&pod)).await.unwrap();
-    let sent = writer.carry_out(&mapping, &pod, &step, &decision, &mut course);
+    let sent = writer.execute(&mapping, &pod, &step, &decision, &mut course);
     sent.await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert_eq!(server.seen().len(), 2);
@@ -612,7 +614,7 @@ async fn a_json_patch_refused_without_a_reason_is_looked_into() {
             _ => missing(),
         });
         let step = patch(PatchKind::Json, "", &json!([]));
-        let failure = carry_out(&server, step).await.unwrap_err();
+        let failure = execute(&server, step).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure}");
         assert_eq!(line(&server.seen()[1]), "GET /api/v1/namespaces/ns/pods/p");
     }
@@ -630,7 +632,7 @@ async fn an_event_never_fails_a_plan() {
     });
     let (mapping, pod) = (mapping(), pod());
     let outcome = writer
-        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .execute(&mapping, &pod, &step, &decision(), &mut Course::default())
         .await;
     assert_eq!(outcome, Ok(Outcome::default()));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -2,14 +2,14 @@
 //! the same through a tree of JSON values.
 //!
 //! ```sh
-//! cargo run --release -p davit-cluster --example project_bench
+//! cargo run --release -p davit-core --example project_bench
 //! ```
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use davit_cluster::project::Projector;
 use davit_core::path::{FieldPath, FieldTree, PathError};
+use davit_core::project::Projector;
 use serde_json::Value;
 
 /// What the controller that deletes pods reads of them.
