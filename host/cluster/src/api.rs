@@ -7,9 +7,8 @@ use bytes::Bytes;
 pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
-use davit_core::request::{
-    Cause, Method, NoAnswer, Refused, Repeats, Request, RequestError, Route,
-};
+use davit_core::refusal::Refused;
+use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::traffic::{Access, Asked, Destination, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};

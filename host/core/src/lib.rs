@@ -20,6 +20,7 @@ pub mod plan;
 pub mod project;
 pub mod queue;
 pub mod reach;
+pub mod refusal;
 pub mod request;
 pub mod rollout;
 pub mod store;

@@ -10,7 +10,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::write::Object;
 use super::{Projecting, read_all};
-use crate::request::Status;
+use crate::refusal::Status;
 
 /// Marks the bookmark at the end of a streaming list's initial state.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

@@ -4,8 +4,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Method, Refused};
+use super::Method;
 use crate::failure::{Failure, FailureClass};
+use crate::refusal::Refused;
 use crate::traffic::{Ended, PATIENCE};
 use crate::watch::Interruption;
 

@@ -11,7 +11,6 @@ mod body;
 mod error;
 mod path;
 pub mod read;
-mod status;
 pub mod step;
 
 use std::fmt;
@@ -19,7 +18,6 @@ use std::fmt;
 pub use attempt::Attempt;
 pub use error::{Cause, NoAnswer, Repeats, RequestError};
 pub use path::{Route, path, with_query};
-pub use status::{Refused, Status};
 
 /// Plain JSON.
 pub const JSON: &str = "application/json";
