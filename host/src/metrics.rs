@@ -81,6 +81,7 @@ impl HostMetrics {
 
     /// Publishes the metrics that a controller's guest declares now. Equal
     /// declarations keep the former metrics and their values.
+    #[must_use]
     pub fn replace_guest(
         &self,
         controller: &str,
