@@ -34,10 +34,9 @@ pub use report::Report;
 pub use wanted::{
     Awaited, CandidateObservation, Disagreements, Observation, Trial, Tripped, Wanted,
 };
-pub(crate) use work::call_failure;
 
 use crate::config::{ClientConfig, ControllerConfig};
-use crate::http::Health;
+use crate::health::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};

@@ -46,8 +46,8 @@ pub use managed::StepProgress;
 pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
+use crate::health::Health;
 use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
-use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::modules::Version;
 use crate::spec::ControllerSpec;
@@ -333,7 +333,7 @@ impl Task {
         self.controllers.retain(|name, _| {
             let is_there = names.contains(&name.as_str());
             if !is_there {
-                metrics.forget_rollout(name);
+                metrics.rollouts.remove(name);
             }
             is_there
         });
@@ -382,7 +382,7 @@ impl Task {
             controller.note_other_host();
             let told = controller.managed.advance(seen.get(name), passed, now);
             let candidate = controller.managed.status.candidate.as_ref();
-            self.options.metrics.rollout(name, candidate);
+            self.options.metrics.rollouts.set(name, candidate);
             for one in told {
                 tell(
                     &self.options.recorder,
@@ -446,10 +446,10 @@ impl Task {
             if let Some(failure) = &failure {
                 self.tell_failure(&name, failure);
             }
-            self.options.health.set_trouble(&name, failure);
+            self.options.health.set_controller(&name, failure);
         }
         let health = &self.options.health;
-        health.retain_troubles(|name| self.controllers.contains_key(name));
+        health.retain_controllers(|name| self.controllers.contains_key(name));
     }
 
     fn tell_failure(&mut self, name: &str, failure: &str) {
