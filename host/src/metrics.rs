@@ -27,7 +27,7 @@ use prometheus::{
 
 use crate::build;
 use crate::host::call_failure;
-use crate::status::{CandidateStatus, ComparisonStatus};
+use davit_core::api::{CandidateStatus, ComparisonStatus};
 
 const CONTROLLER: &str = "controller";
 /// Whether it is about the stable revision or the candidate.

@@ -4,9 +4,11 @@
 //! Nothing here does I/O, reads a clock or draws a random number. Time comes in
 //! as an argument ([`time::Now`]), effects go out as values.
 
+pub mod api;
 pub mod budget;
 pub mod controller;
 pub mod coverage;
+pub mod digest;
 pub mod expectation;
 pub mod failure;
 pub mod gate;

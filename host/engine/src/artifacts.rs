@@ -16,9 +16,9 @@ use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
 
-use crate::digest::ModuleDigest;
 use crate::kept::{self, Room};
 use crate::precompiled;
+use davit_core::digest::ModuleDigest;
 
 const SUFFIX: &str = ".cwasm";
 /// More is not kept. Compiled, a module is three to four times as large.

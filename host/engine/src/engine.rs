@@ -10,12 +10,12 @@ use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::artifacts::{ArtifactsError, CompiledArtifacts};
-use crate::digest::ModuleDigest;
 use crate::imports::wasi;
 use crate::instance::State;
 use crate::module::Module;
 use crate::wit::{Controller, ControllerPre};
 use crate::world::{self, WorldError};
+use davit_core::digest::ModuleDigest;
 
 /// How often running guests are interrupted: the unit of their CPU time, and
 /// the longest that one keeps others of its thread waiting.

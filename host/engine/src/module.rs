@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use davit_core::manifest::Manifest;
 
-use crate::digest::ModuleDigest;
 use crate::engine::Engine;
 use crate::error::DescribeError;
 use crate::instance::{Instance, State};
 use crate::limits::Limits;
 use crate::wit::ControllerPre;
 use crate::world::WorldVersion;
+use davit_core::digest::ModuleDigest;
 
 /// A guest that is compiled, checked and linked. Clones are the same module.
 #[derive(Clone)]

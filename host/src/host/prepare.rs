@@ -11,8 +11,9 @@ use davit_cluster::api::chain;
 use davit_core::untrusted;
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
 
-use crate::modules::{Fetched, ModuleConfig, ModuleError, Modules};
-use crate::spec::{ControllerSpec, LimitConfig, SpecError};
+use crate::modules::{Fetched, ModuleError, Modules};
+use davit_core::api::ModuleConfig;
+use davit_core::api::{ControllerSpec, LimitConfig, SpecError};
 
 /// A revision that is ready to run.
 #[derive(Clone)]

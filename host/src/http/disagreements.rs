@@ -14,8 +14,8 @@ use serde_json::Value;
 
 use crate::host::Disagreements;
 use crate::rollout::StepProgress;
-use crate::spec::duration::HumanDuration;
-use crate::status::ComparisonStatus;
+use davit_core::api::ComparisonStatus;
+use davit_core::api::HumanDuration;
 
 /// How a candidate's decisions compare with the stable revision's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -12,7 +12,7 @@ use super::declared::{RequestKind, subject, trial};
 use super::managed::{Managed, Told, time};
 use super::revision::Revision;
 use crate::host::Observation;
-use crate::status::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
+use davit_core::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
 
 /// A request without an answer that holds for good.
 pub(super) struct OpenRequest {

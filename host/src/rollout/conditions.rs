@@ -11,8 +11,8 @@ use super::revision::Problem;
 use super::text::{one_line, shortened};
 use super::trips::say_tripped;
 use crate::host::Awaited;
-use crate::spec::{ModeConfig, SpecError};
-use crate::status::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
+use davit_core::api::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
+use davit_core::api::{ModeConfig, SpecError};
 
 pub(super) const BAD_SPEC: &str = "BadSpec";
 

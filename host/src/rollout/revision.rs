@@ -7,9 +7,10 @@ use super::conditions::Known;
 use super::preparation::{COMPILED, CONFIGURED, RESOLVED, VERIFIED};
 use super::text::one_line;
 use crate::host::{Prepared, Reason, Recipe, encode};
-use crate::modules::{ModuleConfig, ModuleError};
-use crate::spec::ControllerSpec;
-use crate::status::RevisionStatus;
+use crate::modules::ModuleError;
+use davit_core::api::ControllerSpec;
+use davit_core::api::ModuleConfig;
+use davit_core::api::RevisionStatus;
 
 /// A revision that is ready to run, and what it was made of.
 #[derive(Clone)]

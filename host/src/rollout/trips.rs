@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use super::managed::{Managed, Told, precise_time, time};
 use crate::host::{Observation, Tripped};
-use crate::status::TrippedStatus;
+use davit_core::api::TrippedStatus;
 
 /// Notes which guardrails hold plans back, and tells of those that are new.
 pub(super) fn note_tripped(
@@ -109,8 +109,8 @@ mod tests {
 
     use super::*;
     use crate::host::Recipe;
-    use crate::spec::LimitConfig;
-    use crate::status::ControllerStatus;
+    use davit_core::api::ControllerStatus;
+    use davit_core::api::LimitConfig;
 
     const NOON: i64 = 1_795_176_000_000;
 

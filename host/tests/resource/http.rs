@@ -14,7 +14,7 @@ use davit::http::{self, Health, Served};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::Records;
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};

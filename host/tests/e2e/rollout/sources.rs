@@ -7,7 +7,7 @@ use std::time::Duration;
 use davit::host::{Recipe, encode};
 use davit::rollout::declared::{abandon, abort};
 use davit::rollout::{Owner, Records, Requests};
-use davit::status::{ControllerStatus, RevisionStatus};
+use davit_core::api::{ControllerStatus, RevisionStatus};
 use tokio::time::sleep;
 
 use super::{condition, declared, declared_to, podgc, remembering};
