@@ -9,6 +9,7 @@ pub mod demo;
 pub mod host;
 pub mod http;
 pub mod inspect;
+pub mod loader;
 pub mod metrics;
 pub mod modules;
 pub mod new;

@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
-use davit_engine::ModuleDigest;
+use davit_core::digest::ModuleDigest;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use davit_engine::ModuleDigest;
+use davit_core::digest::ModuleDigest;
 use oci_client::Reference;
 use schemars::JsonSchema;
 use serde::de::Error as _;

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use davit_core::budget::{Cooldown, Guardrails};
+use davit_core::revision::CallLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -137,6 +138,16 @@ impl Default for LimitConfig {
             memory_mib: 64,
             call_millis: 1000,
             instances: 4,
+        }
+    }
+}
+
+impl From<LimitConfig> for CallLimits {
+    fn from(config: LimitConfig) -> Self {
+        Self {
+            memory_mib: config.memory_mib,
+            call_millis: config.call_millis,
+            instances: config.instances,
         }
     }
 }

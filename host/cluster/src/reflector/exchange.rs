@@ -1,13 +1,13 @@
 //! One request of a watch, and what comes back.
 
 use bytes::Bytes;
+use davit_core::stream::StreamSpec;
 use davit_core::watch::{Event, Interruption, Page, Request as Wanted};
 use futures::future::BoxFuture;
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 
-use super::StreamSpec;
 use super::frames::Frames;
 use crate::api::{Api, JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send};
 use crate::cause::NoAnswer;
