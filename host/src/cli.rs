@@ -68,8 +68,8 @@ pub enum Command {
     #[command(after_long_help = examples::ABORT)]
     Abort(RequestArguments),
     /// Resets a controller's tripped guardrails.
-    #[command(after_long_help = examples::RELEASE)]
-    Release(RequestArguments),
+    #[command(after_long_help = examples::RESET)]
+    Reset(RequestArguments),
     /// Brings module, configuration and limits of a former spec back.
     #[command(after_long_help = examples::ROLLBACK)]
     Rollback(RollbackArguments),
@@ -256,7 +256,7 @@ pub struct NamespaceArgument {
     pub namespace: String,
 }
 
-/// `davit pause`, `resume`, `retry`, `abort` and `release`
+/// `davit pause`, `resume`, `retry`, `abort` and `reset`
 #[derive(Debug, Args)]
 pub struct RequestArguments {
     /// The Controller.

@@ -93,12 +93,12 @@ pub struct RevisionStatus {
 #[serde(rename_all = "camelCase")]
 pub struct LostStatus {
     /// Since when, RFC 3339 with milliseconds: it names what `davit promote
-    /// --full` gives up.
+    /// --full` abandons.
     pub since: String,
     /// Why.
     pub reason: String,
     /// The revision that the spec describes, which takes over once the lost one
-    /// is given up; none as long as it cannot be had either.
+    /// is abandoned; none as long as it cannot be had either.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
 }
@@ -189,10 +189,10 @@ pub struct TrippedStatus {
     pub guardrail: String,
     /// Plans that it lets through in 60 seconds.
     pub limit: u32,
-    /// Since when, RFC 3339 with milliseconds: it names what `davit release`
-    /// releases.
+    /// Since when, RFC 3339 with milliseconds: it names what `davit reset`
+    /// resets.
     pub since: String,
-    /// Until when, RFC 3339; until an operator releases it if absent.
+    /// Until when, RFC 3339; until an operator resets it if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
@@ -202,7 +202,7 @@ pub struct TrippedStatus {
 #[serde(rename_all = "camelCase")]
 pub struct RequestStatus {
     /// The annotation without `davit.dev/`: `promote`, `abort`, `retry`,
-    /// `give-up`, `release` or `swap`.
+    /// `abandon`, `reset` or `swap`.
     pub request: String,
     /// The annotation's value.
     pub value: String,
@@ -279,7 +279,7 @@ impl ControllerStatus {
     }
 
     /// When the last of the guardrails tripped that hold plans back: what
-    /// releases them all, unless another has tripped meanwhile.
+    /// resets them all, unless another has tripped meanwhile.
     #[must_use]
     pub fn last_trip(&self) -> Option<&str> {
         // Texts of the same form are in the order of their times.

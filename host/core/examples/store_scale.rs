@@ -3,6 +3,13 @@
 //!
 //! `cargo run --release -p davit-core --example store_scale`
 
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a measurement reads the clock and prints; core itself does neither"
+)]
+
 use std::error::Error;
 use std::fs;
 use std::hint::black_box;

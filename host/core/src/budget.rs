@@ -3,7 +3,7 @@
 //!
 //! A guardrail that is used up *trips*: further plans of that kind wait, not
 //! until there is room for one more but for the whole cooldown, or until an
-//! operator releases it. A guest that wants to delete too much is to be looked
+//! operator resets it. A guest that wants to delete too much is to be looked
 //! at, not to be slowed down.
 //!
 //! A candidate has its part of each limit, by its weight, and what it uses
@@ -40,7 +40,7 @@ pub enum Cooldown {
     /// After that time.
     After(Duration),
     /// When an operator says so.
-    UntilReleased,
+    UntilReset,
 }
 
 impl Default for Cooldown {
@@ -103,7 +103,7 @@ impl fmt::Display for Trip {
         )?;
         match self.until {
             Some(_) => Ok(()),
-            None => f.write_str("; it waits until an operator releases it"),
+            None => f.write_str("; it waits until an operator resets it"),
         }
     }
 }
@@ -178,7 +178,7 @@ impl Budget {
     }
 
     /// An operator lets plans through again: everything counts from now.
-    pub fn release(&mut self) {
+    pub fn reset(&mut self) {
         self.tripped.clear();
         self.writes.clear();
         self.deletes.clear();
@@ -220,7 +220,7 @@ impl Budget {
                     since: Some(now),
                     until: match self.guardrails.cooldown {
                         Cooldown::After(pause) => Some(now.after(pause)),
-                        Cooldown::UntilReleased => None,
+                        Cooldown::UntilReset => None,
                     },
                 };
                 self.tripped.push(trip);

@@ -2,9 +2,11 @@
 //!
 //! - [`model`] is the server without a transport: objects, versions, the watch
 //!   log and the API's rules, as data and functions. Time is an argument.
-//! - [`Sim`] puts it behind HTTP: in process (`Sim::call`, on tokio's clock, so
-//!   virtual under `tokio::time::pause`) or on a socket ([`Server`]), with
-//!   faults on demand and a log of what was asked.
+//!   [`response::respond`] answers one request.
+//! - `Sim` (with the feature `transport`, which is on by default) puts it behind
+//!   HTTP: in process (`Sim::call`, on tokio's clock, so virtual under
+//!   `tokio::time::pause`) or on a socket (`Server`), with faults on demand and a
+//!   log of what was asked.
 //!
 //! It answers as kube-apiserver 1.36 does; `tests/recorded.rs` holds it to
 //! exchanges recorded from one. Controllers are no part of it: an owner deleted
@@ -17,10 +19,12 @@ mod apply;
 mod base64;
 mod canonical;
 mod defaults;
+pub mod direct;
 mod discovery;
 pub mod encode;
 mod events;
 pub mod fault;
+#[cfg(feature = "transport")]
 mod front;
 mod go_time;
 pub mod helpers;
@@ -32,6 +36,7 @@ pub mod patch;
 mod protobuf;
 pub mod request;
 pub mod resource;
+pub mod response;
 mod rng;
 pub mod schema;
 pub mod selector;
@@ -42,11 +47,13 @@ pub mod time;
 mod typed;
 mod validation;
 
+#[cfg(feature = "transport")]
 pub use front::{
-    Connection, ConnectionClosed, Identity, IdentityError, Served, Server, Sim, SimBody, Work,
+    Connection, ConnectionClosed, Identity, IdentityError, Served, Server, Sim, SimBody,
     kubeconfig, kubeconfig_with_token,
 };
 pub use model::{Config, Model, Rbac};
+pub use request::Work;
 pub use rng::Rng;
 pub use status::Status;
 pub use time::Time;

@@ -4,9 +4,14 @@ use bytes::Bytes;
 use http::Method;
 
 use crate::access::{Attributes, Impersonation};
+use crate::fault::Match;
 use crate::model::{Body, Model, Target};
 use crate::protobuf;
 use crate::status::{Result, Status};
+
+/// What a request asks for: verb, resource and coordinates, as far as the URL
+/// says.
+pub type Work = Match;
 
 /// A request without its transport.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +43,36 @@ impl Request {
         let parts = segments(&self.path);
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
         Attributes::of(&self.method, &self.path, &parts, &self.query)
+    }
+
+    /// What is asked for, as faults are matched and requests logged.
+    #[must_use]
+    pub fn work(&self, model: &Model) -> Work {
+        let Route::Resource(target) = Route::of(model, &self.path) else {
+            return Work {
+                verb: self.method.to_string().to_lowercase(),
+                ..Work::default()
+            };
+        };
+        let one = !target.name.is_empty();
+        let verb = match self.method.as_str() {
+            "GET" if self.query.flag("watch") => "watch",
+            "GET" if one => "get",
+            "GET" => "list",
+            "POST" => "create",
+            "PUT" => "update",
+            "PATCH" => "patch",
+            "DELETE" if one => "delete",
+            "DELETE" => "deletecollection",
+            other => other,
+        };
+        Work {
+            verb: verb.to_owned(),
+            resource: target.resource.plural.clone(),
+            subresource: target.subresource,
+            namespace: target.namespace,
+            name: target.name,
+        }
     }
 
     /// The body of a create or an update, or 415.

@@ -62,11 +62,11 @@ Examples:
   # Do not wait for the host
   davit abort podgc --wait=0";
 
-pub(super) const RELEASE: &str = "\
+pub(super) const RESET: &str = "\
 The guardrails count from zero again. A guardrail that trips later is not affected.
 
 Examples:
-  davit release podgc";
+  davit reset podgc";
 
 pub(super) const ROLLBACK: &str = "\
 Examples:

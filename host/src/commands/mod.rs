@@ -1,6 +1,6 @@
 //! What an operator does with the Controllers of a cluster.
 //!
-//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `release` and `rollback`
+//! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset` and `rollback`
 //! read the Controller, say no if what is asked for makes no sense as things
 //! are, write one change, and wait until the running host has acted on it. `get`,
 //! `history`, `diff`, `check` and `version` change nothing.
@@ -71,10 +71,10 @@ pub async fn abort(arguments: RequestArguments) -> Result<()> {
     print::out(&done)
 }
 
-/// `davit release`
-pub async fn release(arguments: RequestArguments) -> Result<()> {
+/// `davit reset`
+pub async fn reset(arguments: RequestArguments) -> Result<()> {
     let client = request_client(arguments.server, arguments.cluster).await?;
-    let done = requests::release(&client, &arguments.name, arguments.wait).await?;
+    let done = requests::reset(&client, &arguments.name, arguments.wait).await?;
     print::out(&done)
 }
 

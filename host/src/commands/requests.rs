@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use super::answer::Wait;
 use super::{Found, refused};
 use crate::rollout::declared::{
-    self, RequestKind, give_up, promote_fully, promote_step, retry as retry_value,
+    self, RequestKind, abandon, promote_fully, promote_step, retry as retry_value,
 };
 use crate::status::{CandidateStatus, LostStatus, RevisionStatus};
 
@@ -29,12 +29,12 @@ pub async fn promote(client: &Client, name: &str, full: bool, wait: Duration) ->
     if let Some((stable, lost)) = found.status.stable.as_ref().zip(found.status.lost.as_ref()) {
         let ready = may_be_given_up(name, stable, lost, full)?;
         let what = format!(
-            "give up the lost stable revision {} for {ready}",
+            "abandon the lost stable revision {} for {ready}",
             stable.revision
         );
-        let subject = give_up(stable, lost);
+        let subject = abandon(stable, lost);
         return found
-            .ask(name, RequestKind::GiveUp, &subject, &what, wait)
+            .ask(name, RequestKind::Abandon, &subject, &what, wait)
             .await;
     }
     let candidate = found.candidate(name)?;
@@ -54,7 +54,7 @@ pub async fn promote(client: &Client, name: &str, full: bool, wait: Duration) ->
         .await
 }
 
-/// What takes over if the lost stable revision is given up.
+/// What takes over if the lost stable revision is abandoned.
 fn may_be_given_up<'a>(
     name: &str,
     stable: &RevisionStatus,
@@ -66,7 +66,7 @@ fn may_be_given_up<'a>(
         Some(ready) if full => Ok(ready),
         Some(ready) => bail!(
             "the stable revision {revision} of {name} is lost, and nothing runs: {reason}; \
-             davit promote --full {name} gives it up for {ready}, which the spec describes"
+             davit promote --full {name} abandons it for {ready}, which the spec describes"
         ),
         None => bail!(
             "the stable revision {revision} of {name} is lost, and nothing runs: {reason}; what \
@@ -143,18 +143,16 @@ pub async fn abort(client: &Client, name: &str, wait: Duration) -> Result<String
 }
 
 /// Resets a controller's tripped guardrails.
-pub async fn release(client: &Client, name: &str, wait: Duration) -> Result<String> {
+pub async fn reset(client: &Client, name: &str, wait: Duration) -> Result<String> {
     let found = Found::read(client, name).await?;
     let Some(last) = found.status.last_trip() else {
-        bail!("no guardrail of {name} has tripped: there is nothing to release");
+        bail!("no guardrail of {name} has tripped: there is nothing to reset");
     };
     let tripped = found.status.tripped.iter();
     let tripped = tripped.map(|one| format!("{} (tripped at {})", one.guardrail, one.since));
     let tripped: Vec<String> = tripped.collect();
     let what = format!("reset the guardrails {}", tripped.join(", "));
-    found
-        .ask(name, RequestKind::Release, last, &what, wait)
-        .await
+    found.ask(name, RequestKind::Reset, last, &what, wait).await
 }
 
 /// The value of a request: what it is about, and what tells it from the same

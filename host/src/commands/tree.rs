@@ -245,8 +245,8 @@ impl View<'_> {
                 None => Node::new(format!("{field}: {limit}")),
                 Some(tripped) => {
                     let until = match &tripped.until {
-                        Some(until) => format!("until {until}, or until davit release"),
-                        None => "until davit release".to_owned(),
+                        Some(until) => format!("until {until}, or until davit reset"),
+                        None => "until davit reset".to_owned(),
                     };
                     let since = self.ago(&tripped.since);
                     Node::new(format!(

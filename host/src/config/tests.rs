@@ -181,16 +181,16 @@ const ENTRIES: &[(&str, &str)] = &[
     (
         "guardrails: {cooldown: 30}",
         "guardrails.cooldown: expected a duration such as 30s, 10m or 1h30m, or \"until \
-             released\", found 30",
+             reset\", found 30",
     ),
     (
         "guardrails: {cooldown: soon}",
         "guardrails.cooldown: expected a duration such as 30s, 10m or 1h30m, or \"until \
-             released\", found \"soon\"",
+             reset\", found \"soon\"",
     ),
     (
         "guardrails: {cooldown: 1s}",
-        "guardrails.cooldown: expected 10s or more, or \"until released\", found 1s",
+        "guardrails.cooldown: expected 10s or more, or \"until reset\", found 1s",
     ),
     (
         "rollout: {steps: shadow 10m}",

@@ -187,8 +187,8 @@ impl Handle {
     }
 
     /// Lets a controller go on whose guardrails have tripped.
-    pub fn release(&self, controller: &str) {
-        self.send(Input::Release(controller.to_owned()));
+    pub fn reset(&self, controller: &str) {
+        self.send(Input::Reset(controller.to_owned()));
     }
 
     fn send(&self, input: Input) {

@@ -54,7 +54,7 @@ pub(super) enum Input {
         controller: String,
         answer: oneshot::Sender<Option<Disagreements>>,
     },
-    Release(String),
+    Reset(String),
     Called {
         controller: String,
         number: u64,
@@ -193,11 +193,11 @@ impl Run {
             Input::Disagreements { controller, answer } => {
                 let _ = answer.send(self.disagreements(&controller));
             }
-            Input::Release(controller) => {
+            Input::Reset(controller) => {
                 let now = self.api.clock().instant();
                 let slot = self.slots.get_mut(&controller);
                 if let Some(active) = slot.and_then(|slot| slot.active.as_mut()) {
-                    active.core.release(now);
+                    active.core.reset(now);
                 }
             }
             Input::Called {

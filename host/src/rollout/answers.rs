@@ -35,9 +35,9 @@ impl Managed {
                 continue;
             };
             match self.final_answer(kind, value) {
-                // What releases a trip is no part of the status: a host that
+                // What resets a trip is no part of the status: a host that
                 // crashed in between has it done again by the next one.
-                Some(RequestResult::Done) if kind == RequestKind::Release => {}
+                Some(RequestResult::Done) if kind == RequestKind::Reset => {}
                 Some(_) => in_force.clear(kind),
                 None => {
                     let misfit = misfit(&self.status, self.generation, kind, subject(value));
@@ -138,10 +138,10 @@ impl Managed {
                 )),
                 (None, _) => self.ended(revision),
             },
-            RequestKind::GiveUp => match (&status.lost, &status.stable) {
+            RequestKind::Abandon => match (&status.lost, &status.stable) {
                 (Some(_), _) => self.still_waits(),
                 (None, Some(stable)) if stable.revision != revision => done(format!(
-                    "{} is the stable revision; {revision} was given up",
+                    "{} is the stable revision; {revision} was abandoned",
                     stable.revision
                 )),
                 _ => refused(format!("the stable revision {revision} is there again")),
@@ -157,12 +157,12 @@ impl Managed {
                 }
                 _ => self.still_waits(),
             },
-            RequestKind::Release => {
-                if self.requests.releases(status) && is_running(seen) {
+            RequestKind::Reset => {
+                if self.requests.resets(status) && is_running(seen) {
                     let tripped = status.tripped.iter().map(|one| one.guardrail.as_str());
                     let tripped = tripped.collect::<Vec<_>>().join(", ");
                     done(format!("the tripped guardrails were reset: {tripped}"))
-                } else if self.requests.releases(status) {
+                } else if self.requests.resets(status) {
                     pending("the controller does not run yet".to_owned())
                 } else {
                     match status.last_trip() {
@@ -236,7 +236,7 @@ fn misfit(
                 (name != subject).then(|| format!("the rejected revision is {name}"))
             }
         },
-        RequestKind::GiveUp => match status.stable.as_ref().zip(status.lost.as_ref()) {
+        RequestKind::Abandon => match status.stable.as_ref().zip(status.lost.as_ref()) {
             None => Some("the stable revision is not lost".to_owned()),
             Some((stable, lost)) => {
                 let name = format!("{}@{}", stable.revision, lost.since);
@@ -250,7 +250,7 @@ fn misfit(
                 format!("the spec is another by now: of generation {generation}, not {about}")
             })
         }
-        RequestKind::Release => match status.last_trip() {
+        RequestKind::Reset => match status.last_trip() {
             None => Some("no guardrail is tripped".to_owned()),
             Some(last) if last > subject => Some(tripped_later(last)),
             Some(last) => {

@@ -398,7 +398,7 @@ fn troubles() -> Vec<Case> {
             ..running()
         },
         Case {
-            name: "tripped until released",
+            name: "tripped until reset",
             status: tripped(None),
             ready: "False Guardrail",
             rest: "True Synced, True OnlyReplica, False Stable, True Guardrail, Stalled",

@@ -218,9 +218,9 @@ impl Controller {
         }
     }
 
-    /// Whether an operator releases the guardrails that have tripped.
-    pub(super) fn is_released(&self, seen: Option<&Observation>) -> bool {
-        is_running(seen) && self.managed.requests.releases(&self.managed.status)
+    /// Whether an operator resets the guardrails that have tripped.
+    pub(super) fn is_reset(&self, seen: Option<&Observation>) -> bool {
+        is_running(seen) && self.managed.requests.resets(&self.managed.status)
     }
 
     /// Takes on what must not wait for anything to be written down: what an

@@ -28,12 +28,12 @@ pub const PROMOTE: &str = "davit.dev/promote";
 /// taken back.
 pub const ABORT: &str = "davit.dev/abort";
 /// `REVISION@SINCE`: the stable revision of that name that is lost since then is
-/// given up, and what the spec describes takes over.
-pub const GIVE_UP: &str = "davit.dev/give-up";
+/// abandoned, and what the spec describes takes over.
+pub const ABANDON: &str = "davit.dev/abandon";
 /// `REVISION@TIME`: the revision that was rejected then is tried once more.
 pub const RETRY: &str = "davit.dev/retry";
 /// `TIME`: guardrails that had tripped by then hold nothing back any more.
-pub const RELEASE: &str = "davit.dev/release";
+pub const RESET: &str = "davit.dev/reset";
 /// `REVISION@GENERATION`: the revision of that name, which the spec of that
 /// generation describes, takes over without steps.
 pub const SWAP: &str = "davit.dev/swap";
@@ -62,12 +62,12 @@ pub struct Requests {
     pub promote: Option<String>,
     /// [`ABORT`]
     pub abort: Option<String>,
-    /// [`GIVE_UP`]
-    pub give_up: Option<String>,
+    /// [`ABANDON`]
+    pub abandon: Option<String>,
     /// [`RETRY`]
     pub retry: Option<String>,
-    /// [`RELEASE`]
-    pub release: Option<String>,
+    /// [`RESET`]
+    pub reset: Option<String>,
     /// [`SWAP`]
     pub swap: Option<String>,
 }
@@ -79,12 +79,12 @@ pub enum RequestKind {
     Promote,
     /// [`ABORT`]
     Abort,
-    /// [`GIVE_UP`]
-    GiveUp,
+    /// [`ABANDON`]
+    Abandon,
     /// [`RETRY`]
     Retry,
-    /// [`RELEASE`]
-    Release,
+    /// [`RESET`]
+    Reset,
     /// [`SWAP`]
     Swap,
 }
@@ -94,9 +94,9 @@ impl RequestKind {
     pub const ALL: [Self; 6] = [
         Self::Promote,
         Self::Abort,
-        Self::GiveUp,
+        Self::Abandon,
         Self::Retry,
-        Self::Release,
+        Self::Reset,
         Self::Swap,
     ];
 
@@ -106,9 +106,9 @@ impl RequestKind {
         match self {
             Self::Promote => PROMOTE,
             Self::Abort => ABORT,
-            Self::GiveUp => GIVE_UP,
+            Self::Abandon => ABANDON,
             Self::Retry => RETRY,
-            Self::Release => RELEASE,
+            Self::Reset => RESET,
             Self::Swap => SWAP,
         }
     }
@@ -126,9 +126,9 @@ impl RequestKind {
     pub(super) fn form(self) -> &'static str {
         match self {
             Self::Promote => "REVISION@SINCE/STEP or REVISION@SINCE/all",
-            Self::Abort | Self::GiveUp => "REVISION@SINCE",
+            Self::Abort | Self::Abandon => "REVISION@SINCE",
             Self::Retry => "REVISION@TIME",
-            Self::Release => "TIME",
+            Self::Reset => "TIME",
             Self::Swap => "REVISION@GENERATION",
         }
     }
@@ -144,8 +144,8 @@ impl RequestKind {
             Self::Promote => subject.rsplit_once('/').is_some_and(|(trial, step)| {
                 named(trial, &is_time) && (step == "all" || step.parse::<u32>().is_ok())
             }),
-            Self::Abort | Self::GiveUp | Self::Retry => named(subject, &is_time),
-            Self::Release => is_time(subject),
+            Self::Abort | Self::Abandon | Self::Retry => named(subject, &is_time),
+            Self::Reset => is_time(subject),
             Self::Swap => named(subject, &|text| text.parse::<i64>().is_ok()),
         }
     }
@@ -168,9 +168,9 @@ impl Requests {
         let value = match kind {
             RequestKind::Promote => &self.promote,
             RequestKind::Abort => &self.abort,
-            RequestKind::GiveUp => &self.give_up,
+            RequestKind::Abandon => &self.abandon,
             RequestKind::Retry => &self.retry,
-            RequestKind::Release => &self.release,
+            RequestKind::Reset => &self.reset,
             RequestKind::Swap => &self.swap,
         };
         value.as_deref()
@@ -181,9 +181,9 @@ impl Requests {
         let value = match kind {
             RequestKind::Promote => &mut self.promote,
             RequestKind::Abort => &mut self.abort,
-            RequestKind::GiveUp => &mut self.give_up,
+            RequestKind::Abandon => &mut self.abandon,
             RequestKind::Retry => &mut self.retry,
-            RequestKind::Release => &mut self.release,
+            RequestKind::Reset => &mut self.reset,
             RequestKind::Swap => &mut self.swap,
         };
         *value = None;
@@ -196,9 +196,9 @@ impl Requests {
         Self {
             promote: value(PROMOTE),
             abort: value(ABORT),
-            give_up: value(GIVE_UP),
+            abandon: value(ABANDON),
             retry: value(RETRY),
-            release: value(RELEASE),
+            reset: value(RESET),
             swap: value(SWAP),
         }
     }
@@ -225,12 +225,12 @@ impl Requests {
         says(self.retry.as_ref(), &retry(rejected))
     }
 
-    /// Whether the stable revision is given up, which is lost.
+    /// Whether the stable revision, which is lost, is abandoned.
     #[must_use]
-    pub fn gives_up(&self, status: &ControllerStatus) -> bool {
+    pub fn abandons(&self, status: &ControllerStatus) -> bool {
         let (stable, lost) = (status.stable.as_ref(), status.lost.as_ref());
-        let named = stable.zip(lost).map(|(stable, lost)| give_up(stable, lost));
-        named.is_some_and(|named| says(self.give_up.as_ref(), &named))
+        let named = stable.zip(lost).map(|(stable, lost)| abandon(stable, lost));
+        named.is_some_and(|named| says(self.abandon.as_ref(), &named))
     }
 
     /// Whether this revision, which the spec of this generation describes, is to
@@ -244,9 +244,9 @@ impl Requests {
     /// Whether the guardrails are to hold nothing back any more. Whoever asked
     /// has seen them all.
     #[must_use]
-    pub fn releases(&self, status: &ControllerStatus) -> bool {
+    pub fn resets(&self, status: &ControllerStatus) -> bool {
         let last = status.last_trip();
-        last.is_some_and(|last| says(self.release.as_ref(), last))
+        last.is_some_and(|last| says(self.reset.as_ref(), last))
     }
 }
 
@@ -268,9 +268,9 @@ pub fn abort(candidate: &CandidateStatus) -> String {
     trial(candidate)
 }
 
-/// The value of [`GIVE_UP`] that gives a lost stable revision up.
+/// The value of [`ABANDON`] that abandons a lost stable revision.
 #[must_use]
-pub fn give_up(stable: &RevisionStatus, lost: &LostStatus) -> String {
+pub fn abandon(stable: &RevisionStatus, lost: &LostStatus) -> String {
     format!("{}@{}", stable.revision, lost.since)
 }
 
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_up_is_one_loss_of_one_revision() {
+    fn what_is_abandoned_is_one_loss_of_one_revision() {
         let lost = |revision: &str, since: &str| ControllerStatus {
             stable: Some(RevisionStatus {
                 revision: revision.into(),
@@ -360,16 +360,16 @@ mod tests {
             }),
             ..ControllerStatus::default()
         };
-        let asks = asked(GIVE_UP, "abc@2026-11-20T08:00:00.000Z");
-        assert!(asks.gives_up(&lost("abc", MORNING)));
-        assert!(!asks.gives_up(&lost("abc", NOON)));
-        assert!(!asks.gives_up(&lost("abd", MORNING)));
+        let asks = asked(ABANDON, "abc@2026-11-20T08:00:00.000Z");
+        assert!(asks.abandons(&lost("abc", MORNING)));
+        assert!(!asks.abandons(&lost("abc", NOON)));
+        assert!(!asks.abandons(&lost("abd", MORNING)));
         let found = ControllerStatus {
             lost: None,
             ..lost("abc", MORNING)
         };
-        assert!(!asks.gives_up(&found));
-        assert!(!Requests::default().gives_up(&found));
+        assert!(!asks.abandons(&found));
+        assert!(!Requests::default().abandons(&found));
     }
 
     #[test]
@@ -385,18 +385,18 @@ mod tests {
     }
 
     #[test]
-    fn who_releases_has_seen_every_trip() {
+    fn who_resets_has_seen_every_trip() {
         let tripped = |since: &[&str]| ControllerStatus {
             tripped: since.iter().map(|since| tripped_since(since)).collect(),
             ..ControllerStatus::default()
         };
         let (ten, eleven) = ("2026-11-20T10:00:00.000Z", "2026-11-20T11:00:00.000Z");
-        let asks = asked(RELEASE, ten);
-        assert!(asks.releases(&tripped(&[ten])));
-        assert!(!asks.releases(&tripped(&[eleven])));
-        assert!(!asks.releases(&tripped(&[ten, eleven])));
-        assert!(asked(RELEASE, eleven).releases(&tripped(&[eleven, ten])));
-        assert!(!Requests::default().releases(&tripped(&[])));
+        let asks = asked(RESET, ten);
+        assert!(asks.resets(&tripped(&[ten])));
+        assert!(!asks.resets(&tripped(&[eleven])));
+        assert!(!asks.resets(&tripped(&[ten, eleven])));
+        assert!(asked(RESET, eleven).resets(&tripped(&[eleven, ten])));
+        assert!(!Requests::default().resets(&tripped(&[])));
     }
 
     fn tripped_since(since: &str) -> TrippedStatus {

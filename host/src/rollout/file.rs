@@ -372,8 +372,8 @@ mod tests {
             (
                 json!({"metadata": {"annotations": {"davit.dev/stop": "a"}}}),
                 "metadata.annotations.davit.dev/stop: there is no such request, only \
-                 davit.dev/promote, davit.dev/abort, davit.dev/give-up, davit.dev/retry, \
-                 davit.dev/release, davit.dev/swap"
+                 davit.dev/promote, davit.dev/abort, davit.dev/abandon, davit.dev/retry, \
+                 davit.dev/reset, davit.dev/swap"
                     .to_owned(),
             ),
             (

@@ -252,8 +252,8 @@ impl Managed {
         }
         // The former one is fetched, unless nobody waits for it any more.
         let former = &former.revision;
-        if self.requests.gives_up(&self.status) {
-            let message = format!("{name} takes over: {former}, which is lost, is given up");
+        if self.requests.abandons(&self.status) {
+            let message = format!("{name} takes over: {former}, which is lost, is abandoned");
             told.push(Told::normal("Promoted", message));
             self.establish(now);
         } else if self.requests.swaps(&name, self.generation) {
@@ -292,7 +292,7 @@ impl Managed {
             && differs_in_module_alone(spec, stable)
     }
 
-    /// Says that the stable revision is lost, until it is there or given up.
+    /// Says that the stable revision is lost, until it is there or abandoned.
     fn note_loss(&mut self, now: Timestamp) {
         if self.stable.is_some() || self.status.stable.is_none() {
             self.lost = None;

@@ -395,8 +395,8 @@ impl Task {
                     &one,
                 );
             }
-            if controller.is_released(seen.get(name)) {
-                self.options.host.release(name);
+            if controller.is_reset(seen.get(name)) {
+                self.options.host.reset(name);
             }
         }
         // A candidate that is taken back loses its share before anything else.

@@ -37,7 +37,7 @@ pub(super) fn note_tripped(
     }
     if tripped.is_empty() && !managed.status.tripped.is_empty() {
         let message = "plans are let through again".to_owned();
-        told.push(Told::normal("GuardrailReleased", message));
+        told.push(Told::normal("GuardrailReset", message));
     }
     let said = tripped.iter().map(|(_, said)| said.clone());
     managed.status.tripped = said.collect();
@@ -46,7 +46,7 @@ pub(super) fn note_tripped(
 
 /// What was said of a trip when it was first seen. It is told from another by
 /// the monotonic clock: the wall clock may be set meanwhile, and what was said
-/// of a trip stays what releases it.
+/// of a trip stays what resets it.
 fn said_before(managed: &Managed, spent: &Trip) -> Option<TrippedStatus> {
     let mut known = managed.tripped.iter();
     if let Some((_, said)) = known.find(|(known, _)| known == spent) {
@@ -91,12 +91,12 @@ pub(super) fn say_tripped(tripped: &TrippedStatus) -> String {
         guardrail, limit, ..
     } = tripped;
     let until = match &tripped.until {
-        Some(until) => format!("until {until}, or until it is released"),
-        None => "until it is released".to_owned(),
+        Some(until) => format!("until {until}, or until it is reset"),
+        None => "until it is reset".to_owned(),
     };
     format!(
         "the guardrail {guardrail} of {limit} plans in 60 seconds is used up: further plans wait \
-         {until} (davit release)"
+         {until} (davit reset)"
     )
 }
 
@@ -171,7 +171,7 @@ mod tests {
         managed.status.last_trip().unwrap_or_default()
     }
 
-    /// The time that was told is what releases it: it may not move.
+    /// The time that was told is what resets it: it may not move.
     #[test]
     fn a_trip_is_told_once_whatever_the_wall_clock_does() {
         let mut managed = Managed::new("podgc", ControllerStatus::default());
@@ -180,11 +180,11 @@ mod tests {
         assert_eq!(since(&managed), "2026-11-20T11:59:59.000Z");
         assert!(look(&mut managed, &first, 12, 3600).is_empty());
         assert_eq!(since(&managed), "2026-11-20T11:59:59.000Z");
-        // Released, it trips again at once: that is another one.
+        // Reset, it trips again at once: that is another one.
         let second = [tripped_since(at(12))];
         assert_eq!(look(&mut managed, &second, 12, 1), ["GuardrailTripped"]);
         assert_eq!(since(&managed), "2026-11-20T12:00:01.000Z");
-        assert_eq!(look(&mut managed, &[], 13, 2), ["GuardrailReleased"]);
+        assert_eq!(look(&mut managed, &[], 13, 2), ["GuardrailReset"]);
         assert!(look(&mut managed, &[], 14, 3).is_empty());
     }
 
@@ -229,7 +229,7 @@ mod tests {
         };
         assert!(look(&mut managed, &[resumed], 1, 0).is_empty());
         assert_eq!(since(&managed), "2026-11-20T08:00:00.000Z");
-        assert_eq!(look(&mut managed, &[], 301, 0), ["GuardrailReleased"]);
+        assert_eq!(look(&mut managed, &[], 301, 0), ["GuardrailReset"]);
         assert_eq!(managed.status.tripped, []);
     }
 
@@ -264,6 +264,6 @@ mod tests {
         let said: Vec<&str> = said.map(|one| one.guardrail.as_str()).collect();
         assert_eq!(said, ["deletesPerMinute", "writesPerMinute"]);
         assert!(look(&mut managed, &[writes], 12, 0).is_empty());
-        assert_eq!(look(&mut managed, &[], 13, 0), ["GuardrailReleased"]);
+        assert_eq!(look(&mut managed, &[], 13, 0), ["GuardrailReset"]);
     }
 }

@@ -43,7 +43,7 @@ pub struct GuardrailConfig {
     #[schemars(range(min = 1, max = 100))]
     pub deletes_percent_per_minute: Option<u8>,
     /// How long a guardrail that was used up holds plans back, such as `5m`
-    /// (the default; `10s` at least), or `until released` by `davit release`.
+    /// (the default; `10s` at least), or `until reset` by `davit reset`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<CooldownConfig>,
 }
@@ -51,19 +51,19 @@ pub struct GuardrailConfig {
 /// How long a guardrail that was used up holds plans back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "String")]
-#[schemars(with = "String", extend("pattern" = "^(until released|([0-9]+(h|m|s|ms))+)$"))]
+#[schemars(with = "String", extend("pattern" = "^(until reset|([0-9]+(h|m|s|ms))+)$"))]
 pub struct CooldownConfig(pub Cooldown);
 
-const UNTIL_RELEASED: &str = "until released";
+const UNTIL_RESET: &str = "until reset";
 
-const COOLDOWN: &str = "a duration such as 30s, 10m or 1h30m, or \"until released\"";
+const COOLDOWN: &str = "a duration such as 30s, 10m or 1h30m, or \"until reset\"";
 
 impl FromStr for CooldownConfig {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if text == UNTIL_RELEASED {
-            return Ok(Self(Cooldown::UntilReleased));
+        if text == UNTIL_RESET {
+            return Ok(Self(Cooldown::UntilReset));
         }
         let duration: Result<HumanDuration, String> = text.parse();
         let duration = duration.map_err(|_| expected_text(COOLDOWN, text))?;
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for CooldownConfig {
 impl From<CooldownConfig> for String {
     fn from(cooldown: CooldownConfig) -> Self {
         match cooldown.0 {
-            Cooldown::UntilReleased => UNTIL_RELEASED.to_owned(),
+            Cooldown::UntilReset => UNTIL_RESET.to_owned(),
             Cooldown::After(pause) => HumanDuration(pause).to_string(),
         }
     }
@@ -98,8 +98,7 @@ impl GuardrailConfig {
             && pause < LEAST_COOLDOWN
         {
             let (pause, least) = (HumanDuration(pause), HumanDuration(LEAST_COOLDOWN));
-            let reason =
-                format!("expected {least} or more, or \"{UNTIL_RELEASED}\", found {pause}");
+            let reason = format!("expected {least} or more, or \"{UNTIL_RESET}\", found {pause}");
             return Err(SpecError::new("guardrails.cooldown", reason));
         }
         Ok(())
@@ -197,13 +196,12 @@ mod tests {
             cooldown: Some(text.parse().unwrap()),
             ..GuardrailConfig::default()
         };
-        for text in ["10s", "5m", UNTIL_RELEASED] {
+        for text in ["10s", "5m", UNTIL_RESET] {
             cooldown(text).check().unwrap();
         }
         for text in ["0s", "9s", "9999ms"] {
             let error = cooldown(text).check().unwrap_err().to_string();
-            let expected =
-                "guardrails.cooldown: expected 10s or more, or \"until released\", found ";
+            let expected = "guardrails.cooldown: expected 10s or more, or \"until reset\", found ";
             assert!(error.starts_with(expected), "{error}");
         }
     }

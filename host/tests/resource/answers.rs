@@ -38,7 +38,7 @@ fn without_a_host_nothing_is_reported_as_done() {
         ["promote", "podgc"].as_slice(),
         &["promote", "--full", "podgc"],
         &["abort", "podgc"],
-        &["release", "podgc"],
+        &["reset", "podgc"],
         &["pause", "podgc"],
         &["resume", "podgc"],
     ] {

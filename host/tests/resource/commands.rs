@@ -137,19 +137,19 @@ async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
     assert_eq!(
         said,
         "the stable revision aaaa of podgc is lost, and nothing runs: it is not kept; davit \
-         promote --full podgc gives it up for bbbb, which the spec describes"
+         promote --full podgc abandons it for bbbb, which the spec describes"
     );
     assert_eq!(asked(&cluster), Requests::default());
     let said = requests::promote(client, "podgc", true, NO_WAIT)
         .await
         .unwrap();
     assert!(
-        said.contains("give up the lost stable revision aaaa for bbbb"),
+        said.contains("abandon the lost stable revision aaaa for bbbb"),
         "{said}"
     );
     let status = &cluster.get("podgc")["status"];
     let status: ControllerStatus = serde_json::from_value(status.clone()).unwrap();
-    assert!(asked(&cluster).gives_up(&status));
+    assert!(asked(&cluster).abandons(&status));
     assert_eq!(asked(&cluster).promote, None);
 
     cluster.change("podgc", json!({"status": {"lost": {"ready": null}}}));
@@ -198,25 +198,25 @@ async fn what_was_rejected_is_tried_again_only_if_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn releasing_names_what_tripped() {
+async fn resetting_names_what_tripped() {
     let before = "2026-11-19T00:00:00.000Z";
     let tripped = json!([
         {"guardrail": "writesPerMinute", "limit": 10, "since": AT},
         {"guardrail": "deletesPerMinute", "limit": 5, "since": before},
     ]);
     let cluster = controller(json!({"tripped": tripped})).await;
-    let said = requests::release(&cluster.client, "podgc", NO_WAIT)
+    let said = requests::reset(&cluster.client, "podgc", NO_WAIT)
         .await
         .unwrap();
     for part in ["writesPerMinute", "deletesPerMinute", AT, before] {
         assert!(said.contains(part), "{said}");
     }
-    assert_eq!(subject(asked(&cluster).release.as_deref()), AT);
+    assert_eq!(subject(asked(&cluster).reset.as_deref()), AT);
     cluster.change("podgc", json!({"status": {"tripped": null}}));
-    let error = error(requests::release(&cluster.client, "podgc", NO_WAIT).await);
+    let error = error(requests::reset(&cluster.client, "podgc", NO_WAIT).await);
     assert_eq!(
         error,
-        "no guardrail of podgc has tripped: there is nothing to release"
+        "no guardrail of podgc has tripped: there is nothing to reset"
     );
 }
 
@@ -352,7 +352,7 @@ async fn rolled_back(cluster: &Cluster, to: Option<i64>) -> Value {
 }
 
 #[tokio::test]
-async fn a_rollback_takes_a_candidate_back() {
+async fn a_rollback_brings_back_the_spec_before_a_candidate() {
     let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
     let cluster = with_history(status, 3).await;
     assert_eq!(
@@ -362,7 +362,7 @@ async fn a_rollback_takes_a_candidate_back() {
 }
 
 #[tokio::test]
-async fn a_rollback_gives_up_what_was_rejected() {
+async fn a_rollback_brings_back_the_spec_before_a_rejected_one() {
     let status = json!({"stable": stable("b"), "rejected": rejected("c")});
     let cluster = with_history(status, 3).await;
     assert_eq!(

@@ -191,7 +191,7 @@ fn full() -> Value {
         "guardrails": {
             "writesPerMinute": 100,
             "deletesPercentPerMinute": 10,
-            "cooldown": "until released",
+            "cooldown": "until reset",
         },
         "limits": {"memoryMib": 32, "callMillis": 500, "instances": 2},
         "rollout": {
@@ -308,8 +308,8 @@ fn the_patterns_and_the_host_agree() {
         (
             "/guardrails/properties/cooldown",
             "/guardrails/cooldown",
-            vec!["5m", "1h30m", "until released"],
-            vec!["", "5", "-5m", "forever", "until released 5m"],
+            vec!["5m", "1h30m", "until reset"],
+            vec!["", "5", "-5m", "forever", "until reset 5m"],
         ),
         (
             "/rollout/properties/analysis/properties/window",

@@ -24,7 +24,7 @@ fn minutes_ago(minutes: i64) -> String {
 fn in_a_trial() -> Site {
     let site = Site::new();
     site.podgc(1, &STEPS);
-    let guardrails = json!({"deletesPerMinute": 5, "cooldown": "until released"});
+    let guardrails = json!({"deletesPerMinute": 5, "cooldown": "until reset"});
     site.change(&json!({"spec": {"guardrails": guardrails, "rollout": {"paused": true}}}));
     let digest = "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
     site.change_status(&json!({
@@ -86,8 +86,8 @@ controller podgc
 │  │  └─ unknown: 4
 │  └─ failed calls: 0 (0 allowed), refused writes: 0 (0 allowed)
 ├─ guardrails
-│  ├─ cooldown: until released
-│  └─ deletesPerMinute: 5, TRIPPED 3m ago: plans wait until davit release
+│  ├─ cooldown: until reset
+│  └─ deletesPerMinute: 5, TRIPPED 3m ago: plans wait until davit reset
 ├─ requests
 │  └─ promote: REFUSED, 2m ago: the candidate is another
 └─ conditions
@@ -220,7 +220,7 @@ fn every_command_explains_itself() {
         "resume",
         "retry",
         "abort",
-        "release",
+        "reset",
         "rollback",
         "history",
         "diff",

@@ -59,7 +59,7 @@ async fn all_of_them_are_delivered_after_each_change() {
     let asked = next(&mut receiver).await[1].requests.clone();
     assert_eq!(asked.promote.as_deref(), Some("abc@2"));
     assert_eq!(asked.abort.as_deref(), Some("def"));
-    assert_eq!((asked.retry, asked.release), (None, None));
+    assert_eq!((asked.retry, asked.reset), (None, None));
 
     let controllers = cluster.controllers();
     controllers

@@ -85,14 +85,14 @@ fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
 }
 
 #[test]
-fn an_operator_releases_it() {
+fn an_operator_resets_it() {
     let mut budget = Budget::new(Guardrails {
-        cooldown: Cooldown::UntilReleased,
+        cooldown: Cooldown::UntilReset,
         ..deletes(1)
     });
     assert_eq!(let_through(&mut budget, STABLE, 0, 2), 1);
     assert_eq!(let_through(&mut budget, STABLE, 1_000_000, 2), 0);
-    budget.release();
+    budget.reset();
     assert_eq!(let_through(&mut budget, STABLE, 1_000_001, 2), 1);
 }
 

@@ -149,7 +149,7 @@ impl Running {
         self.carried = true;
     }
 
-    /// Waits for a guardrail: until that time, or until an operator releases
+    /// Waits for a guardrail: until that time, or until an operator resets
     /// it, upon which everything is looked at again.
     pub(super) fn wait_until(&mut self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE);

@@ -209,9 +209,9 @@ impl Controller {
         self.shared.budget.resume(spent);
     }
 
-    /// An operator releases the guardrails that have tripped.
-    pub fn release(&mut self, now: Instant) {
-        self.shared.budget.release();
+    /// An operator resets the guardrails that have tripped.
+    pub fn reset(&mut self, now: Instant) {
+        self.shared.budget.reset();
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             revision.look_at_everything(now);
         }

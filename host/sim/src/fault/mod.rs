@@ -106,7 +106,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn status(self) -> Box<Status> {
+    /// The status that it answers with.
+    #[must_use]
+    pub fn status(self) -> Box<Status> {
         match self {
             Refusal::Conflict => {
                 let mut status = Status::internal("");
@@ -153,14 +155,16 @@ pub struct FaultId(u64);
 
 /// The faults that are set, and how often each was asked about.
 #[derive(Debug)]
-pub(crate) struct Faults {
+pub struct Faults {
     rng: Rng,
     next: u64,
     set: Vec<(FaultId, Fault, u64)>,
 }
 
 impl Faults {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// No faults; `seed` decides about those that hit by chance.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
         Faults {
             rng: Rng::new(seed),
             next: 0,
@@ -168,23 +172,26 @@ impl Faults {
         }
     }
 
-    pub(crate) fn add(&mut self, fault: Fault) -> FaultId {
+    /// Sets a fault.
+    pub fn add(&mut self, fault: Fault) -> FaultId {
         self.next += 1;
         let id = FaultId(self.next);
         self.set.push((id, fault, 0));
         id
     }
 
-    pub(crate) fn remove(&mut self, id: FaultId) {
+    /// Removes a fault.
+    pub fn remove(&mut self, id: FaultId) {
         self.set.retain(|(other, _, _)| *other != id);
     }
 
-    pub(crate) fn clear(&mut self) {
+    /// Removes every fault.
+    pub fn clear(&mut self) {
         self.set.clear();
     }
 
     /// What happens to this request, in the order in which the faults were set.
-    pub(crate) fn decide(&mut self, request: &Match) -> Vec<Action> {
+    pub fn decide(&mut self, request: &Match) -> Vec<Action> {
         let mut actions = Vec::new();
         for (_, fault, count) in &mut self.set {
             if !fault.matches.matches(request) {

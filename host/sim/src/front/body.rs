@@ -6,12 +6,11 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use futures::stream::{self, Stream};
 use http::header::{CONTENT_TYPE, RETRY_AFTER};
-use http::{HeaderValue, Response, StatusCode};
+use http::{HeaderValue, StatusCode};
 use http_body::{Frame, SizeHint};
 
 use crate::api::Answer;
-use crate::encode::Encoder;
-use crate::model::Page;
+use crate::response::{ListWriter, Response};
 use crate::status::Status;
 
 /// The connection was closed where the protocol does not allow it: a fault
@@ -122,61 +121,40 @@ impl http_body::Body for SimBody {
 pub(super) struct Denied(pub(super) String);
 
 /// Any answer but a watch.
-pub(super) fn answer(answer: Answer) -> Response<SimBody> {
+pub(super) fn answer(answer: Answer) -> http::Response<SimBody> {
     match answer {
-        Answer::Json(code, bytes) => response(code, "application/json", bytes),
-        Answer::Typed(media_type, bytes) => response(200, media_type, bytes),
-        Answer::Text(code, text) => response(
-            code,
-            "text/plain; charset=utf-8",
-            Bytes::from_static(text.as_bytes()),
-        ),
-        Answer::Failed(status) => failed(&status),
-        Answer::Denied(status) => {
-            let mut response = failed(&status);
-            response.extensions_mut().insert(Denied(status.message));
-            response
-        }
-        Answer::List(page, encoder) => list(page, encoder),
-        Answer::Watch(_) => failed(&Status::internal("a watch has no single answer")),
+        Answer::List(page, encoder) => list(ListWriter::new(page, encoder)),
+        other => whole(Response::of(other)),
     }
 }
 
 /// The answer that a failure gets.
-pub(super) fn failed(status: &Status) -> Response<SimBody> {
-    let body = status.to_json().to_string();
-    let mut response = response(status.code, "application/json", body.into());
-    if let Some(seconds) = status.retry_after() {
+pub(super) fn failed(status: &Status) -> http::Response<SimBody> {
+    whole(Response::failed(status))
+}
+
+fn whole(complete: Response) -> http::Response<SimBody> {
+    let mut response = http::Response::new(SimBody::whole(complete.body));
+    *response.status_mut() =
+        StatusCode::from_u16(complete.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let media_type = HeaderValue::from_static(complete.media_type);
+    response.headers_mut().insert(CONTENT_TYPE, media_type);
+    if let Some(seconds) = complete.retry_after {
         response
             .headers_mut()
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
+    if let Some(why) = complete.denied {
+        response.extensions_mut().insert(Denied(why));
+    }
     response
 }
 
-fn response(code: u16, media_type: &'static str, body: Bytes) -> Response<SimBody> {
-    let mut response = Response::new(SimBody::whole(body));
-    *response.status_mut() =
-        StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    let media_type = HeaderValue::from_static(media_type);
-    response.headers_mut().insert(CONTENT_TYPE, media_type);
-    response
-}
-
-/// Lists are written in pieces of about this size: a full list of a large
-/// cluster is a gigabyte.
-const PIECE: usize = 256 * 1024;
-
-fn list(page: Page, encoder: Encoder) -> Response<SimBody> {
-    let mut writer = ListWriter {
-        at: 0,
-        page,
-        encoder,
-    };
+fn list(mut writer: ListWriter) -> http::Response<SimBody> {
     let (first, done) = writer.piece();
     if done {
         return match first {
-            Ok(bytes) => response(200, "application/json", bytes.into()),
+            Ok(bytes) => whole(Response::new(200, "application/json", bytes.into())),
             Err(status) => failed(&status),
         };
     }
@@ -188,38 +166,8 @@ fn list(page: Page, encoder: Encoder) -> Response<SimBody> {
     });
     let first = first.map(Bytes::from).map_err(|_| ConnectionClosed);
     let pieces = futures::StreamExt::chain(stream::iter([first]), rest);
-    let mut response = Response::new(SimBody::stream(Box::pin(pieces)));
+    let mut response = http::Response::new(SimBody::stream(Box::pin(pieces)));
     let json = HeaderValue::from_static("application/json");
     response.headers_mut().insert(CONTENT_TYPE, json);
     response
-}
-
-struct ListWriter {
-    page: Page,
-    encoder: Encoder,
-    at: usize,
-}
-
-impl ListWriter {
-    /// The next piece, and whether it is the last.
-    fn piece(&mut self) -> (crate::status::Result<Vec<u8>>, bool) {
-        let mut bytes = Vec::new();
-        if self.at == 0 {
-            bytes = self.encoder.list_head(&self.page);
-        }
-        while let Some(object) = self.page.items.get(self.at) {
-            if self.at > 0 {
-                bytes.push(b',');
-            }
-            if let Err(status) = self.encoder.item(object, &mut bytes) {
-                return (Err(status), true);
-            }
-            self.at += 1;
-            if bytes.len() >= PIECE {
-                return (Ok(bytes), false);
-            }
-        }
-        bytes.extend_from_slice(Encoder::LIST_TAIL);
-        (Ok(bytes), true)
-    }
 }

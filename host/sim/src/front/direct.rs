@@ -2,79 +2,38 @@
 
 use std::io::BufRead;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::Sim;
+use crate::direct;
 use crate::load::{self, LoadError};
-use crate::model::{Body, DeleteOptions, DeletionStep, ListOptions, Model, Target, WriteOptions};
-use crate::object::Stored;
-use crate::patch::PatchType;
-use crate::status::{Result, Status};
-use crate::time::Time;
+use crate::model::{DeleteOptions, DeletionStep};
+use crate::status::Result;
 
 impl Sim {
-    /// Creates an object that says its `apiVersion` and `kind`, with its
-    /// status if it carries one, and its namespace if that is missing. The
-    /// status is taken as it is: whoever tests a controller may want it wrong.
+    /// Creates an object; see [`direct::create`].
     pub fn create(&self, object: Value) -> Result<Value> {
-        self.with_model(|model, now| create(model, now, object))
+        self.with_model(|model, now| direct::create(model, now, object))
     }
 
     /// Reads an object.
     pub fn get(&self, api_version: &str, kind: &str, namespace: &str, name: &str) -> Result<Value> {
-        self.with_model(|model, _| {
-            let target = target(model, api_version, kind, namespace, name)?;
-            value(&model.get(&target, "")?)
-        })
+        self.with_model(|model, _| direct::get(model, api_version, kind, namespace, name))
     }
 
     /// Reads all objects of a kind, of one namespace or (empty) of all.
     pub fn list(&self, api_version: &str, kind: &str, namespace: &str) -> Result<Vec<Value>> {
-        self.with_model(|model, _| {
-            let target = target(model, api_version, kind, namespace, "")?;
-            let page = model.list(&target, &ListOptions::default())?;
-            page.items.iter().map(value).collect()
-        })
+        self.with_model(|model, _| direct::list(model, api_version, kind, namespace))
     }
 
-    /// Replaces an object but for its status, as a PUT does. Without a
-    /// `resourceVersion` it replaces whatever is there.
+    /// Replaces an object; see [`direct::update`].
     pub fn update(&self, object: Value) -> Result<Value> {
-        self.with_model(|model, now| {
-            let mut object = object;
-            let target = target_of(model, &object)?;
-            let version = model.get(&target, "")?.version().to_string();
-            if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-                metadata
-                    .entry("resourceVersion")
-                    .or_insert_with(|| version.into());
-            }
-            let (stored, _) =
-                model.update(now, &target, Body::Json(object), &WriteOptions::default())?;
-            value(&stored)
-        })
+        self.with_model(|model, now| direct::update(model, now, object))
     }
 
-    /// Merges what `object` says into the stored object, status included (as
-    /// it is, too); creates it if it is missing.
+    /// Merges into an object, or creates it; see [`direct::apply`].
     pub fn apply(&self, object: Value) -> Result<Value> {
-        self.with_model(|model, now| {
-            let mut target = target_of(model, &object)?;
-            match model.get(&target, "") {
-                Err(status) if status.code == 404 => return create(model, now, object),
-                other => other?,
-            };
-            let merge = |model: &mut Model, target: &Target, options: &WriteOptions| {
-                let body = Body::Json(object.clone());
-                model.patch(now, target, PatchType::Merge, body, options)
-            };
-            let (mut stored, _) = merge(model, &target, &WriteOptions::default())?;
-            if object.get("status").is_some() && target.resource.has_status() {
-                "status".clone_into(&mut target.subresource);
-                (stored, _) = merge(model, &target, &as_it_is())?;
-            }
-            value(&stored)
-        })
+        self.with_model(|model, now| direct::apply(model, now, object))
     }
 
     /// Deletes an object.
@@ -87,8 +46,7 @@ impl Sim {
         options: &DeleteOptions,
     ) -> Result<()> {
         self.with_model(|model, now| {
-            let target = target(model, api_version, kind, namespace, name)?;
-            model.delete(now, &target, options).map(drop)
+            direct::delete(model, now, (api_version, kind), namespace, name, options).map(drop)
         })
     }
 
@@ -107,69 +65,4 @@ impl Sim {
     pub fn deletions_of(&self, uid: &str) -> Vec<DeletionStep> {
         self.with_model(|model, _| model.deletions_of(uid).to_vec())
     }
-}
-
-fn create(model: &mut Model, now: Time, object: Value) -> Result<Value> {
-    let mut target = target_of(model, &object)?;
-    if target.resource.namespaced {
-        if target.namespace.is_empty() {
-            "default".clone_into(&mut target.namespace);
-        }
-        model.ensure_namespace(now, &target.namespace)?;
-    }
-    let status = object.get("status").cloned();
-    let mut stored = model.create(now, &target, Body::Json(object), &WriteOptions::default())?;
-    if let (Some(status), true) = (status, target.resource.has_status()) {
-        target.name = stored.metadata()?.name;
-        "status".clone_into(&mut target.subresource);
-        let body = Body::Json(json!({"status": status}));
-        (stored, _) = model.patch(now, &target, PatchType::Merge, body, &as_it_is())?;
-    }
-    value(&stored)
-}
-
-fn as_it_is() -> WriteOptions {
-    WriteOptions {
-        unchecked: true,
-        ..WriteOptions::default()
-    }
-}
-
-fn target_of(model: &Model, object: &Value) -> Result<Target> {
-    let text = |path: &str| {
-        object
-            .pointer(path)
-            .and_then(Value::as_str)
-            .unwrap_or_default()
-    };
-    target(
-        model,
-        text("/apiVersion"),
-        text("/kind"),
-        text("/metadata/namespace"),
-        text("/metadata/name"),
-    )
-}
-
-fn target(
-    model: &Model,
-    api_version: &str,
-    kind: &str,
-    namespace: &str,
-    name: &str,
-) -> Result<Target> {
-    let resource = model.resource_of_kind(api_version, kind).ok_or_else(|| {
-        Status::bad_request(format!("no kind {kind:?} in {api_version:?} is served"))
-    })?;
-    let namespace = match namespace {
-        _ if !resource.namespaced => "",
-        "" if !name.is_empty() => "default",
-        namespace => namespace,
-    };
-    Ok(Target::new(resource, namespace, name))
-}
-
-fn value(stored: &Stored) -> Result<Value> {
-    serde_json::from_slice(stored.json())
-        .map_err(|error| Status::internal(format!("stored object: {error}")))
 }

@@ -27,7 +27,7 @@ use crate::access::Impersonation;
 use crate::api::{self, Answer};
 use crate::fault::{Action, Fault, FaultId, Faults, Match, WatchFault};
 use crate::model::{Config, Model};
-use crate::request::{Query, Request, Route, decode};
+use crate::request::{Query, Request, Work, decode};
 use crate::status::Status;
 use crate::time::Time;
 use live::{Control, Live};
@@ -77,10 +77,6 @@ pub struct Served {
     /// Why its sender may not send it, if it was denied for that.
     pub denied: Option<String>,
 }
-
-/// What a request asks for: verb, resource and coordinates, as far as the URL
-/// says.
-pub type Work = Match;
 
 impl Sim {
     /// A server that has just started; `now` is the wall-clock time that its
@@ -239,7 +235,7 @@ impl Sim {
             }
             Err(_) => return Err(ConnectionClosed),
         }
-        let work = self.describe(&request);
+        let work = request.work(&self.model());
         let entry = Served {
             at: self.now(),
             work: work.clone(),
@@ -312,35 +308,6 @@ impl Sim {
             .entry(store.clone())
             .or_insert_with(|| watch::Sender::new(version))
             .subscribe()
-    }
-
-    fn describe(&self, request: &Request) -> Work {
-        let route = Route::of(&self.model(), &request.path);
-        let Route::Resource(target) = route else {
-            return Work {
-                verb: request.method.to_string().to_lowercase(),
-                ..Work::default()
-            };
-        };
-        let one = !target.name.is_empty();
-        let verb = match request.method.as_str() {
-            "GET" if request.query.flag("watch") => "watch",
-            "GET" if one => "get",
-            "GET" => "list",
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" => "patch",
-            "DELETE" if one => "delete",
-            "DELETE" => "deletecollection",
-            other => other,
-        };
-        Work {
-            verb: verb.to_owned(),
-            resource: target.resource.plural.clone(),
-            subresource: target.subresource,
-            namespace: target.namespace,
-            name: target.name,
-        }
     }
 
     fn record(&self, mut entry: Served, answered: &Result<Response<SimBody>, ConnectionClosed>) {

@@ -7,18 +7,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 
+use super::node::{act_on_pod, pod_due, renew_lease, report_ready, says_how_it_is, target};
 use crate::encode::Form;
 use crate::front::Sim;
-use crate::model::{Body, DeleteOptions, ListOptions, Model, Target, Watch, WriteOptions};
+use crate::model::{ListOptions, Model, Watch};
 use crate::object::{Object, Stored};
-use crate::patch::PatchType;
 use crate::status::{Result, Status};
-use crate::time::Time;
 
 /// A node that carries this label with the value `silent` has a kubelet that
 /// does nothing until the label goes.
@@ -179,7 +177,7 @@ impl Work {
         let Ok(pod) = stored.object() else {
             return;
         };
-        if let Some(wait) = to_do(&pod, self.sim.now(), self.options.start) {
+        if let Some(wait) = pod_due(&pod, self.sim.now(), self.options.start) {
             let metadata = pod.metadata;
             let due = (Instant::now() + wait, metadata.uid);
             self.due.insert(due, (metadata.namespace, metadata.name));
@@ -226,7 +224,7 @@ impl Work {
                     .get(&target(model, "nodes", "", node)?, "")?
                     .object()?;
                 if pod.metadata.uid == uid && !is_silent(&silent, &node) {
-                    act(model, now, &pod)?;
+                    act_on_pod(model, now, &pod)?;
                 }
                 Ok::<(), Box<Status>>(())
             });
@@ -239,148 +237,8 @@ fn is_silent(silent: &Mutex<BTreeSet<String>>, node: &Object) -> bool {
     label.is_some_and(|value| value == "silent") || lock(silent).contains(&node.metadata.name)
 }
 
-/// `Unknown` is what others say of a node.
-fn says_how_it_is(node: &Object) -> bool {
-    let conditions = node.at(&["status", "conditions"]).and_then(Value::as_array);
-    conditions.into_iter().flatten().any(|condition| {
-        let is = |field: &str, text: &str| condition.get(field).is_some_and(|value| value == text);
-        is("type", "Ready") && !is("status", "Unknown")
-    })
-}
-
-/// How long until something is to be done to a bound pod: it starts, or it
-/// ends.
-fn to_do(pod: &Object, now: Time, start: Duration) -> Option<Duration> {
-    if pod.text(&["spec", "nodeName"]).is_empty() {
-        return None;
-    }
-    if let Some(deadline) = pod.metadata.deletion_timestamp {
-        if pod.metadata.deletion_grace_period_seconds == Some(0) {
-            return None;
-        }
-        let left = deadline.unix().saturating_sub(now.unix());
-        return Some(Duration::from_secs(u64::try_from(left).unwrap_or(0)));
-    }
-    (pod.text(&["status", "phase"]) == "Pending").then_some(start)
-}
-
-fn act(model: &mut Model, now: Time, pod: &Object) -> Result<()> {
-    if to_do(pod, now, Duration::ZERO) != Some(Duration::ZERO) {
-        return Ok(());
-    }
-    let mut target = target(model, "pods", &pod.metadata.namespace, &pod.metadata.name)?;
-    if pod.metadata.deletion_timestamp.is_some() {
-        let body = json!({"gracePeriodSeconds": 0, "preconditions": {"uid": pod.metadata.uid}});
-        let options = DeleteOptions::parse(&crate::request::Query::default(), Some(body))?;
-        return model.delete(now, &target, &options).map(drop);
-    }
-    "status".clone_into(&mut target.subresource);
-    let body =
-        Body::Json(json!({"metadata": {"uid": pod.metadata.uid}, "status": running(pod, now)}));
-    model
-        .patch(
-            now,
-            &target,
-            PatchType::Strategic,
-            body,
-            &WriteOptions::default(),
-        )
-        .map(drop)
-}
-
-fn running(pod: &Object, now: Time) -> Value {
-    let containers = pod.at(&["spec", "containers"]).and_then(Value::as_array);
-    let statuses: Vec<Value> = containers
-        .into_iter()
-        .flatten()
-        .map(|container| {
-            json!({
-                "name": container.get("name"), "image": container.get("image"), "imageID": "",
-                "ready": true, "started": true, "restartCount": 0,
-                "state": {"running": {"startedAt": now}},
-            })
-        })
-        .collect();
-    let conditions: Vec<Value> = ["Initialized", "Ready", "ContainersReady", "PodScheduled"]
-        .iter()
-        .map(|kind| json!({"type": kind, "status": "True", "lastTransitionTime": now}))
-        .collect();
-    json!({
-        "phase": "Running", "startTime": now, "containerStatuses": statuses,
-        "conditions": conditions, "observedGeneration": pod.metadata.generation,
-    })
-}
-
-fn renew_lease(model: &mut Model, now: Time, node: &Object) -> Result<()> {
-    let name = &node.metadata.name;
-    let namespace = "kube-node-lease";
-    let target = target(model, "leases", namespace, name)?;
-    let renewed = now.to_string().replace('Z', ".000000Z");
-    let lease = json!({
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
-        "metadata": {
-            "name": name, "namespace": namespace,
-            "ownerReferences": [{
-                "apiVersion": "v1", "kind": "Node", "name": name, "uid": node.metadata.uid,
-            }],
-        },
-        "spec": {"holderIdentity": name, "leaseDurationSeconds": 40, "renewTime": renewed},
-    });
-    match model.get(&target, "") {
-        Err(status) if status.code == 404 => {
-            let target = Target::new(&target.resource, namespace, "");
-            model
-                .create(now, &target, Body::Json(lease), &WriteOptions::default())
-                .map(drop)
-        }
-        _ => {
-            let body = Body::Json(json!({"spec": {"renewTime": renewed}}));
-            model
-                .patch(
-                    now,
-                    &target,
-                    PatchType::Merge,
-                    body,
-                    &WriteOptions::default(),
-                )
-                .map(drop)
-        }
-    }
-}
-
-fn report_ready(model: &mut Model, now: Time, node: &str) -> Result<()> {
-    let mut target = target(model, "nodes", "", node)?;
-    "status".clone_into(&mut target.subresource);
-    let body = Body::Json(json!({"status": {"conditions": [{
-        "type": "Ready", "status": "True", "reason": "KubeletReady",
-        "message": "kubelet is posting ready status",
-        "lastHeartbeatTime": now, "lastTransitionTime": now,
-    }]}}));
-    model
-        .patch(
-            now,
-            &target,
-            PatchType::Strategic,
-            body,
-            &WriteOptions::default(),
-        )
-        .map(drop)
-}
-
 fn all(model: &Model, plural: &str) -> Result<Vec<Object>> {
     let target = target(model, plural, "", "")?;
     let page = model.list(&target, &ListOptions::default())?;
     page.items.iter().map(Stored::object).collect()
-}
-
-fn target(model: &Model, plural: &str, namespace: &str, name: &str) -> Result<Target> {
-    let group = if plural == "leases" {
-        "coordination.k8s.io"
-    } else {
-        ""
-    };
-    let resource = model
-        .resource(group, "v1", plural)
-        .ok_or_else(|| Status::internal(format!("no resource {plural}")))?;
-    Ok(Target::new(resource, namespace, name))
 }

@@ -83,9 +83,9 @@ fn what_makes_no_sense_is_refused_by_name() {
         let all = Requests {
             promote: Some("yes".into()),
             abort: Some("now".into()),
-            give_up: Some("aaaa@then".into()),
+            abandon: Some("aaaa@then".into()),
             retry: Some("aaaa@2026-11-20T10:00:00.000Z".into()),
-            release: Some("2026-11-20T10:00:00.000Z".into()),
+            reset: Some("2026-11-20T10:00:00.000Z".into()),
             swap: Some("aaaa@7".into()),
         };
         host.request(&config, 1, all).await;
@@ -96,9 +96,9 @@ fn what_makes_no_sense_is_refused_by_name() {
                 "has to be REVISION@SINCE/STEP or REVISION@SINCE/all",
             ),
             ("abort", "has to be REVISION@SINCE"),
-            ("give-up", "has to be REVISION@SINCE"),
+            ("abandon", "has to be REVISION@SINCE"),
             ("retry", "no revision is rejected"),
-            ("release", "no guardrail is tripped"),
+            ("reset", "no guardrail is tripped"),
             ("swap", "generation 1, not 7"),
         ] {
             let answer = answer(&status, request).unwrap();
@@ -225,15 +225,15 @@ fn a_swap_leaves_the_steps_out() {
     });
 }
 
-/// What releases a trip is not in the status: a host that ends right after its
-/// answer leaves the release to the next one.
+/// What resets a trip is not in the status: a host that ends right after its
+/// answer leaves the reset to the next one.
 #[test]
-fn a_release_is_repeated_by_the_next_host() {
+fn a_reset_is_repeated_by_the_next_host() {
     on_the_sim(|bench| async move {
         for number in 0..7 {
             bench.pod(&format!("p-{number:02}"), "", "Failed").await;
         }
-        let guardrails = "{deletesPerMinute: 3, cooldown: until released}";
+        let guardrails = "{deletesPerMinute: 3, cooldown: until reset}";
         let config = podgc(STRICT, &format!("{{}}\n  guardrails: {guardrails}"));
         let records = Arc::new(Records::memory());
         let host = resumed(&bench, &records, &config, 1).await;
@@ -245,7 +245,7 @@ fn a_release_is_repeated_by_the_next_host() {
         let mut crashed = records.load(Owner::named("podgc")).await.unwrap();
         assert_eq!(crashed.last_trip(), Some(value.as_str()));
         crashed.requests = vec![RequestStatus {
-            request: "release".into(),
+            request: "reset".into(),
             value: value.clone(),
             result: RequestResult::Done,
             message: "the tripped guardrails were reset: deletesPerMinute".into(),
@@ -254,7 +254,7 @@ fn a_release_is_repeated_by_the_next_host() {
         records.save(Owner::named("podgc"), &crashed).await.unwrap();
         let host = resumed(&bench, &records, &config, 1).await;
         let request = Requests {
-            release: Some(value),
+            reset: Some(value),
             ..Requests::default()
         };
         host.request(&config, 1, request).await;

@@ -42,9 +42,9 @@ fn trip(status: &ControllerStatus) -> TrippedStatus {
     tripped.clone()
 }
 
-fn release(since: &str) -> Requests {
+fn reset(since: &str) -> Requests {
     Requests {
-        release: Some(since.to_owned()),
+        reset: Some(since.to_owned()),
         ..Requests::default()
     }
 }
@@ -78,7 +78,7 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
         assert!((599..=601).contains(&seconds), "{tripped:?}");
         let (is, reason, message) = condition(&status, "Degraded");
         assert_eq!((is.as_str(), reason.as_str()), ("True", "Guardrail"));
-        for part in ["deletesPerMinute of 3 plans in 60 seconds", "davit release"] {
+        for part in ["deletesPerMinute of 3 plans in 60 seconds", "davit reset"] {
             assert!(message.contains(part), "{message}");
         }
         assert_eq!(status.summary, "Guardrail: deletesPerMinute");
@@ -98,34 +98,34 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
 }
 
 #[test]
-fn an_operator_releases_what_waits_until_released() {
+fn an_operator_resets_what_waits_until_reset() {
     on_the_sim(|bench| async move {
         failed_pods(&bench, 9).await;
-        let config = guarded("{deletesPerMinute: 3, cooldown: until released}");
+        let config = guarded("{deletesPerMinute: 3, cooldown: until reset}");
         let host = declared(&bench, &config).await;
         let first = trip(&host.until_status(is_tripped).await);
         assert_eq!(first.until, None);
         assert_eq!(bench.pods().await.len(), 6);
         // Of another trip than this one, it says nothing.
-        host.request(&config, 1, release("2026-11-20T09:00:00.000Z"))
+        host.request(&config, 1, reset("2026-11-20T09:00:00.000Z"))
             .await;
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(bench.pods().await.len(), 6);
         let status = host.status().await;
         assert_eq!(trip(&status), first);
         let (_, _, message) = condition(&status, "Degraded");
-        assert!(message.contains("wait until it is released"), "{message}");
+        assert!(message.contains("wait until it is reset"), "{message}");
 
-        host.request(&config, 1, release(&first.since)).await;
+        host.request(&config, 1, reset(&first.since)).await;
         let again =
             |status: &ControllerStatus| is_tripped(status) && trip(status).since != first.since;
         let second = trip(&host.until_status(again).await);
-        // The request that released the first one stands, and says nothing of
+        // The request that reset the first one stands, and says nothing of
         // the second.
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(bench.pods().await.len(), 3);
         assert_eq!(trip(&host.status().await), second);
-        host.request(&config, 1, release(&second.since)).await;
+        host.request(&config, 1, reset(&second.since)).await;
         bench.until_left(&["p-07", "p-08"]).await;
         host.until_status(|status| !is_tripped(status)).await;
     });
@@ -133,10 +133,10 @@ fn an_operator_releases_what_waits_until_released() {
 
 /// A host that keeps being restarted may not be a way around its guardrails.
 #[test]
-fn a_trip_outlives_the_host_until_it_is_released() {
+fn a_trip_outlives_the_host_until_it_is_reset() {
     on_the_sim(|bench| async move {
         failed_pods(&bench, 9).await;
-        let config = guarded("{deletesPerMinute: 3, cooldown: until released}");
+        let config = guarded("{deletesPerMinute: 3, cooldown: until reset}");
         let records = Arc::new(Records::memory());
         let mut host = resumed(&bench, &records, &config, 1).await;
         let first = trip(&host.until_status(is_tripped).await);
@@ -149,7 +149,7 @@ fn a_trip_outlives_the_host_until_it_is_released() {
             assert_eq!(trip(&status), first);
             assert_eq!(condition(&status, "Degraded").1, "Guardrail");
         }
-        host.request(&config, 1, release(&first.since)).await;
+        host.request(&config, 1, reset(&first.since)).await;
         let again =
             |status: &ControllerStatus| is_tripped(status) && trip(status).since != first.since;
         host.until_status(again).await;
@@ -181,7 +181,7 @@ fn a_trip_of_another_limit_is_judged_anew_after_a_restart() {
         failed_pods(&bench, 7).await;
         let guardrails = |limit: u32| {
             guarded(&format!(
-                "{{deletesPerMinute: {limit}, cooldown: until released}}"
+                "{{deletesPerMinute: {limit}, cooldown: until reset}}"
             ))
         };
         let records = Arc::new(Records::memory());

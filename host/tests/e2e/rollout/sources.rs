@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit::loader::encode;
-use davit::rollout::declared::{abort, give_up};
+use davit::rollout::declared::{abandon, abort};
 use davit::rollout::{Owner, Records, Requests};
 use davit::status::{ControllerStatus, RevisionStatus};
 use davit_core::revision::RevisionIdentity;
@@ -337,7 +337,7 @@ fn a_lost_revision_is_given_up_by_an_operator() {
         assert_eq!(bench.pods().await.len(), 1, "nothing runs");
 
         let asked = Requests {
-            give_up: Some(give_up(&before, &lost)),
+            abandon: Some(abandon(&before, &lost)),
             ..Requests::default()
         };
         host.request(&other, 2, asked).await;

@@ -119,7 +119,7 @@ fn guarded() -> Settings {
     Settings {
         guardrails: Guardrails {
             deletes_per_minute: Some(0),
-            cooldown: Cooldown::UntilReleased,
+            cooldown: Cooldown::UntilReset,
             ..Guardrails::default()
         },
         ..enforce()
@@ -148,7 +148,7 @@ fn a_tick_of_which_a_plan_is_invalid_keeps_its_period() {
 }
 
 #[test]
-fn what_waits_for_an_operator_is_looked_at_when_it_is_released() {
+fn what_waits_for_an_operator_is_looked_at_when_it_is_reset() {
     for changed in [false, true] {
         let mut bench = Bench::new(with_timers(), guarded());
         let created = bench.now;
@@ -161,7 +161,7 @@ fn what_waits_for_an_operator_is_looked_at_when_it_is_released() {
         if changed {
             bench.controller.set(bench.now, enforce());
         } else {
-            bench.controller.release(bench.now);
+            bench.controller.reset(bench.now);
         }
         let mut items = work(&mut bench, Role::Stable);
         items.retain(|(key, _)| key == "a");

@@ -209,15 +209,15 @@ fn a_spent_budget_makes_plans_wait() {
     assert_eq!(bench.carried().len(), 1);
 }
 
-/// The operator releases the guardrail while another plan of the same item is
+/// The operator resets the guardrail while another plan of the same item is
 /// still being carried out: no trigger names the item again.
 #[test]
-fn what_a_guardrail_held_is_decided_again_after_a_release_during_the_item() {
+fn what_a_guardrail_held_is_decided_again_after_a_reset_during_the_item() {
     for in_parts in [false, true] {
         let settings = Settings {
             guardrails: Guardrails {
                 deletes_per_minute: Some(1),
-                cooldown: Cooldown::UntilReleased,
+                cooldown: Cooldown::UntilReset,
                 ..Guardrails::default()
             },
             ..enforce()
@@ -248,7 +248,7 @@ fn what_a_guardrail_held_is_decided_again_after_a_release_during_the_item() {
         bench.answer(call, vec![decide(vec![delete("a"), delete("b")], verdict)]);
         let carried = bench.carried();
         assert_eq!(carried.len(), 1);
-        bench.controller.release(bench.now);
+        bench.controller.reset(bench.now);
         bench.outcome(carried[0].0, succeeded(Written::Gone));
         if in_parts {
             let call = bench.call().unwrap();

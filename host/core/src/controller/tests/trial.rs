@@ -201,7 +201,7 @@ fn a_candidate_has_its_part_of_a_guardrail() {
     let settings = Settings {
         guardrails: Guardrails {
             deletes_per_minute: Some(4),
-            cooldown: Cooldown::UntilReleased,
+            cooldown: Cooldown::UntilReset,
             ..Guardrails::default()
         },
         ..enforce()
@@ -224,7 +224,7 @@ fn a_candidate_has_its_part_of_a_guardrail() {
     bench.finish(begun);
     bench.pass(3600 * SECOND);
     assert!(bench.decide(Role::Stable, &all).is_empty(), "not by itself");
-    bench.controller.release(bench.now);
+    bench.controller.reset(bench.now);
     assert_eq!(bench.decide(Role::Stable, &all).len(), 4);
 }
 

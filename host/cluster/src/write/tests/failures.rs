@@ -1,0 +1,222 @@
+use super::*;
+
+/// The target of the plan may live on.
+#[tokio::test]
+async fn a_namespace_that_is_not_there_is_no_target_that_is_gone() {
+    let details = json!({"kind": "namespaces", "name": "ns"});
+    let message = "namespaces \"ns\" not found";
+    let server = Server::always(404, status(404, "NotFound", message, details));
+    let step = Step::Create(Create {
+        object: pod(),
+        body: messagepack(&json!({"metadata": {"name": "p"}})),
+    });
+    let failure = carry_out(&server, step).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Invalid);
+    assert!(failure.message.contains(message), "{failure}");
+}
+
+#[tokio::test]
+async fn failures_are_classed_by_what_the_server_said() {
+    use FailureClass as Class;
+    let named = || json!({"kind": "pods", "name": "p"});
+    let uid_cause = json!({"kind": "Pod", "name": "p", "causes": [{
+        "field": "metadata.uid", "reason": "FieldValueInvalid",
+        "message": "Invalid value: \"u-1\": field is immutable",
+    }]});
+    let other_cause = json!({"causes": [{"field": "spec", "message": "field is immutable"}]});
+    let precondition = |what: &str| {
+        format!(
+            "Operation cannot be fulfilled on Pod \"p\": the {what} in the precondition (1) does not match the {what} in record (2)."
+        )
+    };
+    for (code, reason, message, details, class) in [
+        (
+            404,
+            "NotFound",
+            "pods \"p\" not found",
+            named(),
+            Class::NotFound,
+        ),
+        (410, "Gone", "gone", json!({}), Class::NotFound),
+        (
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            json!({}),
+            Class::Unmappable,
+        ),
+        (
+            409,
+            "Conflict",
+            &precondition("UID"),
+            named(),
+            Class::UidMismatch,
+        ),
+        (
+            409,
+            "Conflict",
+            "Precondition failed: UID in precondition: u-1, UID in object meta: u-2",
+            named(),
+            Class::UidMismatch,
+        ),
+        (
+            409,
+            "Conflict",
+            &precondition("ResourceVersion"),
+            named(),
+            Class::Conflict,
+        ),
+        (
+            409,
+            "AlreadyExists",
+            "pods \"p\" already exists",
+            named(),
+            Class::Conflict,
+        ),
+        (422, "Invalid", "is invalid", uid_cause, Class::UidMismatch),
+        (422, "Invalid", "is invalid", other_cause, Class::Invalid),
+        (
+            415,
+            "UnsupportedMediaType",
+            "415",
+            json!({}),
+            Class::UnsupportedMedia,
+        ),
+        (400, "BadRequest", "no", json!({}), Class::Invalid),
+        (405, "MethodNotAllowed", "no", json!({}), Class::Invalid),
+        (401, "Unauthorized", "who", json!({}), Class::Forbidden),
+        (403, "Forbidden", "no", json!({}), Class::Forbidden),
+        (429, "TooManyRequests", "slow", json!({}), Class::Throttled),
+        (500, "InternalError", "oh", json!({}), Class::Server),
+        (503, "ServiceUnavailable", "oh", json!({}), Class::Server),
+    ] {
+        let server = Server::always(code, status(code, reason, message, details));
+        let step = Step::Delete(DeleteOptions::default());
+        let failure = carry_out(&server, step).await.unwrap_err();
+        assert_eq!(failure.class, class, "{failure}");
+        assert_eq!(
+            failure.message,
+            format!("delete v1 Pod ns/p (u-1): the server answered {code} {reason}: {message}")
+        );
+        server.only();
+    }
+    let server = Server::new(|_, _| Reply::Text(404, "404 page not found\n".into()));
+    let step = Step::Delete(DeleteOptions::default());
+    let failure = carry_out(&server, step).await.unwrap_err();
+    assert_eq!(failure.class, Class::Unmappable, "{failure}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_may_have_happened_is_not_repeated() {
+    let server = Server::new(|_, _| Reply::Silence);
+    let step = || Step::Delete(DeleteOptions::default());
+    let failure = carry_out(&server, step()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Timeout);
+    assert_eq!(
+        failure.message,
+        "delete v1 Pod ns/p (u-1): timed out: no answer within 30s"
+    );
+    server.only();
+
+    let server = Server::new(|_, _| Reply::Break);
+    let failure = carry_out(&server, step()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Timeout);
+    assert!(failure.message.contains("connection reset"), "{failure}");
+    server.only();
+
+    let timeout = || status(504, "Timeout", "slow", json!({"retryAfterSeconds": 2}));
+    let server = Server::new(move |_, _| Reply::Json(504, timeout()));
+    let failure = carry_out(&server, step()).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Server);
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(2)));
+    server.only();
+
+    let server = Server::new(|_, _| Reply::Later(503, "3", json!({})));
+    let failure = carry_out(&server, step()).await.unwrap_err();
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
+    server.only();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
+    let server = Server::new(|_, before| match before {
+        0 | 1 => Reply::Later(429, "2", json!({})),
+        _ => Reply::Json(200, patched()),
+    });
+    let start = tokio::time::Instant::now();
+    let writer = writer(&server);
+    let step = Step::Delete(DeleteOptions::default());
+    let (mapping, pod) = (mapping(), pod());
+    writer
+        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .await
+        .unwrap();
+    assert_eq!(start.elapsed().as_secs(), 4);
+    assert_eq!(server.seen().len(), 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_turns_everything_away_is_given_up() {
+    let server = Server::new(|_, _| Reply::Later(429, "1", json!({})));
+    let step = Step::Delete(DeleteOptions::default());
+    let failure = carry_out(&server, step).await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Throttled);
+    assert_eq!(server.seen().len(), 6);
+    // Nobody waits for hours.
+    let server = Server::new(|_, _| Reply::Later(429, "3600", json!({})));
+    let step = Step::Delete(DeleteOptions::default());
+    let failure = carry_out(&server, step).await.unwrap_err();
+    assert_eq!(failure.retry_after, Some(Duration::from_hours(1)));
+    server.only();
+}
+
+/// One group answers that it has too much to do for half a minute. Requests to it
+/// are not sent meanwhile, nor waited for; those to the other group go at once.
+#[tokio::test(start_paused = true)]
+async fn a_pause_belongs_to_the_group_that_asked_for_it() {
+    let server = Server::new(|seen, _| {
+        if seen.uri.contains("/apis/example.com/") {
+            Reply::Later(429, "30", json!({}))
+        } else {
+            Reply::Json(200, patched())
+        }
+    });
+    let (writer, mapping) = (writer(&server), mapping());
+    let widget = ObjectRef {
+        api_version: "example.com/v1".into(),
+        kind: "Widget".into(),
+        ..pod()
+    };
+    let plan = |target: &ObjectRef| Plan {
+        target: target.clone(),
+        reason: "orphaned".into(),
+        message: String::new(),
+        steps: vec![Step::Delete(DeleteOptions::default())],
+        measures: Vec::new(),
+        when_cancelled: None,
+    };
+    let (step, decision) = (Step::Delete(DeleteOptions::default()), decision());
+    let start = tokio::time::Instant::now();
+    let mut course = writer.begin(&plan(&widget)).await.unwrap();
+    let sent = writer.carry_out(&mapping, &widget, &step, &decision, &mut course);
+    let failure = sent.await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Throttled);
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(30)));
+
+    let pod = pod();
+    let mut course = writer.begin(&plan(&pod)).await.unwrap();
+    let sent = writer.carry_out(&mapping, &pod, &step, &decision, &mut course);
+    sent.await.unwrap();
+    assert_eq!(start.elapsed(), Duration::ZERO);
+    assert_eq!(server.seen().len(), 2);
+
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    let (position, failure) = writer.begin(&plan(&widget)).await.unwrap_err();
+    assert_eq!((position, failure.class), (0, FailureClass::Throttled));
+    assert_eq!(failure.retry_after, Some(Duration::from_secs(20)));
+    assert!(failure.message.contains("not sent"), "{failure}");
+    assert_eq!(server.seen().len(), 2);
+    // Reads of the group were not refused.
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    writer.begin(&plan(&widget)).await.unwrap();
+}

@@ -1,0 +1,179 @@
+mod deletions;
+mod failures;
+mod patches;
+
+use std::time::Duration;
+
+use davit_core::plan::{Event, PropagationPolicy};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::{Reply, Seen, Server, mapping, pod, status};
+
+fn writer(server: &Server) -> Writer {
+    let api = server.api();
+    Writer::new(&api, Recorder::start(api.clone()), "podgc", None)
+}
+
+fn decision() -> Decision {
+    Decision {
+        revision: "0123456789".into(),
+        id: "1-2".into(),
+    }
+}
+
+async fn carry_out(server: &Server, step: Step) -> Result<Outcome, Failure> {
+    writer(server)
+        .carry_out(
+            &mapping(),
+            &pod(),
+            &step,
+            &decision(),
+            &mut Course::default(),
+        )
+        .await
+}
+
+fn messagepack(value: &Value) -> Vec<u8> {
+    rmp_serde::to_vec(value).unwrap()
+}
+
+fn patch(kind: PatchKind, subresource: &str, body: &Value) -> Step {
+    Step::Patch(Patch {
+        kind,
+        subresource: subresource.into(),
+        body: messagepack(body),
+    })
+}
+
+fn status_patch(body: &Value) -> Step {
+    patch(PatchKind::StrategicMerge, "status", body)
+}
+
+fn line(seen: &Seen) -> String {
+    format!("{} {}", seen.method, seen.uri)
+}
+
+fn patched() -> Value {
+    json!({"kind": "Pod", "metadata": {"name": "p", "uid": "u-1", "resourceVersion": "12"}})
+}
+
+#[tokio::test]
+async fn what_must_not_be_sent_is_not_sent() {
+    let server = Server::always(200, patched());
+    let no_uid = ObjectRef {
+        uid: String::new(),
+        ..pod()
+    };
+    let no_name = ObjectRef {
+        name: String::new(),
+        ..pod()
+    };
+    let elsewhere = ObjectRef {
+        name: "..".into(),
+        ..pod()
+    };
+    let no_namespace = ObjectRef {
+        namespace: String::new(),
+        ..pod()
+    };
+    let other_uid = json!({"metadata": {"uid": "u-2"}});
+    let delete = || Step::Delete(DeleteOptions::default());
+    let broken = Step::Patch(Patch {
+        kind: PatchKind::Merge,
+        subresource: String::new(),
+        body: vec![0x81],
+    });
+    let trailing = Step::Patch(Patch {
+        kind: PatchKind::Merge,
+        subresource: String::new(),
+        body: vec![0x80, 0x80],
+    });
+    for (target, step, reason) in [
+        (no_uid.clone(), delete(), "no uid"),
+        (no_uid, status_patch(&json!({})), "no uid"),
+        (no_name, delete(), "\"\" is no object's name"),
+        (elsewhere, delete(), "\"..\" is no object's name"),
+        (no_namespace, delete(), "none is given"),
+        (pod(), status_patch(&other_uid), "\"u-2\""),
+        (pod(), status_patch(&json!([])), "a list where a map"),
+        (
+            pod(),
+            patch(PatchKind::Json, "", &json!({})),
+            "a map where a list",
+        ),
+        (pod(), broken, "no MessagePack"),
+        (pod(), trailing, "1 bytes follow"),
+    ] {
+        let failure = writer(&server)
+            .carry_out(
+                &mapping(),
+                &target,
+                &step,
+                &decision(),
+                &mut Course::default(),
+            )
+            .await
+            .unwrap_err();
+        assert_eq!(failure.class, FailureClass::Invalid, "{failure}");
+        assert!(failure.message.contains(reason), "{failure}");
+    }
+    let unknown = ObjectRef {
+        kind: "Gadget".into(),
+        ..pod()
+    };
+    let failure = writer(&server)
+        .carry_out(
+            &mapping(),
+            &unknown,
+            &delete(),
+            &decision(),
+            &mut Course::default(),
+        )
+        .await
+        .unwrap_err();
+    assert_eq!(failure.class, FailureClass::Unmappable);
+    assert_eq!(server.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn an_object_is_created_in_its_collection() {
+    let created = json!({"kind": "Pod", "metadata": {"uid": "u-9", "resourceVersion": "3"}});
+    let server = Server::always(201, created);
+    let body = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "p-"}});
+    let step = Step::Create(Create {
+        object: ObjectRef {
+            name: String::new(),
+            uid: String::new(),
+            ..pod()
+        },
+        body: messagepack(&body),
+    });
+    let outcome = carry_out(&server, step).await.unwrap();
+    assert_eq!(outcome.uid, "u-9");
+    let seen = server.only();
+    assert_eq!(
+        line(&seen),
+        "POST /api/v1/namespaces/ns/pods?fieldManager=davit%2Fpodgc"
+    );
+    assert_eq!(seen.json(), body);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_never_fails_a_plan() {
+    let server = Server::always(403, status(403, "Forbidden", "no events", json!({})));
+    let writer = writer(&server);
+    let step = Step::Event(Event {
+        event_type: "Normal".into(),
+        reason: "Test".into(),
+        message: "m".into(),
+        component: "c".into(),
+    });
+    let (mapping, pod) = (mapping(), pod());
+    let outcome = writer
+        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .await;
+    assert_eq!(outcome, Ok(Outcome::default()));
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(line(&server.only()), "POST /api/v1/namespaces/ns/events");
+}

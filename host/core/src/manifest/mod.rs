@@ -1,0 +1,279 @@
+//! What a guest says it needs: the core's form of `manifest` in `wit/`.
+
+mod check;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+pub use check::ManifestError;
+
+use crate::object::ApiResource;
+use crate::path::FieldPath;
+
+/// Everything that a controller needs from the host.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Manifest {
+    /// The controller's name in Kubernetes' style: `podgc`.
+    pub name: String,
+    /// The guest's own version.
+    pub version: String,
+    /// One sentence for an operator.
+    pub summary: String,
+    /// The watches it reads.
+    pub watches: Vec<WatchSpec>,
+    /// What adds items to its queues.
+    pub triggers: Vec<Trigger>,
+    /// Its queues.
+    pub queues: Vec<QueueSpec>,
+    /// Its periodic items.
+    pub ticks: Vec<TickSpec>,
+    /// The live reads and writes that it may ask for.
+    pub permissions: Vec<Permission>,
+    /// What it counts.
+    pub metrics: Vec<MetricSpec>,
+    /// The JSON Schema of its configuration.
+    pub config_schema: String,
+}
+
+/// Where a watch takes its objects from.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// One resource.
+    One(ApiResource),
+    /// Every resource that can be listed, watched and deleted, except these,
+    /// whatever their version.
+    EveryDeletable(Vec<ApiResource>),
+}
+
+/// A watch as a guest declares it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchSpec {
+    /// How the guest calls it.
+    pub name: String,
+    /// Where its objects come from.
+    pub source: Source,
+    /// Only this namespace; empty for all.
+    pub namespace: String,
+    /// Kubernetes' label selector; empty for all.
+    pub label_selector: String,
+    /// Kubernetes' field selector; empty for all.
+    pub field_selector: String,
+    /// The fields to keep.
+    pub fields: Vec<FieldPath>,
+    /// Its secondary indexes.
+    pub indexes: Vec<IndexSpec>,
+    /// Whether the controller runs while the resource is not served.
+    pub optional: bool,
+}
+
+/// A secondary index over the scalars at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexSpec {
+    /// How the guest calls it.
+    pub name: String,
+    /// Where the values are; it may go through lists.
+    pub path: FieldPath,
+    /// Index only whether there is a value, under `true`.
+    pub presence: bool,
+    /// Index objects without a value, or with an empty one, under the empty
+    /// string.
+    pub unset: bool,
+    /// Which values are indexed.
+    pub filter: IndexFilter,
+    /// The field by whose text the objects of one value are ordered, if they
+    /// are: a path to a single scalar.
+    pub order: Option<FieldPath>,
+}
+
+/// Which values an index holds. The others are as if they were not there, but
+/// an object that has one is not without a value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum IndexFilter {
+    /// All.
+    #[default]
+    All,
+    /// Only these.
+    Only(BTreeSet<String>),
+    /// All but these.
+    Except(BTreeSet<String>),
+}
+
+impl IndexFilter {
+    /// Whether a value is indexed.
+    #[must_use]
+    pub fn admits(&self, value: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(values) => values.contains(value),
+            Self::Except(values) => !values.contains(value),
+        }
+    }
+}
+
+impl IndexSpec {
+    /// An index over all values at a path, without an order.
+    #[must_use]
+    pub fn new(name: &str, path: FieldPath) -> Self {
+        Self {
+            name: name.to_owned(),
+            path,
+            presence: false,
+            unset: false,
+            filter: IndexFilter::All,
+            order: None,
+        }
+    }
+
+    /// The paths that it reads.
+    pub fn paths(&self) -> impl Iterator<Item = &FieldPath> {
+        std::iter::once(&self.path).chain(&self.order)
+    }
+}
+
+/// A change in a watch that adds items to a queue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trigger {
+    /// The watch.
+    pub watch: String,
+    /// The queue.
+    pub queue: String,
+    /// Which key is added.
+    pub key: TriggerKey,
+}
+
+/// The key that a trigger adds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TriggerKey {
+    /// The object's own key.
+    OwnKey,
+    /// The object's uid.
+    OwnUid,
+    /// Each value, before or after the change, in this index.
+    Index(String),
+    /// Always this one.
+    Constant(String),
+}
+
+/// A queue as a guest declares it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSpec {
+    /// Its name, also as a metric label.
+    pub name: String,
+    /// How many items are worked on at once, at most.
+    pub workers: u32,
+    /// How many items one call takes, at most.
+    pub batch: u32,
+    /// Items of a queue with a higher one go first.
+    pub priority: i32,
+    /// The first pause before a failed item comes again; it doubles.
+    pub retry_initial: Duration,
+    /// The longest such pause.
+    pub retry_max: Duration,
+    /// The rate of each group, until it is set.
+    pub rate: Option<Rate>,
+}
+
+/// How fast items are let through.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Items a second; 0 lets nothing through.
+    pub per_second: f64,
+    /// How many at once after a pause.
+    pub burst: u32,
+}
+
+/// An item that comes at the start, and a period after it was last done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TickSpec {
+    /// The queue it comes through.
+    pub queue: String,
+    /// Its key.
+    pub key: String,
+    /// The pause between two of its runs.
+    pub period: Duration,
+}
+
+/// A live read or write that a guest may ask for, as a rule of RBAC.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Permission {
+    /// `get`, `list`, `create`, `patch`, `delete`.
+    pub verb: String,
+    /// Empty for core; `*` for all.
+    pub group: String,
+    /// The plural, with its subresource if it has one; `*` for all.
+    pub resource: String,
+}
+
+impl Permission {
+    /// Whether this rule covers a verb on a resource (`pods`, `pods/status`).
+    #[must_use]
+    pub fn covers(&self, verb: &str, group: &str, resource: &str) -> bool {
+        let fits = |rule: &str, value: &str| rule == "*" || rule == value;
+        fits(&self.verb, verb) && fits(&self.group, group) && fits(&self.resource, resource)
+    }
+}
+
+impl fmt::Display for Permission {
+    /// `delete pods`, `patch pods/status`, `create batch/jobs`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ", self.verb)?;
+        if !self.group.is_empty() {
+            write!(f, "{}/", self.group)?;
+        }
+        f.write_str(&self.resource)
+    }
+}
+
+/// What a metric is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only rises.
+    Counter,
+    /// Rises and falls.
+    Gauge,
+    /// Counts observations by size.
+    Histogram,
+    /// Only rises, and is the host's to count: discoveries that failed, and
+    /// periods of discovery in which a watched resource was never listed.
+    SyncErrors,
+}
+
+/// A metric that a guest counts, or has the host count.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MetricSpec {
+    /// Its name at the metrics endpoint.
+    pub name: String,
+    /// What it is.
+    pub kind: MetricKind,
+    /// Its help text.
+    pub help: String,
+    /// The names of its labels.
+    pub labels: Vec<String>,
+    /// A histogram's upper bounds.
+    pub buckets: Vec<f64>,
+}
+
+impl Manifest {
+    /// The watch of that name.
+    #[must_use]
+    pub fn watch(&self, name: &str) -> Option<&WatchSpec> {
+        self.watches.iter().find(|watch| watch.name == name)
+    }
+
+    /// Whether the guest declared that it may ask for this.
+    #[must_use]
+    pub fn permits(&self, verb: &str, group: &str, resource: &str) -> bool {
+        self.permissions
+            .iter()
+            .any(|permission| permission.covers(verb, group, resource))
+    }
+}
+
+impl Rate {
+    /// Whether it can be put into practice.
+    #[must_use]
+    pub fn is_valid(self) -> bool {
+        self.per_second.is_finite() && self.per_second >= 0.0 && self.burst > 0
+    }
+}
