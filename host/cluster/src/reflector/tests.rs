@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use davit_core::object::{ApiResource, Projected};
+use davit_core::object::ApiResource;
 use davit_core::path::{FieldPath, FieldTree};
 use davit_core::stream::Update;
 use davit_core::watch::Condition;
