@@ -79,14 +79,14 @@ impl Ruling {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Admit => "admitted",
-            Self::Show => "shown",
+            Self::Show => "dry-run",
             Self::Wait(Waiting::NotLeading) => "not-leading",
             Self::Wait(Waiting::Disabled) => "disabled",
             Self::Wait(Waiting::NotOwned) => "not-owned",
             Self::Wait(Waiting::Held(Held::InFlight)) => "in-flight",
             Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
             Self::Wait(Waiting::Held(Held::Gone)) => "already-gone",
-            Self::Wait(Waiting::Tripped(_)) => "budget-spent",
+            Self::Wait(Waiting::Tripped(_)) => "guardrail-tripped",
             Self::Wait(Waiting::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
             Self::Refuse(Refusal::NoUid) => "no-uid",

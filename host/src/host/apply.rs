@@ -33,7 +33,7 @@ impl Run {
         let removed = self.slots.extract_if(.., |name, _| !names.contains(name));
         for (controller, _) in removed {
             tracing::info!(controller, "the controller is removed");
-            self.metrics.forget(&controller);
+            self.metrics.calls.remove(&controller);
         }
         for one in wanted {
             self.take_on(one);

@@ -29,13 +29,12 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 pub use report::Report;
-pub(crate) use work::call_failure;
 
 /// A controller as it should run, with its guests.
 pub type DesiredController = davit_core::desired::DesiredController<Arc<Guest>>;
 
 use crate::config::{ClientConfig, ControllerConfig};
-use crate::http::Health;
+use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;

@@ -16,7 +16,7 @@ use tokio::time::sleep;
 
 use super::{controllers, describe};
 use crate::config::is_dns_label;
-use crate::http::Health;
+use crate::health::Health;
 use crate::rollout::declared::{Declared, Requests};
 use crate::spec::{Controller, ControllerSpec, SpecError};
 use crate::status::ControllerStatus;
@@ -63,7 +63,7 @@ pub async fn follow(
                 let trouble = trouble(&error);
                 if told.as_ref() != Some(&trouble) {
                     tracing::warn!("{trouble}");
-                    health.set_unknown(trouble.clone());
+                    health.set_undeclared(trouble.clone());
                     told = Some(trouble);
                 }
                 tokio::select! {

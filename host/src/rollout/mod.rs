@@ -46,8 +46,8 @@ pub use managed::StepProgress;
 pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
+use crate::health::Health;
 use crate::host::{DesiredController, Handle};
-use crate::http::Health;
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Version;
@@ -337,7 +337,7 @@ impl Task {
         self.controllers.retain(|name, _| {
             let is_there = names.contains(&name.as_str());
             if !is_there {
-                metrics.forget_rollout(name);
+                metrics.rollouts.remove(name);
             }
             is_there
         });
@@ -386,7 +386,7 @@ impl Task {
             controller.note_other_host();
             let told = controller.managed.advance(seen.get(name), passed, now);
             let candidate = controller.managed.status.candidate.as_ref();
-            self.options.metrics.rollout(name, candidate);
+            self.options.metrics.rollouts.set(name, candidate);
             for one in told {
                 tell(
                     &self.options.recorder,
@@ -450,10 +450,10 @@ impl Task {
             if let Some(failure) = &failure {
                 self.tell_failure(&name, failure);
             }
-            self.options.health.set_trouble(&name, failure);
+            self.options.health.set_controller(&name, failure);
         }
         let health = &self.options.health;
-        health.retain_troubles(|name| self.controllers.contains_key(name));
+        health.retain_controllers(|name| self.controllers.contains_key(name));
     }
 
     fn tell_failure(&mut self, name: &str, failure: &str) {

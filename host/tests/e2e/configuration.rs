@@ -193,7 +193,7 @@ fn a_permission_that_is_not_granted_is_not_used() {
         let pod = bench.get_pod("orphan").await;
         assert_eq!(pod["status"]["phase"], "Running", "not even half is done");
         let refused =
-            "davit_plans_total{controller=\"podgc\",part=\"stable\",ruling=\"not-granted\"}";
+            "davit_plans_total{controller=\"podgc\",role=\"stable\",ruling=\"not-granted\"}";
         assert!(host.metric(refused) >= 1.0);
     });
 }

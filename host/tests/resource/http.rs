@@ -6,11 +6,12 @@ use std::time::Duration;
 
 use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::ClientConfig;
+use davit::health::Health;
 use davit::host::{DesiredController, Host, HostOptions};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::requests::RequestPolicy;
-use davit::http::{self, Health, Served};
+use davit::http::{self, Served};
 use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};

@@ -19,7 +19,7 @@ const XTASK: &str = "host/xtask/src/main.rs";
 const CRATES: [(&str, usize); 7] = [
     (CORE, 40),
     (ENGINE, 20),
-    (CLUSTER, 20),
+    (CLUSTER, 15),
     (SIM, 60),
     (HOST, 50),
     (SDK, 15),
@@ -28,12 +28,11 @@ const CRATES: [(&str, usize); 7] = [
 
 /// Uses that close a cycle: the crate, the module that uses, the module that it must
 /// not use. This list may only become shorter.
-const EXCEPTIONS: [(&str, &str, &str); 30] = [
+const EXCEPTIONS: [(&str, &str, &str); 29] = [
     (ENGINE, "imports", "instance"),
     (ENGINE, "instance", "module"),
     (ENGINE, "limits", "engine"),
     (ENGINE, "module", "engine"),
-    (CLUSTER, "cause", "api"),
     (CLUSTER, "write", "events"),
     (SIM, "access", "request"),
     (SIM, "access", "validation"),

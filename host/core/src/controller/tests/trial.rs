@@ -155,7 +155,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
     bench.see("a", 1, "");
     let call = bench.call().unwrap();
     let created = call.items[0].created_at;
-    let mut decision = decide(vec![], Verdict::AgainAfter(100 * SECOND));
+    let mut decision = decide(vec![], Verdict::RequeueAfter(100 * SECOND));
     decision.commands = vec![Command::SetNote {
         key: "k".into(),
         value: Some(vec![1]),
