@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::host::PrepareError;
+use crate::loader::ControllerLoadError;
 use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
 
 /// The whole file.
@@ -103,7 +103,11 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
 /// What a host says of a file whose controllers cannot run as they are
 /// configured.
 #[must_use]
-pub fn refused(path: &Path, controllers: &[ControllerConfig], error: &PrepareError) -> ConfigError {
+pub fn refused(
+    path: &Path,
+    controllers: &[ControllerConfig],
+    error: &ControllerLoadError,
+) -> ConfigError {
     let mut names = controllers.iter().map(|controller| &controller.name);
     let position = names.position(|name| *name == error.controller);
     let parent = position.map_or_else(

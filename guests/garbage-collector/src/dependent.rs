@@ -262,14 +262,14 @@ impl<'a> Judge<'a, '_> {
             let message = format!("{} of its owners are gone or going", lost.len());
             let patch = patch::drop_references(self.object, self.form(), At::ThisVersion, &lost);
             let plan = self.plan("drop-owners", &message).patch(patch);
-            return self.carry_out(plan);
+            return self.execute_decision(plan);
         }
         if sorted.waiting.is_empty() || !self.has_dependents() {
             return self.delete(self.policy(), "none of its owners is left");
         }
         if let Some(plan) = self.break_cycle() {
             // Its deletion follows when the cache shows this.
-            return self.carry_out(plan);
+            return self.execute_decision(plan);
         }
         self.delete("Foreground", "its owner is deleted in the foreground")
     }
@@ -315,11 +315,11 @@ impl<'a> Judge<'a, '_> {
             Precondition::Uid => options,
         };
         let plan = self.plan("owners-gone", message).delete(options);
-        self.carry_out(plan)
+        self.execute_decision(plan)
     }
 
     /// Carries a plan out, and tells of a reference across namespaces.
-    fn carry_out(&mut self, plan: Plan) -> Decision {
+    fn execute_decision(&mut self, plan: Plan) -> Decision {
         let plan = match namespace::event(self.object, self.owners) {
             Some(event) => plan.step(event),
             None => plan,

@@ -173,7 +173,7 @@ impl Waiting<'_> {
                     &[("owner", &owner), ("resource", &name), ("reason", reason)],
                 );
             }
-            return Decision::again_after(LOOK_AGAIN);
+            return Decision::requeue_after(LOOK_AGAIN);
         }
         let patch = patch::release(self.owner, finalizer);
         let message = "it has no dependents left to wait for";

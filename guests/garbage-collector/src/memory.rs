@@ -130,7 +130,7 @@ pub(crate) fn tidy(cx: &Context<'_>, item: &WorkItem) -> Decision {
         return Decision::done();
     }
     match TIDY_AFTER.checked_sub(cx.since(item.created_at)) {
-        Some(rest) if !rest.is_zero() => Decision::again_after(rest),
+        Some(rest) if !rest.is_zero() => Decision::requeue_after(rest),
         _ => Decision::done()
             .commands(known.map(|source| Command::set_note(&source.key(uid), None::<&()>))),
     }

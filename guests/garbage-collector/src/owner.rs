@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use davit_guest::{Command, Context, Failure, Mapped, Object, ObjectRef};
+use davit_guest::{Command, Context, Failure, Object, ObjectRef, ResourceMapping};
 
 use crate::config::Config;
 use crate::memory::{Fact, Facts, Lesson, Source};
@@ -226,7 +226,7 @@ impl<'a> Owners<'a> {
 pub(crate) fn target(
     reference: &OwnerReference,
     namespace: &str,
-    mapped: &Mapped,
+    mapped: &ResourceMapping,
 ) -> Option<ObjectRef> {
     match (mapped.namespaced, namespace) {
         (true, "") => None,

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// The deletions that were carried out: whom, and with which policy.
 fn deletions(harness: &Harness<GarbageCollector>) -> Vec<(&str, &DeleteOptions)> {
-    let plans = harness.carried_out().iter();
+    let plans = harness.executions().iter();
     plans
         .filter_map(|it| match it.plan.steps.first()? {
             Step::Delete(options) => Some((it.plan.target.name.as_str(), options)),
@@ -38,7 +38,7 @@ fn gc_02_a_deletion_that_finds_nothing_is_done() {
     harness.remove_from_server("Pod", "default/garbage");
     harness.run();
     assert_eq!(policies(&harness), [("garbage", "Background")]);
-    let (step, failure) = harness.carried_out()[0].result.clone().unwrap_err();
+    let (step, failure) = harness.executions()[0].result.clone().unwrap_err();
     assert_eq!((step, failure.class.as_str()), (0, "not-found"));
     assert_eq!(harness.pending(OBJECTS_QUEUE, "garbage"), None);
     // Its own dependents are looked at when the cache shows that it is gone.
@@ -153,7 +153,7 @@ fn a_cached_owner_costs_no_request() {
     harness.put(pod("owner", &[]));
     harness.put(pod("child", &[to_pod("owner")]));
     harness.run();
-    assert!(harness.live_reads().is_empty() && harness.carried_out().is_empty());
+    assert!(harness.live_reads().is_empty() && harness.executions().is_empty());
     assert_eq!(harness.pending(OBJECTS_QUEUE, "child"), None);
 }
 
@@ -363,7 +363,7 @@ fn a_circle_that_waits_for_others_comes_to_rest() {
         harness.put(terminating(blocker, &["hold"]));
     }
     harness.run();
-    assert_eq!(harness.carried_out(), []);
+    assert_eq!(harness.executions(), []);
     assert_eq!(harness.keys("Pod").len(), 4);
 }
 

@@ -134,7 +134,7 @@ fn what_takes_no_strategic_merge_patch_gets_the_whole_list() {
     harness.put(foo("first", &references));
     harness.run();
     harness.heal();
-    harness.clear_carried_out();
+    harness.clear_executions();
     harness.advance(std::time::Duration::from_secs(1));
     let first = harness.object("Foo", "default/first").unwrap();
     assert_eq!(first["metadata"]["ownerReferences"], json!([kept]));

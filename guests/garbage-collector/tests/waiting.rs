@@ -83,7 +83,7 @@ fn one_finalizer_is_taken_off_at_a_time() {
     harness.run();
     let rest = json!(["example.com/hold"]);
     assert_eq!(finalizers(&harness, "owner"), Some(rest));
-    assert_eq!(harness.carried_out().len(), 2);
+    assert_eq!(harness.executions().len(), 2);
 }
 
 /// The dependents do not block it. As long as one of them was not deleted, the

@@ -35,7 +35,7 @@ pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Deci
     if !to_evict(cx, &node).is_empty() {
         match health::is_current(cx, &node) {
             Ok(true) => {}
-            Ok(false) => return Decision::again_after(config.node_monitor_period),
+            Ok(false) => return Decision::requeue_after(config.node_monitor_period),
             Err(why) => return unread(&node.reference, &why),
         }
     }
@@ -53,7 +53,7 @@ pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Dec
     let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
     };
-    let again = Decision::again_after(config.node_monitor_period);
+    let again = Decision::requeue_after(config.node_monitor_period);
     match turn(config, cx, &node) {
         Turn::Now => {}
         Turn::NotNow => return again,
@@ -78,7 +78,7 @@ pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Dec
         Some((pod, why)) => unread(&pod, &why),
         // The cache does not show yet that they are gone.
         None if plans.is_empty() => return again,
-        None => Decision::again_when_written(),
+        None => Decision::requeue_when_observed(),
     };
     let unproven = unproven(config, cx, &item.key);
     decision

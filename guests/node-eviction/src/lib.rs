@@ -93,7 +93,7 @@ impl Controller for NodeEviction {
         match item.queue.as_str() {
             QUEUED => evict::queued(&self.config, cx, item),
             EVICTED => evict::evicted(&self.config, cx, item),
-            TIMERS => Decision::again_after(timer::NEVER),
+            TIMERS => Decision::requeue_after(timer::NEVER),
             _ => pass::reconcile(&self.config, cx),
         }
     }

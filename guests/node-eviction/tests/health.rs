@@ -126,7 +126,7 @@ fn ne_26_a_node_that_stopped_while_not_ready() {
     cluster.silence("node");
     // Not ready since the beginning: the timeout counts from the last sign.
     cluster.assert_evicted_after("pod", EVICTED_AFTER);
-    let nodes = cluster.harness.carried_out().iter();
+    let nodes = cluster.harness.executions().iter();
     let nodes = nodes.filter(|done| done.plan.target.kind == "Node");
     for done in nodes {
         let steps = &done.plan.steps;
@@ -317,7 +317,7 @@ fn a_node_whose_clock_is_wrong_is_well() {
         }));
         cluster.pass(10);
     }
-    assert!(cluster.harness.carried_out().is_empty());
+    assert!(cluster.harness.executions().is_empty());
 }
 
 /// The cache lags: the API server has heard of the node, and nothing is done.

@@ -87,7 +87,7 @@ fn ne_22_what_succeeds_is_not_tried_again() {
     cluster.pod("two", "node");
     cluster.pass(EVICTED_AFTER + 600);
     assert_eq!(cluster.evicted(), ["one", "two"]);
-    let writes = cluster.harness.carried_out().iter();
+    let writes = cluster.harness.executions().iter();
     let pods = writes.filter(|done| done.plan.target.kind == "Pod").count();
     assert_eq!(pods, 2);
 }
@@ -197,7 +197,7 @@ fn ne_30_node_event_generation() {
     let message = "Node node event: Deleting all Pods from Node node.";
     let event = ["node", "Normal", "DeletingAllPods", message].map(str::to_owned);
     assert_eq!(cluster.events("Node"), [event.into()]);
-    let mut plans = cluster.harness.carried_out().iter();
+    let mut plans = cluster.harness.executions().iter();
     let target = &plans
         .find(|it| it.plan.target.kind == "Node")
         .unwrap()
@@ -392,7 +392,7 @@ fn a_pod_that_is_being_deleted_on_the_server_is_skipped() {
     cluster.harness.put_on_server(terminating.clone());
     cluster.pass(EVICTED_AFTER + 60);
     assert_eq!(cluster.get("pod")["status"], terminating["status"]);
-    let plans = cluster.harness.carried_out().iter();
+    let plans = cluster.harness.executions().iter();
     assert_eq!(
         plans.filter(|done| done.plan.target.kind == "Pod").count(),
         0
@@ -427,7 +427,7 @@ fn ne_54_the_events_and_the_request() {
     let message = "Marking for deletion Pod pod from Node node";
     let event = ["pod", "Normal", "NodeControllerEviction", message].map(str::to_owned);
     assert_eq!(cluster.events("Pod"), [event.into()]);
-    let mut plans = cluster.harness.carried_out().iter();
+    let mut plans = cluster.harness.executions().iter();
     let plan = &plans.find(|it| it.plan.target.kind == "Pod").unwrap().plan;
     let [
         Step::Patch(patch),

@@ -24,7 +24,7 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
     }
     let rest = config.quarantine.saturating_sub(cx.since(item.created_at));
     if !rest.is_zero() {
-        return Decision::again_after(rest);
+        return Decision::requeue_after(rest);
     }
     match is_gone(cx, node) {
         Ok(true) => delete_pods(config, cx, item),
@@ -53,9 +53,9 @@ fn delete_pods(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
         "deleting the pods of a node that no longer exists",
         &[("node", node), ("pods", &count)],
     );
-    let mut decision = Decision::again_after(config.period);
+    let mut decision = Decision::requeue_after(config.period);
     if let Some(next) = next {
-        decision.verdict = Verdict::More(next.to_string());
+        decision.verdict = Verdict::ContinueFrom(next.to_string());
     }
     decision.plans(plans).parallel(config.max_parallel_deletes)
 }

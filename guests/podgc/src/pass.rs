@@ -12,7 +12,7 @@ use crate::view::{BY_NODE, NODE_NAMES, PODS, Pod};
 use crate::{Config, ORPHANED, stuck, terminated};
 
 /// How many nodes one call asks for: the host takes 10,000 commands.
-const MOST_COMMANDS: usize = 9_000;
+const MAX_COMMANDS: usize = 9_000;
 
 /// Decides what to delete now, and which nodes to look for.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
@@ -82,10 +82,10 @@ impl Rest {
     fn verdict(self) -> Verdict {
         match (self.terminated, self.others) {
             (None, None) => Verdict::Done,
-            (Some(terminated), None) => Verdict::More(terminated),
+            (Some(terminated), None) => Verdict::ContinueFrom(terminated),
             (terminated, Some(others)) => {
                 let terminated = terminated.unwrap_or_default();
-                Verdict::More(format!("{terminated}{SEPARATOR}{others}"))
+                Verdict::ContinueFrom(format!("{terminated}{SEPARATOR}{others}"))
             }
         }
     }
@@ -122,7 +122,7 @@ fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>)
         .index_keys(BY_NODE)
         .map(|node| node.value)
         .filter(|node| node.as_str() > after && !nodes.contains(node));
-    let names: Vec<String> = missing.by_ref().take(MOST_COMMANDS).collect();
+    let names: Vec<String> = missing.by_ref().take(MAX_COMMANDS).collect();
     let last = missing.next().and_then(|_| names.last().cloned());
     (names, last)
 }

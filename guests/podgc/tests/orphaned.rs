@@ -226,10 +226,10 @@ fn pgc_25_an_orphaned_pod_is_told_before_it_is_deleted() {
     let held = pod("a").node("gone").finalizer();
     harness.put(held.set("/status/conditions", ready).into());
     harness.advance(QUARANTINE);
-    let [carried_out] = harness.carried_out() else {
-        panic!("one plan, not {:?}", harness.carried_out());
+    let [execution] = harness.executions() else {
+        panic!("one plan, not {:?}", harness.executions());
     };
-    let [Step::Patch(_), Step::Delete(options)] = carried_out.plan.steps.as_slice() else {
+    let [Step::Patch(_), Step::Delete(options)] = execution.plan.steps.as_slice() else {
         panic!("a patch and a deletion");
     };
     assert_eq!(*options, DeleteOptions::force());
@@ -377,7 +377,7 @@ fn a_node_that_comes_back_after_its_pods_were_deleted_keeps_the_next() {
     harness.advance(QUARANTINE);
     harness.put(ready_node("node"));
     harness.put(pod("new").node("node").into());
-    harness.clear_carried_out();
+    harness.clear_executions();
     harness.advance(QUARANTINE);
     assert_eq!(handled(&harness), [""; 0]);
     assert!(!waits(&harness, "node"));
@@ -483,12 +483,12 @@ fn a_node_that_comes_back_between_two_parts_keeps_the_rest() {
     let first = harness.decide(ORPHANED, "gone");
     assert_eq!(first.plans.len(), 1_000);
     assert_eq!(harness.objects_read() - before, 1_000);
-    let Verdict::More(cursor) = first.verdict else {
+    let Verdict::ContinueFrom(cursor) = first.verdict else {
         panic!("{:?}", first.verdict);
     };
-    let second = harness.decide_part(ORPHANED, "gone", &cursor);
+    let second = harness.decide_page(ORPHANED, "gone", &cursor);
     assert_eq!(second.plans[0].target.name, "orphan-01000");
     harness.put_on_server(ready_node("gone"));
-    let second = harness.decide_part(ORPHANED, "gone", &cursor);
+    let second = harness.decide_page(ORPHANED, "gone", &cursor);
     assert_eq!((second.plans, second.verdict), (vec![], Verdict::Done));
 }

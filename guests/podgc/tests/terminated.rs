@@ -204,7 +204,7 @@ fn ties_are_broken_by_name_then_namespace_then_uid() {
     harness.put(ended("0").created(1).into());
     harness.run();
     let order: Vec<String> = harness
-        .carried_out()
+        .executions()
         .iter()
         .map(|it| format!("{}/{}", it.plan.target.namespace, it.plan.target.name))
         .collect();
@@ -340,8 +340,8 @@ fn the_order_holds_from_the_first_to_the_last() {
     expected.truncate(expected.len() - 300);
     assert!(expected.len() > 2_500);
     harness.run();
-    let carried_out = harness.carried_out().iter();
-    let order: Vec<(&str, &str)> = carried_out
+    let executions = harness.executions().iter();
+    let order: Vec<(&str, &str)> = executions
         .map(|it| {
             (
                 it.plan.target.name.as_str(),
@@ -389,10 +389,10 @@ fn every_part_counts_again() {
     for number in 2_000..4_000 {
         harness.remove("Pod", &format!("default/pod-{number:05}"));
     }
-    let Verdict::More(cursor) = first.verdict else {
+    let Verdict::ContinueFrom(cursor) = first.verdict else {
         panic!("{:?}", first.verdict);
     };
-    let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
+    let second = harness.decide_page(podgc::PASSES, podgc::PASS, &cursor);
     let names: Vec<&str> = second
         .plans
         .iter()
@@ -400,7 +400,7 @@ fn every_part_counts_again() {
         .collect();
     assert_eq!((names.len(), names[0]), (1_000, "pod-01000"));
     harness.remove("Pod", "default/pod-00000");
-    let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
+    let second = harness.decide_page(podgc::PASSES, podgc::PASS, &cursor);
     assert_eq!(second.plans.len(), 999);
     assert_eq!(second.verdict, Verdict::Done);
 }
@@ -469,5 +469,5 @@ fn the_first_of_150_000_terminated_pods_go_in_the_first_call() {
     let expected: Vec<String> = evicted.chain(others).take(1_000).collect();
     assert_eq!(names, expected);
     let next = "136500/ended/2026-11-16T10:00:00Z/default/pod-140985";
-    assert_eq!(decision.verdict, Verdict::More(next.to_owned()));
+    assert_eq!(decision.verdict, Verdict::ContinueFrom(next.to_owned()));
 }

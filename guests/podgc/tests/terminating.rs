@@ -128,7 +128,7 @@ fn e3_a_pod_without_a_node_is_no_concern_of_the_out_of_service_stage() {
     harness.put(pod("a").node("").terminating().into());
     harness.run();
     let reasons: Vec<&str> = harness
-        .carried_out()
+        .executions()
         .iter()
         .map(|it| it.plan.reason.as_str())
         .collect();
@@ -227,7 +227,7 @@ fn many_nodes_out_of_service_among_others_are_walked_in_parts() {
     }
     let before = harness.objects_read();
     let first = harness.decide(podgc::PASSES, podgc::PASS);
-    assert!(matches!(first.verdict, Verdict::More(_)));
+    assert!(matches!(first.verdict, Verdict::ContinueFrom(_)));
     assert!(harness.objects_read() - before < 12_000);
     harness.run();
     assert_eq!(harness.keys("Pod").len(), 1_000);
@@ -251,7 +251,7 @@ fn a_cursor_has_room_for_the_longest_names() {
         harness.put(named("b").terminating().into());
     }
     let first = harness.decide(podgc::PASSES, podgc::PASS);
-    let Verdict::More(cursor) = first.verdict else {
+    let Verdict::ContinueFrom(cursor) = first.verdict else {
         panic!("{:?}", first.verdict);
     };
     assert!((900..=1_024).contains(&cursor.len()), "{}", cursor.len());
@@ -274,16 +274,16 @@ fn every_part_looks_at_the_nodes_again() {
         }
     }
     let first = harness.decide(podgc::PASSES, podgc::PASS);
-    let Verdict::More(cursor) = first.verdict else {
+    let Verdict::ContinueFrom(cursor) = first.verdict else {
         panic!("{:?}", first.verdict);
     };
     harness.remove("Pod", "default/dead-1-00999");
     harness.put(node("dead-1", "True", out));
-    let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
+    let second = harness.decide_page(podgc::PASSES, podgc::PASS, &cursor);
     assert_eq!(second.plans[0].target.name, "dead-2-00000");
     assert_eq!(second.plans.len(), 1_000);
     harness.put(node("dead-1", "False", out));
-    let second = harness.decide_part(podgc::PASSES, podgc::PASS, &cursor);
+    let second = harness.decide_page(podgc::PASSES, podgc::PASS, &cursor);
     assert_eq!(second.plans[0].target.name, "dead-1-01000");
 }
 
@@ -344,7 +344,7 @@ fn pgc_37_duplicated_keys_in_a_pod_do_not_matter() {
         let condition = &pod["status"]["conditions"][0];
         assert_eq!(condition["type"], "DisruptionTarget");
         assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:14:00Z");
-        let [plan, ..] = harness.carried_out() else {
+        let [plan, ..] = harness.executions() else {
             panic!("a plan was carried out");
         };
         let Some(Step::Patch(patch)) = plan.plan.steps.first() else {

@@ -5,7 +5,7 @@ use std::cell::OnceCell;
 use crate::context::Context;
 #[doc(hidden)]
 pub use crate::context::Host;
-use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config, parts};
+use crate::{ConfigError, Controller, Decision, Instant, Manifest, WorkItem, config, pages};
 
 #[doc(hidden)]
 pub use crate::bindings::{
@@ -77,7 +77,7 @@ impl<C: Controller> Instance<C> {
             std::process::abort();
         };
         let decisions = controller.reconcile_batch(&Context::new(now, host), items);
-        parts::fitting(items, decisions)
+        pages::fitting(items, decisions)
     }
 }
 
@@ -170,7 +170,7 @@ mod imports {
             live::list(request)
         }
 
-        fn lookup(&self, api_version: &str, kind: &str) -> Option<mapping::Mapped> {
+        fn lookup(&self, api_version: &str, kind: &str) -> Option<mapping::ResourceMapping> {
             mapping::lookup(api_version, kind)
         }
 
@@ -178,7 +178,7 @@ mod imports {
             mapping::unlisted(watch)
         }
 
-        fn pending(&self, queue: &str, key: &str) -> Option<queue::Waiting> {
+        fn pending(&self, queue: &str, key: &str) -> Option<queue::PendingItem> {
             queue::pending(queue, key)
         }
 

@@ -12,8 +12,8 @@ use crate::bindings::davit::controller::{
 };
 use crate::object::decode;
 use crate::{
-    Failure, IndexKey, Instant, Level, ListRequest, Mapped, Object, ObjectRef, Place,
-    UnlistedResource, Waiting, WatchName, fields_of, msgpack,
+    Failure, IndexKey, Instant, Level, ListRequest, Object, ObjectRef, PendingItem, Place,
+    ResourceMapping, UnlistedResource, WatchName, fields_of, msgpack,
 };
 
 /// How many objects or keys are asked of the host at once. A pod is some 300
@@ -56,9 +56,9 @@ pub trait Host {
     fn scan(&self, watch: &str, cursor: u64, limit: u32) -> Page;
     fn live_get(&self, requests: &[GetRequest]) -> Vec<Result<types::Object, Failure>>;
     fn live_list(&self, request: &ListRequest) -> Result<Vec<types::Object>, Failure>;
-    fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped>;
+    fn lookup(&self, api_version: &str, kind: &str) -> Option<ResourceMapping>;
     fn unlisted(&self, watch: &str) -> Vec<UnlistedResource>;
-    fn pending(&self, queue: &str, key: &str) -> Option<Waiting>;
+    fn pending(&self, queue: &str, key: &str) -> Option<PendingItem>;
     fn note(&self, key: &str) -> Option<Vec<u8>>;
     fn log(&self, level: Level, message: &str, fields: &[(String, String)]);
 }
@@ -127,13 +127,13 @@ impl<'a> Context<'a> {
 
     /// The resource of a kind; none when the server does not serve it.
     #[must_use]
-    pub fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped> {
+    pub fn lookup(&self, api_version: &str, kind: &str) -> Option<ResourceMapping> {
         self.host.lookup(api_version, kind)
     }
 
     /// The item of this key, if it waits in the queue.
     #[must_use]
-    pub fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+    pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
         self.host.pending(queue, key)
     }
 

@@ -26,14 +26,14 @@ impl Decision {
 
     /// The item comes again after that time, with the same creation time.
     #[must_use]
-    pub fn again_after(pause: Duration) -> Self {
-        Self::with(Verdict::AgainAfter(milliseconds(pause)))
+    pub fn requeue_after(pause: Duration) -> Self {
+        Self::with(Verdict::RequeueAfter(milliseconds(pause)))
     }
 
     /// The item comes again when the cache shows what the plans wrote.
     #[must_use]
-    pub fn again_when_written() -> Self {
-        Self::with(Verdict::AgainWhenWritten)
+    pub fn requeue_when_observed() -> Self {
+        Self::with(Verdict::RequeueWhenObserved)
     }
 
     fn with(verdict: Verdict) -> Self {

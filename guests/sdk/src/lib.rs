@@ -19,7 +19,7 @@ mod manifest;
 mod msgpack;
 pub mod node;
 mod object;
-mod parts;
+mod pages;
 pub mod pod;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -39,14 +39,14 @@ pub use bindings::davit::controller::manifests::{
     ConfigError, Index, IndexFilter, Manifest, Metric, Permission, QueueSpec, Rate, Source, Tick,
     Trigger, TriggerKey, Watch,
 };
-pub use bindings::davit::controller::mapping::{Mapped, UnlistedResource};
-pub use bindings::davit::controller::queue::Waiting;
+pub use bindings::davit::controller::mapping::{ResourceMapping, UnlistedResource};
+pub use bindings::davit::controller::queue::PendingItem;
 pub use bindings::davit::controller::types::{ApiResource, Failure, Instant, ObjectRef};
 pub use context::{Cache, Context};
 pub use fields::fields_of;
 pub use manifest::WatchName;
 pub use object::{Identity, Object};
-pub use parts::{MOST_COMMANDS, MOST_PLANS};
+pub use pages::{MAX_COMMANDS, MAX_PLANS};
 pub use time::Time;
 
 /// A controller's decision logic.

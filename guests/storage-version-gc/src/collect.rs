@@ -77,7 +77,7 @@ fn look_again(entries: &[Entry], servers: &Servers) -> Decision {
     match unknown {
         Some(why) => Decision::retry(why),
         None if named().any(|(_, known)| *known == Server::NotSeenYet) => {
-            Decision::again_after(CACHE_LAG)
+            Decision::requeue_after(CACHE_LAG)
         }
         None => Decision::done(),
     }

@@ -96,7 +96,7 @@ fn sv_01_updated_with_all_encoding_versions_equal_on_lease_deletion() {
         None,
     ));
     harness.run();
-    assert!(harness.carried_out().is_empty() && harness.live_reads().is_empty());
+    assert!(harness.executions().is_empty() && harness.live_reads().is_empty());
     harness.remove("Lease", "kube-system/s1");
     harness.run();
     assert_eq!(
@@ -107,7 +107,7 @@ fn sv_01_updated_with_all_encoding_versions_equal_on_lease_deletion() {
             "conditions": [condition("True", NOW)],
         })
     );
-    assert_eq!(harness.carried_out().len(), 1);
+    assert_eq!(harness.executions().len(), 1);
 }
 
 /// `Test_StorageVersionUpdatedWithDifferentEncodingVersionsOnLeaseDeletion`:
@@ -127,7 +127,7 @@ fn sv_02_updated_with_different_encoding_versions_on_lease_deletion() {
     harness.remove("Lease", "kube-system/s2");
     harness.run();
     assert_eq!(*status(&harness, "k8s.test.resources"), before["status"]);
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
 }
 
 /// `Test_StorageVersionContainsInvalidLeaseID`
@@ -165,8 +165,8 @@ fn sv_04_deleted_on_lease_deletion() {
         .to_owned();
     harness.run();
     assert_eq!(harness.keys("StorageVersion"), [""; 0]);
-    let [deletion] = harness.carried_out() else {
-        panic!("one plan, not {:?}", harness.carried_out());
+    let [deletion] = harness.executions() else {
+        panic!("one plan, not {:?}", harness.executions());
     };
     assert_eq!(deletion.plan.target.uid, uid);
     let options = DeleteOptions::new().only_version(&seen);
@@ -242,7 +242,7 @@ fn sv_30_a_lease_that_cannot_be_read_keeps_its_entries() {
         harness.fail_reads("Lease", "kube-system/s1", class);
         harness.advance(Duration::from_mins(1));
         assert_eq!(servers(&harness, "a.b"), ["s1"], "{class}");
-        assert!(harness.carried_out().is_empty(), "{class}");
+        assert!(harness.executions().is_empty(), "{class}");
         let tries = reads(&harness).len();
         assert!(
             (3..30).contains(&tries),
@@ -277,7 +277,7 @@ fn sv_31_an_entry_added_between_the_decision_and_the_deletion_survives() {
     harness.put_on_server(version("a.b", &[("s1", "v1"), ("s2", "v1")], Some("v1")));
     harness.run();
     assert_eq!(servers(&harness, "a.b"), ["s1", "s2"]);
-    let (_, failure) = harness.carried_out()[0]
+    let (_, failure) = harness.executions()[0]
         .result
         .clone()
         .expect_err("a conflict");
@@ -355,7 +355,7 @@ fn a_storage_version_without_entries_is_left_alone() {
     harness.put(bare);
     harness.advance(Duration::from_mins(1));
     assert_eq!(harness.keys("StorageVersion"), ["a.b", "c.d"]);
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
 }
 
 /// An API server that goes is named by every storage version: one read.
@@ -372,7 +372,7 @@ fn a_lease_is_read_once_for_many_storage_versions() {
     harness.remove("Lease", "kube-system/s1");
     harness.run();
     assert_eq!(reads(&harness), ["s1"]);
-    assert_eq!(harness.carried_out().len(), 40);
+    assert_eq!(harness.executions().len(), 40);
     for number in 0..40 {
         assert_eq!(
             servers(&harness, &format!("group.resource{number}")),

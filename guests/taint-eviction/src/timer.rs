@@ -11,7 +11,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use davit_guest::{Command, Context, Decision, Enqueue, Instant, Object, Plan, Waiting, WorkItem};
+use davit_guest::{
+    Command, Context, Decision, Enqueue, Instant, Object, PendingItem, Plan, WorkItem,
+};
 
 use crate::config::{Config, Reschedule};
 use crate::event;
@@ -95,7 +97,7 @@ pub(crate) fn reconcile_timer(
     let taints = nodes.taints(cx, &node);
     let Some(taint) = taint else {
         let mut timers = Timers::new(config, cx);
-        timers.inherited = Some(Waiting {
+        timers.inherited = Some(PendingItem {
             created_at: item.created_at,
             due_at: item.due_at,
         });
@@ -122,7 +124,7 @@ pub(crate) fn reconcile_timer(
             config.reschedule == Reschedule::Recompute || is_renewed(start, item.created_at);
         if counts && rest >= SLACK {
             let rest = Duration::from_millis(rest.unsigned_abs());
-            return Ok(Decision::again_after(rest));
+            return Ok(Decision::requeue_after(rest));
         }
     }
     match taints.source {
@@ -206,7 +208,7 @@ struct Timers<'a> {
     cx: &'a Context<'a>,
     /// The timer that a former version of this guest started for a pod and all of
     /// its taints.
-    inherited: Option<Waiting>,
+    inherited: Option<PendingItem>,
     commands: Vec<Command>,
     plans: Vec<Plan>,
     has_cancelled: bool,
@@ -224,7 +226,7 @@ struct OfPod {
     /// The key of the first of the former ones, and when it was due.
     first: Option<(Instant, String)>,
     /// The timer of a former version of this guest.
-    inherited: Option<Waiting>,
+    inherited: Option<PendingItem>,
     /// Not before this time do timers run out that are new.
     decided: Option<Instant>,
     /// When the first timer is due now.
@@ -352,7 +354,7 @@ impl<'a> Timers<'a> {
 
     /// The timer that a former version of this guest started, if there is one.
     /// Those of each taint take its place.
-    fn inherited(&mut self, uid: &str) -> Option<Waiting> {
+    fn inherited(&mut self, uid: &str) -> Option<PendingItem> {
         if let Some(waiting) = self.cx.pending(TIMERS, uid) {
             self.commands.push(Command::cancel(TIMERS, uid));
             return Some(waiting);
@@ -403,7 +405,7 @@ impl<'a> Timers<'a> {
     fn go_on(
         &mut self,
         key: &str,
-        timer: &Waiting,
+        timer: &PendingItem,
         timers: &OfPod,
         bound: &Bound<'_>,
         taints: &Taints,
@@ -431,7 +433,7 @@ impl<'a> Timers<'a> {
     fn reschedule(
         &mut self,
         key: &str,
-        timer: &Waiting,
+        timer: &PendingItem,
         start: Instant,
         wanted: Instant,
     ) -> Instant {
@@ -482,7 +484,7 @@ impl<'a> Timers<'a> {
     fn decision(self) -> Decision {
         let decision = match self.unread {
             Some(why) => Decision::retry(why),
-            None if self.has_cancelled => Decision::again_after(Duration::ZERO),
+            None if self.has_cancelled => Decision::requeue_after(Duration::ZERO),
             None => Decision::done(),
         };
         decision.commands(self.commands).plans(self.plans)

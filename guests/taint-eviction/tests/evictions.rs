@@ -35,7 +35,7 @@ fn event(message: &str) -> Event {
 }
 
 fn events(harness: &Harness<TaintEviction>) -> Vec<(&str, &Event)> {
-    let plans = harness.carried_out().iter().map(|it| &it.plan);
+    let plans = harness.executions().iter().map(|it| &it.plan);
     plans
         .flat_map(|plan| {
             plan.steps
@@ -145,7 +145,7 @@ fn a_failed_eviction_is_tried_again_until_it_succeeds() {
         harness.fail_writes("Pod", "default/pod0", class);
         harness.advance(seconds(3600));
         assert_eq!(left(&harness), ["pod0"], "{class}");
-        let tries = harness.carried_out().len();
+        let tries = harness.executions().len();
         assert!((100..200).contains(&tries), "{class}: {tries} in an hour");
         assert_counted(&harness, 0.0, &[]);
         harness.heal();
@@ -227,8 +227,8 @@ fn a_pod_that_is_gone_already_is_no_failure() {
         }
         harness.put(node(&["taint1"]));
         harness.advance(seconds(600));
-        assert_eq!(harness.carried_out().len(), 1);
-        assert!(harness.carried_out()[0].result.is_err());
+        assert_eq!(harness.executions().len(), 1);
+        assert!(harness.executions()[0].result.is_err());
         assert!(!waits(&harness, "pod0"));
         let left = harness.object("Pod", "default/pod0");
         assert_eq!(left.is_some(), successor.is_some());
@@ -245,8 +245,8 @@ fn a_pod_that_cannot_be_marked_is_not_deleted() {
     let mut harness = timers(1, None);
     harness.fail_writes("Pod", "default/pod0", "forbidden");
     harness.run();
-    let [carried] = harness.carried_out() else {
-        panic!("{:?}", harness.carried_out());
+    let [carried] = harness.executions() else {
+        panic!("{:?}", harness.executions());
     };
     let (step, failure) = carried.result.clone().unwrap_err();
     assert_eq!((step, failure.class.as_str()), (1, "forbidden"));
@@ -264,8 +264,8 @@ fn an_eviction_through_the_api_leaves_the_condition_to_it() {
     harness.put(pod("pod0").finalizer().into());
     harness.put(pod("pod1").finalizer().terminating().into());
     harness.run();
-    let [carried] = harness.carried_out() else {
-        panic!("{:?}", harness.carried_out());
+    let [carried] = harness.executions() else {
+        panic!("{:?}", harness.executions());
     };
     let [Step::Event(_), Step::Evict(options)] = &carried.plan.steps[..] else {
         panic!("{:?}", carried.plan.steps);
@@ -285,7 +285,7 @@ fn a_marked_pod_is_only_deleted() {
     let conditions = json!([condition(-5, 1)]);
     harness.put(pod("pod0").conditions(conditions).into());
     harness.run();
-    let steps = &harness.carried_out()[0].plan.steps;
+    let steps = &harness.executions()[0].plan.steps;
     assert!(matches!(steps[..], [Step::Event(_), Step::Delete(_)]));
     assert_eq!(left(&harness), [""; 0]);
 }

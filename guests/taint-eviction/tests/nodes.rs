@@ -429,7 +429,7 @@ fn what_is_cancelled_is_looked_at_once_more() {
     harness.put(node(&[]));
     for (queue, key) in [(NODES, "node"), (PODS, "Pod/default/pod1")] {
         let decision = harness.decide(queue, key);
-        assert_eq!(decision.verdict, Verdict::AgainAfter(0), "{queue}");
+        assert_eq!(decision.verdict, Verdict::RequeueAfter(0), "{queue}");
         assert_eq!(decision.commands.len(), 2);
         let condition = decision.plans[0].when_cancelled.as_ref().unwrap();
         assert_eq!(condition.queue, TIMERS);

@@ -25,7 +25,7 @@ fn te_02_a_pod_that_is_not_scheduled_is_ignored() {
     harness.put(pod("pod1").node("").into());
     harness.advance(SECOND);
     assert_eq!(left(&harness), ["pod1"]);
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
 }
 
 #[test]
@@ -35,7 +35,7 @@ fn te_03_a_pod_on_an_untainted_node_stays() {
     harness.put(pod("pod1").node("other").into());
     harness.advance(SECOND);
     assert_eq!(left(&harness), ["pod1"]);
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
 }
 
 /// Marked first, and then deleted with its own grace period.
@@ -49,8 +49,8 @@ fn te_04_a_pod_on_a_tainted_node_is_marked_and_deleted() {
     let status = &stored["status"];
     assert_eq!(status["conditions"], json!([condition(0, 1)]));
     assert_eq!(status["phase"], "Running");
-    let [carried] = harness.carried_out() else {
-        panic!("{:?}", harness.carried_out());
+    let [carried] = harness.executions() else {
+        panic!("{:?}", harness.executions());
     };
     let [Step::Event(_), Step::Patch(patch), Step::Delete(options)] = &carried.plan.steps[..]
     else {
@@ -67,7 +67,7 @@ fn te_05_a_pod_that_tolerates_for_a_while_is_not_deleted_yet() {
     harness.put(pod("pod1").tolerates("taint1", Some(100)).into());
     harness.advance(seconds(99));
     assert_eq!(left(&harness), ["pod1"]);
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
     harness.advance(SECOND);
     assert_eq!(left(&harness), [""; 0]);
 }
@@ -79,7 +79,7 @@ fn te_06_a_pod_that_tolerates_for_ever_stays() {
     harness.advance(seconds(1_000_000));
     assert_eq!(left(&harness), ["pod1"]);
     assert!(!waits(&harness, "pod1"));
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn te_08_a_deleted_pod_leaves_no_timer() {
     harness.run();
     assert!(!waits(&harness, "pod1"));
     harness.advance(seconds(200));
-    assert!(harness.carried_out().is_empty());
+    assert!(harness.executions().is_empty());
 }
 
 #[test]
@@ -252,8 +252,8 @@ fn a_pod_created_again_under_its_name_has_its_own_time() {
         harness.advance(seconds(100));
         let expected: Vec<_> = expected.map(|at| ("pod1", at)).into_iter().collect();
         assert_eq!(deletions(&harness), expected, "{node_of_second}");
-        let of_first = |it: &&davit_guest::testing::CarriedOut| it.plan.target.uid == "first";
-        assert_eq!(harness.carried_out().iter().filter(of_first).count(), 0);
+        let of_first = |it: &&davit_guest::testing::Execution| it.plan.target.uid == "first";
+        assert_eq!(harness.executions().iter().filter(of_first).count(), 0);
         assert_eq!(harness.pending(TIMERS, "first taint1"), None);
     }
 }
@@ -330,11 +330,11 @@ fn a_terminating_pod_is_marked_and_not_deleted_again() {
     assert_eq!(deletions(&harness), [("pod2", 0)]);
     let stored = harness.object("Pod", "default/pod1").unwrap();
     assert_eq!(stored["status"]["conditions"], json!([condition(0, 1)]));
-    let plans = harness.carried_out().len();
+    let plans = harness.executions().len();
     // What is done is not done again.
     harness.put(node(&["taint1", "taint2"]));
     harness.advance(SECOND);
-    assert_eq!(harness.carried_out().len(), plans);
+    assert_eq!(harness.executions().len(), plans);
 }
 
 /// An older generation in the condition is no reason to write it again.

@@ -188,7 +188,7 @@ fn attempts_that_fail_for_long_read_their_node_now_and_then() {
     }
     harness.advance(seconds(600));
     assert_eq!(left(&harness).len(), 20);
-    assert!(harness.carried_out().len() > 20 * 20);
+    assert!(harness.executions().len() > 20 * 20);
     let read = reads(&harness).len();
     assert!((10..=61).contains(&read), "{read} in ten minutes");
 }

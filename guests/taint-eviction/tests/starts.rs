@@ -204,7 +204,7 @@ fn an_eviction_is_called_off_for_a_taint_that_is_still_tolerated() {
         harness.run();
         harness.heal();
         assert_eq!(harness.pending(EVICTIONS, &uid("pod")), None);
-        harness.clear_carried_out();
+        harness.clear_executions();
         harness.advance(seconds(600));
         assert_eq!(deletions(&harness), [("pod", 60)], "{evicting}");
         assert_eq!(messages(&harness), ["Marking for deletion Pod default/pod"]);
@@ -393,7 +393,7 @@ fn an_eviction_does_not_end_the_time_of_a_taint_that_has_just_come() {
         harness.heal();
         harness.put(node(&["taint1"]));
         harness.enqueue(EVICTIONS, &uid("pod"));
-        harness.clear_carried_out();
+        harness.clear_executions();
         harness.advance(seconds(600));
         assert_eq!(deletions(&harness), [("pod", 80)], "{evicting}");
     }

@@ -102,12 +102,12 @@ impl CallFailure {
 #[must_use]
 pub const fn after_failed_call(kind: CallFailureKind, items: usize) -> Finish {
     match (kind.may_be_the_items(), items) {
-        (false, _) => Finish::Unworked,
+        (false, _) => Finish::PutBack,
         (true, 0 | 1) => Finish::Retry {
             failures: Vec::new(),
             retry_after: None,
         },
-        (true, _) => Finish::Alone,
+        (true, _) => Finish::PutBackAlone,
     }
 }
 
@@ -452,9 +452,9 @@ mod tests {
             let (one, many) = (after_failed_call(kind, 1), after_failed_call(kind, 7));
             match kind {
                 CallFailureKind::Start => {
-                    assert_eq!((one, many), (Finish::Unworked, Finish::Unworked));
+                    assert_eq!((one, many), (Finish::PutBack, Finish::PutBack));
                 }
-                _ => assert_eq!((one, many), (retry.clone(), Finish::Alone), "{kind}"),
+                _ => assert_eq!((one, many), (retry.clone(), Finish::PutBackAlone), "{kind}"),
             }
         }
     }

@@ -67,12 +67,12 @@ pub enum Verdict {
         reason: String,
     },
     /// It comes again after that time, with the same creation time.
-    AgainAfter(Duration),
+    RequeueAfter(Duration),
     /// It comes again when the cache shows what the plans wrote.
-    AgainWhenWritten,
+    RequeueWhenObserved,
     /// The decision has another part, which is asked for when the plans of this
     /// one have ended.
-    More {
+    ContinueFrom {
         /// Where that part starts, in the guest's words.
         cursor: String,
     },

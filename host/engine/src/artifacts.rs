@@ -12,13 +12,13 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use davit_core::digest::ModuleDigest;
 use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
 
 use crate::kept::{self, Room};
 use crate::precompiled;
-use davit_core::digest::ModuleDigest;
 
 const SUFFIX: &str = ".cwasm";
 /// More is not kept. Compiled, a module is three to four times as large.

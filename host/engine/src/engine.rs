@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::digest::ModuleDigest;
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -15,7 +16,6 @@ use crate::instance::State;
 use crate::module::Module;
 use crate::wit::{Controller, ControllerPre};
 use crate::world::{self, WorldError};
-use davit_core::digest::ModuleDigest;
 
 /// How often running guests are interrupted: the unit of their CPU time, and
 /// the longest that one keeps others of its thread waiting.

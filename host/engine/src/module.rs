@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use davit_core::digest::ModuleDigest;
 use davit_core::manifest::Manifest;
 
 use crate::engine::Engine;
@@ -11,7 +12,6 @@ use crate::instance::{Instance, State};
 use crate::limits::Limits;
 use crate::wit::ControllerPre;
 use crate::world::WorldVersion;
-use davit_core::digest::ModuleDigest;
 
 /// A guest that is compiled, checked and linked. Clones are the same module.
 #[derive(Clone)]

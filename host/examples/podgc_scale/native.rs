@@ -8,7 +8,8 @@ use davit_guest::bindings::davit::controller::live::GetRequest;
 use davit_guest::bindings::davit::controller::types::Object;
 use davit_guest::component::{Host, Instance};
 use davit_guest::{
-    Failure, IndexKey, Level, ListRequest, Mapped, Place, UnlistedResource, Waiting, WorkItem,
+    Failure, IndexKey, Level, ListRequest, PendingItem, Place, ResourceMapping, UnlistedResource,
+    WorkItem,
 };
 use podgc::PodGc;
 
@@ -173,7 +174,7 @@ impl Host for Native<'_> {
         Ok(Vec::new())
     }
 
-    fn lookup(&self, _: &str, _: &str) -> Option<Mapped> {
+    fn lookup(&self, _: &str, _: &str) -> Option<ResourceMapping> {
         None
     }
 
@@ -181,7 +182,7 @@ impl Host for Native<'_> {
         Vec::new()
     }
 
-    fn pending(&self, _: &str, _: &str) -> Option<Waiting> {
+    fn pending(&self, _: &str, _: &str) -> Option<PendingItem> {
         None
     }
 

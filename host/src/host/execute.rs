@@ -62,7 +62,7 @@ async fn steps(
     let mut written = None;
     for (position, step) in (0..).zip(&plan.steps) {
         match writer
-            .carry_out(mapping, &plan.target, step, decision, &mut course)
+            .execute(mapping, &plan.target, step, decision, &mut course)
             .await
         {
             Ok(done) => {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_core::api::{CaCert, ModuleConfig, ModuleSource, OciSource};
-use davit_engine::ModuleDigest;
+use davit_core::digest::ModuleDigest;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 

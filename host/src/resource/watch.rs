@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use super::{Controller, controllers, describe};
-use crate::http::Health;
+use crate::health::Health;
 use crate::rollout::declared::{Declared, Requests};
 use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;
@@ -63,7 +63,7 @@ pub async fn follow(
                 let trouble = trouble(&error);
                 if told.as_ref() != Some(&trouble) {
                     tracing::warn!("{trouble}");
-                    health.set_unknown(trouble.clone());
+                    health.set_undeclared(trouble.clone());
                     told = Some(trouble);
                 }
                 tokio::select! {

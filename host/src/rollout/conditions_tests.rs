@@ -23,7 +23,7 @@ struct Case {
     problem: Option<Problem>,
     loaded: Option<Loaded<'static>>,
     running: Running,
-    awaited: Option<Awaited>,
+    awaited: Option<PendingResource>,
     circuit: Option<&'static str>,
     hold: Option<Hold>,
     unrecorded: Option<&'static str>,
@@ -194,7 +194,7 @@ fn undisturbed() -> Vec<Case> {
         Case {
             name: "a list fails",
             running: Running::Starting,
-            awaited: Some(Awaited {
+            awaited: Some(PendingResource {
                 resource: "v1/nodes".into(),
                 hindrance: Some("nodes is forbidden".into()),
             }),

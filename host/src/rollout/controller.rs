@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::object::ObjectRef;
+use davit_core::observation::Observation;
 use tokio::time::Instant;
 
 use super::answers::is_running;
@@ -17,7 +18,8 @@ use super::{
     OTHER_HOST_FOR, Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, SAVE_RETRY_FIRST,
     SAVE_RETRY_MOST, UPDATED, What,
 };
-use crate::host::{Observation, Prepared, Wanted};
+use crate::host::DesiredController;
+use crate::loader::LoadedRevision;
 use crate::modules::Version;
 use davit_core::api::ControllerSpec;
 use davit_core::api::{ControllerStatus, HostStatus};
@@ -27,7 +29,7 @@ pub(super) struct Controller {
     pub(super) managed: Managed,
     pub(super) object: Option<ObjectRef>,
     /// What the host is to run.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<DesiredController>,
     /// What was last written down.
     pub(super) saved: ControllerStatus,
     pub(super) saved_at: Option<Instant>,
@@ -80,7 +82,7 @@ impl Controller {
         }
     }
 
-    pub(super) fn declare(&mut self, declared: Declared, prepared: Option<Prepared>) {
+    pub(super) fn declare(&mut self, declared: Declared, prepared: Option<LoadedRevision>) {
         let managed = &mut self.managed;
         managed.generation = declared.generation;
         managed.asked = declared.requests;

@@ -16,7 +16,7 @@ use super::declared::{Declared, RequestKind, Requests};
 use super::records::RecordError;
 use super::{Input, RolloutsHandle, Task};
 use crate::config::ControllerConfig;
-use crate::host::Prepared;
+use crate::loader::LoadedRevision;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 
@@ -216,7 +216,10 @@ impl FileEntry {
 
 impl Task {
     /// Runs the controllers of the file, and no others.
-    pub(super) async fn take_file(&mut self, file: Vec<(ControllerConfig, Option<Prepared>)>) {
+    pub(super) async fn take_file(
+        &mut self,
+        file: Vec<(ControllerConfig, Option<LoadedRevision>)>,
+    ) {
         let names: Vec<&String> = file.iter().map(|(config, _)| &config.name).collect();
         self.files.retain(|name, _| names.contains(&name));
         let mut declared = Vec::new();

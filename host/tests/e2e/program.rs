@@ -131,7 +131,7 @@ fn failure(output: &Output) -> String {
 #[test]
 fn run_works_on_a_cluster_and_stops_cleanly() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pods = data.join("cluster/tests/data/podlist.json");
+    let pods = data.join("core/tests/data/podlist.json");
     let nodes = data.join("tests/data/nodelist.json");
     let (sim, kubeconfig) = sim(&[&nodes, &pods]);
     let pods_url = format!("{}/api/v1/pods", server(&kubeconfig));

@@ -42,7 +42,7 @@ fn module(value: Value) -> ModuleConfig {
 }
 
 fn digest(wasm: &[u8]) -> String {
-    format!("sha256:{}", davit_engine::ModuleDigest::of(wasm))
+    format!("sha256:{}", davit_core::digest::ModuleDigest::of(wasm))
 }
 
 async fn fetch(modules: &Modules, value: Value) -> Result<Fetched, String> {

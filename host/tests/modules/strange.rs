@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use davit::config::ClientConfig;
+use davit::health::Health;
 use davit::host::{Host, HostOptions};
-use davit::http::Health;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::{Declared, Owner, Records, Requests};

@@ -220,7 +220,7 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn assert_quiet(&mut self, seconds: u64) {
         self.pass(seconds);
-        let done: Vec<_> = self.harness.carried_out().iter().collect();
+        let done: Vec<_> = self.harness.executions().iter().collect();
         assert!(done.is_empty(), "{done:?}");
     }
 
@@ -270,7 +270,7 @@ impl Cluster {
     /// The events on objects of a kind: the object's name, the event's type,
     /// reason and message.
     pub(crate) fn events(&self, kind: &str) -> Vec<(String, String, String, String)> {
-        let plans = self.harness.carried_out().iter();
+        let plans = self.harness.executions().iter();
         plans
             .filter(|done| done.result.is_ok() && done.plan.target.kind == kind)
             .flat_map(|done| {

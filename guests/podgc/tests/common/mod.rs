@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use davit_guest::testing::{CarriedOut, Harness, START};
+use davit_guest::testing::{Execution, Harness, START};
 use davit_guest::{Step, Time};
 use podgc::PodGc;
 use serde_json::{Value, json};
@@ -121,14 +121,14 @@ pub(crate) fn ready_node(name: &str) -> Value {
 
 /// The names of the pods that plans were carried out for, in order.
 pub(crate) fn handled(harness: &Harness<PodGc>) -> Vec<&str> {
-    let plans = harness.carried_out().iter();
+    let plans = harness.executions().iter();
     plans.map(|it| it.plan.target.name.as_str()).collect()
 }
 
 /// The names of the pods whose status was patched, in order.
 pub(crate) fn patched(harness: &Harness<PodGc>) -> Vec<&str> {
-    let patched = |it: &&CarriedOut| matches!(it.plan.steps.first(), Some(Step::Patch(_)));
-    let plans = harness.carried_out().iter().filter(patched);
+    let patched = |it: &&Execution| matches!(it.plan.steps.first(), Some(Step::Patch(_)));
+    let plans = harness.executions().iter().filter(patched);
     plans.map(|it| it.plan.target.name.as_str()).collect()
 }
 

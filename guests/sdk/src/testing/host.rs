@@ -18,8 +18,8 @@ use crate::bindings::davit::controller::live::GetRequest;
 use crate::bindings::davit::controller::types;
 use crate::context::Host;
 use crate::{
-    ApiResource, Failure, Index, IndexKey, Instant, Level, ListRequest, Manifest, Mapped,
-    ObjectRef, Place, UnlistedResource, Waiting, Watch, msgpack,
+    ApiResource, Failure, Index, IndexKey, Instant, Level, ListRequest, Manifest, ObjectRef,
+    PendingItem, Place, ResourceMapping, UnlistedResource, Watch, msgpack,
 };
 
 /// The cluster and the host around a guest.
@@ -310,12 +310,12 @@ impl Host for State {
     }
 
     /// A kind is served if there is an object of it.
-    fn lookup(&self, api_version: &str, kind: &str) -> Option<Mapped> {
+    fn lookup(&self, api_version: &str, kind: &str) -> Option<ResourceMapping> {
         let mut objects = self.server.values();
         let example = objects
             .find(|it| text_at(it, "apiVersion") == api_version && text_at(it, "kind") == kind)?;
         let (group, version) = group_version(example);
-        Some(Mapped {
+        Some(ResourceMapping {
             resource: ApiResource::new(&group, &version, &plural(kind)),
             namespaced: !text(example, "namespace").is_empty(),
         })
@@ -326,7 +326,7 @@ impl Host for State {
         self.unlisted.clone()
     }
 
-    fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+    fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
         self.queue_exists(queue);
         self.queues.pending(queue, key)
     }

@@ -42,7 +42,7 @@ use crate::component::Instance;
 use crate::manifest::milliseconds;
 use crate::{
     Amount, Command, ConfigError, Controller, Decision, Failure, Instant, Level, Manifest, Measure,
-    ObjectRef, Plan, PlanFailure, UnlistedResource, Verdict, Waiting, WorkItem, msgpack,
+    ObjectRef, PendingItem, Plan, PlanFailure, UnlistedResource, Verdict, WorkItem, msgpack,
 };
 use host::State;
 use queues::Outcome;
@@ -60,14 +60,14 @@ const FORBIDDEN_PAUSE: u64 = 30_000;
 pub struct Harness<C> {
     instance: Instance<C>,
     state: State,
-    carried_out: Vec<CarriedOut>,
+    executions: Vec<Execution>,
     counts: BTreeMap<(String, Vec<String>), f64>,
     observations: BTreeMap<(String, Vec<String>), Vec<f64>>,
 }
 
 /// A plan and what became of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct CarriedOut {
+pub struct Execution {
     /// When.
     pub at: Instant,
     /// The plan.
@@ -86,7 +86,7 @@ impl<C: Controller> Harness<C> {
         Ok(Self {
             instance,
             state: State::new(manifest),
-            carried_out: Vec::new(),
+            executions: Vec::new(),
             counts: BTreeMap::new(),
             observations: BTreeMap::new(),
         })
@@ -131,13 +131,13 @@ impl<C: Controller> Harness<C> {
     /// What the guest would answer to a fresh item now. Nothing is carried out.
     #[must_use]
     pub fn decide(&self, queue: &str, key: &str) -> Decision {
-        self.decide_part(queue, key, "")
+        self.decide_page(queue, key, "")
     }
 
     /// What the guest would answer now if it was asked for the part of a
     /// decision that this cursor names.
     #[must_use]
-    pub fn decide_part(&self, queue: &str, key: &str, cursor: &str) -> Decision {
+    pub fn decide_page(&self, queue: &str, key: &str, cursor: &str) -> Decision {
         let item = WorkItem {
             queue: queue.to_owned(),
             key: key.to_owned(),
@@ -165,19 +165,19 @@ impl<C: Controller> Harness<C> {
 
     /// The item of this key, if it waits.
     #[must_use]
-    pub fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+    pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
         self.state.queues.pending(queue, key)
     }
 
     /// The plans that were carried out, the oldest first.
     #[must_use]
-    pub fn carried_out(&self) -> &[CarriedOut] {
-        &self.carried_out
+    pub fn executions(&self) -> &[Execution] {
+        &self.executions
     }
 
     /// Forgets the plans that were carried out.
-    pub fn clear_carried_out(&mut self) {
-        self.carried_out.clear();
+    pub fn clear_executions(&mut self) {
+        self.executions.clear();
     }
 
     /// From now on the cache does not cover these resources.
@@ -239,27 +239,27 @@ impl<C: Controller> Harness<C> {
     fn call(&mut self, items: &[WorkItem]) {
         let decisions = self.decisions(items);
         for (item, decision) in items.iter().zip(decisions) {
-            self.carry_out(item.clone(), decision);
+            self.execute_decision(item.clone(), decision);
         }
     }
 
     /// Carries a decision out, part after part.
-    fn carry_out(&mut self, mut item: WorkItem, mut decision: Decision) {
-        let mut failures = self.carry_out_part(&mut decision);
+    fn execute_decision(&mut self, mut item: WorkItem, mut decision: Decision) {
+        let mut failures = self.execute_page(&mut decision);
         for _ in 0..MAX_CALLS {
-            let Verdict::More(cursor) = &decision.verdict else {
+            let Verdict::ContinueFrom(cursor) = &decision.verdict else {
                 return self.finish(&item, &decision.verdict, failures);
             };
             item.cursor.clone_from(cursor);
             let mut decisions = self.decisions(std::slice::from_ref(&item));
             decision = decisions.pop().expect("one decision for each item");
-            failures.extend(self.carry_out_part(&mut decision));
+            failures.extend(self.execute_page(&mut decision));
         }
         panic!("{MAX_CALLS} parts of one decision, and it goes on");
     }
 
     /// Returns the failures that another try can mend.
-    fn carry_out_part(&mut self, decision: &mut Decision) -> Vec<PlanFailure> {
+    fn execute_page(&mut self, decision: &mut Decision) -> Vec<PlanFailure> {
         let cancelled = self.command(std::mem::take(&mut decision.commands));
         let mut failures = Vec::new();
         for plan in std::mem::take(&mut decision.plans) {
@@ -268,7 +268,7 @@ impl<C: Controller> Harness<C> {
             {
                 continue;
             }
-            failures.extend(self.carry_out_plan(plan));
+            failures.extend(self.execute_plan(plan));
         }
         failures
     }
@@ -278,9 +278,9 @@ impl<C: Controller> Harness<C> {
             match verdict {
                 Verdict::Done => Outcome::Done,
                 Verdict::Retry(_) => Outcome::Retry(Vec::new(), 0),
-                Verdict::AgainAfter(pause) => Outcome::AgainAfter(*pause),
+                Verdict::RequeueAfter(pause) => Outcome::RequeueAfter(*pause),
                 // The cache shows it already.
-                Verdict::AgainWhenWritten | Verdict::More(_) => Outcome::AgainAfter(0),
+                Verdict::RequeueWhenObserved | Verdict::ContinueFrom(_) => Outcome::RequeueAfter(0),
             }
         } else {
             let forbidden = failures.iter().any(|it| it.failure.class == "forbidden");
@@ -291,7 +291,7 @@ impl<C: Controller> Harness<C> {
     }
 
     /// Carries a plan out; returns its failure if another try can mend it.
-    fn carry_out_plan(&mut self, plan: Plan) -> Option<PlanFailure> {
+    fn execute_plan(&mut self, plan: Plan) -> Option<PlanFailure> {
         let result = self.state.execute(&plan);
         let failed = match &result {
             Ok(()) => None,
@@ -309,7 +309,7 @@ impl<C: Controller> Harness<C> {
             }
         }
         let uid = plan.target.uid.clone();
-        self.carried_out.push(CarriedOut {
+        self.executions.push(Execution {
             at: self.state.now,
             plan,
             result,

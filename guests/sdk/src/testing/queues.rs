@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::host::State;
-use crate::{Instant, PlanFailure, QueueSpec, Tick, Waiting, WorkItem};
+use crate::{Instant, PendingItem, PlanFailure, QueueSpec, Tick, WorkItem};
 
 /// The items that wait, by queue and key.
 #[derive(Default)]
@@ -22,13 +22,13 @@ pub(super) enum Outcome {
     Done,
     /// Again after the back-off, and not before this pause.
     Retry(Vec<PlanFailure>, u64),
-    AgainAfter(u64),
+    RequeueAfter(u64),
 }
 
 impl Queues {
-    pub(super) fn pending(&self, queue: &str, key: &str) -> Option<Waiting> {
+    pub(super) fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
         let entry = self.0.get(&(queue.to_owned(), key.to_owned()))?;
-        Some(Waiting {
+        Some(PendingItem {
             created_at: entry.created_at,
             due_at: entry.due_at,
         })
@@ -126,7 +126,7 @@ impl State {
                 Some(period) => (period, None, 0, Vec::new()),
                 None => return,
             },
-            Outcome::AgainAfter(pause) => (pause, Some(item.created_at), 0, Vec::new()),
+            Outcome::RequeueAfter(pause) => (pause, Some(item.created_at), 0, Vec::new()),
             Outcome::Retry(failures, pause) => {
                 let pause = pause.max(self.back_off(item));
                 (pause, Some(item.created_at), item.attempt + 1, failures)

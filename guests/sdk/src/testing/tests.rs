@@ -84,7 +84,7 @@ impl Controller for Toy {
             }
             "age" => {
                 log(format!("{} ms old", cx.now() - item.created_at));
-                return Decision::again_after(Duration::from_secs(5));
+                return Decision::requeue_after(Duration::from_secs(5));
             }
             "delete" => return Decision::done().plans(job().map(|job| delete(job, "delete"))),
             "later" => {

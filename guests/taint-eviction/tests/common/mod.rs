@@ -147,7 +147,7 @@ pub(crate) fn left(harness: &Harness<TaintEviction>) -> Vec<&str> {
 /// The names of the pods that were to be deleted or evicted, and the seconds
 /// after the start, in order.
 pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, i64)> {
-    let plans = harness.carried_out().iter();
+    let plans = harness.executions().iter();
     plans
         .filter(|it| {
             let steps = it.plan.steps.iter();
@@ -160,7 +160,7 @@ pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, i64)> {
 
 /// The messages of the events so far, in order.
 pub(crate) fn messages(harness: &Harness<TaintEviction>) -> Vec<&str> {
-    let plans = harness.carried_out().iter();
+    let plans = harness.executions().iter();
     plans
         .flat_map(|it| &it.plan.steps)
         .filter_map(|step| match step {

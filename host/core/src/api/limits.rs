@@ -4,11 +4,12 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::budget::{Cooldown, Guardrails};
+use crate::revision::CallLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::HumanDuration;
-use super::spec::{SpecError, out_of_range};
+use super::error::{SpecError, out_of_range};
 use super::strict::{expected_text, percent, text};
 
 /// The most instances that a guest is given. They are set aside for each
@@ -136,6 +137,16 @@ impl Default for LimitConfig {
             memory_mib: 64,
             call_millis: 1000,
             instances: 4,
+        }
+    }
+}
+
+impl From<LimitConfig> for CallLimits {
+    fn from(config: LimitConfig) -> Self {
+        Self {
+            memory_mib: config.memory_mib,
+            call_millis: config.call_millis,
+            instances: config.instances,
         }
     }
 }

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::HumanDuration;
-use super::spec::{SpecError, is_default, out_of_range};
+use super::error::{SpecError, is_default, out_of_range};
 use super::strict::{expected_text, percent, text};
 
 /// How another module or configuration takes over.

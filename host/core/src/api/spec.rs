@@ -8,6 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::error::{SpecError, is_default};
 use super::limits::{GuardrailConfig, LimitConfig};
 use super::module::ModuleConfig;
 use super::name::is_dns_subdomain;
@@ -89,43 +90,6 @@ pub struct PermissionConfig {
     pub resource: String,
 }
 
-/// What is wrong with a spec: the path of a field, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{reason}", at(field))]
-pub struct SpecError {
-    /// `limits.instances`; empty for the spec as a whole.
-    pub field: String,
-    /// What is wrong with its value.
-    pub reason: String,
-}
-
-impl SpecError {
-    pub(super) fn new(field: &str, reason: impl Into<String>) -> Self {
-        Self {
-            field: field.to_owned(),
-            reason: reason.into(),
-        }
-    }
-
-    /// The same, seen from what holds the spec: `controllers[0]`.
-    #[must_use]
-    pub fn below(self, parent: &str) -> Self {
-        let field = match self.field.as_str() {
-            "" => parent.to_owned(),
-            field => format!("{parent}.{field}"),
-        };
-        Self { field, ..self }
-    }
-}
-
-fn at(field: &str) -> String {
-    if field.is_empty() {
-        String::new()
-    } else {
-        format!("{field}: ")
-    }
-}
-
 impl ControllerSpec {
     /// A module with everything else as it is by default.
     #[must_use]
@@ -192,6 +156,15 @@ impl ControllerSpec {
     }
 }
 
+/// The operator's configuration, encoded as the guest receives it. None is an empty
+/// map.
+pub fn encode_config(config: &Value) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    match config {
+        Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),
+        config => rmp_serde::to_vec_named(config),
+    }
+}
+
 impl From<ModeConfig> for Mode {
     fn from(mode: ModeConfig) -> Self {
         match mode {
@@ -212,17 +185,9 @@ impl From<&PermissionConfig> for Permission {
     }
 }
 
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
     })
-}
-
-pub(super) fn out_of_range<T: std::fmt::Display>(value: T, low: T, high: T) -> String {
-    format!("expected a number from {low} to {high}, found {value}")
 }

@@ -15,7 +15,7 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Number, Value};
 
-use super::spec::SpecError;
+use super::error::SpecError;
 
 /// The most that is shown of a text that was found, in bytes.
 const MOST_SHOWN: usize = 100;

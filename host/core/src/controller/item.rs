@@ -174,7 +174,7 @@ impl Running {
     pub(super) fn supersede(&mut self) {
         self.plans.clear();
         self.next_part = None;
-        self.verdict = Verdict::AgainAfter(Duration::ZERO);
+        self.verdict = Verdict::RequeueAfter(Duration::ZERO);
         self.not_before = None;
         self.put_off = PutOff::No;
     }
@@ -245,10 +245,10 @@ impl Running {
         if let Some(until) = self.not_before
             && !is_tick
         {
-            return (Finish::AgainAfter(until.since(now)), Sooner::WhenLookedAt);
+            return (Finish::RequeueAfter(until.since(now)), Sooner::WhenLookedAt);
         }
         if self.put_off == PutOff::Over && !is_tick {
-            return (Finish::AgainAfter(Duration::ZERO), Sooner::Never);
+            return (Finish::RequeueAfter(Duration::ZERO), Sooner::Never);
         }
         match &self.verdict {
             Verdict::Retry { .. } => (
@@ -258,30 +258,30 @@ impl Running {
                 },
                 Sooner::Never,
             ),
-            Verdict::AgainAfter(delay) => (Finish::AgainAfter(*delay), Sooner::Never),
+            Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), Sooner::Never),
             // It ends with its last part only.
-            Verdict::More { .. } => (Finish::AgainAfter(Duration::ZERO), Sooner::Never),
-            Verdict::AgainWhenWritten if self.carried || self.held => self.when_seen(lapse),
+            Verdict::ContinueFrom { .. } => (Finish::RequeueAfter(Duration::ZERO), Sooner::Never),
+            Verdict::RequeueWhenObserved if self.carried || self.held => self.when_seen(lapse),
             // What was held back has to be looked at again: the write it was
             // held for may not have done all of it.
             Verdict::Done if self.held => self.when_seen(lapse),
             // Should the target come to this revision, the item is looked at
             // again with all its times.
-            Verdict::Done | Verdict::AgainWhenWritten
+            Verdict::Done | Verdict::RequeueWhenObserved
                 if self.put_off == PutOff::Left && !is_tick =>
             {
-                (Finish::AgainAfter(LEFT_PAUSE), Sooner::WhenLookedAt)
+                (Finish::RequeueAfter(LEFT_PAUSE), Sooner::WhenLookedAt)
             }
             // What was only shown, or refused, would be decided again for ever.
-            Verdict::Done | Verdict::AgainWhenWritten => (Finish::Done, Sooner::Never),
+            Verdict::Done | Verdict::RequeueWhenObserved => (Finish::Done, Sooner::Never),
         }
     }
 
     fn when_seen(&self, lapse: Duration) -> (Finish, Sooner) {
         if self.unseen.is_empty() {
-            (Finish::AgainAfter(Duration::ZERO), Sooner::Never)
+            (Finish::RequeueAfter(Duration::ZERO), Sooner::Never)
         } else {
-            (Finish::AgainAfter(lapse), Sooner::WhenSeen)
+            (Finish::RequeueAfter(lapse), Sooner::WhenSeen)
         }
     }
 }

@@ -289,7 +289,7 @@ impl Revision {
         if let Some(item) = self.next_parts.pop_front() {
             return Some((vec![item], 0));
         }
-        let batch = self.queues.take(now)?;
+        let batch = self.queues.dequeue(now)?;
         if self.role == Role::Stable {
             for waited in batch.waited() {
                 let queue = batch.queue.clone();
@@ -339,7 +339,7 @@ impl Revision {
                 key: work.key.clone(),
             };
             let next_part = match &decision.verdict {
-                Verdict::More { cursor } => {
+                Verdict::ContinueFrom { cursor } => {
                     work.cursor.clone_from(cursor);
                     Some(work)
                 }
@@ -386,7 +386,7 @@ impl Revision {
 
     fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = WorkItem>) {
         for WorkItem { queue, key, .. } in items {
-            self.queues.done(now, &queue, &key, Finish::Unworked);
+            self.queues.done(now, &queue, &key, Finish::PutBack);
             self.running.remove(&QueueKey { queue, key });
         }
     }
@@ -588,7 +588,7 @@ impl Revision {
         {
             shared.effects.push_back(Effect::Worked {
                 queue: item.queue.clone(),
-                duration: finished.worked,
+                duration: finished.work_duration,
             });
         }
     }

@@ -79,8 +79,8 @@ impl Entry {
         (&before.0, before.1) != (&self.place, self.armed)
     }
 
-    const fn waiting(&self) -> Waiting {
-        Waiting {
+    const fn waiting(&self) -> PendingItem {
+        PendingItem {
             created_at: self.created_at,
             due_at: self.place.order.due_at,
         }
@@ -93,7 +93,7 @@ pub(super) type Entries = OrdMap<Arc<str>, Entry>;
 
 /// An item that waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waiting {
+pub struct PendingItem {
     /// When it was first added.
     pub created_at: Instant,
     /// When it comes, if its group's rate and the queue's workers allow it;
@@ -113,7 +113,7 @@ pub struct PendingSnapshot {
 impl PendingSnapshot {
     /// The item, if it waits.
     #[must_use]
-    pub fn get(&self, queue: &str, key: &str) -> Option<Waiting> {
+    pub fn get(&self, queue: &str, key: &str) -> Option<PendingItem> {
         Some(self.queues.get(queue)?.get(key)?.waiting())
     }
 }

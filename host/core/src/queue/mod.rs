@@ -31,7 +31,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::entry::{Origin, PendingSnapshot, Waiting};
+pub use self::entry::{Origin, PendingItem, PendingSnapshot};
 use self::single::Queue;
 use crate::manifest::{QueueSpec, Rate, TickSpec};
 use crate::plan::{Enqueue, PlanFailure, QueueKey, WorkItem};
@@ -57,9 +57,9 @@ pub struct Batch {
     /// The queue they all come from.
     pub queue: String,
     /// When they were handed out.
-    pub taken_at: Instant,
+    pub dequeued_at: Instant,
     /// At least one, in the order in which they came; just one if that one is
-    /// to be alone ([`Finish::Alone`]).
+    /// to be alone ([`Finish::PutBackAlone`]).
     pub items: Vec<WorkItem>,
     /// How many of them are from the re-list lane.
     pub relisted: usize,
@@ -70,7 +70,7 @@ impl Batch {
     /// `workqueue_queue_duration_seconds`.
     pub fn waited(&self) -> impl Iterator<Item = Duration> {
         let items = self.items.iter();
-        items.map(|item| self.taken_at.since(item.due_at))
+        items.map(|item| self.dequeued_at.since(item.due_at))
     }
 }
 
@@ -90,22 +90,22 @@ pub enum Finish {
     },
     /// It did not fail and comes again after that time, with the same
     /// creation time. Also for a tick, in place of its period.
-    AgainAfter(Duration),
+    RequeueAfter(Duration),
     /// Nobody looked at it (its guest was swapped or quarantined meanwhile):
     /// it goes back to where it was taken from, attempts and all. A token that
     /// it cost is not given back.
-    Unworked,
+    PutBack,
     /// A call about several items failed, and this is one of them: like
-    /// [`Self::Unworked`], and from now on until it is done, or comes again
+    /// [`Self::PutBack`], and from now on until it is done, or comes again
     /// without having failed, it is handed out by itself.
-    Alone,
+    PutBackAlone,
 }
 
 /// An item that is no longer worked on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedItem {
     /// How long it was worked on, for `workqueue_work_duration_seconds`.
-    pub worked: Duration,
+    pub work_duration: Duration,
     /// When it comes again, if it does.
     pub due_at: Option<Instant>,
 }
@@ -120,10 +120,10 @@ pub struct QueueStats {
     /// Items whose time has not come. client-go does not count them.
     pub delayed: usize,
     /// Items that are worked on.
-    pub in_work: usize,
+    pub processing: usize,
     /// How often an item became due: `adds_total`.
     pub adds: u64,
-    /// How often an item was to come later, by a retry, an again-after or an
+    /// How often an item was to come later, by a retry, a requeue-after or an
     /// enqueue: `retries_total`, which in client-go counts every `AddAfter`.
     pub retries: u64,
     /// How long all items that are worked on have been so, together:
@@ -298,7 +298,7 @@ impl Queues {
 
     /// Hands out the items of the next call. Each must come back through
     /// [`Self::done`].
-    pub fn take(&mut self, now: Instant) -> Option<Batch> {
+    pub fn dequeue(&mut self, now: Instant) -> Option<Batch> {
         let ready = self.queues.iter_mut().filter(|(_, known)| {
             let next = known.queue.next();
             next.is_some_and(|next| next <= now)
@@ -307,10 +307,10 @@ impl Queues {
             ready.min_by_key(|(_, known)| (Reverse(known.queue.priority()), known.turn))?;
         self.last_turn += 1;
         known.turn = self.last_turn;
-        let (items, relisted) = known.queue.take(now);
+        let (items, relisted) = known.queue.dequeue(now);
         Some(Batch {
             queue: name.to_string(),
-            taken_at: now,
+            dequeued_at: now,
             items,
             relisted,
         })
@@ -326,12 +326,12 @@ impl Queues {
         queue: &str,
         key: &str,
         finish: Finish,
-    ) -> Option<Finished> {
+    ) -> Option<FinishedItem> {
         let known = self.queues.get_mut(queue)?;
         known.queue.done(now, key, finish)
     }
 
-    /// The first moment, not before `now`, at which [`Self::take`] gives
+    /// The first moment, not before `now`, at which [`Self::dequeue`] gives
     /// something; none if it gives nothing until an item is added, taken back
     /// or a rate is set.
     #[must_use]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::entry::{Entries, Entry, Order, Origin, Place};
 use super::schedule::Schedule;
-use super::{Finish, Finished, QueueStats};
+use super::{Finish, FinishedItem, QueueStats};
 use crate::manifest::{QueueSpec, Rate};
 use crate::plan::{PlanFailure, WorkItem};
 use crate::time::Instant;
@@ -18,7 +18,7 @@ use crate::time::Instant;
 pub(super) struct Queue {
     spec: QueueSpec,
     waiting: Entries,
-    work: BTreeMap<Arc<str>, InWork>,
+    work: BTreeMap<Arc<str>, ProcessingItem>,
     schedule: Schedule,
     /// The scheduled items that were not due yet when last looked at.
     upcoming: BTreeSet<Order>,
@@ -30,7 +30,7 @@ pub(super) struct Queue {
 
 /// An item that was handed out.
 #[derive(Clone, Debug)]
-struct InWork {
+struct ProcessingItem {
     started: Instant,
     entry: Entry,
 }
@@ -174,7 +174,7 @@ impl Queue {
 
     /// The next items for one call, and how many of them are from the re-list
     /// lane.
-    pub(super) fn take(&mut self, now: Instant) -> (Vec<WorkItem>, usize) {
+    pub(super) fn dequeue(&mut self, now: Instant) -> (Vec<WorkItem>, usize) {
         self.pass(now);
         let most = self.free_workers().min(self.spec.batch as usize);
         let mut items = Vec::new();
@@ -186,7 +186,7 @@ impl Queue {
             if alone && !items.is_empty() {
                 break;
             }
-            let Some((item, lane)) = self.take_one(now) else {
+            let Some((item, lane)) = self.dequeue_one(now) else {
                 break;
             };
             items.push(item);
@@ -199,8 +199,8 @@ impl Queue {
     }
 
     /// What becomes of an item that was handed out; none if it was not.
-    pub(super) fn done(&mut self, now: Instant, key: &str, finish: Finish) -> Option<Finished> {
-        let (key, InWork { started, entry }) = self.work.remove_entry(key)?;
+    pub(super) fn done(&mut self, now: Instant, key: &str, finish: Finish) -> Option<FinishedItem> {
+        let (key, ProcessingItem { started, entry }) = self.work.remove_entry(key)?;
         let held = self.waiting.remove(&*key);
         let is_done = finish == Finish::Done;
         let again = self.again(now, &key, entry, finish);
@@ -222,8 +222,8 @@ impl Queue {
         if let Some(entry) = next {
             self.put(now, key, entry, None);
         }
-        Some(Finished {
-            worked: now.since(started),
+        Some(FinishedItem {
+            work_duration: now.since(started),
             due_at,
         })
     }
@@ -231,7 +231,7 @@ impl Queue {
     /// Everything that was handed out waits again.
     pub(super) fn put_back_all(&mut self, now: Instant) {
         for key in self.work.keys().cloned().collect::<Vec<_>>() {
-            self.done(now, &key, Finish::Unworked);
+            self.done(now, &key, Finish::PutBack);
         }
     }
 
@@ -242,7 +242,7 @@ impl Queue {
             queue: self.spec.name.clone(),
             depth: self.schedule.len() - self.upcoming.len(),
             delayed: self.upcoming.len(),
-            in_work: self.work.len(),
+            processing: self.work.len(),
             adds: self.adds,
             retries: self.retries,
             unfinished_work: running().sum(),
@@ -254,7 +254,7 @@ impl Queue {
         (self.spec.workers as usize).saturating_sub(self.work.len())
     }
 
-    fn take_one(&mut self, now: Instant) -> Option<(WorkItem, Origin)> {
+    fn dequeue_one(&mut self, now: Instant) -> Option<(WorkItem, Origin)> {
         let key = self.schedule.pop(now)?;
         let entry = self.waiting.remove(&*key)?;
         let item = WorkItem {
@@ -267,7 +267,7 @@ impl Queue {
             cursor: String::new(),
         };
         let (started, lane) = (now, entry.place.lane);
-        self.work.insert(key, InWork { started, entry });
+        self.work.insert(key, ProcessingItem { started, entry });
         Some((item, lane))
     }
 
@@ -279,12 +279,12 @@ impl Queue {
         }
         match finish {
             Finish::Done => self.rearm(now, key),
-            Finish::Unworked => Some(entry),
-            Finish::Alone => Some(Entry {
+            Finish::PutBack => Some(entry),
+            Finish::PutBackAlone => Some(Entry {
                 alone: true,
                 ..entry
             }),
-            Finish::AgainAfter(pause) => {
+            Finish::RequeueAfter(pause) => {
                 self.retries += 1;
                 let Place { lane, group, .. } = entry.place;
                 let place = self.place(now.after(pause), lane, group);

@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use davit_core::manifest::{QueueSpec, Rate, TickSpec};
 use davit_core::plan::{Enqueue, QueueKey};
-use davit_core::queue::{Finish, Origin, PendingSnapshot, Queues, Waiting};
+use davit_core::queue::{Finish, Origin, PendingItem, PendingSnapshot, Queues};
 use davit_core::time::Instant;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
@@ -36,7 +36,7 @@ enum Step {
     Enqueue(Enqueue),
     Cancel(&'static str, &'static str),
     SetRate(&'static str, &'static str, Rate),
-    Take,
+    Dequeue,
     /// The item in work of that number, if there are so many.
     Finish(usize, Finish),
     Reconfigure(usize),
@@ -69,7 +69,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => enqueue.prop_map(Step::Enqueue),
         2 => (queue(), key()).prop_map(|(q, k)| Step::Cancel(q, k)),
         2 => (queue(), group(), rate()).prop_map(|(q, g, r)| Step::SetRate(q, g, r)),
-        10 => Just(Step::Take),
+        10 => Just(Step::Dequeue),
         10 => (0..6_usize, finish()).prop_map(|(n, f)| Step::Finish(n, f)),
         1 => (0..4_usize).prop_map(Step::Reconfigure),
         1 => Just(Step::Snapshot),
@@ -103,9 +103,9 @@ fn finish() -> impl Strategy<Value = Finish> {
     prop_oneof![
         6 => Just(Finish::Done),
         3 => prop::option::of(pause()).prop_map(retry),
-        2 => pause().prop_map(Finish::AgainAfter),
-        1 => Just(Finish::Unworked),
-        1 => Just(Finish::Alone),
+        2 => pause().prop_map(Finish::RequeueAfter),
+        1 => Just(Finish::PutBack),
+        1 => Just(Finish::PutBackAlone),
     ]
 }
 
@@ -149,7 +149,7 @@ fn revision(number: usize) -> (Vec<QueueSpec>, Vec<TickSpec>) {
 }
 
 /// What must be seen to wait, by queue and key.
-type Expected = BTreeMap<(String, String), Waiting>;
+type Expected = BTreeMap<(String, String), PendingItem>;
 
 /// The queues, their model, and what may not be forgotten.
 struct Drive {
@@ -200,7 +200,7 @@ impl Drive {
                 self.wanted.remove(&(queue.to_owned(), key.to_owned()));
             }
             Step::SetRate(queue, group, rate) => self.set_rate(queue, group, rate),
-            Step::Take => self.take(),
+            Step::Dequeue => self.dequeue(),
             Step::Finish(number, finish) => self.finish(number, &finish),
             Step::Reconfigure(number) => {
                 let (specs, ticks) = revision(number);
@@ -230,8 +230,8 @@ impl Drive {
         assert_eq!(done, self.model.set_rate(queue, group, rate));
     }
 
-    fn take(&mut self) {
-        let Some(batch) = self.queues.take(self.now()) else {
+    fn dequeue(&mut self) {
+        let Some(batch) = self.queues.dequeue(self.now()) else {
             let next = self.model.next_due();
             assert!(next.is_none_or(|next| next > self.now()), "nothing taken");
             return;
@@ -291,7 +291,7 @@ impl Drive {
         let mut expected = BTreeMap::new();
         for (name, queue) in &self.model.queues {
             for item in &queue.waiting {
-                let waiting = Waiting {
+                let waiting = PendingItem {
                     created_at: item.created,
                     due_at: item.due,
                 };
@@ -312,7 +312,7 @@ impl Drive {
             let scheduled = queue.waiting.iter();
             let scheduled = scheduled.filter(|item| !queue.works_on(&item.key));
             let (due, delayed): (Vec<_>, Vec<_>) = scheduled.partition(|item| item.due <= now);
-            let numbers = (stats.depth, stats.delayed, stats.in_work);
+            let numbers = (stats.depth, stats.delayed, stats.processing);
             assert_eq!(numbers, (due.len(), delayed.len(), queue.work.len()));
         }
         for wanted in &self.wanted {
@@ -328,16 +328,16 @@ impl Drive {
         assert_eq!(next, self.model.next_due());
         if let Some(next) = next {
             assert!(
-                self.queues.clone().take(next).is_some(),
+                self.queues.clone().dequeue(next).is_some(),
                 "nothing at {next:?}"
             );
             if next > now {
                 let before = Instant::from_nanos(next.as_nanos() - 1);
-                assert_eq!(self.queues.clone().take(before), None);
+                assert_eq!(self.queues.clone().dequeue(before), None);
             }
         } else {
             let far = now.after(Duration::from_secs(1_000_000));
-            assert_eq!(self.queues.clone().take(far), None);
+            assert_eq!(self.queues.clone().dequeue(far), None);
         }
     }
 
@@ -362,7 +362,7 @@ impl Drive {
                 break;
             }
             self.advance_to_next(Duration::ZERO);
-            self.take();
+            self.dequeue();
         }
         assert_eq!(self.wanted, BTreeSet::new(), "never handed out");
         assert_eq!(self.expected(), BTreeMap::new(), "still waiting");

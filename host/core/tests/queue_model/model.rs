@@ -197,7 +197,7 @@ impl Queue {
     }
 
     /// Checks that this item could come next, and takes it.
-    fn take(&mut self, now: Instant, key: &str) {
+    fn dequeue(&mut self, now: Instant, key: &str) {
         let possible = self.possible(now);
         let item = possible
             .iter()
@@ -415,7 +415,7 @@ impl Model {
         for taken in &batch.items {
             assert!(queue.free_workers() > 0, "too many items for the workers");
             assert!(!queue.works_on(&taken.key), "{} twice at once", taken.key);
-            queue.take(self.now, &taken.key);
+            queue.dequeue(self.now, &taken.key);
             let item = queue.work.last().unwrap();
             assert_eq!(
                 (taken.created_at, taken.due_at, taken.attempt),
@@ -461,7 +461,7 @@ impl Model {
                 };
                 queue.waiting.push(next);
             }
-            Finish::AgainAfter(pause) => {
+            Finish::RequeueAfter(pause) => {
                 let due = now.after(*pause);
                 let Item {
                     created,
@@ -478,8 +478,8 @@ impl Model {
                 };
                 queue.waiting.push(next);
             }
-            Finish::Unworked => queue.waiting.push(old),
-            Finish::Alone => queue.waiting.push(Item { alone: true, ..old }),
+            Finish::PutBack => queue.waiting.push(old),
+            Finish::PutBackAlone => queue.waiting.push(Item { alone: true, ..old }),
         }
         if let Some(held) = held {
             queue.merge(now, held);

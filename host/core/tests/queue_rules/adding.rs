@@ -15,7 +15,7 @@ fn a_key_waits_once_and_keeps_its_place() {
         .map(|item| (item.key.as_str(), item.created_at, item.due_at))
         .collect();
     assert_eq!(times, [("b", at(1), at(1)), ("a", at(1), at(1))]);
-    assert_eq!(queues.take(at(3)), None);
+    assert_eq!(queues.dequeue(at(3)), None);
     assert_eq!(queues.next_due(at(3)), None);
 }
 
@@ -23,16 +23,16 @@ fn a_key_waits_once_and_keeps_its_place() {
 fn an_addition_during_the_work_is_not_lost_and_waits_for_its_end() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
-    take_one(&mut queues, at(1));
+    dequeue_one(&mut queues, at(1));
     fresh(&mut queues, at(2), "a");
     fresh(&mut queues, at(3), "a");
     assert_eq!(waiting(&queues, "a").unwrap().created_at, at(2));
-    assert_eq!(queues.take(at(3)), None, "one call per key");
+    assert_eq!(queues.dequeue(at(3)), None, "one call per key");
     assert_eq!(queues.next_due(at(3)), None);
     let finished = done(&mut queues, at(4), "a", Finish::Done);
-    assert_eq!(finished.worked, SECOND * 3);
+    assert_eq!(finished.work_duration, SECOND * 3);
     assert_eq!(finished.due_at, Some(at(2)));
-    assert_eq!(take_one(&mut queues, at(4)).created_at, at(2));
+    assert_eq!(dequeue_one(&mut queues, at(4)).created_at, at(2));
     let finished = done(&mut queues, at(5), "a", Finish::Done);
     assert_eq!(finished.due_at, None);
     assert_eq!(queues.next_due(at(5)), None);
@@ -58,7 +58,7 @@ fn fresh_items_overtake_a_relist_which_gets_one_in_ten() {
     for key in 0..27 {
         fresh(&mut queues, at(2), &format!("f{key:02}"));
     }
-    let keys = take(&mut queues, at(3));
+    let keys = dequeue(&mut queues, at(3));
     let lanes: String = keys.iter().map(|key| &key[..1]).collect();
     let expected = "fffffffffr".repeat(3) + &"r".repeat(70);
     assert_eq!(lanes, expected);
@@ -74,7 +74,7 @@ fn a_relisted_item_that_is_added_fresh_changes_lane() {
     }
     fresh(&mut queues, at(2), "c");
     relist(&mut queues, at(3), "c");
-    assert_eq!(take(&mut queues, at(3)), ["c", "a", "b"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["c", "a", "b"]);
 }
 
 #[test]
@@ -83,5 +83,5 @@ fn a_timer_that_is_relisted_is_due_but_part_of_the_flood() {
     queues.enqueue(at(1), &enqueue("timer", 60)).unwrap();
     relist(&mut queues, at(2), "timer");
     fresh(&mut queues, at(3), "event");
-    assert_eq!(take(&mut queues, at(3)), ["event", "timer"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["event", "timer"]);
 }

@@ -8,10 +8,10 @@ fn a_delayed_item_comes_exactly_at_its_time() {
     queues.enqueue(at(1), &enqueue("a", 40)).unwrap();
     assert_eq!(queues.next_due(at(1)), Some(at(41)));
     assert_eq!(
-        queues.take(Instant::from_nanos(at(41).as_nanos() - 1)),
+        queues.dequeue(Instant::from_nanos(at(41).as_nanos() - 1)),
         None
     );
-    let item = take_one(&mut queues, at(41));
+    let item = dequeue_one(&mut queues, at(41));
     assert_eq!((item.created_at, item.due_at), (at(1), at(41)));
 }
 
@@ -20,7 +20,7 @@ fn the_earlier_time_wins_and_the_creation_time_stays() {
     let mut queues = queues();
     queues.enqueue(at(1), &enqueue("a", 40)).unwrap();
     queues.enqueue(at(2), &enqueue("a", 100)).unwrap();
-    let kept = Waiting {
+    let kept = PendingItem {
         created_at: at(1),
         due_at: at(41),
     };
@@ -28,7 +28,7 @@ fn the_earlier_time_wins_and_the_creation_time_stays() {
     queues.enqueue(at(3), &enqueue("a", 10)).unwrap();
     assert_eq!(waiting(&queues, "a").unwrap().due_at, at(13));
     fresh(&mut queues, at(4), "a");
-    let item = take_one(&mut queues, at(4));
+    let item = dequeue_one(&mut queues, at(4));
     assert_eq!((item.created_at, item.due_at), (at(1), at(4)));
     assert_eq!(queues.next_due(at(4)), None, "nothing is left behind");
 }
@@ -39,7 +39,7 @@ fn what_is_due_stays_due() {
     fresh(&mut queues, at(1), "a");
     queues.enqueue(at(2), &enqueue("a", 10)).unwrap();
     assert_eq!(waiting(&queues, "a").unwrap().due_at, at(1));
-    assert_eq!(take(&mut queues, at(2)), ["a"]);
+    assert_eq!(dequeue(&mut queues, at(2)), ["a"]);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn a_creation_time_can_be_brought_along() {
 fn a_delay_during_the_work_counts_from_the_command() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
-    take_one(&mut queues, at(1));
+    dequeue_one(&mut queues, at(1));
     queues.enqueue(at(2), &enqueue("a", 10)).unwrap();
     let finished = done(&mut queues, at(5), "a", Finish::Done);
     assert_eq!(finished.due_at, Some(at(12)));
@@ -86,7 +86,7 @@ fn cancelling_tells_whether_something_waited() {
     assert!(queues.cancel(at(2), "q", "b"), "due");
     assert_eq!(queues.next_due(at(2)), None);
     fresh(&mut queues, at(3), "a");
-    assert_eq!(take_one(&mut queues, at(3)).created_at, at(3));
+    assert_eq!(dequeue_one(&mut queues, at(3)).created_at, at(3));
     assert!(!queues.cancel(at(3), "q", "a"), "worked on");
     fresh(&mut queues, at(4), "a");
     assert!(queues.cancel(at(4), "q", "a"), "added again");
@@ -98,11 +98,11 @@ fn cancelling_tells_whether_something_waited() {
 fn what_is_delayed_forever_never_comes() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
-    take_one(&mut queues, at(1));
-    done(&mut queues, at(1), "a", Finish::AgainAfter(Duration::MAX));
+    dequeue_one(&mut queues, at(1));
+    done(&mut queues, at(1), "a", Finish::RequeueAfter(Duration::MAX));
     assert_eq!(queues.next_due(at(1)), None);
     fresh(&mut queues, at(2), "a");
-    assert_eq!(take(&mut queues, at(2)), ["a"]);
+    assert_eq!(dequeue(&mut queues, at(2)), ["a"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_snapshot_does_not_change() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     fresh(&mut queues, at(1), "b");
-    take(&mut queues, at(1));
+    dequeue(&mut queues, at(1));
     queues.enqueue(at(1), &enqueue("c", 1)).unwrap();
     let snapshot = queues.pending();
     queues.cancel(at(1), "q", "c");

@@ -19,31 +19,31 @@ fn retries_double_their_pause_up_to_its_limit() {
     let mut now = at(1);
     let mut pauses = Vec::new();
     for attempt in 0..9 {
-        let item = take_one(&mut queues, now);
+        let item = dequeue_one(&mut queues, now);
         assert_eq!((item.attempt, item.created_at), (attempt, at(1)));
         let due_at = done(&mut queues, now, "a", retry()).due_at.unwrap();
         pauses.push(due_at.since(now).as_secs());
         now = due_at;
     }
     assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-    take_one(&mut queues, now);
+    dequeue_one(&mut queues, now);
     done(&mut queues, now, "a", Finish::Done);
     fresh(&mut queues, now, "a");
-    assert_eq!(take_one(&mut queues, now).attempt, 0, "done forgets");
+    assert_eq!(dequeue_one(&mut queues, now).attempt, 0, "done forgets");
 }
 
 #[test]
 fn a_retry_carries_its_failures_and_waits_as_long_as_asked() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
-    take_one(&mut queues, at(1));
+    dequeue_one(&mut queues, at(1));
     let finish = Finish::Retry {
         failures: failures(101),
         retry_after: Some(SECOND * 30),
     };
     done(&mut queues, at(1), "a", finish);
     assert_eq!(queues.next_due(at(1)), Some(at(31)));
-    let item = take_one(&mut queues, at(31));
+    let item = dequeue_one(&mut queues, at(31));
     assert_eq!(item.failures, failures(WorkItem::MAX_FAILURES));
     let finish = Finish::Retry {
         failures: failures(1),
@@ -51,7 +51,7 @@ fn a_retry_carries_its_failures_and_waits_as_long_as_asked() {
     };
     done(&mut queues, at(31), "a", finish);
     assert_eq!(queues.next_due(at(31)), Some(at(33)), "not sooner");
-    assert_eq!(take_one(&mut queues, at(33)).failures, failures(1));
+    assert_eq!(dequeue_one(&mut queues, at(33)).failures, failures(1));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn an_event_cuts_a_back_off_short_and_keeps_the_attempts() {
     let mut queues = queues();
     for added_during_work in [true, false] {
         fresh(&mut queues, at(1), "a");
-        take_one(&mut queues, at(1));
+        dequeue_one(&mut queues, at(1));
         if added_during_work {
             fresh(&mut queues, at(2), "a");
         }
@@ -67,25 +67,25 @@ fn an_event_cuts_a_back_off_short_and_keeps_the_attempts() {
         if !added_during_work {
             fresh(&mut queues, at(3), "a");
         }
-        let item = take_one(&mut queues, at(3));
+        let item = dequeue_one(&mut queues, at(3));
         assert_eq!((item.attempt, item.created_at), (1, at(1)));
         done(&mut queues, at(3), "a", Finish::Done);
     }
 }
 
 #[test]
-fn again_after_keeps_the_creation_time_and_forgets_the_attempts() {
+fn requeue_after_keeps_the_creation_time_and_forgets_the_attempts() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
-    take_one(&mut queues, at(1));
+    dequeue_one(&mut queues, at(1));
     done(&mut queues, at(1), "a", retry());
-    take_one(&mut queues, at(2));
-    let finished = done(&mut queues, at(3), "a", Finish::AgainAfter(SECOND * 10));
+    dequeue_one(&mut queues, at(2));
+    let finished = done(&mut queues, at(3), "a", Finish::RequeueAfter(SECOND * 10));
     assert_eq!(finished.due_at, Some(at(13)));
-    let item = take_one(&mut queues, at(13));
+    let item = dequeue_one(&mut queues, at(13));
     assert_eq!((item.attempt, item.created_at), (0, at(1)));
     queues.enqueue(at(14), &enqueue("a", 5)).unwrap();
-    let finished = done(&mut queues, at(15), "a", Finish::AgainAfter(SECOND * 10));
+    let finished = done(&mut queues, at(15), "a", Finish::RequeueAfter(SECOND * 10));
     assert_eq!(finished.due_at, Some(at(19)), "the earlier of the two");
     assert_eq!(waiting(&queues, "a").unwrap().created_at, at(1));
 }
@@ -94,10 +94,10 @@ fn again_after_keeps_the_creation_time_and_forgets_the_attempts() {
 fn a_retried_relist_stays_part_of_the_flood() {
     let mut queues = queues();
     relist(&mut queues, at(1), "a");
-    take_one(&mut queues, at(1));
+    dequeue_one(&mut queues, at(1));
     done(&mut queues, at(1), "a", retry());
     fresh(&mut queues, at(3), "b");
-    assert_eq!(take(&mut queues, at(3)), ["b", "a"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["b", "a"]);
 }
 
 #[test]
@@ -112,14 +112,14 @@ fn what_nobody_looked_at_goes_back_to_its_place() {
     );
     fresh(&mut queues, at(1), "a");
     fresh(&mut queues, at(1), "b");
-    take_one(&mut queues, at(1));
+    dequeue_one(&mut queues, at(1));
     done(&mut queues, at(1), "a", retry());
-    take_one(&mut queues, at(1));
-    let before = take_one(&mut queues, at(2));
+    dequeue_one(&mut queues, at(1));
+    let before = dequeue_one(&mut queues, at(2));
     assert_eq!((before.key.as_str(), before.attempt), ("a", 1));
     fresh(&mut queues, at(3), "c");
-    done(&mut queues, at(3), "a", Finish::Unworked);
-    assert_eq!(take_one(&mut queues, at(3)), before);
+    done(&mut queues, at(3), "a", Finish::PutBack);
+    assert_eq!(dequeue_one(&mut queues, at(3)), before);
 }
 
 #[test]
@@ -128,15 +128,15 @@ fn an_item_of_a_failed_call_is_alone_until_it_is_done() {
     for key in ["a", "b", "c"] {
         fresh(&mut queues, at(1), key);
     }
-    take(&mut queues, at(1));
+    dequeue(&mut queues, at(1));
     done(&mut queues, at(1), "a", Finish::Done);
-    done(&mut queues, at(1), "b", Finish::Alone);
-    done(&mut queues, at(1), "c", Finish::Alone);
+    done(&mut queues, at(1), "b", Finish::PutBackAlone);
+    done(&mut queues, at(1), "c", Finish::PutBackAlone);
     for key in ["d", "e"] {
         fresh(&mut queues, at(2), key);
     }
     for expected in [vec!["b"], vec!["c"], vec!["d", "e"]] {
-        assert_eq!(take(&mut queues, at(2)), expected);
+        assert_eq!(dequeue(&mut queues, at(2)), expected);
     }
     done(&mut queues, at(2), "b", retry());
     done(&mut queues, at(2), "c", Finish::Done);
@@ -144,8 +144,8 @@ fn an_item_of_a_failed_call_is_alone_until_it_is_done() {
     fresh(&mut queues, at(3), "f");
     fresh(&mut queues, at(3), "g");
     // "b" became due at the same time, and is still alone.
-    assert_eq!(take(&mut queues, at(3)), ["b"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["b"]);
     done(&mut queues, at(3), "b", Finish::Done);
     fresh(&mut queues, at(3), "b");
-    assert_eq!(take(&mut queues, at(3)), ["c", "f", "g", "b"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["c", "f", "g", "b"]);
 }

@@ -13,13 +13,13 @@ fn calls_are_bounded_by_batch_and_workers() {
     for key in 0..10 {
         fresh(&mut queues, at(1), &key.to_string());
     }
-    assert_eq!(take(&mut queues, at(1)), ["0", "1", "2"]);
-    assert_eq!(take(&mut queues, at(1)), ["3", "4"]);
-    assert_eq!(queues.take(at(1)), None);
+    assert_eq!(dequeue(&mut queues, at(1)), ["0", "1", "2"]);
+    assert_eq!(dequeue(&mut queues, at(1)), ["3", "4"]);
+    assert_eq!(queues.dequeue(at(1)), None);
     assert_eq!(queues.next_due(at(1)), None, "all workers are busy");
     done(&mut queues, at(2), "1", Finish::Done);
     assert_eq!(queues.next_due(at(2)), Some(at(2)));
-    assert_eq!(take(&mut queues, at(2)), ["5"]);
+    assert_eq!(dequeue(&mut queues, at(2)), ["5"]);
 }
 
 #[test]
@@ -36,7 +36,7 @@ fn higher_priority_goes_first_and_equals_take_turns() {
             queues.add(at(1), queue, key, Origin::Fresh).unwrap();
         }
     }
-    let order: Vec<String> = std::iter::from_fn(|| Some(queues.take(at(1))?.queue)).collect();
+    let order: Vec<String> = std::iter::from_fn(|| Some(queues.dequeue(at(1))?.queue)).collect();
     assert_eq!(order, ["high", "high", "a", "b", "a", "b", "low", "low"]);
 }
 
@@ -50,10 +50,10 @@ fn a_rate_gives_its_burst_and_then_one_item_at_a_time() {
     for key in ["a", "b", "c", "d"] {
         fresh(&mut queues, at(10), key);
     }
-    assert_eq!(take(&mut queues, at(10)), ["a", "b"]);
+    assert_eq!(dequeue(&mut queues, at(10)), ["a", "b"]);
     assert_eq!(queues.next_due(at(10)), Some(at(12)));
-    assert_eq!(queues.take(at(11)), None);
-    assert_eq!(take(&mut queues, at(12)), ["c"]);
+    assert_eq!(queues.dequeue(at(11)), None);
+    assert_eq!(dequeue(&mut queues, at(12)), ["c"]);
     assert_eq!(queues.next_due(at(12)), Some(at(14)));
 }
 
@@ -66,11 +66,11 @@ fn a_stopped_group_is_in_nobodys_way() {
     }
     queues.enqueue(at(2), &grouped("c", "zone")).unwrap();
     fresh(&mut queues, at(3), "d");
-    assert_eq!(take(&mut queues, at(3)), ["c", "d"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["c", "d"]);
     assert_eq!(queues.next_due(at(3)), None);
     queues.set_rate(at(5), "q", "full", rate(1.0, 1)).unwrap();
     assert_eq!(queues.next_due(at(5)), Some(at(6)), "it starts empty");
-    assert_eq!(take(&mut queues, at(6)), ["a"]);
+    assert_eq!(dequeue(&mut queues, at(6)), ["a"]);
     queues.set_rate(at(6), "q", "full", rate(1.0, 1)).unwrap();
     assert_eq!(queues.next_due(at(6)), Some(at(7)));
 }
@@ -86,13 +86,13 @@ fn a_group_follows_the_latest_command_that_names_one() {
     fresh(&mut queues, at(1), "a");
     assert_eq!(queues.next_due(at(1)), None);
     queues.enqueue(at(1), &grouped("a", "other")).unwrap();
-    assert_eq!(take(&mut queues, at(1)), ["a"]);
+    assert_eq!(dequeue(&mut queues, at(1)), ["a"]);
     done(&mut queues, at(1), "a", retry());
     queues.set_rate(at(1), "q", "other", rate(0.0, 1)).unwrap();
     assert_eq!(queues.next_due(at(1)), None, "a retry stays in its group");
     assert!(queues.cancel(at(1), "q", "a"));
     fresh(&mut queues, at(1), "a");
-    assert_eq!(take(&mut queues, at(1)), ["a"], "a new item does not");
+    assert_eq!(dequeue(&mut queues, at(1)), ["a"], "a new item does not");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn a_timer_in_a_limited_group_needs_both() {
         queues.enqueue(at(1), &delayed).unwrap();
     }
     assert_eq!(queues.next_due(at(1)), Some(at(4)));
-    assert_eq!(take(&mut queues, at(4)), ["a"]);
+    assert_eq!(dequeue(&mut queues, at(4)), ["a"]);
     assert_eq!(queues.next_due(at(4)), Some(at(14)));
 }
 

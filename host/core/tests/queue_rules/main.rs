@@ -19,7 +19,9 @@ use std::time::Duration;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::manifest::{QueueSpec, Rate, TickSpec};
 use davit_core::plan::{Enqueue, PlanFailure, QueueKey, WorkItem};
-use davit_core::queue::{Finish, Finished, Origin, QueueError, QueueStats, Queues, Waiting};
+use davit_core::queue::{
+    Finish, FinishedItem, Origin, PendingItem, QueueError, QueueStats, Queues,
+};
 use davit_core::time::Instant;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,25 +95,25 @@ fn relist(queues: &mut Queues, now: Instant, key: &str) {
 }
 
 fn items(queues: &mut Queues, now: Instant) -> Vec<WorkItem> {
-    queues.take(now).map_or(Vec::new(), |batch| batch.items)
+    queues.dequeue(now).map_or(Vec::new(), |batch| batch.items)
 }
 
-fn take(queues: &mut Queues, now: Instant) -> Vec<String> {
+fn dequeue(queues: &mut Queues, now: Instant) -> Vec<String> {
     let items = items(queues, now).into_iter();
     items.map(|item| item.key).collect()
 }
 
-fn take_one(queues: &mut Queues, now: Instant) -> WorkItem {
+fn dequeue_one(queues: &mut Queues, now: Instant) -> WorkItem {
     let mut items = items(queues, now);
     assert_eq!(items.len(), 1, "{items:?}");
     items.remove(0)
 }
 
-fn done(queues: &mut Queues, now: Instant, key: &str, finish: Finish) -> Finished {
+fn done(queues: &mut Queues, now: Instant, key: &str, finish: Finish) -> FinishedItem {
     queues.done(now, "q", key, finish).unwrap()
 }
 
-fn waiting(queues: &Queues, key: &str) -> Option<Waiting> {
+fn waiting(queues: &Queues, key: &str) -> Option<PendingItem> {
     queues.pending().get("q", key)
 }
 

@@ -10,20 +10,20 @@ fn stats_are_those_of_client_go() {
     relist(&mut queues, at(1), "b");
     queues.enqueue(at(1), &enqueue("c", 10)).unwrap();
     let before = stats(&mut queues, at(2));
-    assert_eq!((before.depth, before.delayed, before.in_work), (2, 1, 0));
+    assert_eq!((before.depth, before.delayed, before.processing), (2, 1, 0));
     assert_eq!((before.adds, before.retries), (2, 1));
-    let batch = queues.take(at(4)).unwrap();
+    let batch = queues.dequeue(at(4)).unwrap();
     assert_eq!(batch.waited().collect::<Vec<_>>(), [SECOND * 3; 2]);
     fresh(&mut queues, at(4), "a");
     done(&mut queues, at(6), "b", retry());
     let during = stats(&mut queues, at(9));
-    assert_eq!((during.depth, during.delayed, during.in_work), (1, 1, 1));
+    assert_eq!((during.depth, during.delayed, during.processing), (1, 1, 1));
     assert_eq!((during.adds, during.retries), (3, 2), "b is due again");
     assert_eq!(during.unfinished_work, SECOND * 5);
     assert_eq!(during.longest_running, SECOND * 5);
     done(&mut queues, at(10), "a", Finish::Done);
     let after = stats(&mut queues, at(11));
-    assert_eq!((after.depth, after.delayed, after.in_work), (3, 0, 0));
+    assert_eq!((after.depth, after.delayed, after.processing), (3, 0, 0));
     assert_eq!(after.adds, 5);
     assert_eq!(after.longest_running, Duration::ZERO);
 }

@@ -9,10 +9,10 @@ fn a_swap_loses_nothing_of_a_queue_that_stays() {
     queues.enqueue(at(1), &enqueue("timer", 40)).unwrap();
     queues.enqueue(at(1), &grouped("stopped", "zone")).unwrap();
     fresh(&mut queues, at(1), "retried");
-    take(&mut queues, at(1));
+    dequeue(&mut queues, at(1));
     done(&mut queues, at(1), "retried", retry());
     fresh(&mut queues, at(1), "in work");
-    take(&mut queues, at(1));
+    dequeue(&mut queues, at(1));
     fresh(&mut queues, at(1), "in work");
     let changed = QueueSpec {
         workers: 2,
@@ -21,14 +21,14 @@ fn a_swap_loses_nothing_of_a_queue_that_stays() {
     };
     let gone = queues.reconfigure(at(2), &[changed, spec("new")], &[]);
     assert_eq!(gone, []);
-    assert_eq!(queues.take(at(1)), None);
-    let item = take_one(&mut queues, at(2));
+    assert_eq!(queues.dequeue(at(1)), None);
+    let item = dequeue_one(&mut queues, at(2));
     assert_eq!((item.key.as_str(), item.attempt), ("retried", 1));
     done(&mut queues, at(2), "retried", Finish::Done);
     done(&mut queues, at(3), "in work", Finish::Done);
-    assert_eq!(take(&mut queues, at(3)), ["in work"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["in work"]);
     done(&mut queues, at(3), "in work", Finish::Done);
-    let timer = take_one(&mut queues, at(41));
+    let timer = dequeue_one(&mut queues, at(41));
     assert_eq!((timer.created_at, timer.due_at), (at(1), at(41)));
     done(&mut queues, at(41), "timer", Finish::Done);
     assert!(waiting(&queues, "stopped").is_some());
@@ -39,7 +39,7 @@ fn a_swap_loses_nothing_of_a_queue_that_stays() {
 fn the_items_of_a_queue_that_is_gone_are_returned() {
     let mut queues = Queues::new(at(0), &[spec("p"), spec("q")], &[tick("gc", 20)]);
     fresh(&mut queues, at(1), "a");
-    take(&mut queues, at(1));
+    dequeue(&mut queues, at(1));
     fresh(&mut queues, at(1), "a");
     queues.enqueue(at(1), &enqueue("b", 9)).unwrap();
     let gone = queues.reconfigure(at(2), &[spec("p")], &[]);
@@ -62,22 +62,22 @@ fn a_changed_default_rate_holds_for_groups_without_their_own() {
         queues.enqueue(at(1), &grouped(key, "own")).unwrap();
     }
     queues.reconfigure(at(2), &[limited(Some(rate(0.1, 1)))], &[]);
-    assert_eq!(take(&mut queues, at(2)), ["a", "c", "d"]);
+    assert_eq!(dequeue(&mut queues, at(2)), ["a", "c", "d"]);
     assert_eq!(queues.next_due(at(2)), Some(at(12)));
     queues.reconfigure(at(3), &[limited(None)], &[]);
-    assert_eq!(take(&mut queues, at(3)), ["b"]);
+    assert_eq!(dequeue(&mut queues, at(3)), ["b"]);
 }
 
 #[test]
 fn ticks_come_and_go_and_stay_with_their_times() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("a", 20), tick("b", 20)]);
-    for key in take(&mut queues, at(0)) {
+    for key in dequeue(&mut queues, at(0)) {
         done(&mut queues, at(1), &key, Finish::Done);
     }
     fresh(&mut queues, at(2), "b");
     queues.reconfigure(at(2), &[spec("q")], &[tick("c", 20)]);
     assert_eq!(waiting(&queues, "a"), None, "a tick that is gone");
-    assert_eq!(take(&mut queues, at(2)), ["b", "c"], "an event stays");
+    assert_eq!(dequeue(&mut queues, at(2)), ["b", "c"], "an event stays");
     assert_eq!(done(&mut queues, at(2), "b", Finish::Done).due_at, None);
     done(&mut queues, at(2), "c", Finish::Done);
     queues.reconfigure(at(9), &[spec("q")], &[tick("c", 20)]);

@@ -5,27 +5,27 @@ use super::*;
 #[test]
 fn a_tick_comes_at_once_and_a_period_after_its_end() {
     let mut queues = Queues::new(at(5), &[spec("q")], &[tick("gc", 20)]);
-    assert_eq!(take_one(&mut queues, at(5)).key, "gc");
+    assert_eq!(dequeue_one(&mut queues, at(5)).key, "gc");
     assert_eq!(queues.next_due(at(100)), None, "it does not overlap");
     let finished = done(&mut queues, at(100), "gc", Finish::Done);
     assert_eq!(finished.due_at, Some(at(120)));
-    let item = take_one(&mut queues, at(121));
+    let item = dequeue_one(&mut queues, at(121));
     assert_eq!((item.created_at, item.due_at), (at(100), at(120)));
 }
 
 #[test]
 fn an_event_makes_a_tick_earlier_and_its_period_starts_anew() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
-    take_one(&mut queues, at(0));
+    dequeue_one(&mut queues, at(0));
     fresh(&mut queues, at(1), "gc");
     assert_eq!(
         done(&mut queues, at(2), "gc", Finish::Done).due_at,
         Some(at(1))
     );
-    take_one(&mut queues, at(2));
+    dequeue_one(&mut queues, at(2));
     done(&mut queues, at(3), "gc", Finish::Done);
     fresh(&mut queues, at(10), "gc");
-    take_one(&mut queues, at(10));
+    dequeue_one(&mut queues, at(10));
     let finished = done(&mut queues, at(11), "gc", Finish::Done);
     assert_eq!(finished.due_at, Some(at(31)));
 }
@@ -33,9 +33,9 @@ fn an_event_makes_a_tick_earlier_and_its_period_starts_anew() {
 #[test]
 fn a_failed_tick_backs_off_and_then_slides_on() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
-    take_one(&mut queues, at(0));
+    dequeue_one(&mut queues, at(0));
     assert_eq!(done(&mut queues, at(0), "gc", retry()).due_at, Some(at(1)));
-    assert_eq!(take_one(&mut queues, at(1)).attempt, 1);
+    assert_eq!(dequeue_one(&mut queues, at(1)).attempt, 1);
     let finished = done(&mut queues, at(2), "gc", Finish::Done);
     assert_eq!(finished.due_at, Some(at(22)));
 }
@@ -45,7 +45,7 @@ fn a_cancelled_tick_skips_one_run() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
     assert!(queues.cancel(at(3), "q", "gc"));
     assert_eq!(queues.next_due(at(3)), Some(at(23)));
-    take_one(&mut queues, at(23));
+    dequeue_one(&mut queues, at(23));
     fresh(&mut queues, at(24), "gc");
     assert!(queues.cancel(at(24), "q", "gc"));
     let finished = done(&mut queues, at(25), "gc", Finish::Done);
@@ -56,11 +56,11 @@ fn a_cancelled_tick_skips_one_run() {
 fn a_changed_period_counts_from_the_last_end() {
     for (period, next) in [(5, 105), (200, 300), (1, 102)] {
         let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
-        take_one(&mut queues, at(0));
+        dequeue_one(&mut queues, at(0));
         done(&mut queues, at(100), "gc", Finish::Done);
         queues.reconfigure(at(102), &[spec("q")], &[tick("gc", period)]);
         assert_eq!(queues.next_due(at(102)), Some(at(next)));
-        take_one(&mut queues, at(next));
+        dequeue_one(&mut queues, at(next));
         let finished = done(&mut queues, at(1000), "gc", Finish::Done);
         assert_eq!(finished.due_at, Some(at(1000 + u64::from(period))));
     }
@@ -69,12 +69,12 @@ fn a_changed_period_counts_from_the_last_end() {
 #[test]
 fn a_changed_period_moves_nothing_that_else_was_asked_for() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
-    take_one(&mut queues, at(0));
+    dequeue_one(&mut queues, at(0));
     done(&mut queues, at(0), "gc", Finish::Done);
     queues.enqueue(at(0), &enqueue("gc", 15)).unwrap();
     queues.reconfigure(at(1), &[spec("q")], &[tick("gc", 60)]);
     assert_eq!(queues.next_due(at(1)), Some(at(15)));
-    take_one(&mut queues, at(15));
+    dequeue_one(&mut queues, at(15));
     queues.reconfigure(at(16), &[spec("q")], &[tick("gc", 30)]);
     let finished = done(&mut queues, at(17), "gc", Finish::Done);
     assert_eq!(finished.due_at, Some(at(47)));

@@ -72,7 +72,7 @@ impl Reader<'_> {
         });
         let cancels: BTreeSet<&QueueKey> = cancels.collect();
         let verdict = verdict(decision.verdict);
-        if let Verdict::More { cursor } = &verdict {
+        if let Verdict::ContinueFrom { cursor } = &verdict {
             self.at_most("bytes in the cursor", cursor.len(), LONGEST_CURSOR)?;
         }
         let mut plans = Vec::with_capacity(decision.plans.len());
@@ -394,9 +394,9 @@ fn verdict(verdict: wit::Verdict) -> Verdict {
     match verdict {
         wit::Verdict::Done => Verdict::Done,
         wit::Verdict::Retry(reason) => Verdict::Retry { reason },
-        wit::Verdict::AgainAfter(millis) => Verdict::AgainAfter(Duration::from_millis(millis)),
-        wit::Verdict::AgainWhenWritten => Verdict::AgainWhenWritten,
-        wit::Verdict::More(cursor) => Verdict::More { cursor },
+        wit::Verdict::RequeueAfter(millis) => Verdict::RequeueAfter(Duration::from_millis(millis)),
+        wit::Verdict::RequeueWhenObserved => Verdict::RequeueWhenObserved,
+        wit::Verdict::ContinueFrom(cursor) => Verdict::ContinueFrom { cursor },
     }
 }
 

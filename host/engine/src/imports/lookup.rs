@@ -8,9 +8,13 @@ use crate::instance::State;
 use crate::wit::{decisions, log, manifests, mapping, notes, queue, types};
 
 impl mapping::Host for State {
-    fn lookup(&mut self, api_version: String, kind: String) -> Result<Option<mapping::Mapped>> {
+    fn lookup(
+        &mut self,
+        api_version: String,
+        kind: String,
+    ) -> Result<Option<mapping::ResourceMapping>> {
         let served = self.view()?.call.mapping.by_kind(&api_version, &kind);
-        Ok(served.map(|served| mapping::Mapped {
+        Ok(served.map(|served| mapping::ResourceMapping {
             resource: types::ApiResource {
                 group: served.resource.group.clone(),
                 version: served.resource.version.clone(),
@@ -37,7 +41,7 @@ impl mapping::Host for State {
 }
 
 impl queue::Host for State {
-    fn pending(&mut self, queue: String, key: String) -> Result<Option<queue::Waiting>> {
+    fn pending(&mut self, queue: String, key: String) -> Result<Option<queue::PendingItem>> {
         let view = self.view()?;
         if !declares_queue(&view.manifest, &queue) {
             return Mistake::trap(format!(
@@ -45,7 +49,7 @@ impl queue::Host for State {
             ));
         }
         let waiting = view.call.pending.get(&queue, &key);
-        Ok(waiting.map(|waiting| queue::Waiting {
+        Ok(waiting.map(|waiting| queue::PendingItem {
             created_at: self.now.wall_at(waiting.created_at).0,
             due_at: self.now.wall_at(waiting.due_at).0,
         }))

@@ -175,7 +175,7 @@ impl cli::terminal_stderr::Host for State {
     }
 }
 
-const NO_WAITING: &str = "it wanted to sleep: return the verdict again-after instead";
+const NO_WAITING: &str = "it wanted to sleep: return the verdict requeue-after instead";
 
 impl clocks::monotonic_clock::Host for State {
     fn now(&mut self) -> Result<clocks::monotonic_clock::Instant> {

@@ -186,17 +186,17 @@ async fn a_decision_comes_over_whole() {
     let expected = Decision {
         plans: vec![plan],
         commands,
-        verdict: Verdict::AgainAfter(Duration::from_millis(1_500)),
+        verdict: Verdict::RequeueAfter(Duration::from_millis(1_500)),
         parallel: 7,
     };
     assert_eq!(decision, expected);
 }
 
 #[tokio::test]
-async fn a_part_of_a_decision_says_where_the_next_one_starts() {
-    let decision = decide("more").await.unwrap();
+async fn a_page_of_a_decision_names_where_the_next_page_starts() {
+    let decision = decide("continue-from").await.unwrap();
     let cursor = "the second half".to_owned();
-    assert_eq!(decision.verdict, Verdict::More { cursor });
+    assert_eq!(decision.verdict, Verdict::ContinueFrom { cursor });
 }
 
 /// The body of the one creation, after a look into it.

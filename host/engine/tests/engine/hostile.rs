@@ -103,7 +103,7 @@ async fn leaving_and_sleeping_are_no_guests_matter() {
     assert!(trapped(&error).contains("called exit"), "{error}");
     let started = Instant::now();
     let error = misbehave("sleep").await;
-    assert!(trapped(&error).contains("again-after"), "{error}");
+    assert!(trapped(&error).contains("requeue-after"), "{error}");
     assert!(started.elapsed() < Duration::from_secs(30));
 }
 

@@ -55,7 +55,7 @@ fn spent(host: &mut Running) -> usize {
         Report::Ruled { ruling, .. } => Some(ruling),
         _ => None,
     });
-    let spent = |ruling: &&Ruling| matches!(ruling, Ruling::Wait(Waiting::Spent(_)));
+    let spent = |ruling: &&Ruling| matches!(ruling, Ruling::Wait(Waiting::Tripped(_)));
     rulings.filter(spent).count()
 }
 

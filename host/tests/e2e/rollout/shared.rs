@@ -253,10 +253,10 @@ fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
         assert!(is == "False" && named(&message), "{is}: {message}");
         let (_, _, message) = condition(&status, "Synced");
         assert!(named(&message), "{message}");
-        let obstacles = host.health.obstacles().concat();
+        let reasons = host.health.not_ready().concat();
         assert!(
-            obstacles.starts_with("podgc: ") && named(&obstacles),
-            "{obstacles}"
+            reasons.starts_with("podgc: ") && named(&reasons),
+            "{reasons}"
         );
 
         for fault in refused {

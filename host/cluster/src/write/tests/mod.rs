@@ -4,7 +4,9 @@ mod patches;
 
 use std::time::Duration;
 
-use davit_core::plan::{Event, PropagationPolicy};
+use davit_core::expectation::Written;
+use davit_core::failure::FailureClass;
+use davit_core::plan::{Create, DeleteOptions, Event, Patch, PatchKind, PropagationPolicy};
 use serde_json::{Value, json};
 
 use super::*;
@@ -22,9 +24,9 @@ fn decision() -> Decision {
     }
 }
 
-async fn carry_out(server: &Server, step: Step) -> Result<Outcome, Failure> {
+async fn execute(server: &Server, step: Step) -> Result<Outcome, Failure> {
     writer(server)
-        .carry_out(
+        .execute(
             &mapping(),
             &pod(),
             &step,
@@ -106,7 +108,7 @@ async fn what_must_not_be_sent_is_not_sent() {
         (pod(), trailing, "1 bytes follow"),
     ] {
         let failure = writer(&server)
-            .carry_out(
+            .execute(
                 &mapping(),
                 &target,
                 &step,
@@ -123,7 +125,7 @@ async fn what_must_not_be_sent_is_not_sent() {
         ..pod()
     };
     let failure = writer(&server)
-        .carry_out(
+        .execute(
             &mapping(),
             &unknown,
             &delete(),
@@ -149,7 +151,7 @@ async fn an_object_is_created_in_its_collection() {
         },
         body: messagepack(&body),
     });
-    let outcome = carry_out(&server, step).await.unwrap();
+    let outcome = execute(&server, step).await.unwrap();
     assert_eq!(outcome.uid, "u-9");
     let seen = server.only();
     assert_eq!(
@@ -171,7 +173,7 @@ async fn an_event_never_fails_a_plan() {
     });
     let (mapping, pod) = (mapping(), pod());
     let outcome = writer
-        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
+        .execute(&mapping, &pod, &step, &decision(), &mut Course::default())
         .await;
     assert_eq!(outcome, Ok(Outcome::default()));
     tokio::time::sleep(Duration::from_secs(1)).await;

@@ -426,7 +426,7 @@ fn notes_are_kept_for_the_next_call_and_over_a_swap() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
-    let mut decision = decide(vec![], Verdict::AgainAfter(SECOND));
+    let mut decision = decide(vec![], Verdict::RequeueAfter(SECOND));
     decision.commands = vec![Command::SetNote {
         key: "k".into(),
         value: Some(vec![1]),

@@ -38,7 +38,7 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
 /// and arrives after.
 #[test]
 fn what_is_gone_is_not_deleted_again_by_a_decision_from_before() {
-    for verdict in [Verdict::Done, Verdict::AgainWhenWritten] {
+    for verdict in [Verdict::Done, Verdict::RequeueWhenObserved] {
         let mut bench = Bench::enforcing();
         bench.see("a", 1, "n1");
         let (first, ..) = bench.keys().unwrap();
@@ -59,7 +59,7 @@ fn what_is_gone_is_not_deleted_again_by_a_decision_from_before() {
 /// An item that waits for all that it wrote goes on when something of it was
 /// gone already.
 #[test]
-fn again_when_written_goes_on_when_a_target_is_gone() {
+fn requeue_when_observed_continues_when_a_target_is_gone() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
     bench.see("b", 1, "");
@@ -68,7 +68,7 @@ fn again_when_written_goes_on_when_a_target_is_gone() {
     bench.outcome(plan, succeeded(Written::Gone));
     bench.lose("a");
     bench.settle();
-    let before = decide(vec![delete("a")], Verdict::AgainWhenWritten);
+    let before = decide(vec![delete("a")], Verdict::RequeueWhenObserved);
     bench.answer(call, vec![before]);
     let (_, _, keys) = bench.keys().unwrap();
     assert_eq!(keys, ["ns/b"]);
@@ -241,7 +241,7 @@ fn what_a_guardrail_held_is_decided_again_after_a_reset_during_the_item() {
         assert_eq!(keys, ["timer"]);
         let cursor = "c".to_owned();
         let verdict = if in_parts {
-            Verdict::More { cursor }
+            Verdict::ContinueFrom { cursor }
         } else {
             Verdict::Done
         };
@@ -262,7 +262,7 @@ fn what_a_guardrail_held_is_decided_again_after_a_reset_during_the_item() {
 }
 
 #[test]
-fn again_when_written_waits_for_the_cache() {
+fn requeue_when_observed_waits_for_the_cache() {
     let mut bench = Bench::enforcing();
     for name in ["a", "b"] {
         bench.see(name, 1, "n1");
@@ -270,7 +270,7 @@ fn again_when_written_waits_for_the_cache() {
     let (call, queue, _) = bench.keys().unwrap();
     assert_eq!(queue, "nodes");
     let plans = vec![delete("a"), delete("b")];
-    bench.answer(call, vec![decide(plans, Verdict::AgainWhenWritten)]);
+    bench.answer(call, vec![decide(plans, Verdict::RequeueWhenObserved)]);
     for (id, _) in bench.carried() {
         bench.outcome(id, succeeded(Written::Version(5)));
     }
@@ -369,7 +369,7 @@ fn what_is_only_shown_is_not_waited_for() {
     let mut bench = Bench::new(manifest(), Settings::default());
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
-    let decision = decide(vec![delete("a")], Verdict::AgainWhenWritten);
+    let decision = decide(vec![delete("a")], Verdict::RequeueWhenObserved);
     bench.answer(call, vec![decision]);
     assert_eq!(bench.rulings(), [Ruling::Show]);
     assert!(bench.call().is_none());

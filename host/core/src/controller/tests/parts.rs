@@ -2,9 +2,9 @@
 
 use super::*;
 
-fn more(plans: Vec<Plan>, cursor: &str) -> Decision {
+fn continue_from(plans: Vec<Plan>, cursor: &str) -> Decision {
     let cursor = cursor.to_owned();
-    decide(plans, Verdict::More { cursor })
+    decide(plans, Verdict::ContinueFrom { cursor })
 }
 
 /// The key, the cursor and the attempt of the only item of a call.
@@ -20,7 +20,7 @@ fn first_part(bench: &mut Bench) -> PlanId {
     bench.see("a", 1, "");
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "", 0));
-    bench.answer(call.id, vec![more(vec![delete("a")], "b")]);
+    bench.answer(call.id, vec![continue_from(vec![delete("a")], "b")]);
     let carried = bench.carried();
     assert_eq!(carried.len(), 1);
     carried[0].0
@@ -82,7 +82,7 @@ fn a_dry_run_shows_every_part_once() {
     let mut bench = Bench::new(manifest(), Settings::default());
     bench.see("a", 1, "");
     let call = bench.call().unwrap();
-    bench.answer(call.id, vec![more(vec![delete("a")], "b")]);
+    bench.answer(call.id, vec![continue_from(vec![delete("a")], "b")]);
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "b", 0));
     bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);

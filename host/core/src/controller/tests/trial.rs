@@ -155,7 +155,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
     bench.see("a", 1, "");
     let call = bench.call().unwrap();
     let created = call.items[0].created_at;
-    let mut decision = decide(vec![], Verdict::AgainAfter(100 * SECOND));
+    let mut decision = decide(vec![], Verdict::RequeueAfter(100 * SECOND));
     decision.commands = vec![Command::SetNote {
         key: "k".into(),
         value: Some(vec![1]),
@@ -216,7 +216,7 @@ fn a_candidate_has_its_part_of_a_guardrail() {
     let begun = bench.decide(Role::Candidate, &all);
     assert_eq!(begun.len(), 2);
     bench.finish(begun);
-    let tripped: Vec<Spent> = bench.controller.tripped(bench.now).copied().collect();
+    let tripped: Vec<Trip> = bench.controller.tripped(bench.now).copied().collect();
     assert_eq!(tripped.len(), 1);
     assert_eq!((tripped[0].role, tripped[0].limit), (Role::Candidate, 2));
     let begun = bench.decide(Role::Stable, &all);

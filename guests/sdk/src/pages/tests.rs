@@ -25,19 +25,19 @@ fn enqueue(key: usize) -> Command {
     Command::enqueue("queue", &key.to_string(), Duration::ZERO)
 }
 
-fn part(cursor: &str, decision: Decision) -> Decision {
-    let mut parts = fitting(&[item(cursor)], vec![decision]);
-    parts.pop().unwrap()
+fn page(cursor: &str, decision: Decision) -> Decision {
+    let mut pages = fitting(&[item(cursor)], vec![decision]);
+    pages.pop().unwrap()
 }
 
-/// Every part of a decision that stays the same, as in a dry run.
-fn parts(decide: impl Fn() -> Decision) -> Vec<Decision> {
-    let mut parts = vec![part("", decide())];
-    while let Verdict::More(cursor) = &parts[parts.len() - 1].verdict {
-        parts.push(part(&cursor.clone(), decide()));
-        assert!(parts.len() < 100, "it comes to no end");
+/// Every page of a decision that stays the same, as in a dry run.
+fn pages(decide: impl Fn() -> Decision) -> Vec<Decision> {
+    let mut pages = vec![page("", decide())];
+    while let Verdict::ContinueFrom(cursor) = &pages[pages.len() - 1].verdict {
+        pages.push(page(&cursor.clone(), decide()));
+        assert!(pages.len() < 100, "it comes to no end");
     }
-    parts
+    pages
 }
 
 fn uids(decision: &Decision) -> Vec<usize> {
@@ -55,64 +55,64 @@ fn bytes(decision: &Decision) -> usize {
 #[test]
 fn what_one_answer_holds_is_left_alone() {
     let decide = || {
-        Decision::again_when_written()
-            .plans((0..MOST_PLANS).map(plan))
-            .commands((0..MOST_COMMANDS).map(enqueue))
+        Decision::requeue_when_observed()
+            .plans((0..MAX_PLANS).map(plan))
+            .commands((0..MAX_COMMANDS).map(enqueue))
     };
-    assert_eq!(part("", decide()), decide());
+    assert_eq!(page("", decide()), decide());
 }
 
 #[test]
 fn everything_has_its_turn_once_and_in_order_though_nothing_changes() {
     let decide = || {
-        Decision::again_after(Duration::from_secs(7))
+        Decision::requeue_after(Duration::from_secs(7))
             .plans((0..25_000).map(plan))
             .commands((0..12_345).map(enqueue))
             .parallel(3)
     };
-    let parts = parts(decide);
-    for part in &parts {
-        assert!(part.plans.len() <= MOST_PLANS && part.commands.len() <= MOST_COMMANDS);
-        assert!(bytes(part) <= MOST_BYTES);
-        assert_eq!(part.parallel, 3);
+    let pages = pages(decide);
+    for page in &pages {
+        assert!(page.plans.len() <= MAX_PLANS && page.commands.len() <= MAX_COMMANDS);
+        assert!(bytes(page) <= MAX_BYTES);
+        assert_eq!(page.parallel, 3);
     }
-    let plans: Vec<Plan> = parts.iter().flat_map(|it| it.plans.clone()).collect();
+    let plans: Vec<Plan> = pages.iter().flat_map(|it| it.plans.clone()).collect();
     assert_eq!(plans, decide().plans);
-    let commands = parts.iter().flat_map(|it| it.commands.clone());
+    let commands = pages.iter().flat_map(|it| it.commands.clone());
     assert_eq!(commands.collect::<Vec<_>>(), decide().commands);
     // The first has no room for plans beside its commands.
-    assert_eq!(parts[0].plans.len(), 0);
-    assert_eq!(parts.last().unwrap().verdict, decide().verdict);
+    assert_eq!(pages[0].plans.len(), 0);
+    assert_eq!(pages.last().unwrap().verdict, decide().verdict);
 }
 
 #[test]
 fn what_was_done_is_not_wanted_any_more_and_the_rest_goes_on() {
-    let first = part("", Decision::done().plans((0..12_000).map(plan)));
-    let Verdict::More(cursor) = &first.verdict else {
+    let first = page("", Decision::done().plans((0..12_000).map(plan)));
+    let Verdict::ContinueFrom(cursor) = &first.verdict else {
         panic!("{:?}", first.verdict);
     };
     // Some of the first are still there: their deletion failed, or does not
     // show yet. And some of the others went by themselves.
-    let wanted = (0..12_000).filter(|uid| uid % 7 == 0 || *uid >= MOST_PLANS);
-    let wanted = wanted.filter(|uid| uid % 9 != 0 || *uid == MOST_PLANS);
-    let second = part(cursor, Decision::done().plans(wanted.clone().map(plan)));
-    let rest: Vec<usize> = wanted.filter(|uid| *uid >= MOST_PLANS).collect();
+    let wanted = (0..12_000).filter(|uid| uid % 7 == 0 || *uid >= MAX_PLANS);
+    let wanted = wanted.filter(|uid| uid % 9 != 0 || *uid == MAX_PLANS);
+    let second = page(cursor, Decision::done().plans(wanted.clone().map(plan)));
+    let rest: Vec<usize> = wanted.filter(|uid| *uid >= MAX_PLANS).collect();
     assert_eq!(uids(&second), rest);
     assert_eq!(second.verdict, Verdict::Done);
 }
 
 #[test]
 fn a_cursor_that_names_nothing_any_more_starts_again() {
-    let first = part("", Decision::done().plans((0..12_000).map(plan)));
-    let Verdict::More(cursor) = &first.verdict else {
+    let first = page("", Decision::done().plans((0..12_000).map(plan)));
+    let Verdict::ContinueFrom(cursor) = &first.verdict else {
         panic!("{:?}", first.verdict);
     };
-    let wanted = || (0..12_000).filter(|uid| *uid != MOST_PLANS);
-    let second = part(cursor, Decision::done().plans(wanted().map(plan)));
-    assert_eq!(uids(&second), wanted().take(MOST_PLANS).collect::<Vec<_>>());
+    let wanted = || (0..12_000).filter(|uid| *uid != MAX_PLANS);
+    let second = page(cursor, Decision::done().plans(wanted().map(plan)));
+    assert_eq!(uids(&second), wanted().take(MAX_PLANS).collect::<Vec<_>>());
 }
 
-/// A plan that waits for a cancellation needs it in the same part, and what is
+/// A plan that waits for a cancellation needs it in the same page, and what is
 /// cancelled and added again is not to be without its item in between.
 #[test]
 fn what_belongs_together_stays_together() {
@@ -129,19 +129,19 @@ fn what_belongs_together_stays_together() {
                 .commands(pairs)
                 .plans((0..6_000).map(cancelled))
         };
-        let parts = parts(decide);
-        assert_eq!(parts.len(), 2);
-        for part in &parts {
-            let keys = part.commands.iter().filter_map(subject);
+        let pages = pages(decide);
+        assert_eq!(pages.len(), 2);
+        for page in &pages {
+            let keys = page.commands.iter().filter_map(subject);
             let mut keys: Vec<&str> = keys.map(|(_, key)| key).collect();
-            let plans = uids(part);
+            let plans = uids(page);
             for uid in &plans {
                 let uid = uid.to_string();
                 let both = keys.iter().filter(|key| ***key == uid);
                 assert_eq!(both.count(), 2, "{uid}");
             }
             keys.dedup();
-            let others = if part == &parts[0] { offset } else { 0 };
+            let others = if page == &pages[0] { offset } else { 0 };
             assert_eq!(keys.len(), plans.len() + others);
         }
     }
@@ -158,15 +158,15 @@ fn the_decisions_of_one_answer_share_its_bytes() {
     let decide = || Decision::done().plans((0..5_000).map(big));
     let items = ["", "", ""].map(item);
     let answer = fitting(&items, vec![decide(), decide(), decide()]);
-    assert!(answer.iter().map(bytes).sum::<usize>() <= MOST_BYTES);
+    assert!(answer.iter().map(bytes).sum::<usize>() <= MAX_BYTES);
     assert_eq!(answer[0], decide());
     assert!(answer[1].plans.len() < 5_000);
     assert_eq!(answer[2].plans.len(), 0);
     for decision in &answer[1..] {
-        let Verdict::More(cursor) = &decision.verdict else {
+        let Verdict::ContinueFrom(cursor) = &decision.verdict else {
             panic!("{:?}", decision.verdict);
         };
-        let rest = part(cursor, decide());
+        let rest = page(cursor, decide());
         assert_eq!(decision.plans.len() + rest.plans.len(), 5_000);
         assert_eq!(rest.verdict, Verdict::Done);
     }
@@ -177,19 +177,19 @@ fn the_decisions_of_one_answer_share_its_bytes() {
 fn one_plan_that_is_too_much_is_answered_nevertheless() {
     let huge = || {
         let mut plan = plan(1);
-        plan.message = "x".repeat(MOST_BYTES);
+        plan.message = "x".repeat(MAX_BYTES);
         plan
     };
     let decide = || Decision::done().plans([huge(), plan(2)]);
-    let parts = parts(decide);
-    assert_eq!(parts.iter().map(uids).collect::<Vec<_>>(), [[1], [2]]);
+    let pages = pages(decide);
+    assert_eq!(pages.iter().map(uids).collect::<Vec<_>>(), [[1], [2]]);
 }
 
 /// A guest that wants one thing twice gets it twice, and comes to an end.
 #[test]
 fn the_same_twice_is_no_circle() {
     let decide = || Decision::done().plans((0..25_000).map(|number| plan(number % 10_000)));
-    let parts = parts(decide);
-    let all: Vec<usize> = parts.iter().flat_map(uids).collect();
+    let pages = pages(decide);
+    let all: Vec<usize> = pages.iter().flat_map(uids).collect();
     assert_eq!(all, uids(&decide()));
 }

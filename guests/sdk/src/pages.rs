@@ -13,14 +13,14 @@ use crate::{Command, Decision, Enqueue, Measure, Plan, Step, Verdict, WorkItem};
 
 /// How many plans the host takes in one decision. A decision may have more: it
 /// is carried out in parts.
-pub const MOST_PLANS: usize = 10_000;
+pub const MAX_PLANS: usize = 10_000;
 
 /// How many commands the host takes in one decision.
-pub const MOST_COMMANDS: usize = 10_000;
+pub const MAX_COMMANDS: usize = 10_000;
 
 /// How many bytes an answer may have in the host, which takes 16 MiB; what is
 /// not counted here needs little.
-const MOST_BYTES: usize = 15 << 20;
+const MAX_BYTES: usize = 15 << 20;
 
 /// What the parts of a decision have in the host: never less than there, so
 /// that an answer that fits by this count fits.
@@ -44,7 +44,7 @@ pub(crate) fn fitting(items: &[WorkItem], decisions: Vec<Decision>) -> Vec<Decis
         is_empty: true,
     };
     let both = items.iter().zip(decisions);
-    both.map(|(item, decision)| answer.part(item, decision))
+    both.map(|(item, decision)| answer.page(item, decision))
         .collect()
 }
 
@@ -57,14 +57,14 @@ struct Answer {
 impl Answer {
     /// The decision, or as much of it from the item's cursor on as there is room
     /// for.
-    fn part(&mut self, item: &WorkItem, decision: Decision) -> Decision {
+    fn page(&mut self, item: &WorkItem, decision: Decision) -> Decision {
         self.bytes += size::DECISION;
         let plans = decision.plans.iter().map(plan_bytes);
         let commands = decision.commands.iter().map(command_bytes);
         let bytes: usize = plans.chain(commands).sum();
-        let fits = decision.plans.len() <= MOST_PLANS
-            && decision.commands.len() <= MOST_COMMANDS
-            && self.bytes + bytes <= MOST_BYTES;
+        let fits = decision.plans.len() <= MAX_PLANS
+            && decision.commands.len() <= MAX_COMMANDS
+            && self.bytes + bytes <= MAX_BYTES;
         if fits && item.cursor.is_empty() {
             self.bytes += bytes;
             self.is_empty &= bytes == 0;
@@ -74,7 +74,7 @@ impl Answer {
     }
 
     fn cut(&mut self, item: &WorkItem, decision: Decision) -> Decision {
-        let mut part = Decision {
+        let mut page = Decision {
             plans: Vec::new(),
             commands: Vec::new(),
             ..decision
@@ -87,25 +87,25 @@ impl Answer {
             if position < start {
                 continue;
             }
-            if !self.has_room(&part, &piece) {
-                part.verdict = Verdict::More(cursor);
-                return part;
+            if !self.has_room(&page, &piece) {
+                page.verdict = Verdict::ContinueFrom(cursor);
+                return page;
             }
             self.bytes += piece.bytes();
             self.is_empty = false;
-            part.plans.extend(piece.plans);
-            part.commands.extend(piece.commands);
+            page.plans.extend(piece.plans);
+            page.commands.extend(piece.commands);
         }
-        part
+        page
     }
 
     /// A single piece that is too much even for an answer of its own is for the
     /// host to refuse: left out, it would be lost.
-    fn has_room(&self, part: &Decision, piece: &Piece) -> bool {
+    fn has_room(&self, page: &Decision, piece: &Piece) -> bool {
         self.is_empty
-            || (part.plans.len() + piece.plans.len() <= MOST_PLANS
-                && part.commands.len() + piece.commands.len() <= MOST_COMMANDS
-                && self.bytes + piece.bytes() <= MOST_BYTES)
+            || (page.plans.len() + piece.plans.len() <= MAX_PLANS
+                && page.commands.len() + piece.commands.len() <= MAX_COMMANDS
+                && self.bytes + piece.bytes() <= MAX_BYTES)
     }
 }
 
@@ -207,7 +207,7 @@ fn identify(command: &Command, hasher: &mut DefaultHasher) {
 
 fn plan_bytes(plan: &Plan) -> usize {
     let target = &plan.target;
-    let texts = [
+    let names = [
         &target.api_version,
         &target.kind,
         &target.namespace,
@@ -221,8 +221,8 @@ fn plan_bytes(plan: &Plan) -> usize {
     let measures = plan.measures.iter();
     let measures = measures.map(|it| it.when.len() + measure_bytes(&it.measure));
     let steps = plan.steps.iter().map(step_bytes);
-    let parts: usize = steps.chain(measures).chain(texts.map(String::len)).sum();
-    size::PLAN + condition + parts
+    let texts: usize = steps.chain(measures).chain(names.map(String::len)).sum();
+    size::PLAN + condition + texts
 }
 
 fn step_bytes(step: &Step) -> usize {
