@@ -12,8 +12,9 @@ use kube::{Api, Client, CustomResource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The spec of the custom resource [`Controller`]. Only this crate knows kube, so
-/// the resource is derived from a wrapper.
+// The resource is derived from a wrapper, because core does not know kube. The
+// comment is the description of `spec` in the definition.
+/// A controller that Davit runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
 #[kube(
     group = "davit.dev",
