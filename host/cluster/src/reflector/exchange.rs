@@ -6,13 +6,13 @@ use davit_core::project::Projector;
 use davit_core::request::{
     JSON, NoAnswer, PARTIAL_LIST, PARTIAL_OBJECT, Request, RequestError, path, with_query,
 };
+use davit_core::stream::StreamSpec;
 use davit_core::watch::{Event, Interruption, Page, Request as Wanted};
 use futures::future::BoxFuture;
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 
-use super::StreamSpec;
 use super::frames::Frames;
 use crate::api::{Api, read, send};
 

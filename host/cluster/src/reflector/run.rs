@@ -1,11 +1,11 @@
 //! The loop of one reflector.
 
 use davit_core::project::Projector;
+use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::watch::{Output, Settings, Watch};
 use tokio::sync::mpsc;
 
 use super::exchange::{Answer, Exchange};
-use super::{Batch, StreamId, StreamSpec, Update};
 use crate::api::Api;
 use crate::clock::Clock;
 
