@@ -4,11 +4,9 @@ pub mod address;
 pub mod disagreements;
 pub mod requests;
 
-use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -18,8 +16,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
+use crate::health::{Health, STUCK};
 use crate::host::Handle;
 use crate::metrics::HostMetrics;
 use crate::rollout::RolloutsHandle;
@@ -27,149 +25,8 @@ use address::ListenAddress;
 use disagreements::Page;
 use requests::RequestPolicy;
 
-/// How long the host's task may be silent before it counts as stuck.
-const STUCK_AFTER: Duration = Duration::from_mins(1);
-const STUCK: &str = "stuck: the host's task has been silent for a minute";
-
-/// How long the API server may be away before the host is not ready.
-const AWAY_AFTER: Duration = Duration::from_secs(15);
-
 /// How long a client may take to send the headers of its next request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
-
-/// How the host is: what the probes ask for.
-#[derive(Debug)]
-pub struct Health {
-    started: Instant,
-    /// The host knows which controllers there are.
-    declared: AtomicBool,
-    /// What a controller waits for that was declared.
-    waits: Mutex<Option<String>>,
-    /// How long the API server has answered no request, if it does not, and why.
-    absence: Mutex<Option<(Duration, String)>>,
-    /// When the host's task last said that it goes on, in milliseconds since
-    /// the start.
-    last_beat: AtomicU64,
-    /// Why it does not know them.
-    unknown: Mutex<Option<String>>,
-    /// What keeps controllers from being ready, by their names.
-    troubles: Mutex<BTreeMap<String, String>>,
-}
-
-impl Default for Health {
-    fn default() -> Self {
-        Self {
-            started: Instant::now(),
-            declared: AtomicBool::new(false),
-            waits: Mutex::new(Some("the controllers were not looked at yet".to_owned())),
-            absence: Mutex::default(),
-            last_beat: AtomicU64::new(0),
-            unknown: Mutex::default(),
-            troubles: Mutex::default(),
-        }
-    }
-}
-
-impl Health {
-    /// Says that the host goes on, and what its controllers wait for.
-    pub fn beat(&self, waits: Option<String>) {
-        *self.waits() = waits;
-        self.last_beat.store(self.millis(), Ordering::Relaxed);
-    }
-
-    fn waits(&self) -> MutexGuard<'_, Option<String>> {
-        self.waits.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Says how long the API server has answered no request, if it does not, and
-    /// why.
-    pub fn set_absence(&self, absence: Option<(Duration, String)>) {
-        *self.absence() = absence;
-    }
-
-    fn absence(&self) -> MutexGuard<'_, Option<(Duration, String)>> {
-        self.absence.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Says that the host knows which controllers there are: until then there
-    /// are none that could wait for anything.
-    pub fn declared(&self) {
-        self.declared.store(true, Ordering::Relaxed);
-    }
-
-    /// Says why the host does not know which controllers there are.
-    pub fn set_unknown(&self, reason: String) {
-        *self.unknown() = Some(reason);
-    }
-
-    fn unknown(&self) -> MutexGuard<'_, Option<String>> {
-        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Whether the host goes on.
-    #[must_use]
-    pub fn is_live(&self) -> bool {
-        let silent = self.millis() - self.last_beat.load(Ordering::Relaxed).min(self.millis());
-        u128::from(silent) < STUCK_AFTER.as_millis()
-    }
-
-    /// Whether the host knows its controllers, each has what it waited for, and the
-    /// API server answers.
-    #[must_use]
-    pub fn is_ready(&self) -> bool {
-        self.obstacles().is_empty()
-    }
-
-    /// Why the host is not ready, a line each; nothing if it is.
-    #[must_use]
-    pub fn obstacles(&self) -> Vec<String> {
-        let troubles = self.troubles();
-        let troubles = troubles.iter();
-        let troubles = troubles.map(|(controller, trouble)| format!("{controller}: {trouble}"));
-        self.obstacle().into_iter().chain(troubles).collect()
-    }
-
-    fn obstacle(&self) -> Option<String> {
-        if !self.is_live() {
-            return Some(STUCK.to_owned());
-        }
-        if let Some((lasts, last)) = &*self.absence()
-            && *lasts >= AWAY_AFTER
-        {
-            let seconds = lasts.as_secs();
-            return Some(format!(
-                "the API server has not answered for {seconds} s: {last}"
-            ));
-        }
-        if !self.declared.load(Ordering::Relaxed) {
-            let reason = self.unknown().clone();
-            return Some(reason.unwrap_or_else(|| "the controllers are not known yet".to_owned()));
-        }
-        self.waits().clone()
-    }
-
-    /// Says what keeps a controller from being ready; nothing if none.
-    pub fn set_trouble(&self, controller: &str, trouble: Option<String>) {
-        let mut troubles = self.troubles();
-        match trouble {
-            Some(trouble) => drop(troubles.insert(controller.to_owned(), trouble)),
-            None => drop(troubles.remove(controller)),
-        }
-    }
-
-    /// Forgets the controllers that there are no more.
-    pub fn retain_troubles(&self, is_there: impl Fn(&str) -> bool) {
-        self.troubles().retain(|controller, _| is_there(controller));
-    }
-
-    fn troubles(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.troubles.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn millis(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
-    }
-}
 
 /// What is served.
 #[derive(Clone)]
@@ -255,11 +112,11 @@ async fn answer(
 }
 
 fn readiness(health: &Health) -> Response<Full<Bytes>> {
-    let obstacles = health.obstacles();
-    if obstacles.is_empty() {
+    let reasons = health.not_ready();
+    if reasons.is_empty() {
         return text(StatusCode::OK, "ok\n".to_owned());
     }
-    let lines = obstacles.iter().map(|line| format!("not ready: {line}\n"));
+    let lines = reasons.iter().map(|line| format!("not ready: {line}\n"));
     text(StatusCode::SERVICE_UNAVAILABLE, lines.collect())
 }
 

@@ -15,9 +15,10 @@ use tokio::time::{MissedTickBehavior, interval};
 use crate::cli::{GuestArguments, RunArguments};
 use crate::commands;
 use crate::config::{self, Config};
+use crate::health::Health;
 use crate::host::{Host, HostOptions};
 use crate::http::requests::RequestPolicy;
-use crate::http::{self, Health, Served};
+use crate::http::{self, Served};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::resource;
@@ -134,7 +135,7 @@ async fn take_on_changes(
     if let (Some(controllers), Some(file)) = (&started_with.controllers, &file) {
         let applied = host.apply(controllers).await;
         applied.map_err(|error| config::refused(&file.path, controllers, &error))?;
-        health.declared();
+        health.set_declared();
     }
     let mut look = interval(CONFIG_PERIOD);
     look.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -143,7 +144,7 @@ async fn take_on_changes(
             Ok(()) = declared.changed() => {
                 let controllers = declared.borrow_and_update().clone();
                 host.declare(controllers.unwrap_or_default()).await;
-                health.declared();
+                health.set_declared();
             }
             _ = look.tick() => {}
         }

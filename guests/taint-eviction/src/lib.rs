@@ -14,6 +14,7 @@
 //! the operator configures otherwise; each taint has its own start; a
 //! terminating pod is not deleted again.
 
+mod arrival;
 mod config;
 mod event;
 mod eviction;

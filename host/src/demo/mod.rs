@@ -24,8 +24,8 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::cli::DemoArguments;
 use crate::config::{self, ClientConfig, Config};
+use crate::health::Health;
 use crate::host::{Host, HostOptions, Report};
-use crate::http::Health;
 use crate::metrics::HostMetrics;
 use crate::rollout::Records;
 use crate::run;

@@ -7,16 +7,18 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::discovery::{self, Discovered};
 use davit_cluster::events::Recorder;
-use davit_cluster::reflector::{Batch, StreamId, Update};
 use davit_cluster::write;
 use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
 use davit_core::coverage::{Unlisted, is_definitions};
 use davit_core::failure::Failure;
 use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
+use davit_core::observation::{Disagreements, Observation};
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
+use davit_core::rollout::Role;
 use davit_core::store::{Change, Store, Taken, ViewId};
+use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
@@ -25,14 +27,13 @@ use davit_engine::CallError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use super::HostOptions;
 use super::report::{Report, Reporter};
 use super::slot::{Active, Slot};
 use super::streams::Streams;
-use super::wanted::{Disagreements, Observation, Wanted};
 use super::work::{self, Executor};
-use crate::http;
-use crate::metrics::{self, GuestMetrics, HostMetrics};
+use super::{DesiredController, HostOptions};
+use crate::health;
+use crate::metrics::{GuestMetrics, HostMetrics};
 
 /// How often the API server is asked what it serves.
 const DISCOVERY_PERIOD: Duration = Duration::from_secs(30);
@@ -48,7 +49,7 @@ const MOST_AT_ONCE: usize = 256;
 
 /// What the task is told.
 pub(super) enum Input {
-    Apply(Vec<Wanted>),
+    Apply(Vec<DesiredController>),
     Observe(oneshot::Sender<BTreeMap<String, Observation>>),
     Disagreements {
         controller: String,
@@ -89,7 +90,7 @@ pub(super) struct Run {
     pub(super) mapping: Option<Arc<Mapping>>,
     pub(super) slots: BTreeMap<String, Slot>,
     pub(super) metrics: Arc<HostMetrics>,
-    pub(super) health: Arc<http::Health>,
+    pub(super) health: Arc<health::Health>,
     pub(super) executor: Executor,
     pub(super) next_number: u64,
     /// What went wrong with watches and discovery.
@@ -250,7 +251,12 @@ impl Run {
             // The revision is gone, and with it what it was asked.
             return;
         };
-        metrics.call(controller, role, &result, took);
+        let result = result.map_err(|error| (work::call_failure(&error), error));
+        let counted = result
+            .as_ref()
+            .map(drop)
+            .map_err(|(failure, _)| failure.kind);
+        metrics.calls.ended(controller, role, counted, took);
         let world = World {
             now,
             snapshot: &snapshot,
@@ -258,12 +264,11 @@ impl Run {
         };
         match result {
             Ok(decisions) => active.core.handle_decisions(id, decisions, took, &world),
-            Err(error) => {
+            Err((failure, error)) => {
                 let part = role.as_str();
                 // It says what the guest printed before a trap.
                 let text = untrusted::line(&error.to_string(), untrusted::MOST_LOGGED);
                 tracing::warn!(controller, part, error = text, "a call of the guest failed");
-                let failure = work::call_failure(&error);
                 active.core.handle_call_failure(now, id, failure);
                 let health = active.core.revision(role).map(Revision::health);
                 if let Some(State::Quarantined { until, reason }) = health.map(Health::state) {
@@ -290,7 +295,7 @@ impl Run {
         took: Duration,
     ) {
         self.executor.carrying -= 1;
-        self.metrics.write(&controller, &outcome, took);
+        self.metrics.plans.executed(&controller, &outcome, took);
         let snapshot = self.store.snapshot();
         let now = self.api.clock().instant();
         if let Some(mapping) = self.mapping.clone()
@@ -374,8 +379,7 @@ impl Run {
                 } else {
                     tracing::debug!(resource, "the watch was interrupted: {reason}");
                 }
-                let labels = [resource.as_str()];
-                self.metrics.watch_troubles.with_label_values(&labels).inc();
+                self.metrics.cache.interrupted(&resource);
             }
         }
         self.streams.note_hindrance(stream, condition);
@@ -386,9 +390,8 @@ impl Run {
         let now = self.api.clock().instant();
         self.streams.note_condition(stream, condition, now);
         self.uncovered = None;
-        let synced = f64::from(u8::from(*condition == Condition::Synced));
-        let labels = [resource.as_str()];
-        self.metrics.synced.with_label_values(&labels).set(synced);
+        let is_synced = *condition == Condition::Synced;
+        self.metrics.cache.set_synced(&resource, is_synced);
     }
 
     /// Whether a warning about this is written. While the API server does not
@@ -526,24 +529,31 @@ impl Run {
         for (name, slot) in &mut self.slots {
             if let Some(active) = &mut slot.active {
                 active.core.tidy(now, &snapshot);
-                self.metrics.controller(name, &mut active.core, now);
+                let state = active.core.stable().health().state();
+                let is_open = !matches!(state, State::Healthy);
+                self.metrics.calls.set_circuit_open(name, is_open);
+                if let Some(stable) = active.core.revision_mut(Role::Stable) {
+                    for stats in stable.queue_stats(now) {
+                        self.metrics.queues.set(name, &stats);
+                    }
+                }
             }
         }
-        self.metrics.set_events(&self.recorder.stats());
+        self.metrics.events.set(&self.recorder.stats());
         let mut bytes = 0;
         for (segment, spec) in self.store.segments() {
             bytes += self.store.segment_bytes(segment);
-            let labels = [&*spec.resource.to_string()];
-            let objects = self.metrics.objects.with_label_values(&labels);
-            objects.set(metrics::number(self.store.segment_len(segment)));
+            let objects = self.store.segment_len(segment);
+            let resource = spec.resource.to_string();
+            self.metrics.cache.set_objects(&resource, objects);
         }
-        let store_bytes = self.metrics.store_bytes.with_label_values(&[] as &[&str]);
-        store_bytes.set(metrics::number(bytes));
-        self.health.beat(self.waits());
-        self.health.set_absence(self.api.absence().map(|absence| {
-            let lasts = now.since(absence.since);
-            (lasts, absence.last)
-        }));
+        self.metrics.cache.set_bytes(bytes);
+        self.health.heartbeat(self.waits());
+        self.health
+            .set_unreachable(self.api.absence().map(|absence| {
+                let lasts = now.since(absence.since);
+                (lasts, absence.last)
+            }));
     }
 }
 

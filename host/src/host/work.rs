@@ -129,7 +129,7 @@ impl Executor {
                 plan,
                 ruling,
             } => {
-                self.metrics.plan(name, role, &ruling);
+                self.metrics.plans.ruled(name, role, &ruling);
                 let part = active.part(role);
                 let report = Report::Ruled {
                     controller: name.to_owned(),
@@ -144,7 +144,7 @@ impl Executor {
             }
             Effect::Measure(measure) => {
                 if let Some(metrics) = &active.metrics {
-                    metrics.count(&measure, now);
+                    metrics.record(&measure, now);
                 }
             }
             Effect::Retried { role, item, reason } => {
@@ -154,9 +154,9 @@ impl Executor {
                 tracing::debug!(controller, part, queue, key, reason, "will retry the item");
             }
             Effect::Worked { queue, duration } => {
-                self.metrics.queues.worked(name, &queue, duration);
+                self.metrics.queues.reconciled(name, &queue, duration);
             }
-            Effect::Taken { queue, waited } => self.metrics.queues.taken(name, &queue, waited),
+            Effect::Taken { queue, waited } => self.metrics.queues.dequeued(name, &queue, waited),
         }
     }
 

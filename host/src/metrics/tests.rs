@@ -1,4 +1,9 @@
+use davit_core::manifest::{MetricKind, MetricSpec};
+use davit_core::plan::{Amount, Measure};
+use davit_core::time::Instant;
+
 use super::*;
+use davit_core::api::{CandidateStatus, ComparisonStatus};
 
 fn spec(kind: MetricKind) -> MetricSpec {
     MetricSpec {
@@ -19,13 +24,13 @@ fn measure(amount: Amount) -> Measure {
 }
 
 #[test]
-fn a_guests_counter_is_published_under_its_own_name() {
+fn a_guests_counter_is_published_under_its_own_name_until_the_guest_is_dropped() {
     let metrics = HostMetrics::new().unwrap();
     let guest = metrics
         .register_guest("podgc", &[spec(MetricKind::Counter)])
         .unwrap();
-    guest.count(&measure(Amount::Add(2.0)), Instant::ZERO);
-    guest.count(&measure(Amount::Add(-1.0)), Instant::ZERO);
+    guest.record(&measure(Amount::Add(2.0)), Instant::ZERO);
+    guest.record(&measure(Amount::Add(-1.0)), Instant::ZERO);
     let line = "guest_things_total{controller=\"podgc\",namespace=\"default\"} 2";
     assert!(metrics.render().contains(line), "{}", metrics.render());
     drop(guest);
@@ -33,7 +38,7 @@ fn a_guests_counter_is_published_under_its_own_name() {
 }
 
 #[test]
-fn the_host_counts_the_errors_of_its_own() {
+fn the_host_counts_sync_errors_in_the_metric_that_a_guest_declares() {
     let metrics = HostMetrics::new().unwrap();
     let errors = MetricSpec {
         name: "guest_sync_errors_total".into(),
@@ -52,20 +57,20 @@ fn the_host_counts_the_errors_of_its_own() {
 }
 
 #[test]
-fn two_controllers_of_one_guest_stand_beside_each_other() {
+fn two_controllers_of_one_guest_publish_the_same_metric() {
     let metrics = HostMetrics::new().unwrap();
     let one = metrics.register_guest("a", &[spec(MetricKind::Histogram)]);
     let two = metrics.register_guest("b", &[spec(MetricKind::Histogram)]);
     let now = Instant::from_nanos(1_500_000_000);
     one.unwrap()
-        .count(&measure(Amount::SecondsSince(Instant::ZERO)), now);
-    two.unwrap().count(&measure(Amount::Observe(0.5)), now);
+        .record(&measure(Amount::SecondsSince(Instant::ZERO)), now);
+    two.unwrap().record(&measure(Amount::Observe(0.5)), now);
 }
 
 /// The table in docs/operating.md has every metric, with its labels, and no
 /// other.
 #[test]
-fn the_table_is_what_is_published() {
+fn the_documented_metrics_are_the_published_ones() {
     let page = include_str!("../../../docs/operating.md");
     let (_, section) = page.split_once("\n## Metrics\n").unwrap();
     let section = section.split("\n## ").next().unwrap();
@@ -95,7 +100,7 @@ fn the_table_is_what_is_published() {
 }
 
 #[test]
-fn a_rollout_shows_and_goes() {
+fn the_gauges_of_a_rollout_are_set_and_removed() {
     let metrics = HostMetrics::new().unwrap();
     let candidate = CandidateStatus {
         step: 2,
@@ -108,26 +113,26 @@ fn a_rollout_shows_and_goes() {
         },
         ..CandidateStatus::default()
     };
-    metrics.rollout("podgc", Some(&candidate));
+    metrics.rollouts.set("podgc", Some(&candidate));
     let shows = |line: &str| {
         let page = metrics.render();
         assert!(page.lines().any(|one| one == line), "{line}: {page}");
     };
     shows("davit_rollout_step{controller=\"podgc\"} 2");
     shows("davit_rollout_weight{controller=\"podgc\"} 10");
-    for (verdict, count) in [
+    for (result, count) in [
         ("agree", 97),
         ("only-stable", 2),
         ("only-candidate", 0),
         ("different", 0),
         ("unknown", 1),
     ] {
-        let labels = format!("controller=\"podgc\",verdict=\"{verdict}\"");
+        let labels = format!("controller=\"podgc\",result=\"{result}\"");
         shows(&format!("davit_rollout_comparison{{{labels}}} {count}"));
     }
-    metrics.rollout("podgc", None);
+    metrics.rollouts.set("podgc", None);
     shows("davit_rollout_step{controller=\"podgc\"} 0");
-    metrics.forget_rollout("podgc");
+    metrics.rollouts.remove("podgc");
     assert!(!metrics.render().contains("davit_rollout"));
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
@@ -137,9 +142,9 @@ fn a_rollout_shows_and_goes() {
 }
 
 #[test]
-fn names_of_the_host_are_not_taken() {
+fn a_guest_cannot_declare_a_metric_of_the_host() {
     let metrics = HostMetrics::new().unwrap();
     let mut clash = spec(MetricKind::Gauge);
-    clash.name = "davit_store_bytes".into();
+    clash.name = "davit_cache_bytes".into();
     assert!(metrics.register_guest("a", &[clash]).is_err());
 }

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use davit::config::{self, ClientConfig, Config};
+use davit::health::Health;
 use davit::host::{Host, HostOptions, Report};
-use davit::http::Health;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::Records;
@@ -404,7 +404,7 @@ impl Running {
         let (listener, reports) = mpsc::unbounded_channel();
         let metrics = Arc::new(HostMetrics::new().unwrap());
         let health = Arc::new(Health::default());
-        health.declared();
+        health.set_declared();
         let modules = Modules::new(ModulesOptions {
             client: Some(client.clone()),
             cache,

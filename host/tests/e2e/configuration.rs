@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit::host::PrepareError;
+use davit::loader::ControllerLoadError;
 use davit_sim::fault::Match;
 use tokio::time::sleep;
 
@@ -10,7 +10,7 @@ use crate::bench::{Running, builtin_guest, on_the_sim, parse, podgc};
 
 async fn refused(host: &Running, config: &str) -> String {
     let controllers = parse(config).controllers.unwrap();
-    let error: PrepareError = host.host.apply(&controllers).await.unwrap_err();
+    let error: ControllerLoadError = host.host.apply(&controllers).await.unwrap_err();
     format!("{:#}", anyhow::Error::new(error))
 }
 
@@ -193,7 +193,7 @@ fn a_permission_that_is_not_granted_is_not_used() {
         let pod = bench.get_pod("orphan").await;
         assert_eq!(pod["status"]["phase"], "Running", "not even half is done");
         let refused =
-            "davit_plans_total{controller=\"podgc\",part=\"stable\",ruling=\"not-granted\"}";
+            "davit_plans_total{controller=\"podgc\",role=\"stable\",ruling=\"not-granted\"}";
         assert!(host.metric(refused) >= 1.0);
     });
 }

@@ -148,7 +148,7 @@ fn an_api_server_that_is_away_is_waited_for() {
         sleep(Duration::from_secs(5)).await;
         assert!(host.health.is_ready(), "{:?}", host.health);
         sleep(Duration::from_secs(25)).await;
-        let why = host.health.obstacles().concat();
+        let why = host.health.not_ready().concat();
         assert!(
             why.starts_with("the API server has not answered for "),
             "{why}"

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 use crate::bench::{odd_guest, on_the_sim};
 
 /// Runs PodGC beside a guest that misbehaves in this way for every item.
-/// Returns what the metrics page says of the bad one.
+/// The bad guest's metric `series` is 1 at least.
 fn beside_podgc(behaviour: &str, series: &str) {
     let config = format!(
         "controllers:\n\
@@ -40,39 +40,39 @@ fn beside_podgc(behaviour: &str, series: &str) {
     });
 }
 
-const FINE: &str = "davit_guest_calls_total{controller=\"good\",part=\"stable\",result=\"ok\"}";
-const QUARANTINED: &str = "davit_guest_quarantined{controller=\"bad\"}";
+const FINE: &str = "davit_guest_calls_total{controller=\"good\",result=\"ok\",role=\"stable\"}";
+const CIRCUIT_OPEN: &str = "davit_guest_circuit_open{controller=\"bad\"}";
 
 fn failed(result: &str) -> String {
-    format!("davit_guest_calls_total{{controller=\"bad\",part=\"stable\",result=\"{result}\"}}")
+    format!("davit_guest_calls_total{{controller=\"bad\",result=\"{result}\",role=\"stable\"}}")
 }
 
 fn ruled(ruling: &str) -> String {
-    format!("davit_plans_total{{controller=\"bad\",part=\"stable\",ruling=\"{ruling}\"}}")
+    format!("davit_plans_total{{controller=\"bad\",role=\"stable\",ruling=\"{ruling}\"}}")
 }
 
 #[test]
-fn a_guest_that_traps_is_quarantined() {
-    beside_podgc("trap", QUARANTINED);
+fn the_circuit_of_a_guest_that_traps_opens() {
+    beside_podgc("trap", CIRCUIT_OPEN);
 }
 
 #[test]
-fn a_guest_that_panics() {
+fn a_guest_that_panics_traps() {
     beside_podgc("panic", &failed("trap"));
 }
 
 #[test]
-fn a_guest_that_does_not_come_back() {
+fn a_call_that_does_not_end_is_a_timeout() {
     beside_podgc("endless-loop", &failed("timeout"));
 }
 
 #[test]
-fn a_guest_that_eats_memory() {
+fn a_call_that_allocates_too_much_is_a_memory_failure() {
     beside_podgc("memory-bomb", &failed("memory"));
 }
 
 #[test]
-fn a_guest_that_answers_without_end() {
+fn an_answer_that_is_too_large_is_a_flood() {
     beside_podgc("enormous-answer", &failed("flood"));
 }
 
@@ -82,6 +82,6 @@ fn a_plan_without_a_uid_is_refused() {
 }
 
 #[test]
-fn a_plan_outside_the_declared_writes_is_refused() {
+fn a_plan_outside_the_declared_permissions_is_refused() {
     beside_podgc("undeclared-write", &ruled("not-declared"));
 }

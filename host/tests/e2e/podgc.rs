@@ -406,8 +406,9 @@ fn a_dry_run_writes_nothing_and_shows_everything() {
         assert_eq!(plan.reason, "orphaned");
         assert_eq!(ruling, davit_core::gate::Ruling::Show);
         assert!(
-            host.metric("davit_plans_total{controller=\"podgc\",part=\"stable\",ruling=\"shown\"}")
-                >= 1.0
+            host.metric(
+                "davit_plans_total{controller=\"podgc\",role=\"stable\",ruling=\"dry-run\"}"
+            ) >= 1.0
         );
     });
 }

@@ -319,7 +319,7 @@ fn dependents_of_many_owners_that_went_with_their_kind_go() {
         for (owner, _) in &made {
             cluster.delete(owner, "");
         }
-        let seen = || host.metric("davit_watch_objects{resource=\"example.com/v1/foos\"}");
+        let seen = || host.metric("davit_cache_objects{resource=\"example.com/v1/foos\"}");
         cluster.until("the owners are gone", || seen() < 0.5).await;
         cluster.delete(&definition, "");
         cluster.sim.heal(slow);

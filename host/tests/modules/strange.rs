@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use davit::config::ClientConfig;
+use davit::health::Health;
 use davit::host::{Host, HostOptions};
-use davit::http::Health;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::{Declared, Owner, Records, Requests};
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;

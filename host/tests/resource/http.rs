@@ -6,16 +6,20 @@ use std::time::Duration;
 
 use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::ClientConfig;
-use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
+use davit::health::Health;
+use davit::host::{DesiredController, Host, HostOptions};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::requests::RequestPolicy;
-use davit::http::{self, Health, Served};
+use davit::http::{self, Served};
+use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::Records;
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
+use davit_core::desired::CandidateStep;
 use davit_core::rollout::cohort::Cohort;
+use davit_core::rollout::cohort::Share;
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use kube::Client;
@@ -114,23 +118,22 @@ async fn a_candidate_that_disagrees_is_shown_with_both_plans() {
     );
 
     // Both show their plans only, and never agree on two of the pods.
-    let preparer = Preparer::new(engine(), modules());
-    let stable = preparer.prepare(&podgc(1)).await.unwrap();
-    let candidate = preparer.prepare(&podgc(3)).await.unwrap();
-    let names = [&stable, &candidate].map(|part| part.recipe.to_string());
-    let trial = Trial {
-        cohort: Cohort::default(),
-        weight: 0,
-        step: 1,
+    let loader = Loader::new(engine(), modules());
+    let stable = loader.load(&podgc(1)).await.unwrap();
+    let candidate = loader.load(&podgc(3)).await.unwrap();
+    let names = [&stable, &candidate].map(|part| part.identity.to_string());
+    let step = CandidateStep {
+        share: Share::default(),
+        number: 1,
         window: Some(Duration::from_millis(500)),
     };
-    host.handle().run(vec![Wanted {
+    host.handle().run(vec![DesiredController {
         name: "podgc".into(),
         settings: podgc(1).settings(),
         user: None,
         stable,
         cohort: Cohort::default(),
-        candidate: Some((candidate, trial)),
+        candidate: Some((candidate, step)),
         tripped: vec![],
     }]);
     let deadline = Instant::now() + Duration::from_secs(30);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::http::Health;
+use davit::health::Health;
 use davit::resource::watch::follow;
 use davit::rollout::declared::Declared;
 use kube::api::DeleteParams;
@@ -119,8 +119,8 @@ async fn a_missing_definition_is_waited_for() {
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
     // As the host's task does, which is not here.
-    health.beat(None);
-    let why = health.obstacles();
+    health.heartbeat(None);
+    let why = health.not_ready();
     assert!(why[0].contains("apply deploy/crds"), "{why:?}");
     cluster.define();
     assert!(next(&mut receiver).await.is_empty());

@@ -76,7 +76,7 @@ fn a_dry_run_of_six_thousand_pods() {
         taint(&bench, &node, &[KEY]).await;
         sleep(Duration::from_secs(60)).await;
         let calls = || {
-            host.metric("davit_guest_calls_total{controller=\"taint-eviction\",part=\"stable\",result=\"ok\"}")
+            host.metric("davit_guest_calls_total{controller=\"taint-eviction\",result=\"ok\",role=\"stable\"}")
         };
         let before = calls();
         assert!(before > 0.5);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use davit::resource::definition::definition;
 use davit::rollout::{Declared, Records, Requests};
-use davit::status::ControllerStatus;
+use davit_core::api::ControllerStatus;
 use davit_core::object::ObjectRef;
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use http::{Method, Request};
@@ -253,10 +253,10 @@ fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
         assert!(is == "False" && named(&message), "{is}: {message}");
         let (_, _, message) = condition(&status, "Synced");
         assert!(named(&message), "{message}");
-        let obstacles = host.health.obstacles().concat();
+        let reasons = host.health.not_ready().concat();
         assert!(
-            obstacles.starts_with("podgc: ") && named(&obstacles),
-            "{obstacles}"
+            reasons.starts_with("podgc: ") && named(&reasons),
+            "{reasons}"
         );
 
         for fault in refused {

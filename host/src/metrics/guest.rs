@@ -1,0 +1,138 @@
+//! The metrics that guests declare.
+
+use std::collections::BTreeMap;
+
+use davit_core::manifest::{MetricKind, MetricSpec};
+use davit_core::plan::{Amount, Measure};
+use davit_core::time::Instant;
+use prometheus::core::Collector;
+use prometheus::{CounterVec, GaugeVec, HistogramOpts, HistogramVec, Opts, Registry};
+
+use super::CONTROLLER;
+use super::registration::MetricError;
+
+/// The metrics that one guest declares. Dropping this removes them.
+#[derive(Debug)]
+pub struct GuestMetrics {
+    registry: Registry,
+    specs: Vec<MetricSpec>,
+    by_name: BTreeMap<String, GuestMetric>,
+}
+
+#[derive(Debug)]
+enum GuestMetric {
+    Counter(CounterVec),
+    Gauge(GaugeVec),
+    Histogram(HistogramVec),
+}
+
+impl GuestMetrics {
+    pub(super) fn register(
+        registry: &Registry,
+        controller: &str,
+        specs: &[MetricSpec],
+    ) -> Result<Self, MetricError> {
+        let mut metrics = Self {
+            registry: registry.clone(),
+            specs: specs.to_vec(),
+            by_name: BTreeMap::new(),
+        };
+        for spec in specs {
+            let metric = GuestMetric::new(controller, spec)?;
+            registry
+                .register(metric.collector())
+                .map_err(|error| MetricError::new(&spec.name, &error))?;
+            metrics.by_name.insert(spec.name.clone(), metric);
+        }
+        Ok(metrics)
+    }
+
+    pub(super) fn declares(&self, specs: &[MetricSpec]) -> bool {
+        self.specs == specs
+    }
+
+    /// Records a measure. The engine has checked names and labels against the
+    /// manifest; an amount that does not fit the metric's kind is ignored.
+    pub fn record(&self, measure: &Measure, now: Instant) {
+        let labels: Vec<&str> = measure.labels.iter().map(String::as_str).collect();
+        match (self.by_name.get(&measure.metric), measure.amount) {
+            (Some(GuestMetric::Counter(counter)), Amount::Add(by)) if by >= 0.0 => {
+                if let Ok(counter) = counter.get_metric_with_label_values(&labels) {
+                    counter.inc_by(by);
+                }
+            }
+            (Some(GuestMetric::Gauge(gauge)), Amount::Add(by)) => {
+                if let Ok(gauge) = gauge.get_metric_with_label_values(&labels) {
+                    gauge.add(by);
+                }
+            }
+            (Some(GuestMetric::Gauge(gauge)), Amount::Set(to)) => {
+                if let Ok(gauge) = gauge.get_metric_with_label_values(&labels) {
+                    gauge.set(to);
+                }
+            }
+            (Some(GuestMetric::Histogram(histogram)), amount) => {
+                let value = match amount {
+                    Amount::Observe(value) => value,
+                    Amount::SecondsSince(then) => now.since(then).as_secs_f64(),
+                    Amount::Add(_) | Amount::Set(_) => return,
+                };
+                if let Ok(histogram) = histogram.get_metric_with_label_values(&labels) {
+                    histogram.observe(value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts a failed discovery, or a failure to adapt the controller's watches
+    /// to it.
+    pub fn sync_error(&self) {
+        let specs = self.specs.iter();
+        for spec in specs.filter(|spec| spec.kind == MetricKind::SyncErrors) {
+            if let Some(GuestMetric::Counter(counter)) = self.by_name.get(&spec.name) {
+                counter.with_label_values(&[] as &[&str]).inc();
+            }
+        }
+    }
+}
+
+impl Drop for GuestMetrics {
+    fn drop(&mut self) {
+        for metric in self.by_name.values() {
+            // It was registered; there is nothing to do if it is not any more.
+            let _ = self.registry.unregister(metric.collector());
+        }
+    }
+}
+
+impl GuestMetric {
+    /// A controller's metrics carry its name, so that two controllers of one
+    /// guest can stand beside each other.
+    fn new(controller: &str, spec: &MetricSpec) -> Result<Self, MetricError> {
+        let labels: Vec<&str> = spec.labels.iter().map(String::as_str).collect();
+        let options = Opts::new(&spec.name, &spec.help).const_label(CONTROLLER, controller);
+        let metric = match spec.kind {
+            MetricKind::Counter => CounterVec::new(options, &labels).map(Self::Counter),
+            MetricKind::SyncErrors => CounterVec::new(options, &[]).map(|counter| {
+                // Published from the start: that there were none is worth knowing.
+                counter.with_label_values(&[] as &[&str]);
+                Self::Counter(counter)
+            }),
+            MetricKind::Gauge => GaugeVec::new(options, &labels).map(Self::Gauge),
+            MetricKind::Histogram => {
+                let options = HistogramOpts::from(options).buckets(spec.buckets.clone());
+                HistogramVec::new(options, &labels).map(Self::Histogram)
+            }
+        };
+        metric.map_err(|error| MetricError::new(&spec.name, &error))
+    }
+
+    fn collector(&self) -> Box<dyn Collector> {
+        match self {
+            Self::Counter(metric) => Box::new(metric.clone()),
+            Self::Gauge(metric) => Box::new(metric.clone()),
+            Self::Histogram(metric) => Box::new(metric.clone()),
+        }
+    }
+}
