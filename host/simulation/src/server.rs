@@ -131,7 +131,7 @@ fn read(response: Response) -> Result<Vec<u8>, RequestError> {
         .retry_after
         .map(|seconds| Duration::from_secs(u64::from(seconds)));
     let refused = Refused::read(response.code, retry_after, &response.body);
-    Err(RequestError::Refused(refused))
+    Err(RequestError::Refused(Box::new(refused)))
 }
 
 /// The connection broke: the server may have executed the request.

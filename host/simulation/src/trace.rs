@@ -32,10 +32,7 @@ impl Trace {
     pub fn note(&mut self, at: Instant, what: fmt::Arguments<'_>) {
         self.buffer.clear();
         // Writing to a string cannot fail.
-        let _ = fmt::write(
-            &mut self.buffer,
-            format_args!("{:>12} {what}", Millis(at)),
-        );
+        let _ = fmt::write(&mut self.buffer, format_args!("{:>12} {what}", Millis(at)));
         for byte in self.buffer.bytes().chain([b'\n']) {
             self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
