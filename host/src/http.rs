@@ -17,10 +17,10 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
 
+use crate::control::ControlHandle;
 use crate::health::{Health, STUCK};
 use crate::host::Handle;
 use crate::metrics::HostMetrics;
-use crate::rollout::RolloutsHandle;
 use address::ListenAddress;
 use disagreements::Page;
 use requests::RequestPolicy;
@@ -38,7 +38,7 @@ pub struct Served {
     /// For what a rollout is judged by.
     pub host: Handle,
     /// For how far rollouts are, and for requests about them.
-    pub rollouts: RolloutsHandle,
+    pub rollouts: ControlHandle,
     /// Whose requests are taken.
     pub requests: RequestPolicy,
 }

@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{Found, status_of};
 use crate::resource::describe;
-use crate::rollout::declared::{RequestKind, subject};
 use davit_core::api::HumanDuration;
 use davit_core::api::{ConditionStatus, ControllerStatus, RequestResult};
+use davit_core::control::RequestKind;
+use davit_core::control::requests::subject;
 
 /// How often the Controller is looked at. The host looks at its rollouts every
 /// second.

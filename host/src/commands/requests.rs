@@ -17,10 +17,9 @@ use serde_json::{Value, json};
 
 use super::answer::Wait;
 use super::{Found, refused};
-use crate::rollout::declared::{
-    self, RequestKind, abandon, promote_fully, promote_step, retry as retry_value,
-};
 use davit_core::api::{CandidateStatus, LostStatus, RevisionStatus};
+use davit_core::control::RequestKind;
+use davit_core::control::requests::{abandon, promote_fully, promote_step, retry as retry_value};
 
 /// Lets the candidate leave its step, or (`full`) take over at once. What the
 /// spec describes also takes over from a stable revision that is lost.
@@ -136,7 +135,7 @@ pub async fn abort(client: &Client, name: &str, wait: Duration) -> Result<String
     let found = Found::read(client, name).await?;
     let candidate = found.candidate(name)?;
     let what = format!("roll the candidate {} back", candidate.revision);
-    let subject = declared::abort(candidate);
+    let subject = davit_core::control::requests::abort(candidate);
     found
         .ask(name, RequestKind::Abort, &subject, &what, wait)
         .await

@@ -21,6 +21,7 @@ use std::time::Duration;
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
+use davit_core::control::Declaration;
 use davit_core::manifest::Rate;
 use davit_core::observation::{Disagreements, Observation};
 use davit_core::watch;
@@ -34,11 +35,12 @@ pub use report::Report;
 pub type DesiredController = davit_core::desired::DesiredController<Arc<Guest>>;
 
 use crate::config::{ClientConfig, ControllerConfig};
+use crate::control::{ControlHandle, ControlOptions, ControlTask, DataHalf};
 use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
-use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};
+use crate::records::Records;
 use run::{Input, Run};
 
 /// What a host is made of.
@@ -72,7 +74,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 pub struct Host {
     recorder: Recorder,
     handle: Handle,
-    rollouts: Rollouts,
+    control: ControlTask,
     task: JoinHandle<()>,
 }
 
@@ -99,8 +101,9 @@ impl Host {
         let (inbox, inputs) = mpsc::unbounded_channel();
         let handle = Handle(inbox.clone());
         let loader = Loader::new(options.engine.clone(), options.modules.clone());
-        let rollouts = Rollouts::start(RolloutOptions {
-            host: handle.clone(),
+        let control = ControlTask::start(ControlOptions {
+            data: handle.clone(),
+            clock,
             loader: Arc::new(loader),
             records: Arc::clone(&options.records),
             recorder: recorder.clone(),
@@ -112,7 +115,7 @@ impl Host {
         Self {
             recorder,
             handle,
-            rollouts,
+            control,
             task: tokio::spawn(run.until_stopped(inputs)),
         }
     }
@@ -123,19 +126,19 @@ impl Host {
     /// revision of a controller takes over as its rollout says; when it does,
     /// with the former one's queues.
     pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
-        self.rollouts.apply(controllers).await
+        self.control.apply(controllers).await
     }
 
     /// Makes these the controllers of the host, and no others. What is wrong
     /// with one of them is said in its status, and harms no other.
-    pub async fn declare(&self, controllers: Vec<Declared>) {
-        self.rollouts.declare(controllers).await;
+    pub async fn declare(&self, controllers: Vec<Declaration>) {
+        self.control.declare(controllers).await;
     }
 
-    /// Speaks to its rollouts.
+    /// Speaks to the control half.
     #[must_use]
-    pub fn rollouts(&self) -> RolloutsHandle {
-        self.rollouts.handle()
+    pub fn control(&self) -> ControlHandle {
+        self.control.handle()
     }
 
     /// Speaks to it.
@@ -163,19 +166,23 @@ impl Host {
     }
 }
 
-impl Handle {
-    /// Makes the host run exactly these controllers.
-    pub fn run(&self, wanted: Vec<DesiredController>) {
-        self.send(Input::Apply(wanted));
+impl DataHalf for Handle {
+    fn run(&self, desired: Vec<DesiredController>) {
+        self.send(Input::Apply(desired));
     }
 
-    /// What is seen of each controller.
-    pub async fn observe(&self) -> BTreeMap<String, Observation> {
+    async fn observe(&self) -> BTreeMap<String, Observation> {
         let (sender, answer) = oneshot::channel();
         self.send(Input::Observe(sender));
         answer.await.unwrap_or_default()
     }
 
+    fn reset(&self, controller: &str) {
+        self.send(Input::Reset(controller.to_owned()));
+    }
+}
+
+impl Handle {
     /// On what the revisions of a controller do not agree; none if no candidate
     /// of it is being tried.
     pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
@@ -183,11 +190,6 @@ impl Handle {
         let controller = controller.to_owned();
         self.send(Input::Disagreements { controller, answer });
         disagreements.await.ok().flatten()
-    }
-
-    /// Lets a controller go on whose guardrails have tripped.
-    pub fn reset(&self, controller: &str) {
-        self.send(Input::Reset(controller.to_owned()));
     }
 
     fn send(&self, input: Input) {

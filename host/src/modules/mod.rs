@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_core::api::{CaCert, ModuleConfig, ModuleSource, OciSource};
+use davit_core::control::SourceVersion;
 use davit_core::digest::ModuleDigest;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -76,10 +77,6 @@ pub struct Fetched {
     /// Why it was loaded from the module cache: its source cannot be read.
     pub away: Option<String>,
 }
-
-/// What a source's content is known by without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version(String);
 
 /// Why a module cannot be had.
 #[derive(Debug, thiserror::Error)]
@@ -139,14 +136,6 @@ impl ModuleError {
                     | OciProblem::TooLarge(_)
             ),
         }
-    }
-}
-
-impl Version {
-    /// That of a source that cannot be read.
-    #[must_use]
-    pub fn away() -> Self {
-        Self(String::new())
     }
 }
 
@@ -218,7 +207,7 @@ impl Modules {
     /// the version is the same, it does not. Costs a request where the source
     /// is not a file; [`ModuleConfig::look_every`] says how often it is meant to
     /// be asked.
-    pub async fn probe(&self, source: &ModuleSource) -> Result<Version, ModuleError> {
+    pub async fn probe(&self, source: &ModuleSource) -> Result<SourceVersion, ModuleError> {
         let version = match source {
             ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
             ModuleSource::File(path) => file::version(MODULE, path).await?,
@@ -228,7 +217,7 @@ impl Modules {
                 bounded(oci, artefact.manifest_digest()).await?
             }
         };
-        Ok(Version(version))
+        Ok(SourceVersion(version))
     }
 
     /// Drops modules that were not used for long, if too many are kept: those of

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::ClientConfig;
+use davit::control::DataHalf as _;
 use davit::health::Health;
 use davit::host::{DesiredController, Host, HostOptions};
 use davit::http::address::ServerAddress;
@@ -15,7 +16,7 @@ use davit::http::{self, Served};
 use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
-use davit::rollout::Records;
+use davit::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::desired::CandidateStep;
 use davit_core::rollout::cohort::Cohort;
@@ -63,7 +64,7 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         metrics,
         health,
         host: host.handle().clone(),
-        rollouts: host.rollouts(),
+        rollouts: host.control(),
         requests: RequestPolicy::Loopback,
     };
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
