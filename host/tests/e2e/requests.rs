@@ -168,7 +168,10 @@ fn a_candidate_of_a_file_is_promoted_and_aborted_over_the_hosts_own_port() {
         "{again}"
     );
     let tried = place.does("retry");
-    assert!(tried.contains("is rolled out again: step 1 of 2"), "{tried}");
+    assert!(
+        tried.contains("is rolled out again: step 1 of 2"),
+        "{tried}"
+    );
     let rollback = place.refuses("rollback");
     assert!(
         rollback.contains("bring the former entry of podgc back there"),
