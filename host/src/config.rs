@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::loader::ControllerLoadError;
-use crate::spec::{ControllerSpec, SpecError, strict};
+use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -217,14 +217,6 @@ fn first_line(text: &str) -> String {
     line.get(..advice.unwrap_or(line.len()))
         .unwrap_or(line)
         .to_owned()
-}
-
-pub(crate) fn is_dns_label(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len())
-        && name.bytes().all(inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }
 
 #[cfg(test)]

@@ -19,6 +19,4 @@ pub mod resource;
 pub mod rollout;
 pub mod run;
 pub mod sim;
-pub mod spec;
-pub mod status;
 pub mod telemetry;

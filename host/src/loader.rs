@@ -12,8 +12,9 @@ use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_core::untrusted;
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module};
 
-use crate::modules::{Fetched, ModuleConfig, ModuleError, Modules};
-use crate::spec::{ControllerSpec, SpecError};
+use crate::modules::{Fetched, ModuleError, Modules};
+use davit_core::api::ModuleConfig;
+use davit_core::api::{ControllerSpec, SpecError, encode_config};
 
 /// A revision that is ready to run, with its guest.
 pub type LoadedRevision = revision::LoadedRevision<Arc<Guest>>;
@@ -146,7 +147,7 @@ impl Loader {
         spec: &ControllerSpec,
         (module, away): (Module, Option<String>),
     ) -> Result<LoadedRevision, RevisionLoadError> {
-        let config = encode(&spec.config)?.into();
+        let config = encode_config(&spec.config)?.into();
         let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
         let known = self.known().guest(&identity);
         let guest = if let Some(guest) = known {
@@ -203,19 +204,22 @@ impl Known {
     }
 }
 
-/// The operator's configuration as the guest is given it. None is an empty map.
-pub fn encode(config: &serde_json::Value) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    match config {
-        serde_json::Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),
-        config => rmp_serde::to_vec_named(config),
-    }
-}
-
 fn limits(config: CallLimits) -> Limits {
     Limits {
         instances: config.instances,
         memory: config.memory_mib as usize * (1 << 20),
         cpu: Duration::from_millis(config.call_millis),
         ..Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::api::MOST_INSTANCES;
+    use davit_engine::EngineConfig;
+
+    #[test]
+    fn ten_controllers_with_the_most_instances_can_be_rolled_out() {
+        assert!(EngineConfig::default().max_instances >= 10 * 3 * MOST_INSTANCES);
     }
 }

@@ -4,6 +4,7 @@
 //! Nothing here does I/O, reads a clock or draws a random number. Time comes in
 //! as an argument ([`time::Now`]), effects go out as values.
 
+pub mod api;
 pub mod budget;
 pub mod controller;
 pub mod coverage;

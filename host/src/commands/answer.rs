@@ -10,8 +10,8 @@ use tokio::time::{Instant, sleep};
 use super::{Found, status_of};
 use crate::resource::describe;
 use crate::rollout::declared::{RequestKind, subject};
-use crate::spec::duration::HumanDuration;
-use crate::status::{ConditionStatus, ControllerStatus, RequestResult};
+use davit_core::api::HumanDuration;
+use davit_core::api::{ConditionStatus, ControllerStatus, RequestResult};
 
 /// How often the Controller is looked at. The host looks at its rollouts every
 /// second.

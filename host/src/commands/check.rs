@@ -23,8 +23,8 @@ use crate::cli::CheckArguments;
 use crate::loader::{Loader, RevisionLoadError};
 use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
 use crate::resource::describe;
-use crate::spec::{ControllerSpec, ModeConfig, SpecError};
 use access::Access;
+use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
 /// What was looked at, and how it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -12,11 +12,11 @@ use super::print::{serialized, table};
 use super::requests::requested;
 use super::{Found, refused};
 use crate::cli::Format;
-use crate::modules::ModuleConfig;
 use crate::rollout::declared::{RequestKind, swap};
 use crate::rollout::records::{Kept, Owner, Records};
-use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
+use davit_core::api::ControllerSpec;
+use davit_core::api::ControllerStatus;
+use davit_core::api::ModuleConfig;
 
 /// What makes a revision: the part of a spec that a rollback brings back.
 const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];

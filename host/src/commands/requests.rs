@@ -20,7 +20,7 @@ use super::{Found, refused};
 use crate::rollout::declared::{
     self, RequestKind, abandon, promote_fully, promote_step, retry as retry_value,
 };
-use crate::status::{CandidateStatus, LostStatus, RevisionStatus};
+use davit_core::api::{CandidateStatus, LostStatus, RevisionStatus};
 
 /// Lets the candidate leave its step, or (`full`) take over at once. What the
 /// spec describes also takes over from a stable revision that is lost.

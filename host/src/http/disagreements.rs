@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::rollout::StepProgress;
-use crate::spec::duration::HumanDuration;
-use crate::status::ComparisonStatus;
+use davit_core::api::ComparisonStatus;
+use davit_core::api::HumanDuration;
 use davit_core::observation::Disagreements;
 
 /// How a candidate's decisions compare with the stable revision's.

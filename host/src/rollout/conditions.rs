@@ -10,8 +10,8 @@ use super::preparation::{CONFIGURED, RESOLVED, preparation};
 use super::revision::Problem;
 use super::text::{one_line, shortened};
 use super::trips::say_tripped;
-use crate::spec::{ModeConfig, SpecError};
-use crate::status::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
+use davit_core::api::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
+use davit_core::api::{ModeConfig, SpecError};
 use davit_core::observation::PendingResource;
 
 pub(super) const BAD_SPEC: &str = "BadSpec";

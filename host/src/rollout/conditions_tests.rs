@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::rollout::preparation::{COMPILED, VERIFIED};
-use crate::status::{RevisionStatus, TrippedStatus};
+use davit_core::api::{RevisionStatus, TrippedStatus};
 
 const LOADED: Loaded<'static> = Loaded {
     origin: "the built-in guest podgc",

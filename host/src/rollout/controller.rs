@@ -21,8 +21,8 @@ use super::{
 use crate::host::DesiredController;
 use crate::loader::LoadedRevision;
 use crate::modules::Version;
-use crate::spec::ControllerSpec;
-use crate::status::{ControllerStatus, HostStatus};
+use davit_core::api::ControllerSpec;
+use davit_core::api::{ControllerStatus, HostStatus};
 
 /// A controller, and how it is being prepared and written down.
 pub(super) struct Controller {
@@ -365,7 +365,7 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
         candidate.elapsed_seconds = 0;
         candidate.elapsed.clear();
         candidate.remaining.clear();
-        candidate.comparison = crate::status::ComparisonStatus::default();
+        candidate.comparison = davit_core::api::ComparisonStatus::default();
         candidate.failed_calls = 0;
         candidate.refused_writes = 0;
     }

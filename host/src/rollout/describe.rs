@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::conditions::{self, Facts, Loaded, Notice, Running, Said, Topic};
 use super::managed::{Managed, Told, time};
 use super::trips::note_tripped;
-use crate::status::ConditionStatus;
+use davit_core::api::ConditionStatus;
 use davit_core::observation::Observation;
 
 /// What people were told, and that has not ended yet.
@@ -141,10 +141,10 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::modules::ModuleSource;
     use crate::rollout::revision::Problem;
-    use crate::spec::{ControllerSpec, SpecError};
-    use crate::status::{CandidateStatus, ControllerStatus, HostStatus};
+    use davit_core::api::ModuleSource;
+    use davit_core::api::{CandidateStatus, ControllerStatus, HostStatus};
+    use davit_core::api::{ControllerSpec, SpecError};
 
     fn managed() -> Managed {
         let mut managed = Managed::new("podgc", ControllerStatus::default());

@@ -23,14 +23,14 @@ use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
 use super::text::one_line;
 use super::trips::remembered_trip;
 use crate::host::DesiredController;
-use crate::modules::ModuleSource;
-use crate::spec::duration::HumanDuration;
-use crate::spec::rollout::StepConfig;
-use crate::spec::{ControllerSpec, ModeConfig, SpecError};
-use crate::status::{
+use davit_core::api::HumanDuration;
+use davit_core::api::ModuleSource;
+use davit_core::api::StepConfig;
+use davit_core::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus,
     TrippedStatus,
 };
+use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
 /// How much time is left in a step that has no end.
 const UNTIL_PROMOTED: &str = "until promoted";

@@ -51,9 +51,9 @@ use crate::host::{DesiredController, Handle};
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Version;
-use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
 use controller::{Controller, is_same_revision, owner};
+use davit_core::api::ControllerSpec;
+use davit_core::api::ControllerStatus;
 use file::FileEntry;
 use identity::Identity;
 use managed::Told;
@@ -535,7 +535,7 @@ mod tests {
         let message = event(&told).message;
         assert_eq!(message, "it traps: \\u{1b}[2J\\nall is well");
     }
-    use crate::status::{CandidateStatus, ControllerStatus, RevisionStatus};
+    use davit_core::api::{CandidateStatus, ControllerStatus, RevisionStatus};
 
     #[test]
     fn a_module_that_is_still_to_be_restored_is_in_use() {

@@ -18,8 +18,9 @@ use super::revision::{Problem, Revision};
 use super::{Inbox, Input, Preparation, UPDATED, What};
 use crate::config::ControllerConfig;
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader, RevisionLoadError};
-use crate::modules::{ModuleError, ModuleSource, Version};
-use crate::spec::ControllerSpec;
+use crate::modules::{ModuleError, Version};
+use davit_core::api::ControllerSpec;
+use davit_core::api::ModuleSource;
 
 /// How long preparing a revision may take: more than a registry is given for a
 /// look, a manifest and a blob, and Cranelift for the largest module.

@@ -7,10 +7,11 @@ use davit_engine::LoadError;
 use super::conditions::Known;
 use super::preparation::{COMPILED, CONFIGURED, RESOLVED, VERIFIED};
 use super::text::one_line;
-use crate::loader::{LoadedRevision, RevisionLoadError, encode};
-use crate::modules::{ModuleConfig, ModuleError};
-use crate::spec::ControllerSpec;
-use crate::status::RevisionStatus;
+use crate::loader::{LoadedRevision, RevisionLoadError};
+use crate::modules::ModuleError;
+use davit_core::api::ModuleConfig;
+use davit_core::api::RevisionStatus;
+use davit_core::api::{ControllerSpec, encode_config};
 
 /// A revision that is ready to run, and what it was made of.
 #[derive(Clone)]
@@ -131,7 +132,7 @@ impl Problem {
 /// that was had before.
 pub(super) fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
     let digest = former.digest.parse();
-    let config = encode(&spec.config);
+    let config = encode_config(&spec.config);
     digest.is_ok_and(|digest| {
         config.is_ok_and(|config| {
             RevisionIdentity::new(digest, config.into(), spec.limits).to_string() == former.revision

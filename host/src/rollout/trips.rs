@@ -9,7 +9,7 @@ use davit_core::time::{Now, Wall};
 use jiff::Timestamp;
 
 use super::managed::{Managed, Told, precise_time, time};
-use crate::status::TrippedStatus;
+use davit_core::api::TrippedStatus;
 
 /// Notes which guardrails hold plans back, and tells of those that are new.
 pub(super) fn note_tripped(
@@ -110,8 +110,8 @@ mod tests {
     use davit_core::time::Instant;
 
     use super::*;
-    use crate::spec::LimitConfig;
-    use crate::status::ControllerStatus;
+    use davit_core::api::ControllerStatus;
+    use davit_core::api::LimitConfig;
 
     const NOON: i64 = 1_795_176_000_000;
 

@@ -8,8 +8,8 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use davit::config;
-use davit::spec::{ControllerSpec, ModeConfig};
 use davit_cluster::connect::{self, ConnectOptions};
+use davit_core::api::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

@@ -19,7 +19,8 @@ mod strange;
 
 use std::path::Path;
 
-use davit::modules::{Fetched, ModuleConfig, Modules, ModulesOptions};
+use davit::modules::{Fetched, Modules, ModulesOptions};
+use davit_core::api::ModuleConfig;
 use serde_json::Value;
 
 /// The smallest component there is: a header.

@@ -16,7 +16,7 @@ use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::Records;
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 use davit_core::desired::CandidateStep;
 use davit_core::rollout::cohort::Cohort;
 use davit_core::rollout::cohort::Share;

@@ -1,14 +1,14 @@
-//! Executing the steps of a plan.
+//! Executing plans.
 
 #[cfg(test)]
 mod tests;
 
-use davit_core::failure::Failure;
+use std::sync::Arc;
+
+use davit_core::controller::Outcome;
 use davit_core::mapping::Mapping;
-use davit_core::object::ObjectRef;
-use davit_core::plan::{Plan, Step};
-use davit_core::request::Attempt;
-use davit_core::request::step::{Next, Outcome, StepExecution, first_written};
+use davit_core::plan::Plan;
+use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent};
 
 use crate::api::{Api, Course};
 use crate::events::Recorder;
@@ -46,43 +46,40 @@ impl Writer {
     }
 
     /// Waits for a plan's turn: that of its first step that sends anything. Until
-    /// then the plan has not begun. Fails, at that step, if the server has asked
-    /// for a pause that is too long to wait.
-    pub async fn begin(&self, plan: &Plan) -> Result<Course, (u32, Failure)> {
+    /// then the plan has not started. Fails if the server has asked for a pause
+    /// that is too long to wait.
+    pub async fn start(&self, plan: &Plan) -> Result<Course, Outcome> {
         let Some((position, object)) = first_written(plan) else {
             return Ok(Course::default());
         };
-        let attempt = Attempt {
-            verb: "write",
-            object,
-        };
         let course = self.api.begin(object.group()).await;
-        course.map_err(|error| (position, error.failure(&attempt)))
+        course.map_err(|error| not_sent(position, object, &error))
     }
 
-    /// Executes one step on a plan's target. An event is only queued, and never
-    /// fails.
+    /// Executes the steps of a plan in order, until one fails. An event is only
+    /// queued, and never fails.
     pub async fn execute(
         &self,
-        mapping: &Mapping,
-        target: &ObjectRef,
-        step: &Step,
+        mapping: &Arc<Mapping>,
+        plan: &Arc<Plan>,
         decision: &Decision,
-        course: &mut Course,
-    ) -> Result<Outcome, Failure> {
-        if let Step::Event(event) = step {
-            self.recorder.record(target, event, Some(decision));
-        }
-        let (mut execution, mut next) =
-            StepExecution::start(mapping, target, step, &self.field_manager);
+        mut course: Course,
+    ) -> Outcome {
+        let (plan, mapping) = (Arc::clone(plan), Arc::clone(mapping));
+        let mut execution = PlanExecution::new(plan.clone(), mapping, &self.field_manager);
+        let mut next = execution.proceed();
         loop {
-            match next {
-                Next::Send(request) => {
-                    let answer = self.api.call(&request, course).await;
-                    next = execution.handle(answer.as_deref());
+            next = match next {
+                PlanNext::Send(request) => {
+                    let answer = self.api.call(&request, &mut course).await;
+                    execution.handle(answer.as_deref())
                 }
-                Next::Done(result) => return result,
-            }
+                PlanNext::Record(event) => {
+                    self.recorder.record(&plan.target, &event, Some(decision));
+                    execution.proceed()
+                }
+                PlanNext::Done(outcome) => return outcome,
+            };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Requests to the API server and what their answers mean, without sending
 //! them: a driver sends a [`Request`] and hands the answer back.
 //!
-//! - [`step`] executes one step of a plan.
+//! - [`plan`] executes a plan, [`step`] one of its steps.
 //! - [`read`] answers a guest's live reads.
 //! - [`RequestError`] sorts what went wrong into a
 //!   [`Failure`](crate::failure::Failure), and says what may be sent again.
@@ -10,6 +10,7 @@ mod attempt;
 mod body;
 mod error;
 mod path;
+pub mod plan;
 pub mod read;
 pub mod step;
 

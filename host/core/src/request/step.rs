@@ -10,62 +10,24 @@ use crate::expectation::Written;
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
-use crate::plan::{Create, DeleteOptions, Patch, PatchKind, Plan, Step};
+use crate::plan::{Create, DeleteOptions, Patch, PatchKind, Step};
 
-/// What a step that succeeded left behind.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
-    /// The uid of the object that was written; empty if the answer does not
-    /// say, as after an event.
-    pub uid: String,
-    /// Its version after the write; empty if the answer does not say.
-    pub resource_version: String,
-    /// Whether it is gone. A deleted object that has finalizers or a grace
-    /// period is only marked.
-    pub gone: bool,
-}
-
-impl Outcome {
-    /// What the cache will show once it has caught up.
-    #[must_use]
-    pub fn written(&self) -> Written {
-        if self.gone {
-            return Written::Gone;
-        }
-        match self.resource_version.parse() {
-            Ok(version) => Written::Version(version),
-            Err(_) => Written::Unknown,
-        }
-    }
-}
-
-/// The object that the first request of a plan writes to, and the position of
-/// that step; none if the plan sends nothing.
-#[must_use]
-pub fn first_written(plan: &Plan) -> Option<(u32, &ObjectRef)> {
-    let mut steps = (0..).zip(&plan.steps);
-    let (position, step) = steps.find(|(_, step)| !matches!(step, Step::Event(_)))?;
-    let object = match step {
-        Step::Create(create) => &create.object,
-        _ => &plan.target,
-    };
-    Some((position, object))
-}
-
-/// A step under way. There is never more than one request of it under way.
-#[derive(Debug)]
-pub struct StepExecution<'a> {
-    mapping: &'a Mapping,
-    object: &'a ObjectRef,
-    step: &'a Step,
-    field_manager: &'a str,
-    verb: String,
-    stage: Stage,
+/// One step of a plan, on its way to the API server.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'a> {
+    /// What the API server serves.
+    pub mapping: &'a Mapping,
+    /// The plan's target.
+    pub target: &'a ObjectRef,
+    /// The step.
+    pub step: &'a Step,
+    /// The name that managed fields have.
+    pub field_manager: &'a str,
 }
 
 /// What the last request was for.
 #[derive(Debug)]
-enum Stage {
+pub enum Stage {
     /// To read the version of a target that is still the one that was decided
     /// on.
     Version,
@@ -78,57 +40,33 @@ enum Stage {
 /// What comes next.
 #[derive(Debug)]
 pub enum Next {
-    /// Send this, and hand in its answer.
-    Send(Request),
-    /// The step has ended.
-    Done(Result<Outcome, Failure>),
+    /// Send this, and hand in its answer with the stage.
+    Send(Request, Stage),
+    /// The step has ended, and left this behind on the plan's target; none if it
+    /// wrote to another object, or nothing.
+    Done(Result<Option<Written>, Failure>),
 }
 
-impl<'a> StepExecution<'a> {
-    /// Starts a step on a plan's target. An event sends nothing and is done.
+impl<'a> StepContext<'a> {
+    /// Starts the step. An event sends nothing and is done.
     #[must_use]
-    pub fn start(
-        mapping: &'a Mapping,
-        target: &'a ObjectRef,
-        step: &'a Step,
-        field_manager: &'a str,
-    ) -> (Self, Next) {
-        let verb = match step {
-            Step::Patch(patch) if patch.subresource.is_empty() => "patch".to_owned(),
-            Step::Patch(patch) => format!("patch {} of", patch.subresource),
-            Step::Delete(_) => "delete".to_owned(),
-            Step::Evict(_) => "evict".to_owned(),
-            Step::Create(_) => "create".to_owned(),
-            Step::Event(_) => String::new(),
+    pub fn start(self) -> Next {
+        let request = match self.step {
+            Step::Patch(patch) => return self.patch(patch),
+            Step::Delete(options) => self.delete(options),
+            Step::Evict(options) => self.evict(options),
+            Step::Create(create) => self.create(create),
+            Step::Event(_) => return Next::Done(Ok(None)),
         };
-        let object = match step {
-            Step::Create(create) => &create.object,
-            _ => target,
-        };
-        let mut execution = Self {
-            mapping,
-            object,
-            step,
-            field_manager,
-            verb,
-            stage: Stage::Write,
-        };
-        let request = match step {
-            Step::Patch(patch) => execution.patch(patch),
-            Step::Delete(options) => execution.delete(options),
-            Step::Evict(options) => execution.evict(options),
-            Step::Create(create) => execution.create(create),
-            Step::Event(_) => return (execution, Next::Done(Ok(Outcome::default()))),
-        };
-        let next = Next::of(request);
-        (execution, next)
+        Next::of(request, Stage::Write)
     }
 
     /// Takes the answer to the last request: the body of a success, or what went
     /// wrong.
-    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> Next {
-        match std::mem::replace(&mut self.stage, Stage::Write) {
-            Stage::Version => Next::of(self.handle_version(answer)),
+    #[must_use]
+    pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> Next {
+        match stage {
+            Stage::Version => Next::of(self.handle_version(answer), Stage::Write),
             Stage::Write => match answer {
                 Ok(body) => Next::Done(self.succeeded(body)),
                 Err(error) => self.failed(error),
@@ -137,28 +75,43 @@ impl<'a> StepExecution<'a> {
         }
     }
 
-    fn attempt(&self) -> Attempt<'_> {
+    fn attempt(self) -> Attempt<'a> {
         Attempt {
-            verb: &self.verb,
-            object: self.object,
+            verb: match self.step {
+                Step::Patch(patch) if patch.subresource == "status" => "patch status of",
+                Step::Patch(_) => "patch",
+                Step::Delete(_) => "delete",
+                Step::Evict(_) => "evict",
+                Step::Create(_) => "create",
+                Step::Event(_) => "record an event of",
+            },
+            object: match self.step {
+                Step::Create(create) => &create.object,
+                _ => self.target,
+            },
         }
     }
 
-    fn patch(&mut self, patch: &Patch) -> Result<Request, Failure> {
-        self.attempt().required_uid()?;
+    fn patch(self, patch: &Patch) -> Next {
+        if let Err(failure) = self.attempt().required_uid() {
+            return Next::Done(Err(failure));
+        }
         let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
         if by_version && !body::names_version(patch) {
             // For the status of a custom resource the API server takes all
             // metadata from the object that it has, before it looks whether the
             // uid is another: only the version is a precondition there.
-            self.stage = Stage::Version;
-            let uri = self.attempt().object_path(self.mapping, "")?;
-            return Ok(Request::get(uri, PARTIAL_OBJECT));
+            return Next::of(self.look(), Stage::Version);
         }
-        self.patch_request(patch, "")
+        Next::of(self.patch_request(patch, ""), Stage::Write)
     }
 
-    fn patch_request(&self, patch: &Patch, version: &str) -> Result<Request, Failure> {
+    fn look(self) -> Result<Request, Failure> {
+        let uri = self.attempt().object_path(self.mapping, "")?;
+        Ok(Request::get(uri, PARTIAL_OBJECT))
+    }
+
+    fn patch_request(self, patch: &Patch, version: &str) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let uid = attempt.required_uid()?;
         Ok(Request {
@@ -175,7 +128,7 @@ impl<'a> StepExecution<'a> {
         })
     }
 
-    fn delete(&self, options: &DeleteOptions) -> Result<Request, Failure> {
+    fn delete(self, options: &DeleteOptions) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let uid = attempt.required_uid()?;
         Ok(Request {
@@ -183,11 +136,11 @@ impl<'a> StepExecution<'a> {
             uri: attempt.object_path(self.mapping, "")?,
             accept: PARTIAL_OBJECT,
             content_type: JSON,
-            body: to_json(&body::delete_options(options, uid), &attempt)?,
+            body: to_json(&body::delete_options(options, uid), attempt)?,
         })
     }
 
-    fn evict(&self, options: &DeleteOptions) -> Result<Request, Failure> {
+    fn evict(self, options: &DeleteOptions) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let uid = attempt.required_uid()?;
         Ok(Request {
@@ -195,16 +148,16 @@ impl<'a> StepExecution<'a> {
             uri: self.managed(attempt.object_path(self.mapping, "eviction")?),
             accept: JSON,
             content_type: JSON,
-            body: to_json(&body::eviction(self.object, options, uid), &attempt)?,
+            body: to_json(&body::eviction(self.target, options, uid), attempt)?,
         })
     }
 
-    fn create(&self, create: &Create) -> Result<Request, Failure> {
+    fn create(self, create: &Create) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let served = attempt.served(self.mapping)?;
         Ok(Request {
             method: Method::Post,
-            uri: self.managed(path(&served.resource, &self.object.namespace, "", "")),
+            uri: self.managed(path(&served.resource, &create.object.namespace, "", "")),
             accept: PARTIAL_OBJECT,
             content_type: JSON,
             body: body::create(create)
@@ -212,15 +165,15 @@ impl<'a> StepExecution<'a> {
         })
     }
 
-    fn managed(&self, path: String) -> String {
+    fn managed(self, path: String) -> String {
         with_query(path, &[("fieldManager", self.field_manager)])
     }
 
-    fn handle_version(&self, answer: Result<&[u8], &RequestError>) -> Result<Request, Failure> {
+    fn handle_version(self, answer: Result<&[u8], &RequestError>) -> Result<Request, Failure> {
         let attempt = self.attempt();
         let body = answer.map_err(|error| error.failure(&attempt))?;
-        let found = read(body, &attempt)?.metadata;
-        if found.uid != self.object.uid {
+        let found = read(body, attempt)?.metadata;
+        if found.uid != self.target.uid {
             return Err(attempt.other_object(&found.uid));
         }
         match self.step {
@@ -229,52 +182,49 @@ impl<'a> StepExecution<'a> {
         }
     }
 
-    fn succeeded(&self, body: &[u8]) -> Result<Outcome, Failure> {
-        match self.step {
-            Step::Patch(_) | Step::Create(_) => written(body, &self.attempt()),
-            Step::Delete(_) => deleted(body, &self.attempt()),
+    fn succeeded(self, body: &[u8]) -> Result<Option<Written>, Failure> {
+        let attempt = self.attempt();
+        Ok(match self.step {
+            Step::Patch(_) => Some(version(&read(body, attempt)?.metadata)),
+            Step::Delete(_) => Some(deleted(&read(body, attempt)?, attempt)),
             // The answer does not say whether the pod is gone or only marked.
-            Step::Evict(_) => Ok(Outcome {
-                uid: self.object.uid.clone(),
-                ..Outcome::default()
-            }),
-            Step::Event(_) => Ok(Outcome::default()),
-        }
+            Step::Evict(_) => Some(Written::Unknown),
+            // What was created is another object.
+            Step::Create(_) => {
+                read(body, attempt)?;
+                None
+            }
+            Step::Event(_) => None,
+        })
     }
 
-    fn failed(&mut self, error: &RequestError) -> Next {
-        let failure = error.failure(&self.attempt());
+    fn failed(self, error: &RequestError) -> Next {
+        let attempt = self.attempt();
+        let failure = error.failure(&attempt);
         match self.step {
+            // A JSON patch of which an operation does not apply is answered
+            // without a word about which one. If it was the test of the uid, the
+            // object is another one by now: a look at it tells.
             Step::Patch(patch) if patch.kind == PatchKind::Json && is_unexplained(error) => {
-                self.explain(failure)
+                match self.look() {
+                    Ok(request) => Next::Send(request, Stage::Explain(failure)),
+                    Err(_) => Next::Done(Err(failure)),
+                }
             }
             // It is the namespace that is not there: the target need not be gone.
-            Step::Create(_) if failure.class.means_gone() => Next::Done(Err(self
-                .attempt()
-                .failure(FailureClass::Invalid, failure.message))),
+            Step::Create(_) if failure.class.means_gone() => {
+                let failure = attempt.failure(FailureClass::Invalid, failure.message);
+                Next::Done(Err(failure))
+            }
             _ => Next::Done(Err(failure)),
         }
     }
 
-    /// A JSON patch of which an operation does not apply is answered without a
-    /// word about which one. If it was the test of the uid, the object is
-    /// another one by now: a look at it tells.
-    fn explain(&mut self, failure: Failure) -> Next {
-        "patch".clone_into(&mut self.verb);
-        match self.attempt().object_path(self.mapping, "") {
-            Ok(uri) => {
-                self.stage = Stage::Explain(failure);
-                Next::Send(Request::get(uri, PARTIAL_OBJECT))
-            }
-            Err(_) => Next::Done(Err(failure)),
-        }
-    }
-
-    fn explained(&self, answer: Result<&[u8], &RequestError>, failure: Failure) -> Failure {
+    fn explained(self, answer: Result<&[u8], &RequestError>, failure: Failure) -> Failure {
         let attempt = self.attempt();
         match answer {
             Ok(body) => match serde_json::from_slice::<Answer>(body) {
-                Ok(found) if found.metadata.uid != self.object.uid => {
+                Ok(found) if found.metadata.uid != self.target.uid => {
                     attempt.other_object(&found.metadata.uid)
                 }
                 _ => failure,
@@ -292,15 +242,15 @@ impl<'a> StepExecution<'a> {
 }
 
 impl Next {
-    fn of(request: Result<Request, Failure>) -> Self {
+    fn of(request: Result<Request, Failure>, stage: Stage) -> Self {
         match request {
-            Ok(request) => Self::Send(request),
+            Ok(request) => Self::Send(request, stage),
             Err(failure) => Self::Done(Err(failure)),
         }
     }
 }
 
-fn to_json(value: &impl Serialize, attempt: &Attempt<'_>) -> Result<Vec<u8>, Failure> {
+fn to_json(value: &impl Serialize, attempt: Attempt<'_>) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(value).map_err(|error| attempt.failure(FailureClass::Invalid, chain(&error)))
 }
 
@@ -310,14 +260,12 @@ fn is_unexplained(error: &RequestError) -> bool {
         if refused.code == 422 && refused.status.details.causes.is_empty())
 }
 
-/// What is read of the answer to a write: an object, or a `Status` that names
-/// the deleted object in its details.
+/// What is read of the answer to a write: an object, or a `Status`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
     kind: String,
     metadata: AnswerMeta,
-    details: AnswerDetails,
 }
 
 #[derive(Default, Deserialize)]
@@ -329,13 +277,7 @@ struct AnswerMeta {
     deletion_grace_period_seconds: Option<i64>,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct AnswerDetails {
-    uid: String,
-}
-
-fn read(body: &[u8], attempt: &Attempt<'_>) -> Result<Answer, Failure> {
+fn read(body: &[u8], attempt: Attempt<'_>) -> Result<Answer, Failure> {
     serde_json::from_slice(body).map_err(|error| {
         attempt.failure(
             FailureClass::Timeout,
@@ -347,32 +289,24 @@ fn read(body: &[u8], attempt: &Attempt<'_>) -> Result<Answer, Failure> {
     })
 }
 
-fn written(body: &[u8], attempt: &Attempt<'_>) -> Result<Outcome, Failure> {
-    let answer = read(body, attempt)?;
-    Ok(Outcome {
-        uid: answer.metadata.uid,
-        resource_version: answer.metadata.resource_version,
-        gone: false,
-    })
+fn version(metadata: &AnswerMeta) -> Written {
+    match metadata.resource_version.parse() {
+        Ok(version) => Written::Version(version),
+        Err(_) => Written::Unknown,
+    }
 }
 
 /// A deleted object comes back as a `Status` or as it was when it went. It is
 /// still there if finalizers hold it or its grace period has begun. A namespace
 /// that comes back is: what holds it is not among its metadata.
-fn deleted(body: &[u8], attempt: &Attempt<'_>) -> Result<Outcome, Failure> {
-    let answer = read(body, attempt)?;
-    if answer.kind == "Status" {
-        return Ok(Outcome {
-            uid: answer.details.uid,
-            resource_version: String::new(),
-            gone: true,
-        });
-    }
-    let metadata = answer.metadata;
+fn deleted(answer: &Answer, attempt: Attempt<'_>) -> Written {
+    let metadata = &answer.metadata;
     let has_grace = metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
-    Ok(Outcome {
-        gone: metadata.finalizers.is_empty() && !has_grace && attempt.object.kind != "Namespace",
-        uid: metadata.uid,
-        resource_version: metadata.resource_version,
-    })
+    let is_held =
+        !metadata.finalizers.is_empty() || has_grace || attempt.object.kind == "Namespace";
+    if answer.kind != "Status" && is_held {
+        version(metadata)
+    } else {
+        Written::Gone
+    }
 }

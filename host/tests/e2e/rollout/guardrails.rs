@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use davit::host::Report;
 use davit::rollout::{Owner, Records, Requests};
-use davit::status::{ControllerStatus, TrippedStatus};
+use davit_core::api::{ControllerStatus, TrippedStatus};
 use davit_core::gate::{Ruling, Waiting};
 use http::Request;
 use kube::client::Body;

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::loader::encode;
 use davit::rollout::declared::{abandon, abort};
 use davit::rollout::{Owner, Records, Requests};
-use davit::status::{ControllerStatus, RevisionStatus};
+use davit_core::api::encode_config;
+use davit_core::api::{ControllerStatus, RevisionStatus};
 use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 
@@ -232,7 +232,11 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
     let mut spec = image.records.spec(owner, &ran.revision).await.unwrap();
     let spec = spec.as_mut().unwrap();
     spec.module.digest = Some(digest);
-    let identity = RevisionIdentity::new(digest, encode(&spec.config).unwrap().into(), spec.limits);
+    let identity = RevisionIdentity::new(
+        digest,
+        encode_config(&spec.config).unwrap().into(),
+        spec.limits,
+    );
     let before = RevisionStatus {
         revision: identity.to_string(),
         digest: format!("sha256:{digest}"),

@@ -146,11 +146,7 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
     let start = tokio::time::Instant::now();
     let writer = writer(&server);
     let step = Step::Delete(DeleteOptions::default());
-    let (mapping, pod) = (mapping(), pod());
-    writer
-        .execute(&mapping, &pod, &step, &decision(), &mut Course::default())
-        .await
-        .unwrap();
+    execute_on(&writer, &pod(), step).await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(server.seen().len(), 3);
 }
@@ -181,42 +177,31 @@ async fn a_pause_belongs_to_the_group_that_asked_for_it() {
             Reply::Json(200, patched())
         }
     });
-    let (writer, mapping) = (writer(&server), mapping());
+    let writer = writer(&server);
     let widget = ObjectRef {
         api_version: "example.com/v1".into(),
         kind: "Widget".into(),
         ..pod()
     };
-    let plan = |target: &ObjectRef| Plan {
-        target: target.clone(),
-        reason: "orphaned".into(),
-        message: String::new(),
-        steps: vec![Step::Delete(DeleteOptions::default())],
-        measures: Vec::new(),
-        when_cancelled: None,
-    };
-    let (step, decision) = (Step::Delete(DeleteOptions::default()), decision());
+    let delete = || Step::Delete(DeleteOptions::default());
     let start = tokio::time::Instant::now();
-    let mut course = writer.begin(&plan(&widget)).await.unwrap();
-    let sent = writer.execute(&mapping, &widget, &step, &decision, &mut course);
+    let sent = execute_on(&writer, &widget, delete());
     let failure = sent.await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(30)));
 
-    let pod = pod();
-    let mut course = writer.begin(&plan(&pod)).await.unwrap();
-    let sent = writer.execute(&mapping, &pod, &step, &decision, &mut course);
-    sent.await.unwrap();
+    execute_on(&writer, &pod(), delete()).await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert_eq!(server.seen().len(), 2);
 
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let (position, failure) = writer.begin(&plan(&widget)).await.unwrap_err();
-    assert_eq!((position, failure.class), (0, FailureClass::Throttled));
+    let sent = execute_on(&writer, &widget, delete());
+    let failure = sent.await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(20)));
     assert!(failure.message.contains("not sent"), "{failure}");
     assert_eq!(server.seen().len(), 2);
     // Reads of the group were not refused.
     tokio::time::sleep(Duration::from_secs(20)).await;
-    writer.begin(&plan(&widget)).await.unwrap();
+    writer.start(&plan(&widget, delete())).await.unwrap();
 }
