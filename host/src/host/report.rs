@@ -16,7 +16,7 @@ use davit_core::failure::{Failure, FailureClass};
 use davit_core::gate::{Ruling, Waiting};
 use davit_core::plan::{PatchKind, Plan, QueueKey, Step};
 use davit_core::rollout::Role;
-use davit_core::throttle::{LeftOut, Throttle};
+use davit_core::throttle::{Suppressed, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted::{self, MOST_LOGGED};
 use tokio::sync::mpsc;
@@ -129,13 +129,13 @@ impl Reporter {
 
     /// Whether a failed plan is worth a warning. What is wrong with the API server
     /// is not told again for every target.
-    fn warns(&mut self, controller: &str, failure: &Failure, now: Instant) -> Option<LeftOut> {
+    fn warns(&mut self, controller: &str, failure: &Failure, now: Instant) -> Option<Suppressed> {
         match failure.class {
             FailureClass::Timeout | FailureClass::Throttled | FailureClass::Server => {
                 let cause = (controller.to_owned(), failure.class);
                 self.troubles.admit(cause, now)
             }
-            _ => Some(LeftOut(0)),
+            _ => Some(Suppressed(0)),
         }
     }
 
@@ -268,7 +268,7 @@ fn log_outcome(
     decision: &str,
     plan: &Plan,
     outcome: &Outcome,
-    warns: Option<LeftOut>,
+    warns: Option<Suppressed>,
 ) {
     let Some((step, failure)) = &outcome.failed else {
         log!(info, line, { decision, }, "carried out: {}", line.action);

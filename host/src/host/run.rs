@@ -19,7 +19,7 @@ use davit_core::queue::Origin;
 use davit_core::rollout::Role;
 use davit_core::store::{Change, Store, Taken, ViewId};
 use davit_core::stream::{Batch, StreamId, Update};
-use davit_core::throttle::{LeftOut, Throttle};
+use davit_core::throttle::{Suppressed, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
 use davit_core::watch::Condition;
@@ -396,7 +396,7 @@ impl Run {
 
     /// Whether a warning about this is written. While the API server does not
     /// answer, that is told once for all.
-    fn trouble(&mut self, cause: &str) -> Option<LeftOut> {
+    fn trouble(&mut self, cause: &str) -> Option<Suppressed> {
         if self.api.absence().is_some() {
             return None;
         }

@@ -1,0 +1,298 @@
+//! Which streams run: what the views need of what the API server serves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::coverage::{Coverage, excepts};
+use crate::manifest::{Source, WatchSpec};
+use crate::mapping::{Mapping, Served};
+use crate::object::{ApiResource, Kind};
+use crate::observation::PendingResource;
+use crate::store::{
+    Change, FeedUpdate, Feeds, SegmentId, SegmentSpec, Store, TooFewFields, ViewId,
+};
+use crate::stream::{StreamId, StreamSpec, Update};
+use crate::time::Instant;
+use crate::watch::Condition;
+
+/// The streams that run.
+#[derive(Debug, Default)]
+pub(super) struct Streams {
+    feeds: Feeds,
+    running: BTreeSet<StreamId>,
+    /// What is known completely.
+    pub(super) coverage: Coverage,
+    /// The segments that were not listed yet when the last discovery ended.
+    pending: BTreeSet<SegmentId>,
+    /// What keeps a stream from its objects.
+    hindrances: BTreeMap<StreamId, String>,
+}
+
+/// The streams to stop and to start.
+#[derive(Debug, Default)]
+pub(super) struct StreamChanges {
+    pub(super) stop: Vec<StreamId>,
+    pub(super) start: Vec<(StreamId, StreamSpec)>,
+}
+
+impl Streams {
+    /// The segment that a stream fills or is to fill; none if the stream was
+    /// stopped.
+    pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
+        self.feeds.segment(stream)
+    }
+
+    /// Whether a stream fills its segment. Otherwise it only lists yet, for
+    /// views that wait.
+    pub(super) fn fills(&self, stream: StreamId) -> bool {
+        self.feeds.fills(stream)
+    }
+
+    /// Brings the store up to date with an update of a stream.
+    pub(super) fn update(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        update: Update,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) -> Result<FeedUpdate, TooFewFields> {
+        let feeds = &mut self.feeds;
+        let updated = match update {
+            Update::Apply(object) => feeds.apply(store, stream, object, now, changes),
+            Update::Delete(object) => feeds.remove(store, stream, object, now, changes),
+            Update::Reset {
+                items,
+                resource_version,
+            } => feeds.replace(store, stream, items, &resource_version, now, changes)?,
+            Update::Status(_) => FeedUpdate::Changes,
+        };
+        if updated == FeedUpdate::List
+            && let Some(segment) = self.feeds.segment(stream)
+        {
+            self.coverage.note_list(segment);
+        }
+        Ok(updated)
+    }
+
+    /// Notes the condition of a stream.
+    pub(super) fn note_condition(&mut self, stream: StreamId, condition: &Condition, now: Instant) {
+        if let Some(segment) = self.feeds.segment(stream) {
+            self.coverage.note_condition(segment, condition, now);
+        }
+    }
+
+    /// Remembers what keeps a stream from its objects.
+    pub(super) fn note_hindrance(&mut self, stream: StreamId, condition: &Condition) {
+        let hindrance = match condition {
+            Condition::Synced => {
+                self.hindrances.remove(&stream);
+                return;
+            }
+            Condition::NotServed => "the API server does not serve it".to_owned(),
+            Condition::Interrupted { reason } => reason.clone(),
+        };
+        self.hindrances.insert(stream, hindrance);
+    }
+
+    /// The resource that keeps views from being complete: one that is not listed
+    /// yet. Of several, one that cannot be listed.
+    pub(super) fn pending(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
+        let segments = views.iter().flat_map(|view| store.segments_of(*view));
+        let pending = segments.filter(|(_, ready)| !ready);
+        let pending = pending.filter_map(|(segment, _)| {
+            let spec = store.segment_spec(segment)?;
+            let mut streams = self.hindrances.iter();
+            let hindrance = streams.find(|(stream, _)| self.segment(**stream) == Some(segment));
+            Some(PendingResource {
+                resource: spec.resource.to_string(),
+                hindrance: hindrance.map(|(_, hindrance)| hindrance.clone()),
+            })
+        });
+        pending.max_by_key(|pending| pending.hindrance.is_some())
+    }
+
+    /// The segments that are not listed yet, as at the end of the discovery
+    /// before. To be asked once for each discovery, when it is over.
+    pub(super) fn overdue(&mut self, store: &Store) -> BTreeSet<SegmentId> {
+        let segments = store.views().flat_map(|view| store.segments_of(view));
+        let pending = segments
+            .filter(|(_, ready)| !ready)
+            .map(|(segment, _)| segment);
+        let before = std::mem::replace(&mut self.pending, pending.collect());
+        self.pending.intersection(&before).copied().collect()
+    }
+
+    /// Gives a view the segments that its watch is made of: what is served, and
+    /// what other views keep of resources that are not served at the moment.
+    pub(super) fn attach(
+        store: &mut Store,
+        view: ViewId,
+        watch: &WatchSpec,
+        mapping: &Mapping,
+        changes: &mut Vec<Change>,
+    ) {
+        let served = wanted(&watch.source, mapping);
+        let served = served.map(|served| segment_spec(watch, served));
+        let kept = store.segments().map(|(_, spec)| spec);
+        let kept = kept.filter(|spec| is_kept(spec, watch, mapping));
+        let specs: Vec<SegmentSpec> = served.chain(kept.map(|spec| (**spec).clone())).collect();
+        for spec in specs {
+            let attached = store.attach(view, &spec, changes);
+            debug_assert!(attached.is_ok(), "{attached:?}");
+        }
+    }
+
+    /// Takes segments out of a view that have nothing to show any more.
+    pub(super) fn detach(
+        &self,
+        store: &mut Store,
+        view: ViewId,
+        watch: &WatchSpec,
+        mapping: &Mapping,
+        now: Instant,
+        changes: &mut Vec<Change>,
+    ) {
+        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
+        let segments = store.segments_of(view).map(|(segment, _)| segment);
+        let gone: Vec<SegmentId> = segments
+            .filter(|segment| {
+                let is_gone = match watch.source {
+                    Source::One(_) => self.coverage.is_missing(*segment),
+                    // What is not served may be stored still.
+                    Source::EveryDeletable(_) => self.coverage.is_gone(store, view, *segment, now),
+                };
+                is_gone || is_replaced(store, view, *segment, &wanted)
+            })
+            .collect();
+        for segment in gone {
+            store.detach(view, segment, changes);
+        }
+    }
+
+    /// Brings the streams in line with what the views read: one for every segment
+    /// whose resource is served, and no others.
+    pub(super) fn reconcile(&mut self, store: &Store) -> StreamChanges {
+        self.coverage.forget_all_but(store);
+        let coverage = &self.coverage;
+        self.feeds
+            .follow(store, |segment| !coverage.is_missing(segment));
+        let feeds = &self.feeds;
+        let stopped = self
+            .running
+            .extract_if(.., |stream| !feeds.contains(*stream));
+        let mut changes = StreamChanges {
+            stop: stopped.collect(),
+            start: Vec::new(),
+        };
+        self.hindrances.retain(|stream, _| feeds.contains(*stream));
+        for (stream, feed) in feeds.iter() {
+            if self.running.contains(&stream) {
+                continue;
+            }
+            let Some(spec) = store.segment_spec(feed.segment) else {
+                continue;
+            };
+            if feeds.fills(stream) {
+                self.coverage.note_restart(feed.segment);
+            }
+            let spec = StreamSpec {
+                resource: spec.resource.clone(),
+                namespace: spec.namespace.clone(),
+                label_selector: spec.label_selector.clone(),
+                field_selector: spec.field_selector.clone(),
+                fields: feed.fields.clone(),
+            };
+            changes.start.push((stream, spec));
+            self.running.insert(stream);
+        }
+        changes
+    }
+
+    /// Lists at once what was not served a moment ago, and is by now: a stream
+    /// asks for it again after a while only. The next [`Self::reconcile`] does so.
+    pub(super) fn list_returned(&mut self) {
+        let segments = self.feeds.iter().map(|(_, feed)| feed.segment);
+        let waiting = segments.filter(|segment| self.coverage.waits_in_vain(*segment));
+        for segment in waiting.collect::<BTreeSet<SegmentId>>() {
+            self.feeds.list_again(segment);
+        }
+    }
+}
+
+/// The resource that a watch waits for because the API server does not serve
+/// it.
+pub(super) fn unserved<'w>(watch: &'w WatchSpec, mapping: &Mapping) -> Option<&'w ApiResource> {
+    match &watch.source {
+        Source::One(resource) if !watch.optional && mapping.by_resource(resource).is_none() => {
+            Some(resource)
+        }
+        Source::One(_) | Source::EveryDeletable(_) => None,
+    }
+}
+
+/// Whether a view is complete enough for its controller to run. A resource
+/// among many that does not sync holds up nobody.
+pub(super) fn is_ready(store: &Store, view: ViewId, watch: &WatchSpec) -> bool {
+    let mut segments = store.segments_of(view).peekable();
+    match watch.source {
+        Source::One(_) if segments.peek().is_none() => watch.optional,
+        Source::One(_) => segments.all(|(_, ready)| ready),
+        Source::EveryDeletable(_) => segments.any(|(_, ready)| ready),
+    }
+}
+
+/// Whether a segment shows the objects of another one, which is followed in its
+/// place: the API server prefers another version of the resource by now.
+fn is_replaced(store: &Store, view: ViewId, segment: SegmentId, wanted: &[&Served]) -> bool {
+    let resource = |segment| Some(&store.segment_spec(segment)?.resource);
+    let is_wanted = |one: &ApiResource| wanted.iter().any(|served| served.resource == *one);
+    let Some(former) = resource(segment).filter(|former| !is_wanted(former)) else {
+        return false;
+    };
+    let mut ready = store.segments_of(view).filter(|(_, ready)| *ready);
+    ready.any(|(other, _)| {
+        resource(other).is_some_and(|latter| {
+            latter.group == former.group && latter.plural == former.plural && is_wanted(latter)
+        })
+    })
+}
+
+/// Whether a segment is of a resource that a watch would be of, if it was
+/// served: its objects may be stored still.
+fn is_kept(spec: &SegmentSpec, watch: &WatchSpec, mapping: &Mapping) -> bool {
+    let Source::EveryDeletable(except) = &watch.source else {
+        return false;
+    };
+    mapping.by_resource(&spec.resource).is_none()
+        && !excepts(except, &spec.resource.group, &spec.resource.plural)
+        && spec.namespace == watch.namespace
+        && spec.label_selector == watch.label_selector
+        && spec.field_selector == watch.field_selector
+}
+
+fn wanted<'m>(
+    source: &'m Source,
+    mapping: &'m Mapping,
+) -> Box<dyn Iterator<Item = &'m Served> + 'm> {
+    match source {
+        Source::One(resource) => Box::new(mapping.by_resource(resource).into_iter()),
+        Source::EveryDeletable(except) => Box::new(mapping.deletable().filter(|served| {
+            let ApiResource { group, plural, .. } = &served.resource;
+            !excepts(except, group, plural)
+        })),
+    }
+}
+
+fn segment_spec(watch: &WatchSpec, served: &Served) -> SegmentSpec {
+    SegmentSpec {
+        resource: served.resource.clone(),
+        kind: Kind {
+            api_version: served.resource.api_version().into(),
+            kind: served.kind.as_str().into(),
+        },
+        namespaced: served.namespaced,
+        namespace: watch.namespace.clone(),
+        label_selector: watch.label_selector.clone(),
+        field_selector: watch.field_selector.clone(),
+    }
+}
