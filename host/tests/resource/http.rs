@@ -11,7 +11,7 @@ use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::requests::RequestPolicy;
-use davit::http::{self, Served};
+use davit::http::{self, Endpoints};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::Records;
@@ -56,7 +56,7 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         listener: None,
         seed: 7,
     });
-    let served = Served {
+    let served = Endpoints {
         metrics,
         health,
         host: host.handle().clone(),
@@ -151,13 +151,13 @@ fn check(page: &Page) {
     assert_eq!(page.disagreements.len(), 2);
     for disagreement in &page.disagreements {
         let Disagreement {
-            verdict,
+            result,
             target,
             stable,
             candidate,
             ..
         } = disagreement;
-        assert_eq!(verdict, "only-stable");
+        assert_eq!(result, "only-stable");
         assert_eq!(
             (target.kind.as_str(), target.namespace.as_str()),
             ("Pod", "default")
