@@ -11,8 +11,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use davit_sim::fault::Fault;
 
 use crate::http::address::{ListenAddress, ServerAddress};
-use crate::spec::duration::HumanDuration;
 use crate::telemetry::LogFormat;
+use davit_core::api::HumanDuration;
 
 pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, VersionArguments};
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::host::PrepareError;
-use crate::spec::{ControllerSpec, SpecError, strict};
+use crate::loader::ControllerLoadError;
+use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
 
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -103,7 +103,11 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
 /// What a host says of a file whose controllers cannot run as they are
 /// configured.
 #[must_use]
-pub fn refused(path: &Path, controllers: &[ControllerConfig], error: &PrepareError) -> ConfigError {
+pub fn refused(
+    path: &Path,
+    controllers: &[ControllerConfig],
+    error: &ControllerLoadError,
+) -> ConfigError {
     let mut names = controllers.iter().map(|controller| &controller.name);
     let position = names.position(|name| *name == error.controller);
     let parent = position.map_or_else(
@@ -213,14 +217,6 @@ fn first_line(text: &str) -> String {
     line.get(..advice.unwrap_or(line.len()))
         .unwrap_or(line)
         .to_owned()
-}
-
-pub(crate) fn is_dns_label(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    (1..=63).contains(&name.len())
-        && name.bytes().all(inner)
-        && !name.starts_with('-')
-        && !name.ends_with('-')
 }
 
 #[cfg(test)]

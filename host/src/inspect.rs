@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use crate::cli::{Format, InspectArguments};
 use crate::commands::print::{out, serialized};
-use crate::host;
 use crate::rbac::{self, Accounts};
 
 /// Prints what a module is.
@@ -25,7 +24,7 @@ pub async fn run(arguments: InspectArguments) -> Result<()> {
         None => Value::Null,
     };
     let manifest = module
-        .describe(&host::encode(&config)?, Limits::default())
+        .describe(&davit_core::api::encode_config(&config)?, Limits::default())
         .await
         .with_context(|| name.clone())?;
     if arguments.rbac {

@@ -1,45 +1,27 @@
 //! Single requests: the rate limit, the timeout, and what an answer means.
 
-use std::error::Error;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use davit_core::failure::{Failure, FailureClass};
+pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
-use davit_core::mapping::{Mapping, Served};
-use davit_core::object::ObjectRef;
 use davit_core::reach::{Absence, Reachability};
-use davit_core::traffic::{Access, Asked, Destination, Ended, PATIENCE, Urgency};
+use davit_core::refusal::Refused;
+use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
+use davit_core::traffic::{Access, Asked, Destination, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
-use http::{Method, Response, StatusCode};
+use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use kube::client::Body;
 
-use crate::cause::{Cause, NoAnswer};
+use crate::cause::{broken_off, no_answer, unsendable};
 use crate::clock::Clock;
 use crate::limiter::{Limiter, Permit};
-use crate::status::Refused;
-use crate::url::{Route, is_name, path};
-
-/// Plain JSON.
-pub(crate) const JSON: &str = "application/json";
-/// One object's metadata, if the server can; the whole object if not.
-pub(crate) const PARTIAL_OBJECT: &str =
-    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// A list of metadata, if the server can; of whole objects if not.
-pub(crate) const PARTIAL_LIST: &str =
-    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// The largest answer that is read, in bytes: some hundred of the largest
 /// objects that etcd holds.
 const LARGEST_ANSWER: usize = 256 << 20;
-/// How often a request that was turned away is sent again.
-const MOST_REPEATS: u32 = 5;
-/// The longest pause that is kept for others than the request that was refused.
-const LONGEST_PAUSE: Duration = Duration::from_mins(1);
-
 /// How requests are sent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiSettings {
@@ -113,46 +95,6 @@ impl Default for Course {
     }
 }
 
-/// A request that is ready to be sent, as often as needed.
-pub(crate) struct Request {
-    pub(crate) method: Method,
-    /// Path and query.
-    pub(crate) uri: String,
-    pub(crate) accept: &'static str,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: Bytes,
-}
-
-/// `GET /api/v1/pods`, for the log.
-impl fmt::Display for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.uri.split('?').next().unwrap_or_default();
-        write!(f, "{} {path}", self.method)
-    }
-}
-
-impl Request {
-    pub(crate) fn get(uri: String, accept: &'static str) -> Self {
-        Self {
-            method: Method::GET,
-            uri,
-            accept,
-            content_type: "",
-            body: Bytes::new(),
-        }
-    }
-}
-
-/// Why a request brought no success.
-#[derive(Debug)]
-pub(crate) enum NoSuccess {
-    Refused(Refused),
-    /// No answer, and why.
-    NoAnswer(NoAnswer),
-    /// It was not sent: the server asked for a pause that lasts so much longer.
-    Paused(Duration),
-}
-
 impl Api {
     /// Wraps a client, which must not repeat requests by itself.
     #[must_use]
@@ -204,23 +146,23 @@ impl Api {
 
     /// Takes note of whether the API server answered a request. That it does not
     /// is told here, once for all requests.
-    pub(crate) fn note<T>(&self, request: &Request, sent: &Result<T, NoSuccess>) {
+    pub(crate) fn note<T>(&self, request: &Request, sent: &Result<T, RequestError>) {
         let now = self.clock.instant();
         match sent {
-            Ok(_) | Err(NoSuccess::Refused(_)) => {
+            Ok(_) | Err(RequestError::Refused(_)) => {
                 if let Some(absence) = self.reach().answered(now) {
                     let lasted = now.since(absence.since).as_secs();
                     tracing::info!("the API server answers again, after {lasted} s");
                 }
             }
-            Err(NoSuccess::NoAnswer(reason)) if reason.cause != Cause::Unsendable => {
+            Err(RequestError::NoAnswer(reason)) if reason.cause != Cause::Unsendable => {
                 let cause = reason.to_string();
                 let line = self.reach().no_answer(&cause, &request.to_string(), now);
                 if let Some(left_out) = line {
                     tracing::warn!("the API server does not answer: {request}: {cause}{left_out}");
                 }
             }
-            Err(NoSuccess::NoAnswer(_) | NoSuccess::Paused(_)) => {}
+            Err(RequestError::NoAnswer(_) | RequestError::Paused(_)) => {}
         }
     }
 
@@ -247,9 +189,13 @@ impl Api {
 
     /// Waits for the turn of a plan's first request, which writes to this API
     /// group.
-    pub(crate) async fn begin(&self, group: &str) -> Result<Course, NoSuccess> {
+    pub(crate) async fn begin(&self, group: &str) -> Result<Course, RequestError> {
         let asked = self.asked(group, Access::Write, Urgency::Begin);
-        let permit = self.limiter.turn(asked).await.map_err(NoSuccess::Paused)?;
+        let permit = self
+            .limiter
+            .turn(asked)
+            .await
+            .map_err(RequestError::Paused)?;
         Ok(Course {
             urgency: Urgency::Finish,
             permit: Some(permit),
@@ -257,7 +203,7 @@ impl Api {
     }
 
     /// Sends a read in its turn.
-    pub(crate) async fn read(&self, request: &Request) -> Result<Bytes, NoSuccess> {
+    pub(crate) async fn read(&self, request: &Request) -> Result<Bytes, RequestError> {
         self.call(request, &mut Course::of_reads()).await
     }
 
@@ -268,42 +214,34 @@ impl Api {
         &self,
         request: &Request,
         course: &mut Course,
-    ) -> Result<Bytes, NoSuccess> {
+    ) -> Result<Bytes, RequestError> {
         let route = Route::of(&request.uri);
-        let access = match (course.urgency, &request.method) {
+        let access = match (course.urgency, request.method) {
             (Urgency::Event, _) => Access::Event,
-            (_, &Method::GET) => Access::Read,
+            (_, Method::Get) => Access::Read,
             _ => Access::Write,
         };
         let asked = self.asked(&route.group, access, course.urgency);
         let kind = format!("{} {}", request.method, route.kind);
-        let mut repeats = 0;
+        let mut repeats = Repeats::default();
         loop {
             let permit = if let Some(permit) = course.permit.take() {
                 permit
             } else {
                 let turn = self.limiter.turn(asked.clone()).await;
-                turn.map_err(NoSuccess::Paused)?
+                turn.map_err(RequestError::Paused)?
             };
             let sent = self.send(request).await;
-            permit.end(&kind, ended(&sent));
-            let may_repeat = match &sent {
-                Err(NoSuccess::Refused(refused)) => {
-                    let Some(pause) = overload_pause(refused) else {
-                        return sent;
-                    };
-                    self.limiter.pause(asked.destination.clone(), pause);
-                    let not_carried_out = refused.code == 429 || request.method == Method::GET;
-                    not_carried_out && pause <= PATIENCE && repeats < MOST_REPEATS
-                }
-                // Another server may listen at the address, or this one again.
-                Err(NoSuccess::NoAnswer(reason)) => reason.unsent && repeats == 0,
-                _ => false,
+            permit.end(&kind, RequestError::ended(&sent));
+            let Err(error) = &sent else {
+                return sent;
             };
-            if !may_repeat {
+            if let Some(pause) = error.overload_pause() {
+                self.limiter.pause(asked.destination.clone(), pause);
+            }
+            if !repeats.may_repeat(request.method, error) {
                 return sent;
             }
-            repeats += 1;
         }
     }
 
@@ -321,7 +259,7 @@ impl Api {
     }
 
     /// Sends a request at once, and only once.
-    pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, NoSuccess> {
+    pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, RequestError> {
         let exchange = async {
             let user = self.user.as_ref().map(|user| &user.header);
             let response = send(&self.client, request, user).await?;
@@ -329,33 +267,13 @@ impl Api {
         };
         let sent = match tokio::time::timeout(self.request_timeout, exchange).await {
             Ok(result) => result,
-            Err(_) => Err(NoSuccess::NoAnswer(NoAnswer::silence(self.request_timeout))),
+            Err(_) => Err(RequestError::NoAnswer(NoAnswer::silence(
+                self.request_timeout,
+            ))),
         };
         self.note(request, &sent);
         sent
     }
-}
-
-/// What the end of a request says of the server's load.
-fn ended(sent: &Result<Bytes, NoSuccess>) -> Ended {
-    match sent {
-        Err(NoSuccess::Refused(refused)) if is_overload(refused) => Ended::Overloaded,
-        Ok(_) | Err(NoSuccess::Refused(_)) => Ended::Answered,
-        Err(NoSuccess::NoAnswer(reason)) if reason.cause == Cause::TimedOut => Ended::Overloaded,
-        Err(NoSuccess::NoAnswer(_) | NoSuccess::Paused(_)) => Ended::Unknown,
-    }
-}
-
-fn is_overload(refused: &Refused) -> bool {
-    matches!(refused.code, 429 | 503 | 504) && !refused.is_disruption_budget()
-}
-
-/// How long requests like this one have to wait because of this answer; none if
-/// it is not about the server's load.
-fn overload_pause(refused: &Refused) -> Option<Duration> {
-    let overload = matches!(refused.code, 429 | 503) && !refused.is_disruption_budget();
-    let pause = refused.retry_after?;
-    (overload && pause <= LONGEST_PAUSE).then_some(pause)
 }
 
 /// Sends a request and waits for the head of the answer.
@@ -363,9 +281,9 @@ pub(crate) async fn send(
     client: &kube::Client,
     request: &Request,
     user: Option<&HeaderValue>,
-) -> Result<Response<Body>, NoSuccess> {
+) -> Result<Response<Body>, RequestError> {
     let mut builder = http::Request::builder()
-        .method(&request.method)
+        .method(request.method.as_str())
         .uri(&request.uri)
         .header(ACCEPT, request.accept)
         .header(ACCEPT_ENCODING, "identity");
@@ -377,25 +295,25 @@ pub(crate) async fn send(
     }
     let request = builder
         .body(Body::from(request.body.clone()))
-        .map_err(|error| NoSuccess::NoAnswer(NoAnswer::unsendable(&error)))?;
+        .map_err(|error| RequestError::NoAnswer(unsendable(&error)))?;
     client
         .send(request)
         .await
-        .map_err(|error| NoSuccess::NoAnswer(NoAnswer::of(&error)))
+        .map_err(|error| RequestError::NoAnswer(no_answer(&error)))
 }
 
 /// Reads an answer to its end.
-pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, NoSuccess> {
+pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, RequestError> {
     let (head, body) = response.into_parts();
     let body = Limited::new(body, LARGEST_ANSWER)
         .collect()
         .await
-        .map_err(|error| NoSuccess::NoAnswer(NoAnswer::broken_off(&*error)))?
+        .map_err(|error| RequestError::NoAnswer(broken_off(&*error)))?
         .to_bytes();
     if head.status.is_success() {
         return Ok(body);
     }
-    Err(NoSuccess::Refused(refused(
+    Err(RequestError::Refused(refused(
         head.status,
         &head.headers,
         &body,
@@ -410,109 +328,4 @@ fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
     Refused::read(status.as_u16(), retry_after, body)
-}
-
-impl NoSuccess {
-    /// The failure of an attempt: `get v1 Pod ns/name`.
-    pub(crate) fn failure(&self, attempt: &dyn fmt::Display) -> Failure {
-        match self {
-            Self::Refused(refused) => Failure {
-                class: refused.class(),
-                message: format!("{attempt}: {}", refused.describe()),
-                retry_after: refused.retry_after,
-            },
-            Self::NoAnswer(reason) => {
-                Failure::new(FailureClass::Timeout, format!("{attempt}: {reason}"))
-            }
-            Self::Paused(left) => Failure {
-                class: FailureClass::Throttled,
-                message: format!(
-                    "{attempt}: not sent: the API server asked requests like this one to wait, \
-                     for another {left:?}"
-                ),
-                retry_after: Some(*left),
-            },
-        }
-    }
-}
-
-/// An attempt on an object, for failures: `patch status of v1 Pod ns/name`.
-#[derive(Clone, Copy)]
-pub(crate) struct Attempt<'a> {
-    pub(crate) verb: &'a str,
-    pub(crate) object: &'a ObjectRef,
-}
-
-impl fmt::Display for Attempt<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.verb, self.object)
-    }
-}
-
-impl Attempt<'_> {
-    /// A failure that was found before anything was sent, or in the answer.
-    pub(crate) fn failure(&self, class: FailureClass, reason: impl fmt::Display) -> Failure {
-        Failure::new(class, format!("{self}: {reason}"))
-    }
-
-    /// The path of the object, if its kind is served and it can be named in a
-    /// path.
-    pub(crate) fn object_path(
-        &self,
-        mapping: &Mapping,
-        subresource: &str,
-    ) -> Result<String, Failure> {
-        let name = &self.object.name;
-        // Without a name the path would be that of the whole collection.
-        if !is_name(name) {
-            return Err(self.failure(
-                FailureClass::Invalid,
-                format_args!("\"{name}\" is no object's name"),
-            ));
-        }
-        let served = self.served(mapping)?;
-        Ok(path(
-            &served.resource,
-            &self.object.namespace,
-            name,
-            subresource,
-        ))
-    }
-
-    /// The resource of the object, if it is served where the object is said to
-    /// be.
-    pub(crate) fn served<'m>(&self, mapping: &'m Mapping) -> Result<&'m Served, Failure> {
-        let object = self.object;
-        let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
-            return Err(self.failure(
-                FailureClass::Unmappable,
-                "the API server serves no such kind",
-            ));
-        };
-        let problem = match (served.namespaced, object.namespace.as_str()) {
-            (true, "") => "the kind lives in namespaces, and none is given",
-            (true, namespace) if !is_name(namespace) => "the namespace is no name",
-            (true, _) | (false, "") => return Ok(served),
-            (false, _) => "the kind lives in no namespace, and one is given",
-        };
-        Err(self.failure(FailureClass::Invalid, problem))
-    }
-}
-
-/// An error with its causes, as one line.
-#[must_use]
-pub fn chain(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        // Some libraries repeat the cause in their own text, and that of its
-        // cause.
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        source = cause.source();
-    }
-    text
 }

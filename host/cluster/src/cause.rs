@@ -1,121 +1,46 @@
 //! Why the API server did not answer.
 
 use std::error::Error;
-use std::fmt;
 use std::io;
-use std::time::Duration;
 
-use crate::api::chain;
+use davit_core::failure::chain;
+use davit_core::request::{Cause, NoAnswer};
 
-/// What went wrong on the way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Cause {
-    /// Nobody listens at the address.
-    Refused,
-    /// The connection broke.
-    Reset,
-    /// No answer within the time for it.
-    TimedOut,
-    /// The server's name leads to no address.
-    Dns,
-    /// The server and the host do not agree on how to encrypt, or on who the
-    /// server is.
-    Tls,
-    /// The request was none that can be sent.
-    Unsendable,
-    /// Anything else.
-    Other,
-}
-
-/// A request without a whole answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct NoAnswer {
-    pub(crate) cause: Cause,
-    /// Whether it certainly did not reach the server: there was no connection.
-    pub(crate) unsent: bool,
-    /// What a library says of it; empty if the cause says as much.
-    detail: String,
-}
-
-impl NoAnswer {
-    /// The server was silent for too long.
-    pub(crate) fn silence(waited: Duration) -> Self {
-        Self {
-            cause: Cause::TimedOut,
-            unsent: false,
-            detail: format!("no answer within {waited:?}"),
-        }
-    }
-
-    /// The request cannot be written down.
-    pub(crate) fn unsendable(error: &(dyn Error + 'static)) -> Self {
-        Self {
-            cause: Cause::Unsendable,
-            unsent: true,
-            detail: chain(error),
-        }
-    }
-
-    /// An answer that makes no sense.
-    pub(crate) fn strange(detail: &str) -> Self {
-        Self {
-            cause: Cause::Other,
-            unsent: false,
-            detail: detail.to_owned(),
-        }
-    }
-
-    /// There was no head of an answer.
-    pub(crate) fn of(error: &(dyn Error + 'static)) -> Self {
-        let unsent = causes(error).any(is_about_connecting);
-        Self::new(error, unsent)
-    }
-
-    /// The answer broke off.
-    pub(crate) fn broken_off(error: &(dyn Error + 'static)) -> Self {
-        let detail = format!("the answer broke off: {}", chain(error));
-        Self {
-            detail,
-            ..Self::new(error, false)
-        }
-    }
-
-    fn new(error: &(dyn Error + 'static), unsent: bool) -> Self {
-        let cause = cause(error, unsent);
-        let says_all = matches!(cause, Cause::Refused | Cause::Reset);
-        Self {
-            cause,
-            unsent,
-            detail: if says_all {
-                String::new()
-            } else {
-                innermost(error)
-            },
-        }
+/// The request cannot be written down.
+pub(crate) fn unsendable(error: &(dyn Error + 'static)) -> NoAnswer {
+    NoAnswer {
+        cause: Cause::Unsendable,
+        unsent: true,
+        detail: chain(error),
     }
 }
 
-impl fmt::Display for NoAnswer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.cause)?;
-        if !self.detail.is_empty() {
-            write!(f, ": {}", self.detail)?;
-        }
-        Ok(())
+/// There was no head of an answer.
+pub(crate) fn no_answer(error: &(dyn Error + 'static)) -> NoAnswer {
+    let unsent = causes(error).any(is_about_connecting);
+    describe(error, unsent)
+}
+
+/// The answer broke off.
+pub(crate) fn broken_off(error: &(dyn Error + 'static)) -> NoAnswer {
+    let detail = format!("the answer broke off: {}", chain(error));
+    NoAnswer {
+        detail,
+        ..describe(error, false)
     }
 }
 
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Refused => "connection refused",
-            Self::Reset => "connection reset",
-            Self::TimedOut => "timed out",
-            Self::Dns => "no address for the server's name",
-            Self::Tls => "TLS",
-            Self::Unsendable => "not sent",
-            Self::Other => "no answer",
-        })
+fn describe(error: &(dyn Error + 'static), unsent: bool) -> NoAnswer {
+    let cause = cause(error, unsent);
+    let says_all = matches!(cause, Cause::Refused | Cause::Reset);
+    NoAnswer {
+        cause,
+        unsent,
+        detail: if says_all {
+            String::new()
+        } else {
+            innermost(error)
+        },
     }
 }
 

@@ -106,6 +106,7 @@ mod tests {
     use std::io::Write as _;
     use std::time::Duration;
 
+    use davit_core::request::{self, NoAnswer, RequestError};
     use http::Request;
     use kube::client::Body;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -113,8 +114,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::api::{Api, ApiSettings, Course, JSON, NoSuccess};
-    use crate::cause::NoAnswer;
+    use crate::api::{Api, ApiSettings, Course};
     use crate::clock::Clock;
 
     /// Answers every request alike; what has come is in the channel.
@@ -197,10 +197,10 @@ mod tests {
 
     /// Why a deletion had no answer, and how often a connection was made for it.
     async fn no_answer(url: &str) -> (NoAnswer, String) {
-        let mut request = crate::api::Request::get("/api/v1/nodes/n".to_owned(), JSON);
-        request.method = http::Method::DELETE;
+        let mut request = request::Request::get("/api/v1/nodes/n".to_owned(), request::JSON);
+        request.method = request::Method::Delete;
         let answer = api(url).call(&request, &mut Course::default()).await;
-        let Err(NoSuccess::NoAnswer(reason)) = answer else {
+        let Err(RequestError::NoAnswer(reason)) = answer else {
             panic!("it was answered");
         };
         let text = reason.to_string();

@@ -51,9 +51,9 @@ impl Default for Cooldown {
 
 /// A guardrail that has tripped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Spent {
+pub struct Trip {
     /// Which one.
-    pub what: What,
+    pub guardrail: Guardrail,
     /// Its limit, in plans a minute.
     pub limit: u32,
     /// Whose plans it holds back.
@@ -64,9 +64,9 @@ pub struct Spent {
     pub until: Option<Instant>,
 }
 
-/// What a guardrail limits.
+/// Guardrail a guardrail limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum What {
+pub enum Guardrail {
     /// Plans that write anything.
     Writes,
     /// Plans that delete or evict.
@@ -75,7 +75,7 @@ pub enum What {
     DeletesPercent,
 }
 
-impl What {
+impl Guardrail {
     /// Every guardrail.
     pub const ALL: [Self; 3] = [Self::Writes, Self::Deletes, Self::DeletesPercent];
 
@@ -90,9 +90,9 @@ impl What {
     }
 }
 
-impl fmt::Display for Spent {
+impl fmt::Display for Trip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (field, limit) = (self.what.field(), self.limit);
+        let (field, limit) = (self.guardrail.field(), self.limit);
         let whose = match self.role {
             Role::Stable => "",
             Role::Candidate => "the candidate's part of ",
@@ -108,9 +108,9 @@ impl fmt::Display for Spent {
     }
 }
 
-/// Who asks for how much of what.
+/// The revision that asks for a plan to be admitted.
 #[derive(Clone, Copy, Debug)]
-pub struct Asker {
+pub struct Requester {
     /// The revision.
     pub role: Role,
     /// The candidate's part, in percent.
@@ -125,7 +125,7 @@ pub struct Budget {
     guardrails: Guardrails,
     writes: VecDeque<Used>,
     deletes: VecDeque<Used>,
-    tripped: Vec<Spent>,
+    tripped: Vec<Trip>,
 }
 
 #[derive(Debug)]
@@ -165,15 +165,15 @@ impl Budget {
 
     /// Holds plans back for a guardrail that had tripped before this host began.
     /// If its limit is another one by now, it is judged anew.
-    pub fn resume(&mut self, spent: Spent) {
+    pub fn resume(&mut self, trip: Trip) {
         let limits = &self.guardrails;
-        let holds = match spent.what {
-            What::Writes => limits.writes_per_minute == Some(spent.limit),
-            What::Deletes => limits.deletes_per_minute == Some(spent.limit),
-            What::DeletesPercent => limits.deletes_percent_per_minute.is_some(),
+        let holds = match trip.guardrail {
+            Guardrail::Writes => limits.writes_per_minute == Some(trip.limit),
+            Guardrail::Deletes => limits.deletes_per_minute == Some(trip.limit),
+            Guardrail::DeletesPercent => limits.deletes_percent_per_minute.is_some(),
         };
         if holds {
-            self.tripped.push(spent);
+            self.tripped.push(trip);
         }
     }
 
@@ -186,35 +186,35 @@ impl Budget {
 
     /// There is no candidate any more: what it used was the controller's.
     pub fn candidate_ended(&mut self) {
-        self.tripped.retain(|spent| spent.role == Role::Stable);
+        self.tripped.retain(|trip| trip.role == Role::Stable);
         for used in self.writes.iter_mut().chain(&mut self.deletes) {
             used.role = Role::Stable;
         }
     }
 
     /// The guardrails that hold plans back at present.
-    pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Spent> {
+    pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Trip> {
         let tripped = self.tripped.iter();
-        tripped.filter(move |spent| spent.until.is_none_or(|until| now < until))
+        tripped.filter(move |trip| trip.until.is_none_or(|until| now < until))
     }
 
     /// The guardrail that holds this plan back, if there is one. Using up the
     /// last of one does not trip it; asking for more does.
     #[must_use]
-    pub fn spent(&mut self, plan: &Plan, asker: Asker, now: Instant) -> Option<Spent> {
+    pub fn spent(&mut self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
         self.forget_old(now);
-        for what in What::ALL {
-            if !concerns(what, plan) {
+        for guardrail in Guardrail::ALL {
+            if !concerns(guardrail, plan) {
                 continue;
             }
             let tripped = self.tripped.iter();
-            let mut tripped = tripped.filter(|spent| spent.what == what);
-            if let Some(spent) = tripped.find(|spent| holds_back(spent, asker.role)) {
-                return Some(*spent);
+            let mut tripped = tripped.filter(|trip| trip.guardrail == guardrail);
+            if let Some(trip) = tripped.find(|trip| holds_back(trip, requester.role)) {
+                return Some(*trip);
             }
-            if let Some((role, limit)) = self.exhausted(what, plan, asker) {
-                let spent = Spent {
-                    what,
+            if let Some((role, limit)) = self.exhausted(guardrail, plan, requester) {
+                let trip = Trip {
+                    guardrail,
                     limit,
                     role,
                     since: Some(now),
@@ -223,29 +223,30 @@ impl Budget {
                         Cooldown::UntilReset => None,
                     },
                 };
-                self.tripped.push(spent);
-                return Some(spent);
+                self.tripped.push(trip);
+                return Some(trip);
             }
         }
         None
     }
 
     /// Counts an admitted plan.
-    pub fn spend(&mut self, plan: &Plan, asker: Asker, now: Instant) {
+    pub fn spend(&mut self, plan: &Plan, requester: Requester, now: Instant) {
         let (group, kind) = kind(plan);
         let used = || Used {
             at: now,
-            role: asker.role,
+            role: requester.role,
             group: group.into(),
             kind: kind.into(),
-            watched: asker.watched,
+            watched: requester.watched,
         };
         let limits = &self.guardrails;
-        if limits.writes_per_minute.is_some() && concerns(What::Writes, plan) {
+        if limits.writes_per_minute.is_some() && concerns(Guardrail::Writes, plan) {
             self.writes.push_back(used());
         }
         let deletes = limits.deletes_per_minute.is_some();
-        if (deletes || limits.deletes_percent_per_minute.is_some()) && concerns(What::Deletes, plan)
+        if (deletes || limits.deletes_percent_per_minute.is_some())
+            && concerns(Guardrail::Deletes, plan)
         {
             self.deletes.push_back(used());
         }
@@ -258,50 +259,55 @@ impl Budget {
                 .is_some()
             {}
         }
-        let lasts = |spent: &Spent| spent.until.is_none_or(|until| now < until);
+        let lasts = |trip: &Trip| trip.until.is_none_or(|until| now < until);
         self.tripped.retain(lasts);
     }
 
     /// Whose part of a guardrail has nothing left for a plan, and how much that
     /// was.
-    fn exhausted(&self, what: What, plan: &Plan, asker: Asker) -> Option<(Role, u32)> {
-        let (limit, used) = match what {
-            What::Writes => (self.guardrails.writes_per_minute?, &self.writes),
-            What::Deletes => (self.guardrails.deletes_per_minute?, &self.deletes),
-            What::DeletesPercent => {
+    fn exhausted(
+        &self,
+        guardrail: Guardrail,
+        plan: &Plan,
+        requester: Requester,
+    ) -> Option<(Role, u32)> {
+        let (limit, used) = match guardrail {
+            Guardrail::Writes => (self.guardrails.writes_per_minute?, &self.writes),
+            Guardrail::Deletes => (self.guardrails.deletes_per_minute?, &self.deletes),
+            Guardrail::DeletesPercent => {
                 let percent = self.guardrails.deletes_percent_per_minute?;
-                let limit = part(self.most_watched(plan, asker), percent).max(1);
+                let limit = part(self.most_watched(plan, requester), percent).max(1);
                 (u32::try_from(limit).unwrap_or(u32::MAX), &self.deletes)
             }
         };
-        let counts = |used: &Used| what != What::DeletesPercent || used.is_of(plan);
-        if asker.role == Role::Candidate {
-            let limit = part(limit as usize, asker.weight);
+        let counts = |used: &Used| guardrail != Guardrail::DeletesPercent || used.is_of(plan);
+        if requester.role == Role::Candidate {
+            let limit = part(limit as usize, requester.weight);
             let mine = count(used, |used| counts(used) && used.role == Role::Candidate);
             if mine >= limit {
                 return Some((Role::Candidate, u32::try_from(limit).unwrap_or(u32::MAX)));
             }
         }
-        let all = match what {
-            What::Writes | What::Deletes => used.len(),
-            What::DeletesPercent => count(used, counts),
+        let all = match guardrail {
+            Guardrail::Writes | Guardrail::Deletes => used.len(),
+            Guardrail::DeletesPercent => count(used, counts),
         };
         (all >= limit as usize).then_some((Role::Stable, limit))
     }
 
     /// How many objects of a plan's kind there were at most since the oldest
-    /// deletion that still counts. What was deleted may or may not be gone from
+    /// deletion that still counts. Guardrail was deleted may or may not be gone from
     /// the cache by now, so it cannot be added to what is there.
-    fn most_watched(&self, plan: &Plan, asker: Asker) -> usize {
+    fn most_watched(&self, plan: &Plan, requester: Requester) -> usize {
         let alike = self.deletes.iter().filter(|used| used.is_of(plan));
         let before = alike.map(|used| used.watched).max();
-        before.unwrap_or_default().max(asker.watched)
+        before.unwrap_or_default().max(requester.watched)
     }
 }
 
 /// A whole guardrail holds everybody back, the candidate's part only it.
-fn holds_back(spent: &Spent, role: Role) -> bool {
-    spent.role == Role::Stable || role == Role::Candidate
+fn holds_back(trip: &Trip, role: Role) -> bool {
+    trip.role == Role::Stable || role == Role::Candidate
 }
 
 fn count(used: &VecDeque<Used>, counts: impl Fn(&Used) -> bool) -> usize {
@@ -319,11 +325,11 @@ fn kind(plan: &Plan) -> (&str, &str) {
     (group, &plan.target.kind)
 }
 
-fn concerns(what: What, plan: &Plan) -> bool {
+fn concerns(guardrail: Guardrail, plan: &Plan) -> bool {
     plan.steps.iter().any(|step| match step {
         Step::Event(_) => false,
         Step::Delete(_) | Step::Evict(_) => true,
-        Step::Patch(_) | Step::Create(_) => what == What::Writes,
+        Step::Patch(_) | Step::Create(_) => guardrail == Guardrail::Writes,
     })
 }
 

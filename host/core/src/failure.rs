@@ -1,6 +1,7 @@
 //! Why a read or a write did not succeed, sorted into what can be done about
 //! it.
 
+use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
@@ -102,4 +103,22 @@ impl Failure {
             retry_after: None,
         }
     }
+}
+
+/// An error with its causes, as one line.
+#[must_use]
+pub fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Some libraries repeat the cause in their own text, and that of its
+        // cause.
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
 }

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use crate::budget::Spent;
+use crate::budget::Trip;
 use crate::expectation::Held;
 use crate::manifest::{Manifest, Permission};
 use crate::mapping::Mapping;
@@ -57,7 +57,7 @@ pub struct Circumstances<'a> {
     /// What of the target is under way, or not yet seen in the cache.
     pub held: Option<Held>,
     /// The guardrail that holds this plan back.
-    pub spent: Option<Spent>,
+    pub tripped: Option<Trip>,
 }
 
 /// What becomes of a plan.
@@ -86,7 +86,7 @@ impl Ruling {
             Self::Wait(Waiting::Held(Held::InFlight)) => "in-flight",
             Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
             Self::Wait(Waiting::Held(Held::Gone)) => "already-gone",
-            Self::Wait(Waiting::Spent(_)) => "guardrail-tripped",
+            Self::Wait(Waiting::Tripped(_)) => "guardrail-tripped",
             Self::Wait(Waiting::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
             Self::Refuse(Refusal::NoUid) => "no-uid",
@@ -109,7 +109,7 @@ pub enum Waiting {
     /// The target is being written, or the cache does not show it yet.
     Held(Held),
     /// A guardrail holds it back.
-    Spent(Spent),
+    Tripped(Trip),
     /// The API server does not serve a kind that the plan writes. It may again:
     /// the version of a definition is off for a while, or an aggregated API
     /// server is away.
@@ -161,7 +161,7 @@ impl fmt::Display for Waiting {
                 f.write_str("waits: the target was just written and the cache does not show it yet")
             }
             Self::Held(Held::Gone) => f.write_str("has nothing to do: the target was just deleted"),
-            Self::Spent(spent) => write!(f, "waits: {spent}"),
+            Self::Tripped(trip) => write!(f, "waits: {trip}"),
             Self::NotServed => f.write_str(
                 "waits: the API server does not serve the kind of the object at the moment",
             ),
@@ -212,8 +212,8 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     if let Some(held) = circumstances.held {
         return Ruling::Wait(Waiting::Held(held));
     }
-    match circumstances.spent {
-        Some(spent) => Ruling::Wait(Waiting::Spent(spent)),
+    match circumstances.tripped {
+        Some(trip) => Ruling::Wait(Waiting::Tripped(trip)),
         None => Ruling::Admit,
     }
 }

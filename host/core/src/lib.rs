@@ -4,9 +4,12 @@
 //! Nothing here does I/O, reads a clock or draws a random number. Time comes in
 //! as an argument ([`time::Now`]), effects go out as values.
 
+pub mod api;
 pub mod budget;
 pub mod controller;
 pub mod coverage;
+pub mod desired;
+pub mod digest;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
@@ -15,12 +18,18 @@ pub mod manifest;
 pub mod mapping;
 pub mod msgpack;
 pub mod object;
+pub mod observation;
 pub mod path;
 pub mod plan;
+pub mod project;
 pub mod queue;
 pub mod reach;
+pub mod refusal;
+pub mod request;
+pub mod revision;
 pub mod rollout;
 pub mod store;
+pub mod stream;
 pub mod throttle;
 pub mod time;
 pub mod traffic;

@@ -12,11 +12,11 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
+use davit_core::digest::ModuleDigest;
 use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
 
-use crate::digest::ModuleDigest;
 use crate::kept::{self, Room};
 use crate::precompiled;
 

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::digest::ModuleDigest;
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, HasSelf, Linker};
 use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::artifacts::{ArtifactsError, CompiledArtifacts};
-use crate::digest::ModuleDigest;
 use crate::imports::wasi;
 use crate::instance::State;
 use crate::module::Module;

@@ -13,7 +13,6 @@
 mod artifacts;
 mod call;
 mod convert;
-mod digest;
 mod engine;
 mod error;
 mod guest;
@@ -30,7 +29,6 @@ mod world;
 pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LiveReads};
 pub use convert::{BodyError, Malformed, Place};
-pub use digest::{ModuleDigest, NoDigest};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};
 pub use guest::Guest;

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::sync::Arc;
 
+use davit_core::digest::ModuleDigest;
 use davit_core::manifest::Manifest;
 
-use crate::digest::ModuleDigest;
 use crate::engine::Engine;
 use crate::error::DescribeError;
 use crate::instance::{Instance, State};

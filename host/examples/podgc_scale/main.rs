@@ -16,13 +16,13 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use davit::modules::BuiltinGuests;
-use davit_cluster::project::Projector;
 use davit_core::controller::Notes;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::manifest::{Manifest, Source};
 use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, Kind, ObjectRecord};
 use davit_core::plan::{GetRequest, ListRequest, WorkItem};
+use davit_core::project::Projector;
 use davit_core::queue::Queues;
 use davit_core::store::{SegmentSpec, Store, ViewId, ViewSpec};
 use davit_core::time::{Now, Wall};

@@ -19,11 +19,11 @@ use serde_json::json;
 use super::connect;
 use super::print::{out, serialized, table};
 use crate::cli::CheckArguments;
-use crate::host::{Preparer, Reason};
+use crate::loader::{Loader, RevisionLoadError};
 use crate::modules::{ModuleError, Modules, ModulesOptions, ObjectError, ObjectProblem};
 use crate::resource::describe;
-use crate::spec::{ControllerSpec, ModeConfig, SpecError};
 use access::Access;
+use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
 /// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -158,7 +158,7 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
     if let (Some(access), false) = (&access, is_file) {
         access.check_davit(&mut findings).await;
     }
-    let preparer = preparer(arguments.guests.clone(), client.cloned())?;
+    let loader = loader(arguments.guests.clone(), client.cloned())?;
     let known: Vec<String> = subjects.iter().map(|one| one.name.clone()).collect();
     for name in arguments.names.iter().filter(|name| !known.contains(name)) {
         findings.controller = Some(name.clone());
@@ -177,7 +177,7 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
             }
         };
         findings.add(Level::Ok, "spec", format!("mode {:?}", spec.mode));
-        let Some(manifest) = prepare(&preparer, &spec, &mut findings).await else {
+        let Some(manifest) = load(&loader, &spec, &mut findings).await else {
             continue;
         };
         check_grants(&spec, &manifest, &mut findings);
@@ -192,17 +192,14 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
     Ok(findings.all)
 }
 
-fn preparer(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<Preparer> {
+fn loader(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<Loader> {
     // Without a cache: the check is whether the source has the module.
     let modules = Modules::new(ModulesOptions {
         guests,
         cache: None,
         client,
     })?;
-    Ok(Preparer::new(
-        Engine::new(EngineConfig::default())?,
-        modules,
-    ))
+    Ok(Loader::new(Engine::new(EngineConfig::default())?, modules))
 }
 
 /// Contacts the API server; returns the resources that it serves.
@@ -229,25 +226,25 @@ async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Opti
 
 /// Loads a module and validates its configuration, as the host does; returns the
 /// manifest.
-async fn prepare(
-    preparer: &Preparer,
+async fn load(
+    loader: &Loader,
     spec: &ControllerSpec,
     findings: &mut Findings,
 ) -> Option<std::sync::Arc<Manifest>> {
     let source = &spec.module.source;
-    let reason = match preparer.prepare(spec).await {
-        Ok(prepared) => {
+    let reason = match loader.load(spec).await {
+        Ok(loaded) => {
             let pinned = match spec.module.digest {
                 Some(_) => "pinned",
                 None => "not pinned",
             };
-            let digest = prepared.recipe.digest();
+            let digest = loaded.identity.digest();
             let message = format!("{source}: sha256:{digest}, {pinned}");
             findings.add(Level::Ok, "module", message);
-            let (manifest, world) = (prepared.guest.manifest(), prepared.guest.module().world());
+            let (manifest, world) = (loaded.guest.manifest(), loaded.guest.module().world());
             let message = format!(
                 "{} {}, interface {world}; revision {}",
-                manifest.name, manifest.version, prepared.recipe
+                manifest.name, manifest.version, loaded.identity
             );
             findings.add(Level::Ok, "guest", message);
             findings.add(Level::Ok, "config", "the guest accepts the configuration");
@@ -256,13 +253,13 @@ async fn prepare(
         Err(reason) => reason,
     };
     let (level, check) = match &reason {
-        Reason::Module(ModuleError::Object(ObjectError {
+        RevisionLoadError::Module(ModuleError::Object(ObjectError {
             problem: ObjectProblem::NoCluster,
             ..
         })) => (Level::NotChecked, "module"),
-        Reason::Module(_) => (Level::Error, "module"),
-        Reason::Load(_) => (Level::Error, "guest"),
-        Reason::Describe(_) | Reason::Encode(_) => (Level::Error, "config"),
+        RevisionLoadError::Module(_) => (Level::Error, "module"),
+        RevisionLoadError::Load(_) => (Level::Error, "guest"),
+        RevisionLoadError::Describe(_) | RevisionLoadError::Encode(_) => (Level::Error, "config"),
     };
     findings.add(level, check, chain(&reason));
     None

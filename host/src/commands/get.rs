@@ -15,8 +15,8 @@ use tokio::time::sleep;
 use super::print::{out_to_reader, part, serialized, table, text_at};
 use super::{ControllerObject, status_of, tree};
 use crate::cli::{Format, GetFormat};
+use crate::resource::Controller;
 use crate::resource::{controllers, describe};
-use crate::spec::Controller;
 
 /// How often `--watch` reads the Controllers.
 const PERIOD: Duration = Duration::from_secs(1);

@@ -12,11 +12,11 @@ use super::print::{serialized, table};
 use super::requests::requested;
 use super::{ControllerObject, refused};
 use crate::cli::Format;
-use crate::modules::ModuleConfig;
 use crate::rollout::declared::{RequestKind, swap};
 use crate::rollout::records::{Kept, Owner, Records};
-use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
+use davit_core::api::ControllerSpec;
+use davit_core::api::ControllerStatus;
+use davit_core::api::ModuleConfig;
 
 /// The fields of a spec that identify a revision: a rollback restores them.
 const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];

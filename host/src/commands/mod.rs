@@ -26,11 +26,11 @@ use crate::cli::{
     Arguments, ClusterArguments, CompletionArguments, ControllerArguments, DiffArguments,
     GetArguments, HistoryArguments, PromoteArguments, RequestArguments, RollbackArguments,
 };
-use crate::config::is_dns_label;
 use crate::http::address::ServerAddress;
 use crate::resource::{controllers, describe};
-use crate::status::ControllerStatus;
 pub use check::check;
+use davit_core::api::ControllerStatus;
+use davit_core::api::is_dns_label;
 use diff::Server;
 use history::Rollback;
 pub use version::version;

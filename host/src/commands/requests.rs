@@ -20,7 +20,7 @@ use super::{ControllerObject, refused};
 use crate::rollout::declared::{
     self, RequestKind, abandon, promote_fully, promote_step, retry as retry_value,
 };
-use crate::status::{CandidateStatus, LostStatus, RevisionStatus};
+use davit_core::api::{CandidateStatus, LostStatus, RevisionStatus};
 
 /// Promotes the candidate to its next step, or (`full`) to the stable revision. A
 /// lost stable revision is abandoned for the revision that the spec describes.

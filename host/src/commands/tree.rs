@@ -5,9 +5,9 @@ use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::print::{age, part, span, text_at};
-use crate::spec::ControllerSpec;
-use crate::spec::rollout::StepConfig;
-use crate::status::{
+use davit_core::api::ControllerSpec;
+use davit_core::api::StepConfig;
+use davit_core::api::{
     CandidateStatus, ConditionStatus, ControllerStatus, RequestResult, RevisionStatus,
 };
 

@@ -1,6 +1,6 @@
 use super::*;
-use crate::modules::ModuleSource;
-use crate::spec::ModeConfig;
+use davit_core::api::ModeConfig;
+use davit_core::api::ModuleSource;
 
 fn error(text: &str) -> String {
     parse(Path::new("c.yaml"), text).unwrap_err().to_string()
@@ -253,7 +253,7 @@ fn a_field_without_a_value_is_left_out() {
     assert_eq!(config.client, ClientConfig::default());
     let spec = &config.controllers.unwrap()[0].spec;
     assert_eq!(spec.mode, ModeConfig::DryRun);
-    assert_eq!(spec.limits, crate::spec::LimitConfig::default());
+    assert_eq!(spec.limits, davit_core::api::LimitConfig::default());
 }
 
 #[test]

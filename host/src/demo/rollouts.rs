@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use super::chapters::podgc;
 use super::{PATIENCE, Story};
 use crate::rollout::Owner;
-use crate::status::{CandidateStatus, ControllerStatus};
+use davit_core::api::{CandidateStatus, ControllerStatus};
 
 const PODGC: &str = "podgc";
 /// How often a rollout is looked at.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use davit_cluster::write::Writer;
 use davit_core::controller::{Controller, RevisionId, Settings};
+use davit_core::desired::CandidateStep;
 use davit_core::manifest::Manifest;
 use davit_core::queue::Origin;
 use davit_core::rollout::Role;
@@ -13,12 +14,12 @@ use davit_core::rollout::cohort::Cohort;
 use davit_core::store::{Store, ViewId};
 use davit_core::time::Instant;
 
-use super::prepare::Prepared;
+use super::DesiredController;
 use super::report::Report;
 use super::run::Run;
 use super::slot::{self, Active, Brake, Incoming, Part, Slot, Views};
 use super::streams::{self, Streams};
-use super::wanted::{Trial, Wanted};
+use crate::loader::LoadedRevision;
 
 /// How long a revision waits for resources that it can do without, as
 /// kube-controller-manager's garbage collector does.
@@ -26,7 +27,7 @@ const INITIAL_SYNC: Duration = Duration::from_secs(30);
 
 impl Run {
     /// Makes these the controllers that run.
-    pub(super) fn apply(&mut self, wanted: Vec<Wanted>) {
+    pub(super) fn apply(&mut self, wanted: Vec<DesiredController>) {
         self.settle();
         let names: BTreeSet<&String> = wanted.iter().map(|one| &one.name).collect();
         let removed = self.slots.extract_if(.., |name, _| !names.contains(name));
@@ -40,8 +41,8 @@ impl Run {
         self.attach_all();
     }
 
-    fn take_on(&mut self, wanted: Wanted) {
-        let Wanted {
+    fn take_on(&mut self, wanted: DesiredController) {
+        let DesiredController {
             name,
             settings,
             user,
@@ -73,29 +74,29 @@ impl Run {
         &mut self,
         name: &str,
         slot: &mut Slot,
-        wanted: Prepared,
+        wanted: LoadedRevision,
         cohort: &Cohort,
         now: Instant,
     ) {
         if let Some(active) = &mut slot.active {
-            let is_candidate = |part: &mut Part| part.recipe == wanted.recipe;
-            if active.stable.recipe != wanted.recipe
+            let is_candidate = |part: &mut Part| part.identity == wanted.identity;
+            if active.stable.identity != wanted.identity
                 && let Some(part) = active.candidate.take_if(is_candidate)
             {
-                tracing::info!(controller = name, revision = %part.recipe, "promoted");
-                let specs = &part.guest.manifest().metrics;
+                tracing::info!(controller = name, revision = %part.identity, "promoted");
+                let specs = &part.manifest.metrics;
                 let former = active.metrics.take();
                 active.metrics = self.metrics.replace_guest(name, specs, former);
                 active.core.promote(now);
                 active.stable = part;
             }
-            if active.stable.recipe == wanted.recipe {
+            if active.stable.identity == wanted.identity {
                 slot.stable = None;
                 return;
             }
         }
         if let Some(incoming) = &slot.stable
-            && incoming.prepared.recipe == wanted.recipe
+            && incoming.prepared.identity == wanted.identity
         {
             return;
         }
@@ -105,10 +106,10 @@ impl Run {
     fn take_on_candidate(
         &mut self,
         slot: &mut Slot,
-        wanted: Option<(Prepared, Trial)>,
+        wanted: Option<(LoadedRevision, CandidateStep)>,
         now: Instant,
     ) {
-        let Some((prepared, trial)) = wanted else {
+        let Some((prepared, step)) = wanted else {
             slot.candidate = None;
             if let Some(active) = &mut slot.active
                 && active.candidate.take().is_some()
@@ -120,22 +121,22 @@ impl Run {
         };
         if let Some(active) = &mut slot.active
             && let Some(part) = &active.candidate
-            && part.recipe == prepared.recipe
-            && part.views.cohort.fields() == trial.cohort.fields()
+            && part.identity == prepared.identity
+            && part.views.cohort.fields() == step.share.cohort.fields()
         {
-            active.core.set_share(now, slot::share(&trial));
-            let manifests = [part.guest.manifest(), active.stable.guest.manifest()];
-            let window = slot::window(trial.window, manifests.map(|manifest| &**manifest));
+            active.core.set_share(now, step.share.clone());
+            let manifests = [&part.manifest, &active.stable.manifest];
+            let window = slot::window(step.window, manifests.map(|manifest| &**manifest));
             active.core.set_window(window);
-            begin_step(active, trial.step, now);
+            begin_step(active, step.number, now);
             slot.candidate = None;
             return;
         }
         if let Some(incoming) = &mut slot.candidate
-            && incoming.prepared.recipe == prepared.recipe
-            && incoming.views.cohort.fields() == trial.cohort.fields()
+            && incoming.prepared.identity == prepared.identity
+            && incoming.views.cohort.fields() == step.share.cohort.fields()
         {
-            incoming.then = trial;
+            incoming.then = step;
             return;
         }
         if let Some(active) = &mut slot.active {
@@ -143,19 +144,19 @@ impl Run {
             // candidate's.
             active.core.withhold_share(now);
         }
-        let cohort = trial.cohort.clone();
-        slot.candidate = Some(self.incoming(slot, prepared, &cohort, now, trial));
+        let cohort = step.share.cohort.clone();
+        slot.candidate = Some(self.incoming(slot, prepared, &cohort, now, step));
     }
 
     fn incoming<T>(
         &mut self,
         slot: &Slot,
-        prepared: Prepared,
+        prepared: LoadedRevision,
         cohort: &Cohort,
         now: Instant,
         then: T,
     ) -> Incoming<T> {
-        let watches = prepared.guest.manifest().watches.iter();
+        let watches = prepared.manifest.watches.iter();
         let ids = watches.map(|watch| {
             slot.reusable_view(watch, cohort)
                 .unwrap_or_else(|| self.store.add_view(slot::view_spec(watch, cohort)))
@@ -228,7 +229,7 @@ impl Run {
             }
             let ready = |one: &mut Incoming<()>| may_begin(&self.store, one, now);
             if let Some(incoming) = slot.stable.take_if(ready) {
-                let specs = &incoming.prepared.guest.manifest().metrics;
+                let specs = &incoming.prepared.manifest.metrics;
                 let former = slot.active.as_mut().and_then(|one| one.metrics.take());
                 let metrics = self.metrics.replace_guest(name, specs, former);
                 if let Some(active) = &mut slot.active {
@@ -249,7 +250,7 @@ impl Run {
                     .reporter
                     .tell(Report::Started { controller }, now);
             }
-            let ready = |one: &mut Incoming<Trial>| may_begin(&self.store, one, now);
+            let ready = |one: &mut Incoming<CandidateStep>| may_begin(&self.store, one, now);
             // It is compared with the revision that it is to replace.
             if let Some(active) = &mut slot.active
                 && slot.stable.is_none()
@@ -276,7 +277,7 @@ fn note_completeness(name: &str, active: &mut Active, store: &Store) {
         let Some(part) = active.part_mut(role) else {
             continue;
         };
-        let complete = is_complete(store, part.guest.manifest(), &part.views.ids);
+        let complete = is_complete(store, &part.manifest, &part.views.ids);
         if part.complete && !complete {
             let role = role.as_str();
             tracing::error!(
@@ -299,7 +300,7 @@ fn is_complete(store: &Store, manifest: &Manifest, views: &[ViewId]) -> bool {
 /// resource, even where it does not depend on each: a garbage collector that
 /// does not see an owner's dependents yet would let the owner go before them.
 fn may_begin<T>(store: &Store, incoming: &Incoming<T>, now: Instant) -> bool {
-    let manifest = incoming.prepared.guest.manifest();
+    let manifest = &incoming.prepared.manifest;
     let views = &incoming.views.ids;
     let synced = |view: &ViewId| store.synced(*view) == Some(true);
     is_complete(store, manifest, views)
@@ -316,7 +317,7 @@ fn begin(
     let Incoming {
         prepared, views, ..
     } = incoming;
-    let manifest = Arc::clone(prepared.guest.manifest());
+    let manifest = Arc::clone(&prepared.manifest);
     let core = Controller::new(now, manifest, settings, &views.ids);
     Active {
         number,
@@ -336,7 +337,7 @@ fn swap(active: &mut Active, incoming: Incoming<()>, now: Instant) {
     let Incoming {
         prepared, views, ..
     } = incoming;
-    let manifest = Arc::clone(prepared.guest.manifest());
+    let manifest = Arc::clone(&prepared.manifest);
     active.core.reconfigure(now, manifest, &views.ids);
     let id: RevisionId = active.core.stable().id();
     let former = std::mem::replace(&mut active.stable, Part::new(id, prepared, views));
@@ -352,28 +353,28 @@ fn begin_step(active: &mut Active, step: u32, now: Instant) {
     }
 }
 
-fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now: Instant) {
+fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<CandidateStep>, now: Instant) {
     let Incoming {
         prepared,
         views,
-        then: trial,
+        then: step,
         ..
     } = incoming;
-    let manifest = Arc::clone(prepared.guest.manifest());
-    let window = slot::window(trial.window, [&manifest, active.stable.guest.manifest()]);
-    let share = slot::share(&trial);
+    let manifest = Arc::clone(&prepared.manifest);
+    let window = slot::window(step.window, [&*manifest, &*active.stable.manifest]);
+    let share = step.share.clone();
     if let Some(part) = &mut active.candidate
-        && part.recipe == prepared.recipe
+        && part.identity == prepared.identity
     {
         active.core.set_window(window);
         active.core.change_candidate_views(now, &views.ids, share);
         part.change_views(views);
-        return begin_step(active, trial.step, now);
+        return begin_step(active, step.number, now);
     }
     tracing::info!(
         controller = name,
-        revision = %prepared.recipe,
-        weight = trial.weight,
+        revision = %prepared.identity,
+        weight = step.share.weight,
         "trying a candidate"
     );
     active
@@ -381,5 +382,5 @@ fn try_candidate(name: &str, active: &mut Active, incoming: Incoming<Trial>, now
         .try_candidate(now, manifest, &views.ids, share, window);
     let candidate = active.core.candidate();
     active.candidate = candidate.map(|revision| Part::new(revision.id(), prepared, views));
-    active.step = trial.step;
+    active.step = step.number;
 }

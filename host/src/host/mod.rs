@@ -8,12 +8,10 @@
 mod apply;
 mod execute;
 mod observe;
-mod prepare;
 mod report;
 mod run;
 mod slot;
 mod streams;
-mod wanted;
 mod work;
 
 use std::collections::BTreeMap;
@@ -24,19 +22,20 @@ use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
 use davit_core::manifest::Rate;
+use davit_core::observation::{Disagreements, Observation};
 use davit_core::watch;
-use davit_engine::Engine;
+use davit_engine::{Engine, Guest};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-pub use prepare::{PrepareError, Prepared, Preparer, Reason, Recipe, encode};
 pub use report::Report;
-pub use wanted::{
-    Awaited, CandidateObservation, Disagreements, Observation, Trial, Tripped, Wanted,
-};
+
+/// A controller as it should run, with its guests.
+pub type DesiredController = davit_core::desired::DesiredController<Arc<Guest>>;
 
 use crate::config::{ClientConfig, ControllerConfig};
 use crate::health::Health;
+use crate::loader::{ControllerLoadError, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};
@@ -99,10 +98,10 @@ impl Host {
         let recorder = Recorder::start(api.clone());
         let (inbox, inputs) = mpsc::unbounded_channel();
         let handle = Handle(inbox.clone());
-        let preparer = Preparer::new(options.engine.clone(), options.modules.clone());
+        let loader = Loader::new(options.engine.clone(), options.modules.clone());
         let rollouts = Rollouts::start(RolloutOptions {
             host: handle.clone(),
-            preparer: Arc::new(preparer),
+            loader: Arc::new(loader),
             records: Arc::clone(&options.records),
             recorder: recorder.clone(),
             metrics: Arc::clone(&options.metrics),
@@ -123,7 +122,7 @@ impl Host {
     /// be had now holds up its own controller alone, and is tried again. Another
     /// revision of a controller takes over as its rollout says; when it does,
     /// with the former one's queues.
-    pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), PrepareError> {
+    pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
         self.rollouts.apply(controllers).await
     }
 
@@ -166,7 +165,7 @@ impl Host {
 
 impl Handle {
     /// Makes the host run exactly these controllers.
-    pub fn run(&self, wanted: Vec<Wanted>) {
+    pub fn run(&self, wanted: Vec<DesiredController>) {
         self.send(Input::Apply(wanted));
     }
 

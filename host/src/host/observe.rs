@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use davit_core::budget::Spent;
+use davit_core::budget::Trip;
 use davit_core::controller::{Controller, Revision};
 use davit_core::health::State;
+use davit_core::observation::{CandidateObservation, Disagreements, Observation, PendingResource};
 use davit_core::rollout::Role;
 use davit_core::rollout::progress::Observed;
 use davit_core::time::Instant;
 
 use super::run::Run;
 use super::slot::{Active, Slot};
-use super::wanted::{Awaited, CandidateObservation, Disagreements, Observation};
 
 impl Run {
     pub(super) fn observe(&self) -> BTreeMap<String, Observation> {
@@ -21,10 +21,10 @@ impl Run {
             let active = slot.active.as_ref();
             let tripped = active.map(|active| active.core.tripped(now.instant).copied());
             let observation = Observation {
-                stable: active.map(|active| active.stable.recipe.clone()),
-                awaited: self.awaited(slot),
+                stable: active.map(|active| active.stable.identity.clone()),
+                pending: self.awaited(slot),
                 complete: active.is_some_and(|active| active.stable.complete),
-                quarantined: active.and_then(|active| quarantined(active.core.stable())),
+                circuit_open: active.and_then(|active| quarantined(active.core.stable())),
                 candidate: active.and_then(|active| candidate(active, now.instant)),
                 tripped: tripped.into_iter().flatten().collect(),
                 now,
@@ -35,7 +35,7 @@ impl Run {
     }
 
     /// What the next stable revision waits for.
-    pub(super) fn awaited(&self, slot: &Slot) -> Option<Awaited> {
+    pub(super) fn awaited(&self, slot: &Slot) -> Option<PendingResource> {
         let incoming = slot.stable.as_ref()?;
         self.streams.awaited(&self.store, &incoming.views.ids)
     }
@@ -45,7 +45,7 @@ impl Run {
         let comparison = active.core.comparison()?;
         let candidate = active.candidate.as_ref()?;
         Some(Disagreements {
-            revisions: [&active.stable, candidate].map(|part| part.recipe.to_string()),
+            revisions: [&active.stable, candidate].map(|part| part.identity.to_string()),
             counts: *comparison.counts(),
             pending: comparison.pending(),
             counted_since: comparison.counted_since(),
@@ -70,7 +70,7 @@ fn candidate(active: &Active, now: Instant) -> Option<CandidateObservation> {
         .comparison()
         .map(|comparison| *comparison.counts());
     Some(CandidateObservation {
-        recipe: part.recipe.clone(),
+        identity: part.identity.clone(),
         step: active.step,
         complete: part.complete,
         observed: Observed {
@@ -90,5 +90,5 @@ fn spent(core: &Controller, now: Instant) -> Option<String> {
     let mut tripped = core.tripped(now);
     tripped
         .find(|spent| spent.role == Role::Candidate)
-        .map(Spent::to_string)
+        .map(Trip::to_string)
 }

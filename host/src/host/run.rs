@@ -7,17 +7,18 @@ use std::time::Duration;
 use davit_cluster::api::Api;
 use davit_cluster::discovery::{self, Discovered};
 use davit_cluster::events::Recorder;
-use davit_cluster::reflector::{Batch, StreamId, Update};
 use davit_cluster::write;
 use davit_core::controller::{CallId, Outcome, PlanId, Revision, RevisionId, World};
 use davit_core::coverage::{Unlisted, is_definitions};
 use davit_core::failure::Failure;
 use davit_core::health::{Health, State};
 use davit_core::mapping::Mapping;
+use davit_core::observation::{Disagreements, Observation};
 use davit_core::plan::{Decision, Plan};
 use davit_core::queue::Origin;
 use davit_core::rollout::Role;
 use davit_core::store::{Change, Store, Taken, ViewId};
+use davit_core::stream::{Batch, StreamId, Update};
 use davit_core::throttle::{LeftOut, Throttle};
 use davit_core::time::Instant;
 use davit_core::untrusted;
@@ -26,12 +27,11 @@ use davit_engine::CallError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
-use super::HostOptions;
 use super::report::{Report, Reporter};
 use super::slot::{Active, Slot};
 use super::streams::Streams;
-use super::wanted::{Disagreements, Observation, Wanted};
 use super::work::{self, Executor};
+use super::{DesiredController, HostOptions};
 use crate::health;
 use crate::metrics::{GuestMetrics, HostMetrics};
 
@@ -49,7 +49,7 @@ const MOST_AT_ONCE: usize = 256;
 
 /// What the task is told.
 pub(super) enum Input {
-    Apply(Vec<Wanted>),
+    Apply(Vec<DesiredController>),
     Observe(oneshot::Sender<BTreeMap<String, Observation>>),
     Disagreements {
         controller: String,

@@ -7,16 +7,17 @@ use std::time::Duration;
 
 use davit_cluster::write::Writer;
 use davit_core::controller::{Controller, RevisionId, Settings};
+use davit_core::desired::{CandidateStep, TrippedGuardrail};
 use davit_core::manifest::{Manifest, WatchSpec};
+use davit_core::revision::RevisionIdentity;
 use davit_core::rollout::Role;
-use davit_core::rollout::cohort::{Cohort, Share};
+use davit_core::rollout::cohort::Cohort;
 use davit_core::store::{ViewId, ViewSpec};
 use davit_core::time::Instant;
 use davit_engine::Guest;
 use tokio::sync::watch;
 
-use super::prepare::{Prepared, Recipe};
-use super::wanted::{Trial, Tripped};
+use crate::loader::LoadedRevision;
 use crate::metrics::GuestMetrics;
 
 /// One controller.
@@ -27,13 +28,13 @@ pub(super) struct Slot {
     /// What takes the stable revision's place once its watches are complete.
     pub(super) stable: Option<Incoming<()>>,
     /// What is tried beside it once its watches are complete.
-    pub(super) candidate: Option<Incoming<Trial>>,
+    pub(super) candidate: Option<Incoming<CandidateStep>>,
     /// What it begins with.
     pub(super) settings: Settings,
     pub(super) writer: Option<Writer>,
     /// In whose name it writes.
     pub(super) user: Option<String>,
-    pub(super) tripped: Vec<Tripped>,
+    pub(super) tripped: Vec<TrippedGuardrail>,
 }
 
 /// A controller that runs.
@@ -87,8 +88,9 @@ impl Braked {
 pub(super) struct Part {
     pub(super) id: RevisionId,
     pub(super) guest: Arc<Guest>,
-    pub(super) recipe: Recipe,
-    /// The recipe's name.
+    pub(super) manifest: Arc<Manifest>,
+    pub(super) identity: RevisionIdentity,
+    /// The revision's name.
     pub(super) revision: Arc<str>,
     pub(super) views: Views,
     pub(super) by_name: Arc<BTreeMap<String, ViewId>>,
@@ -102,7 +104,7 @@ pub(super) struct Part {
 
 /// A revision whose watches are not complete yet.
 pub(super) struct Incoming<T> {
-    pub(super) prepared: Prepared,
+    pub(super) prepared: LoadedRevision,
     pub(super) views: Views,
     /// Since when it waits.
     pub(super) since: Instant,
@@ -122,11 +124,11 @@ impl Slot {
     /// The revisions that run or are to run, each with its views.
     pub(super) fn parts(&self) -> impl Iterator<Item = (&Arc<Manifest>, &Views)> {
         let running = self.active.iter().flat_map(Active::parts);
-        let running = running.map(|(_, part)| (part.guest.manifest(), &part.views));
+        let running = running.map(|(_, part)| (&part.manifest, &part.views));
         let stable = self.stable.iter();
-        let stable = stable.map(|one| (one.prepared.guest.manifest(), &one.views));
+        let stable = stable.map(|one| (&one.prepared.manifest, &one.views));
         let candidate = self.candidate.iter();
-        let candidate = candidate.map(|one| (one.prepared.guest.manifest(), &one.views));
+        let candidate = candidate.map(|one| (&one.prepared.manifest, &one.views));
         running.chain(stable).chain(candidate)
     }
 
@@ -187,13 +189,14 @@ impl Active {
 
 impl Part {
     /// A revision that begins.
-    pub(super) fn new(id: RevisionId, prepared: Prepared, views: Views) -> Self {
+    pub(super) fn new(id: RevisionId, prepared: LoadedRevision, views: Views) -> Self {
         Self {
             id,
-            by_name: by_name(prepared.guest.manifest(), &views),
+            by_name: by_name(&prepared.manifest, &views),
+            manifest: prepared.manifest,
             guest: prepared.guest,
-            revision: prepared.recipe.to_string().into(),
-            recipe: prepared.recipe,
+            revision: prepared.identity.to_string().into(),
+            identity: prepared.identity,
             views,
             complete: true,
             calls: 0,
@@ -202,13 +205,13 @@ impl Part {
 
     /// Shows it other views of the same watches from now on.
     pub(super) fn change_views(&mut self, views: Views) {
-        self.by_name = by_name(self.guest.manifest(), &views);
+        self.by_name = by_name(&self.manifest, &views);
         self.views = views;
     }
 
     /// Whether another call can be made.
     pub(super) fn has_room(&self) -> bool {
-        self.complete && self.calls < self.recipe.instances()
+        self.complete && self.calls < self.identity.limits().instances
     }
 }
 
@@ -223,14 +226,6 @@ pub(super) fn view_spec(watch: &WatchSpec, cohort: &Cohort) -> ViewSpec {
     let mut spec = ViewSpec::from(watch);
     spec.fields.merge(&cohort.fields().iter().collect());
     spec
-}
-
-/// What a trial gives its candidate.
-pub(super) fn share(trial: &Trial) -> Share {
-    Share {
-        cohort: trial.cohort.clone(),
-        weight: trial.weight,
-    }
 }
 
 /// How long a target waits for the other revision: long enough for both to take

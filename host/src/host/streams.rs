@@ -4,17 +4,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use davit_cluster::api::Api;
-use davit_cluster::reflector::{Batch, Reflector, StreamId, StreamSpec, Update};
+use davit_cluster::reflector::Reflector;
 use davit_core::coverage::{Coverage, excepts};
 use davit_core::manifest::{Source, WatchSpec};
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::{ApiResource, Kind};
+use davit_core::observation::PendingResource;
 use davit_core::store::{Change, Feeds, SegmentId, SegmentSpec, Store, Taken, ViewId};
+use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::time::Instant;
 use davit_core::watch::{Condition, Settings};
 use tokio::sync::mpsc;
-
-use super::wanted::Awaited;
 
 /// The reflectors that run.
 pub(super) struct Streams {
@@ -119,14 +119,14 @@ impl Streams {
 
     /// What views wait for before their controller can run: a resource that is
     /// not listed yet, one that fails first.
-    pub(super) fn awaited(&self, store: &Store, views: &[ViewId]) -> Option<Awaited> {
+    pub(super) fn awaited(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
         let segments = views.iter().flat_map(|view| store.segments_of(*view));
         let unlisted = segments.filter(|(_, ready)| !ready);
         let awaited = unlisted.filter_map(|(segment, _)| {
             let spec = store.segment_spec(segment)?;
             let mut streams = self.hindrances.iter();
             let hindrance = streams.find(|(stream, _)| self.segment(**stream) == Some(segment));
-            Some(Awaited {
+            Some(PendingResource {
                 resource: spec.resource.to_string(),
                 hindrance: hindrance.map(|(_, hindrance)| hindrance.clone()),
             })

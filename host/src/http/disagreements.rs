@@ -12,10 +12,10 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::host::Disagreements;
 use crate::rollout::StepProgress;
-use crate::spec::duration::HumanDuration;
-use crate::status::ComparisonStatus;
+use davit_core::api::ComparisonStatus;
+use davit_core::api::HumanDuration;
+use davit_core::observation::Disagreements;
 
 /// How a candidate's decisions compare with the stable revision's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -4,7 +4,7 @@ use prometheus::GaugeVec;
 
 use super::CONTROLLER;
 use super::registration::{MetricError, Registrar, total};
-use crate::status::{CandidateStatus, ComparisonStatus};
+use davit_core::api::{CandidateStatus, ComparisonStatus};
 
 /// `davit_rollout_*`
 #[derive(Debug)]

@@ -3,7 +3,7 @@ use davit_core::plan::{Amount, Measure};
 use davit_core::time::Instant;
 
 use super::*;
-use crate::status::{CandidateStatus, ComparisonStatus};
+use davit_core::api::{CandidateStatus, ComparisonStatus};
 
 fn spec(kind: MetricKind) -> MetricSpec {
     MetricSpec {

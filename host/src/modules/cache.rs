@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
-use davit_engine::ModuleDigest;
+use davit_core::digest::ModuleDigest;
 use davit_engine::kept::{self, Room};
 
 /// More modules are not kept.

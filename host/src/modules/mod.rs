@@ -11,7 +11,6 @@ mod file;
 mod objects;
 mod oci;
 mod pull_secret;
-mod source;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -20,7 +19,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use davit_cluster::api::chain;
-use davit_engine::ModuleDigest;
+use davit_core::api::{CaCert, ModuleConfig, ModuleSource, OciSource};
+use davit_core::digest::ModuleDigest;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
@@ -29,9 +29,6 @@ pub use file::{FileError, FileProblem};
 pub use objects::{ObjectError, ObjectProblem};
 pub use oci::OciProblem;
 pub use pull_secret::SecretError;
-pub use source::{
-    CaCert, KeyReference, ModuleConfig, ModuleSource, OciReference, OciSource, SecretReference,
-};
 
 use cache::Cache;
 use objects::Cluster;

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::pull_secret::{Credentials, SecretError};
-use super::source::{KeyReference, SecretReference};
+use davit_core::api::{KeyReference, SecretReference};
 
 /// What a value may hold at most: the API server accepts no larger `ConfigMap`.
 const MOST_BYTES: usize = 1 << 20;

@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use davit_engine::ModuleDigest;
+use davit_core::digest::ModuleDigest;
 use futures::TryStreamExt as _;
 use hyper::header::HeaderValue;
 use oci_client::client::{Certificate, CertificateEncoding, ClientConfig, ClientProtocol};

@@ -6,9 +6,9 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 use kube::CustomResourceExt as _;
 
-use crate::spec::Controller;
+use super::Controller;
 
-const HEADER: &str = "# Written by `cargo xtask crds` from the types in host/src/spec.\n";
+const HEADER: &str = "# Written by `cargo xtask crds` from the types in host/core/src/api.\n";
 
 /// The file `deploy/crds/controllers.davit.dev.yaml`.
 pub fn yaml() -> Result<String, serde_saphyr::ser_error::Error> {

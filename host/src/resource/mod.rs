@@ -6,10 +6,37 @@ pub mod watch;
 
 use std::error::Error;
 
+use davit_core::api::{ControllerSpec, ControllerStatus};
 use kube::core::{ApiResource, DynamicObject};
-use kube::{Api, Client};
+use kube::{Api, Client, CustomResource};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use crate::spec::Controller;
+// The resource is derived from a wrapper, because core does not know kube. The
+// comment is the description of `spec` in the definition.
+/// A controller that Davit runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
+#[kube(
+    group = "davit.dev",
+    version = "v1alpha1",
+    kind = "Controller",
+    plural = "controllers",
+    shortname = "davit",
+    status = "ControllerStatus",
+    doc = "A controller whose decisions a WebAssembly guest makes.",
+    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
+    printcolumn = r#"{"name":"Stable","type":"string","jsonPath":".status.stable.revision","description":"The revision that runs"}"#,
+    printcolumn = r#"{"name":"Candidate","type":"string","jsonPath":".status.candidate.revision","description":"The revision that is being tried"}"#,
+    printcolumn = r#"{"name":"Step","type":"string","jsonPath":".status.candidate.stepText"}"#,
+    printcolumn = r#"{"name":"Agree","type":"integer","jsonPath":".status.candidate.comparison.agree"}"#,
+    printcolumn = r#"{"name":"Disagree","type":"integer","jsonPath":".status.candidate.comparison.disagree"}"#,
+    printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.summary"}"#,
+    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
+    printcolumn = r#"{"name":"Elapsed","type":"string","jsonPath":".status.candidate.elapsed","priority":1,"description":"How long the step has been under way"}"#,
+    printcolumn = r#"{"name":"Remaining","type":"string","jsonPath":".status.candidate.remaining","priority":1,"description":"How much of the step is left"}"#
+)]
+#[serde(transparent)]
+pub struct Spec(pub ControllerSpec);
 
 /// Where Controllers are read and written. What lies there may have been
 /// written by another version of Davit, or by hand: whether it makes sense is

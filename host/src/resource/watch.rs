@@ -14,12 +14,12 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-use super::{controllers, describe};
-use crate::config::is_dns_label;
+use super::{Controller, controllers, describe};
 use crate::health::Health;
 use crate::rollout::declared::{Declared, Requests};
-use crate::spec::{Controller, ControllerSpec, SpecError};
-use crate::status::ControllerStatus;
+use davit_core::api::ControllerStatus;
+use davit_core::api::is_dns_label;
+use davit_core::api::{ControllerSpec, SpecError};
 
 /// How long after a failure the next try is made.
 const RETRY_AFTER: Duration = Duration::from_secs(5);

@@ -11,8 +11,8 @@ use jiff::Timestamp;
 use super::declared::{RequestKind, subject, trial};
 use super::managed::{Managed, Told, time};
 use super::revision::Revision;
-use crate::host::Observation;
-use crate::status::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
+use davit_core::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
+use davit_core::observation::Observation;
 
 /// A request without an answer that holds for good.
 pub(super) struct OpenRequest {

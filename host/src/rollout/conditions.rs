@@ -10,9 +10,9 @@ use super::preparation::{CONFIGURED, RESOLVED, preparation};
 use super::revision::Problem;
 use super::text::{one_line, shortened};
 use super::trips::say_tripped;
-use crate::host::Awaited;
-use crate::spec::{ModeConfig, SpecError};
-use crate::status::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
+use davit_core::api::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
+use davit_core::api::{ModeConfig, SpecError};
+use davit_core::observation::PendingResource;
 
 pub(super) const BAD_SPEC: &str = "BadSpec";
 
@@ -35,7 +35,7 @@ pub(super) struct Facts<'a> {
     pub(super) loaded: Option<Loaded<'a>>,
     pub(super) running: Running,
     /// The resource that keeps it from running.
-    pub(super) awaited: Option<&'a Awaited>,
+    pub(super) awaited: Option<&'a PendingResource>,
     /// Why the stable revision's guest is not called for a while.
     pub(super) circuit: Option<&'a str>,
     /// Why the candidate stays in its step.
@@ -393,7 +393,7 @@ fn undisturbed(facts: &Facts<'_>) -> Finding {
 }
 
 /// Why a revision does not run yet.
-fn unlisted(awaited: Option<&Awaited>) -> String {
+fn unlisted(awaited: Option<&PendingResource>) -> String {
     let what = "the first lists of what it watches are not complete";
     awaited.map_or_else(|| what.to_owned(), |awaited| format!("{what}: {awaited}"))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::rollout::preparation::{COMPILED, VERIFIED};
-use crate::status::{RevisionStatus, TrippedStatus};
+use davit_core::api::{RevisionStatus, TrippedStatus};
 
 const LOADED: Loaded<'static> = Loaded {
     origin: "the built-in guest podgc",
@@ -23,7 +23,7 @@ struct Case {
     problem: Option<Problem>,
     loaded: Option<Loaded<'static>>,
     running: Running,
-    awaited: Option<Awaited>,
+    awaited: Option<PendingResource>,
     circuit: Option<&'static str>,
     hold: Option<Hold>,
     unrecorded: Option<&'static str>,
@@ -194,7 +194,7 @@ fn undisturbed() -> Vec<Case> {
         Case {
             name: "a list fails",
             running: Running::Starting,
-            awaited: Some(Awaited {
+            awaited: Some(PendingResource {
                 resource: "v1/nodes".into(),
                 hindrance: Some("nodes is forbidden".into()),
             }),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use davit_core::object::ObjectRef;
+use davit_core::observation::Observation;
 use tokio::time::Instant;
 
 use super::answers::is_running;
@@ -17,17 +18,18 @@ use super::{
     OTHER_HOST_FOR, Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, SAVE_RETRY_FIRST,
     SAVE_RETRY_MOST, UPDATED, What,
 };
-use crate::host::{Observation, Prepared, Wanted};
+use crate::host::DesiredController;
+use crate::loader::LoadedRevision;
 use crate::modules::Version;
-use crate::spec::ControllerSpec;
-use crate::status::{ControllerStatus, HostStatus};
+use davit_core::api::ControllerSpec;
+use davit_core::api::{ControllerStatus, HostStatus};
 
 /// A controller, and how it is being prepared and written down.
 pub(super) struct Controller {
     pub(super) managed: Managed,
     pub(super) object: Option<ObjectRef>,
     /// What the host is to run.
-    pub(super) wanted: Option<Wanted>,
+    pub(super) wanted: Option<DesiredController>,
     /// What was last written down.
     pub(super) saved: ControllerStatus,
     pub(super) saved_at: Option<Instant>,
@@ -80,7 +82,7 @@ impl Controller {
         }
     }
 
-    pub(super) fn declare(&mut self, declared: Declared, prepared: Option<Prepared>) {
+    pub(super) fn declare(&mut self, declared: Declared, prepared: Option<LoadedRevision>) {
         let managed = &mut self.managed;
         managed.generation = declared.generation;
         managed.asked = declared.requests;
@@ -363,7 +365,7 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
         candidate.elapsed_seconds = 0;
         candidate.elapsed.clear();
         candidate.remaining.clear();
-        candidate.comparison = crate::status::ComparisonStatus::default();
+        candidate.comparison = davit_core::api::ComparisonStatus::default();
         candidate.failed_calls = 0;
         candidate.refused_writes = 0;
     }

@@ -16,10 +16,10 @@ use davit_core::object::ObjectRef;
 use davit_core::rollout::progress::Request;
 use jiff::Timestamp;
 
-use crate::spec::{ControllerSpec, SpecError};
-use crate::status::{
+use davit_core::api::{
     CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus,
 };
+use davit_core::api::{ControllerSpec, SpecError};
 
 /// `REVISION@SINCE/STEP` or `REVISION@SINCE/all`: the candidate of that name
 /// that is tried since then may leave that step, counted from 1, or take over.
@@ -294,7 +294,7 @@ pub fn retry(rejected: &RejectedStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::TrippedStatus;
+    use davit_core::api::TrippedStatus;
 
     const MORNING: &str = "2026-11-20T08:00:00.000Z";
     const NOON: &str = "2026-11-20T12:00:00.000Z";

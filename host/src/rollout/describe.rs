@@ -7,8 +7,8 @@ use jiff::Timestamp;
 use super::conditions::{self, Facts, Loaded, Notice, Running, Said, Topic};
 use super::managed::{Managed, Told, time};
 use super::trips::note_tripped;
-use crate::host::Observation;
-use crate::status::ConditionStatus;
+use davit_core::api::ConditionStatus;
+use davit_core::observation::Observation;
 
 /// What people were told, and that has not ended yet.
 #[derive(Default)]
@@ -57,8 +57,8 @@ fn facts<'a>(
         problem: managed.problem.as_ref(),
         loaded,
         running: running(managed, seen),
-        awaited: seen.and_then(|seen| seen.awaited.as_ref()),
-        circuit: seen.and_then(|seen| seen.quarantined.as_deref()),
+        awaited: seen.and_then(|seen| seen.pending.as_ref()),
+        circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
         hold: managed.hold.as_ref(),
         unrecorded: managed.unrecorded.as_deref(),
         other_host: managed.other_host.as_ref(),
@@ -73,8 +73,8 @@ fn running(managed: &Managed, seen: Option<&Observation>) -> Running {
         return Running::No;
     };
     match &seen.stable {
-        Some(running) if *running == stable.prepared.recipe && seen.complete => Running::Yes,
-        Some(running) if *running == stable.prepared.recipe => Running::NotServed,
+        Some(running) if *running == stable.prepared.identity && seen.complete => Running::Yes,
+        Some(running) if *running == stable.prepared.identity => Running::NotServed,
         _ => Running::Starting,
     }
 }
@@ -141,10 +141,10 @@ mod tests {
     use jiff::SignedDuration;
 
     use super::*;
-    use crate::modules::ModuleSource;
     use crate::rollout::revision::Problem;
-    use crate::spec::{ControllerSpec, SpecError};
-    use crate::status::{CandidateStatus, ControllerStatus, HostStatus};
+    use davit_core::api::ModuleSource;
+    use davit_core::api::{CandidateStatus, ControllerStatus, HostStatus};
+    use davit_core::api::{ControllerSpec, SpecError};
 
     fn managed() -> Managed {
         let mut managed = Managed::new("podgc", ControllerStatus::default());

@@ -16,9 +16,9 @@ use super::declared::{Declared, RequestKind, Requests};
 use super::records::RecordError;
 use super::{Input, RolloutsHandle, Task};
 use crate::config::ControllerConfig;
-use crate::host::Prepared;
-use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
+use crate::loader::LoadedRevision;
+use davit_core::api::ControllerSpec;
+use davit_core::api::ControllerStatus;
 
 /// The longest value of a request, in bytes.
 const MOST_VALUE: usize = 256;
@@ -122,7 +122,7 @@ fn read_paused(value: &Value) -> Result<bool, ChangeError> {
         Value::Bool(paused) => Ok(*paused),
         other => Err(ChangeError::Invalid {
             field: "spec.rollout.paused".to_owned(),
-            reason: crate::spec::strict::expected("true or false", other),
+            reason: davit_core::api::strict::expected("true or false", other),
         }),
     }
 }
@@ -142,7 +142,7 @@ fn read_value(name: &str, value: &Value) -> Result<Option<String>, ChangeError> 
         Value::String(text) if text.len() <= MOST_VALUE => Ok(Some(text.clone())),
         other => {
             let what = format!("text of {MOST_VALUE} bytes at most");
-            Err(wrong(crate::spec::strict::expected(what, other)))
+            Err(wrong(davit_core::api::strict::expected(what, other)))
         }
     }
 }
@@ -216,7 +216,10 @@ impl FileEntry {
 
 impl Task {
     /// Runs the controllers of the file, and no others.
-    pub(super) async fn take_file(&mut self, file: Vec<(ControllerConfig, Option<Prepared>)>) {
+    pub(super) async fn take_file(
+        &mut self,
+        file: Vec<(ControllerConfig, Option<LoadedRevision>)>,
+    ) {
         let names: Vec<&String> = file.iter().map(|(config, _)| &config.name).collect();
         self.files.retain(|name, _| names.contains(&name));
         let mut declared = Vec::new();

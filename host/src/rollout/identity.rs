@@ -6,7 +6,7 @@ use std::hash::{BuildHasher as _, Hasher as _};
 use jiff::Timestamp;
 
 use super::managed::time;
-use crate::status::HostStatus;
+use davit_core::api::HostStatus;
 
 /// Where the kernel has the name of a machine; of a pod, in a pod.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";

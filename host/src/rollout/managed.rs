@@ -6,8 +6,10 @@
 
 use std::time::Duration;
 
-use davit_core::budget::Spent;
-use davit_core::rollout::cohort::Cohort;
+use davit_core::budget::Trip;
+use davit_core::desired::{CandidateStep, TrippedGuardrail};
+use davit_core::observation::Observation;
+use davit_core::rollout::cohort::{Cohort, Share};
 use davit_core::rollout::compare::Counts;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
@@ -20,15 +22,15 @@ use super::describe::{Noticed, describe};
 use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
 use super::text::one_line;
 use super::trips::remembered_trip;
-use crate::host::{Observation, Trial, Tripped, Wanted};
-use crate::modules::ModuleSource;
-use crate::spec::duration::HumanDuration;
-use crate::spec::rollout::StepConfig;
-use crate::spec::{ControllerSpec, ModeConfig, SpecError};
-use crate::status::{
+use crate::host::DesiredController;
+use davit_core::api::HumanDuration;
+use davit_core::api::ModuleSource;
+use davit_core::api::StepConfig;
+use davit_core::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus,
     TrippedStatus,
 };
+use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
 /// How much time is left in a step that has no end.
 const UNTIL_PROMOTED: &str = "until promoted";
@@ -59,7 +61,7 @@ pub(super) struct Managed {
     pub(super) lost: Option<Loss>,
     /// The guardrails that hold plans back, as this host has seen them, and
     /// what is said of each.
-    pub(super) tripped: Vec<(Spent, TrippedStatus)>,
+    pub(super) tripped: Vec<(Trip, TrippedStatus)>,
     /// Why the candidate stays in its step.
     pub(super) hold: Option<Hold>,
     /// Why decisions cannot be recorded.
@@ -69,7 +71,7 @@ pub(super) struct Managed {
     /// What people were told.
     pub(super) noticed: Noticed,
     /// Those that did when an earlier host ended.
-    remembered_trips: Vec<Tripped>,
+    remembered_trips: Vec<TrippedGuardrail>,
     counted: Counted,
     elapsed: Duration,
     /// The last time that tells one trial, rejection or loss from another.
@@ -173,22 +175,24 @@ impl Managed {
     }
 
     /// What the host is to run; none if there is nothing to run yet.
-    pub(super) fn wanted(&self, namespace: &str) -> Option<Wanted> {
+    pub(super) fn wanted(&self, namespace: &str) -> Option<DesiredController> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
         let cohort = Cohort::from(&spec.rollout.cohort);
         let candidate = self.status.candidate.as_ref();
         let candidate = candidate.and_then(|candidate| {
             let desired = self.desired.as_ref()?;
-            let trial = Trial {
-                cohort: cohort.clone(),
-                weight: candidate.weight,
-                step: candidate.step,
+            let step = CandidateStep {
+                share: Share {
+                    cohort: cohort.clone(),
+                    weight: candidate.weight,
+                },
+                number: candidate.step,
                 window: spec.rollout.analysis.window.map(|window| window.0),
             };
-            (desired.name() == candidate.revision).then(|| (desired.prepared.clone(), trial))
+            (desired.name() == candidate.revision).then(|| (desired.prepared.clone(), step))
         });
         let account = spec.service_account_name.as_ref();
-        Some(Wanted {
+        Some(DesiredController {
             name: self.name.clone(),
             settings: spec.settings(),
             user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
@@ -215,7 +219,7 @@ impl Managed {
 
     /// The digest of the module that is ready to run: `sha256:…`.
     pub(super) fn digest(&self) -> Option<String> {
-        let digest = self.desired.as_ref()?.prepared.recipe.digest();
+        let digest = self.desired.as_ref()?.prepared.identity.digest();
         Some(format!("sha256:{digest}"))
     }
 
@@ -459,11 +463,11 @@ impl Managed {
         let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
         // Beside a revision that has been replaced it says nothing.
-        if seen.stable.as_ref() != Some(&stable.prepared.recipe) {
+        if seen.stable.as_ref() != Some(&stable.prepared.identity) {
             return None;
         }
         let running = seen.candidate.as_ref().filter(|one| one.complete)?;
-        let is_it = running.recipe.to_string() == candidate.revision;
+        let is_it = running.identity.to_string() == candidate.revision;
         (is_it && running.step == candidate.step).then_some(&running.observed)
     }
 
@@ -565,7 +569,7 @@ fn cause(fault: &Fault) -> &'static str {
         Fault::Disagreement { .. } => "disagreement",
         Fault::RefusedWrites { .. } => "refused writes",
         Fault::Latency { .. } => "slow calls",
-        Fault::Spent(_) => "guardrail",
+        Fault::Trip(_) => "guardrail",
         Fault::Aborted => "aborted",
     }
 }

@@ -28,11 +28,11 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
+use davit_core::digest::ModuleDigest;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
 use davit_core::throttle::Throttle;
 use davit_core::untrusted;
-use davit_engine::ModuleDigest;
 use futures::future::try_join_all;
 use jiff::Timestamp;
 use serde_json::Value;
@@ -47,12 +47,13 @@ pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
 use crate::health::Health;
-use crate::host::{Handle, PrepareError, Prepared, Preparer, Wanted};
+use crate::host::{DesiredController, Handle};
+use crate::loader::{ControllerLoadError, LoadedRevision, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Version;
-use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
 use controller::{Controller, is_same_revision, owner};
+use davit_core::api::ControllerSpec;
+use davit_core::api::ControllerStatus;
 use file::FileEntry;
 use identity::Identity;
 use managed::Told;
@@ -89,7 +90,7 @@ pub(crate) struct RolloutOptions {
     /// What runs the controllers.
     pub(crate) host: Handle,
     /// Prepares their revisions.
-    pub(crate) preparer: Arc<Preparer>,
+    pub(crate) loader: Arc<Loader>,
     /// Where rollouts are remembered.
     pub(crate) records: Arc<Records>,
     /// Takes events about controllers.
@@ -107,7 +108,7 @@ pub(crate) struct RolloutOptions {
 #[derive(Clone)]
 pub(crate) struct Rollouts {
     inbox: Inbox,
-    preparer: Arc<Preparer>,
+    loader: Arc<Loader>,
     records: Arc<Records>,
 }
 
@@ -116,11 +117,11 @@ type Inbox = mpsc::UnboundedSender<Input>;
 /// What the task is told.
 enum Input {
     /// These controllers there are, some with what their specs describe.
-    Declared(Vec<(Declared, Option<Prepared>)>, oneshot::Sender<()>),
+    Declared(Vec<(Declared, Option<LoadedRevision>)>, oneshot::Sender<()>),
     /// These controllers the configuration file has, some with what their specs
     /// describe.
     File(
-        Vec<(ControllerConfig, Option<Prepared>)>,
+        Vec<(ControllerConfig, Option<LoadedRevision>)>,
         oneshot::Sender<()>,
     ),
     /// Show the controllers of the file.
@@ -173,7 +174,7 @@ enum Preparation {
 impl Rollouts {
     pub(crate) fn start(options: RolloutOptions) -> Self {
         let (inbox, inputs) = mpsc::unbounded_channel();
-        let preparer = Arc::clone(&options.preparer);
+        let loader = Arc::clone(&options.loader);
         let records = Arc::clone(&options.records);
         let task = Task {
             options,
@@ -190,7 +191,7 @@ impl Rollouts {
         tokio::spawn(task.until_unused(inputs));
         Self {
             inbox,
-            preparer,
+            loader,
             records,
         }
     }
@@ -205,7 +206,10 @@ impl Rollouts {
     /// These controllers there are, and no others. Those that are new or are
     /// another revision are prepared first: with an error, nothing changes. One
     /// whose module cannot be had now goes on as it was, and is tried again.
-    pub(crate) async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), PrepareError> {
+    pub(crate) async fn apply(
+        &self,
+        configs: &[ControllerConfig],
+    ) -> Result<(), ControllerLoadError> {
         let (sender, specs) = oneshot::channel();
         let _ = self.inbox.send(Input::Specs(sender));
         let specs = specs.await.unwrap_or_default();
@@ -214,7 +218,7 @@ impl Rollouts {
             if former.is_some_and(|former| is_same_revision(former, &config.spec)) {
                 return Ok(None);
             }
-            prepare::at_the_edge(&self.preparer, &self.records, config).await
+            prepare::at_the_edge(&self.loader, &self.records, config).await
         });
         let prepared = try_join_all(prepared).await?;
         let (done, taken) = oneshot::channel();
@@ -229,7 +233,7 @@ impl Rollouts {
         RolloutsHandle(self.inbox.downgrade())
     }
 
-    async fn send(&self, declared: Vec<(Declared, Option<Prepared>)>) {
+    async fn send(&self, declared: Vec<(Declared, Option<LoadedRevision>)>) {
         let (done, taken) = oneshot::channel();
         let _ = self.inbox.send(Input::Declared(declared, done));
         let _ = taken.await;
@@ -266,7 +270,7 @@ struct Task {
     /// Those of a configuration file.
     files: BTreeMap<String, FileEntry>,
     /// What the host was last told to run.
-    running: Vec<Wanted>,
+    running: Vec<DesiredController>,
     identity: Identity,
     /// Failures to record, by controller and cause.
     failures: Throttle<(String, String)>,
@@ -327,7 +331,7 @@ impl Task {
             .collect()
     }
 
-    async fn declare(&mut self, declared: Vec<(Declared, Option<Prepared>)>) {
+    async fn declare(&mut self, declared: Vec<(Declared, Option<LoadedRevision>)>) {
         let names: Vec<&str> = declared.iter().map(|(one, _)| one.name.as_str()).collect();
         let metrics = &self.options.metrics;
         self.controllers.retain(|name, _| {
@@ -411,7 +415,7 @@ impl Task {
     fn run(&mut self) {
         let controllers = self.controllers.values();
         let wanted = controllers.filter_map(|controller| controller.wanted.clone());
-        let wanted: Vec<Wanted> = wanted.collect();
+        let wanted: Vec<DesiredController> = wanted.collect();
         if wanted != self.running {
             self.options.host.run(wanted.clone());
             self.running = wanted;
@@ -421,9 +425,9 @@ impl Task {
 
     /// Looks through directories, so it is done off the async threads.
     fn forget_unused_modules(&self) {
-        let preparer = Arc::clone(&self.options.preparer);
+        let loader = Arc::clone(&self.options.loader);
         let in_use = self.controllers.values().flat_map(modules).collect();
-        spawn_blocking(move || preparer.forget_all_but(&in_use));
+        spawn_blocking(move || loader.forget_all_but(&in_use));
     }
 
     /// Records what changed.
@@ -471,16 +475,16 @@ impl Task {
             let Some(inbox) = self.inbox.upgrade() else {
                 return;
             };
-            let preparer = &self.options.preparer;
+            let loader = &self.options.loader;
             if let Some(spec) = controller.due_to_prepare(now) {
                 let version = controller.version.clone();
-                let (preparer, inbox) = (Arc::clone(preparer), inbox.clone());
-                prepare::start_desired(preparer, inbox, name.clone(), spec, version);
+                let (loader, inbox) = (Arc::clone(loader), inbox.clone());
+                prepare::start_desired(loader, inbox, name.clone(), spec, version);
             }
             if let Some((what, revision)) = controller.due_to_restore(now) {
-                let (preparer, records) = (Arc::clone(preparer), Arc::clone(&self.options.records));
+                let (loader, records) = (Arc::clone(loader), Arc::clone(&self.options.records));
                 let (name, object) = (name.clone(), controller.object.clone());
-                prepare::start_remembered(preparer, records, inbox, (name, object), what, revision);
+                prepare::start_remembered(loader, records, inbox, (name, object), what, revision);
             }
         }
     }
@@ -491,7 +495,7 @@ impl Task {
 fn modules(controller: &Controller) -> Vec<ModuleDigest> {
     let managed = &controller.managed;
     let revisions = managed.stable.iter().chain(&managed.desired);
-    let ready = revisions.map(|revision| revision.prepared.recipe.digest());
+    let ready = revisions.map(|revision| revision.prepared.identity.digest());
     let stable = managed.status.stable.iter().map(|one| &one.digest);
     let candidate = managed.status.candidate.iter().map(|one| &one.digest);
     let recorded = stable.chain(candidate).filter_map(|text| text.parse().ok());
@@ -531,7 +535,7 @@ mod tests {
         let message = event(&told).message;
         assert_eq!(message, "it traps: \\u{1b}[2J\\nall is well");
     }
-    use crate::status::{CandidateStatus, ControllerStatus, RevisionStatus};
+    use davit_core::api::{CandidateStatus, ControllerStatus, RevisionStatus};
 
     #[test]
     fn a_module_that_is_still_to_be_restored_is_in_use() {

@@ -17,9 +17,10 @@ use super::records::{Owner, Records};
 use super::revision::{Problem, Revision};
 use super::{Inbox, Input, Preparation, UPDATED, What};
 use crate::config::ControllerConfig;
-use crate::host::{PrepareError, Prepared, Preparer, Reason};
-use crate::modules::{ModuleError, ModuleSource, Version};
-use crate::spec::ControllerSpec;
+use crate::loader::{ControllerLoadError, LoadedRevision, Loader, RevisionLoadError};
+use crate::modules::{ModuleError, Version};
+use davit_core::api::ControllerSpec;
+use davit_core::api::ModuleSource;
 
 /// How long preparing a revision may take: more than a registry is given for a
 /// look, a manifest and a blob, and Cranelift for the largest module.
@@ -29,21 +30,21 @@ const EDGE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// Prepares what a spec describes, and tells the task of the rollouts.
 pub(super) fn start_desired(
-    preparer: Arc<Preparer>,
+    loader: Arc<Loader>,
     inbox: Inbox,
     controller: String,
     spec: ControllerSpec,
     before: Option<Version>,
 ) {
     let what = What::Desired(Box::new(spec.clone()));
-    let work = async move { desired(&preparer, &spec, before).await };
+    let work = async move { desired(&loader, &spec, before).await };
     answer(inbox, controller, what, work);
 }
 
 /// Prepares a revision that was active before, and tells the task of the
 /// rollouts.
 pub(super) fn start_remembered(
-    preparer: Arc<Preparer>,
+    loader: Arc<Loader>,
     records: Arc<Records>,
     inbox: Inbox,
     (controller, object): (String, Option<ObjectRef>),
@@ -53,7 +54,7 @@ pub(super) fn start_remembered(
     let name = controller.clone();
     let work = async move {
         let owner = owner(&name, object.as_ref());
-        remembered(&preparer, &records, owner, &revision).await
+        remembered(&loader, &records, owner, &revision).await
     };
     answer(inbox, controller, what, work);
 }
@@ -63,19 +64,19 @@ pub(super) fn start_remembered(
 /// but a start must not fail because of a source that has changed since: what
 /// ran before goes on.
 pub(super) async fn at_the_edge(
-    preparer: &Arc<Preparer>,
+    loader: &Arc<Loader>,
     records: &Records,
     config: &ControllerConfig,
-) -> Result<Option<Prepared>, PrepareError> {
+) -> Result<Option<LoadedRevision>, ControllerLoadError> {
     let controller = &config.name;
-    let (preparer, spec) = (Arc::clone(preparer), config.spec.clone());
-    let work = async move { preparer.prepare(&spec).await };
+    let (loader, spec) = (Arc::clone(loader), config.spec.clone());
+    let work = async move { loader.load(&spec).await };
     match guarded(EDGE_PATIENCE, work).await {
         Ok(Ok(prepared)) => Ok(Some(prepared)),
         Ok(Err(reason)) if may_pass(&reason) || ran_before(records, config, &reason).await => {
             Ok(None)
         }
-        Ok(Err(reason)) => Err(PrepareError {
+        Ok(Err(reason)) => Err(ControllerLoadError {
             controller: controller.clone(),
             reason,
         }),
@@ -88,8 +89,12 @@ pub(super) async fn at_the_edge(
 
 /// Whether a source holds another module than the pinned one, which this
 /// controller ran when an earlier host ended.
-async fn ran_before(records: &Records, config: &ControllerConfig, reason: &Reason) -> bool {
-    let Reason::Module(ModuleError::OtherDigest { wanted, .. }) = reason else {
+async fn ran_before(
+    records: &Records,
+    config: &ControllerConfig,
+    reason: &RevisionLoadError,
+) -> bool {
+    let RevisionLoadError::Module(ModuleError::OtherDigest { wanted, .. }) = reason else {
         return false;
     };
     let remembered = records.load(Owner::named(&config.name)).await;
@@ -98,13 +103,15 @@ async fn ran_before(records: &Records, config: &ControllerConfig, reason: &Reaso
 }
 
 /// Whether a module may be loaded later without a change of the file.
-fn may_pass(reason: &Reason) -> bool {
+fn may_pass(reason: &RevisionLoadError) -> bool {
     match reason {
-        Reason::Module(error) => !matches!(
+        RevisionLoadError::Module(error) => !matches!(
             error,
             ModuleError::OtherDigest { .. } | ModuleError::Builtin(_)
         ),
-        Reason::Load(_) | Reason::Describe(_) | Reason::Encode(_) => false,
+        RevisionLoadError::Load(_)
+        | RevisionLoadError::Describe(_)
+        | RevisionLoadError::Encode(_) => false,
     }
 }
 
@@ -149,14 +156,14 @@ async fn guarded<T: Send + 'static>(
 /// Prepares what a spec describes, unless its module's source is at the same
 /// version as before.
 async fn desired(
-    preparer: &Preparer,
+    loader: &Loader,
     spec: &ControllerSpec,
     before: Option<Version>,
 ) -> Result<Preparation, Problem> {
-    let problem = |reason: Reason| Problem::new(&reason);
+    let problem = |reason: RevisionLoadError| Problem::new(&reason);
     let module = &spec.module;
     let version = if module.look_every().is_some() {
-        match preparer.modules().probe(&module.source).await {
+        match loader.modules().probe(&module.source).await {
             Ok(version) => Some(version),
             // The module cache may have it.
             Err(error) if module.digest.is_some() && error.is_away() => Some(Version::away()),
@@ -168,7 +175,7 @@ async fn desired(
     if version.is_some() && version == before {
         return Ok(Preparation::Unchanged);
     }
-    match preparer.prepare(spec).await {
+    match loader.load(spec).await {
         Ok(prepared) => Ok(Preparation::Ready {
             revision: Box::new(Revision::new(prepared, spec)),
             version,
@@ -183,23 +190,23 @@ async fn desired(
 
 /// Whether the same module with the same configuration would fail again, for
 /// as long as its source is at this version.
-fn is_final(reason: &Reason, version: Option<&Version>) -> bool {
+fn is_final(reason: &RevisionLoadError, version: Option<&Version>) -> bool {
     match reason {
-        Reason::Module(ModuleError::OtherDigest { .. }) => version.is_some(),
-        Reason::Load(_) | Reason::Encode(_) => true,
-        Reason::Describe(error) => !matches!(
+        RevisionLoadError::Module(ModuleError::OtherDigest { .. }) => version.is_some(),
+        RevisionLoadError::Load(_) | RevisionLoadError::Encode(_) => true,
+        RevisionLoadError::Describe(error) => !matches!(
             error,
             DescribeError::NoInstances { .. }
                 // On a machine that is busy, a call takes longer.
                 | DescribeError::Call(CallError::Deadline { .. })
         ),
-        Reason::Module(_) => false,
+        RevisionLoadError::Module(_) => false,
     }
 }
 
 /// Prepares a revision that was active before.
 async fn remembered(
-    preparer: &Preparer,
+    loader: &Loader,
     records: &Records,
     owner: Owner<'_>,
     revision: &str,
@@ -215,10 +222,10 @@ async fn remembered(
     let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not kept")))?;
     let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
     let digest = spec.module.digest;
-    let prepared = preparer.recall(&spec).await;
+    let prepared = loader.load_recorded(&spec).await;
     let prepared = prepared.map_err(|reason| match reason {
         // Nobody has set a digest: it is that of the time.
-        Reason::Module(ModuleError::OtherDigest {
+        RevisionLoadError::Module(ModuleError::OtherDigest {
             origin,
             found,
             wanted,
@@ -230,7 +237,7 @@ async fn remembered(
             lost(if is_builtin { UPDATED } else { "NotKept" }, message)
         }
         // An earlier Davit ran it.
-        Reason::Load(error) => lost(
+        RevisionLoadError::Load(error) => lost(
             if is_builtin { UPDATED } else { "NotKept" },
             format!(
                 "this Davit cannot run the module of {revision}, {}: {}",

@@ -17,9 +17,9 @@ use std::sync::{Mutex, PoisonError};
 use jiff::{Timestamp, Unit};
 use serde::{Deserialize, Serialize};
 
-use crate::spec::ControllerSpec;
-use crate::status::{ControllerStatus, HostStatus};
 use book::Book;
+use davit_core::api::ControllerSpec;
+use davit_core::api::{ControllerStatus, HostStatus};
 
 pub use cluster::ClusterRecords;
 pub use directory::Directory;

@@ -1,20 +1,22 @@
 //! Revisions as rollouts have them: ready to run, or why they cannot be had.
 
 use davit_cluster::api::chain;
+use davit_core::revision::RevisionIdentity;
 use davit_engine::LoadError;
 
 use super::conditions::Known;
 use super::preparation::{COMPILED, CONFIGURED, RESOLVED, VERIFIED};
 use super::text::one_line;
-use crate::host::{Prepared, Reason, Recipe, encode};
-use crate::modules::{ModuleConfig, ModuleError};
-use crate::spec::ControllerSpec;
-use crate::status::RevisionStatus;
+use crate::loader::{LoadedRevision, RevisionLoadError};
+use crate::modules::ModuleError;
+use davit_core::api::ModuleConfig;
+use davit_core::api::RevisionStatus;
+use davit_core::api::{ControllerSpec, encode_config};
 
 /// A revision that is ready to run, and what it was made of.
 #[derive(Clone)]
 pub(super) struct Revision {
-    pub(super) prepared: Prepared,
+    pub(super) prepared: LoadedRevision,
     /// With the digest of its module pinned.
     pub(super) spec: ControllerSpec,
     /// Where its module comes from, for people.
@@ -38,10 +40,10 @@ pub(super) struct Loss {
 }
 
 impl Revision {
-    pub(super) fn new(prepared: Prepared, spec: &ControllerSpec) -> Self {
+    pub(super) fn new(prepared: LoadedRevision, spec: &ControllerSpec) -> Self {
         let origin = spec.module.source.to_string();
         let module = ModuleConfig {
-            digest: Some(prepared.recipe.digest()),
+            digest: Some(prepared.identity.digest()),
             ..spec.module.clone()
         };
         let spec = ControllerSpec {
@@ -56,7 +58,7 @@ impl Revision {
     }
 
     pub(super) fn name(&self) -> String {
-        self.prepared.recipe.to_string()
+        self.prepared.identity.to_string()
     }
 
     /// Whether this is what a spec describes, as far as the spec tells.
@@ -71,11 +73,11 @@ impl Revision {
     }
 
     pub(super) fn status(&self, since: String) -> RevisionStatus {
-        let recipe = &self.prepared.recipe;
+        let identity = &self.prepared.identity;
         RevisionStatus {
-            revision: recipe.to_string(),
-            digest: format!("sha256:{}", recipe.digest()),
-            config_hash: recipe.config_hash(),
+            revision: identity.to_string(),
+            digest: format!("sha256:{}", identity.digest()),
+            config_hash: identity.config_hash(),
             since,
         }
     }
@@ -83,14 +85,16 @@ impl Revision {
 
 impl Problem {
     /// Why a revision could not be prepared.
-    pub(super) fn new(error: &Reason) -> Self {
+    pub(super) fn new(error: &RevisionLoadError) -> Self {
         let (condition, reason) = match error {
-            Reason::Module(ModuleError::OtherDigest { .. }) => (VERIFIED, "OtherDigest"),
-            Reason::Module(_) => (RESOLVED, "NotFound"),
-            Reason::Load(LoadError::TooLarge { .. }) => (VERIFIED, "TooLarge"),
-            Reason::Load(LoadError::Compile(_)) => (COMPILED, "NotWasm"),
-            Reason::Load(_) => (VERIFIED, "NoGuest"),
-            Reason::Describe(_) | Reason::Encode(_) => (CONFIGURED, "Refused"),
+            RevisionLoadError::Module(ModuleError::OtherDigest { .. }) => (VERIFIED, "OtherDigest"),
+            RevisionLoadError::Module(_) => (RESOLVED, "NotFound"),
+            RevisionLoadError::Load(LoadError::TooLarge { .. }) => (VERIFIED, "TooLarge"),
+            RevisionLoadError::Load(LoadError::Compile(_)) => (COMPILED, "NotWasm"),
+            RevisionLoadError::Load(_) => (VERIFIED, "NoGuest"),
+            RevisionLoadError::Describe(_) | RevisionLoadError::Encode(_) => {
+                (CONFIGURED, "Refused")
+            }
         };
         Self {
             condition,
@@ -128,10 +132,10 @@ impl Problem {
 /// that was had before.
 pub(super) fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
     let digest = former.digest.parse();
-    let config = encode(&spec.config);
+    let config = encode_config(&spec.config);
     digest.is_ok_and(|digest| {
         config.is_ok_and(|config| {
-            Recipe::new(digest, config.into(), spec.limits).to_string() == former.revision
+            RevisionIdentity::new(digest, config.into(), spec.limits).to_string() == former.revision
         })
     })
 }

@@ -1,14 +1,15 @@
 //! Guardrails that have tripped: since when, until when, and what is said of
 //! each.
 
-use davit_core::budget::{Spent, What};
+use davit_core::budget::{Guardrail, Trip};
+use davit_core::desired::TrippedGuardrail;
+use davit_core::observation::Observation;
 use davit_core::rollout::Role;
 use davit_core::time::{Now, Wall};
 use jiff::Timestamp;
 
 use super::managed::{Managed, Told, precise_time, time};
-use crate::host::{Observation, Tripped};
-use crate::status::TrippedStatus;
+use davit_core::api::TrippedStatus;
 
 /// Notes which guardrails hold plans back, and tells of those that are new.
 pub(super) fn note_tripped(
@@ -46,37 +47,37 @@ pub(super) fn note_tripped(
 /// What was said of a trip when it was first seen. It is told from another by
 /// the monotonic clock: the wall clock may be set meanwhile, and what was said
 /// of a trip stays what resets it.
-fn said_before(managed: &Managed, spent: &Spent) -> Option<TrippedStatus> {
+fn said_before(managed: &Managed, spent: &Trip) -> Option<TrippedStatus> {
     let mut known = managed.tripped.iter();
     if let Some((_, said)) = known.find(|(known, _)| known == spent) {
         return Some(said.clone());
     }
     let mut said = managed.status.tripped.iter();
-    let said = said.find(|said| said.guardrail == spent.what.field());
+    let said = said.find(|said| said.guardrail == spent.guardrail.field());
     said.filter(|_| spent.since.is_none()).cloned()
 }
 
 /// What an earlier host said of a trip; none if it makes no sense.
-pub(super) fn remembered_trip(said: &TrippedStatus) -> Option<Tripped> {
-    let mut all = What::ALL.into_iter();
+pub(super) fn remembered_trip(said: &TrippedStatus) -> Option<TrippedGuardrail> {
+    let mut all = Guardrail::ALL.into_iter();
     let until = match &said.until {
         None => None,
         Some(until) => Some(Wall(until.parse::<Timestamp>().ok()?.as_millisecond())),
     };
-    Some(Tripped {
-        what: all.find(|what| what.field() == said.guardrail)?,
+    Some(TrippedGuardrail {
+        guardrail: all.find(|guardrail| guardrail.field() == said.guardrail)?,
         limit: said.limit,
         until,
     })
 }
 
-fn tripped_status(spent: &Spent, now: &Now) -> TrippedStatus {
+fn tripped_status(spent: &Trip, now: &Now) -> TrippedStatus {
     let at = |instant| {
         let millis = now.wall_at(instant).0;
         Timestamp::from_millisecond(millis).unwrap_or_default()
     };
     TrippedStatus {
-        guardrail: spent.what.field().to_owned(),
+        guardrail: spent.guardrail.field().to_owned(),
         limit: spent.limit,
         // To the millisecond: it names this trip, which may soon be followed by
         // another.
@@ -104,13 +105,13 @@ mod tests {
     use std::sync::Arc;
     use std::time::Duration;
 
+    use davit_core::digest::ModuleDigest;
+    use davit_core::revision::RevisionIdentity;
     use davit_core::time::Instant;
-    use davit_engine::ModuleDigest;
 
     use super::*;
-    use crate::host::Recipe;
-    use crate::spec::LimitConfig;
-    use crate::status::ControllerStatus;
+    use davit_core::api::ControllerStatus;
+    use davit_core::api::LimitConfig;
 
     const NOON: i64 = 1_795_176_000_000;
 
@@ -118,9 +119,9 @@ mod tests {
         Instant::ZERO.after(Duration::from_secs(seconds))
     }
 
-    fn tripped_since(since: Instant) -> Spent {
-        Spent {
-            what: What::Deletes,
+    fn tripped_since(since: Instant) -> Trip {
+        Trip {
+            guardrail: Guardrail::Deletes,
             limit: 3,
             role: Role::Stable,
             since: Some(since),
@@ -129,20 +130,20 @@ mod tests {
     }
 
     /// What a controller runs.
-    fn recipe() -> Recipe {
-        Recipe::new(
+    fn identity() -> RevisionIdentity {
+        RevisionIdentity::new(
             ModuleDigest([7; 32]),
             Arc::default(),
             LimitConfig::default(),
         )
     }
 
-    fn observation(tripped: &[Spent], seconds: u64, ahead: i64) -> Observation {
+    fn observation(tripped: &[Trip], seconds: u64, ahead: i64) -> Observation {
         Observation {
-            stable: Some(recipe()),
-            awaited: None,
+            stable: Some(identity()),
+            pending: None,
             complete: true,
-            quarantined: None,
+            circuit_open: None,
             candidate: None,
             tripped: tripped.to_vec(),
             now: Now {
@@ -156,7 +157,7 @@ mod tests {
     /// that is so many ahead of noon; returns the reasons of what is told.
     fn look(
         managed: &mut Managed,
-        tripped: &[Spent],
+        tripped: &[Trip],
         seconds: u64,
         ahead: i64,
     ) -> Vec<&'static str> {
@@ -204,17 +205,24 @@ mod tests {
     #[test]
     fn a_trip_outlives_the_host() {
         let mut managed = remembered();
-        let trips: Vec<Tripped> = managed
+        let trips: Vec<TrippedGuardrail> = managed
             .status
             .tripped
             .iter()
             .filter_map(remembered_trip)
             .collect();
         let until = Some(Wall(NOON + 300_000));
-        let (what, limit) = (What::Deletes, 3);
-        assert_eq!(trips, [Tripped { what, limit, until }]);
+        let (guardrail, limit) = (Guardrail::Deletes, 3);
+        assert_eq!(
+            trips,
+            [TrippedGuardrail {
+                guardrail,
+                limit,
+                until
+            }]
+        );
         // As the host has it that resumed it.
-        let resumed = Spent {
+        let resumed = Trip {
             since: None,
             until: Some(at(300)),
             ..tripped_since(at(0))
@@ -244,8 +252,8 @@ mod tests {
     fn each_guardrail_that_trips_is_told() {
         let mut managed = Managed::new("podgc", ControllerStatus::default());
         let deletes = tripped_since(at(10));
-        let writes = Spent {
-            what: What::Writes,
+        let writes = Trip {
+            guardrail: Guardrail::Writes,
             limit: 9,
             ..tripped_since(at(11))
         };

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit::host::PrepareError;
+use davit::loader::ControllerLoadError;
 use davit_sim::fault::Match;
 use tokio::time::sleep;
 
@@ -10,7 +10,7 @@ use crate::bench::{Running, builtin_guest, on_the_sim, parse, podgc};
 
 async fn refused(host: &Running, config: &str) -> String {
     let controllers = parse(config).controllers.unwrap();
-    let error: PrepareError = host.host.apply(&controllers).await.unwrap_err();
+    let error: ControllerLoadError = host.host.apply(&controllers).await.unwrap_err();
     format!("{:#}", anyhow::Error::new(error))
 }
 

@@ -8,8 +8,8 @@ use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use davit::config;
-use davit::spec::{ControllerSpec, ModeConfig};
 use davit_cluster::connect::{self, ConnectOptions};
+use davit_core::api::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
@@ -131,7 +131,7 @@ fn failure(output: &Output) -> String {
 #[test]
 fn run_works_on_a_cluster_and_stops_cleanly() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let pods = data.join("cluster/tests/data/podlist.json");
+    let pods = data.join("core/tests/data/podlist.json");
     let nodes = data.join("tests/data/nodelist.json");
     let (sim, kubeconfig) = sim(&[&nodes, &pods]);
     let pods_url = format!("{}/api/v1/pods", server(&kubeconfig));

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use crate::bench::{on_the_sim, podgc, text};
 
-const PODS: &str = include_str!("../../cluster/tests/data/podlist.json");
+const PODS: &str = include_str!("../../core/tests/data/podlist.json");
 const NODES: &str = include_str!("../data/nodelist.json");
 
 fn items(list: &str) -> Vec<Value> {

@@ -19,7 +19,8 @@ mod strange;
 
 use std::path::Path;
 
-use davit::modules::{Fetched, ModuleConfig, Modules, ModulesOptions};
+use davit::modules::{Fetched, Modules, ModulesOptions};
+use davit_core::api::ModuleConfig;
 use serde_json::Value;
 
 /// The smallest component there is: a header.
@@ -41,7 +42,7 @@ fn module(value: Value) -> ModuleConfig {
 }
 
 fn digest(wasm: &[u8]) -> String {
-    format!("sha256:{}", davit_engine::ModuleDigest::of(wasm))
+    format!("sha256:{}", davit_core::digest::ModuleDigest::of(wasm))
 }
 
 async fn fetch(modules: &Modules, value: Value) -> Result<Fetched, String> {

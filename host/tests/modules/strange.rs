@@ -11,7 +11,7 @@ use davit::host::{Host, HostOptions};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::{Declared, Owner, Records, Requests};
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use davit::resource::Controller;
 use davit::resource::definition::definition;
-use davit::spec::Controller;
 use davit_sim::Sim;
 use http::Request;
 use kube::client::Body;

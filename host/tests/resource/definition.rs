@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use davit::resource::definition::{definition, yaml};
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 use regex::Regex;
 use serde_json::{Value, json};
 

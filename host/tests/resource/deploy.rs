@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use davit::spec::{ControllerSpec, ModeConfig};
+use davit_core::api::{ControllerSpec, ModeConfig};
 use serde_json::Value;
 
 use crate::cluster::Cluster;

@@ -7,16 +7,19 @@ use std::time::Duration;
 use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::ClientConfig;
 use davit::health::Health;
-use davit::host::{Host, HostOptions, Preparer, Trial, Wanted};
+use davit::host::{DesiredController, Host, HostOptions};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::requests::RequestPolicy;
 use davit::http::{self, Endpoints};
+use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::rollout::Records;
-use davit::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
+use davit_core::desired::CandidateStep;
 use davit_core::rollout::cohort::Cohort;
+use davit_core::rollout::cohort::Share;
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use kube::Client;
@@ -90,7 +93,7 @@ fn terminated_pods(cluster: &Cluster, count: u32) {
 
 /// On virtual time: nothing else ends the connection.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_ends_its_headers_is_let_go() {
+async fn a_client_that_never_ends_its_headers_is_disconnected() {
     let cluster = Cluster::new();
     let (host, uri) = host(cluster.client.clone()).await;
     let address = uri.uri().authority().unwrap().as_str();
@@ -103,35 +106,34 @@ async fn a_client_that_never_ends_its_headers_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_disagrees_is_shown_with_both_plans() {
+async fn a_disagreement_is_served_with_both_plans() {
     let cluster = Cluster::new();
     terminated_pods(&cluster, 5);
     let (host, uri) = host(cluster.client.clone()).await;
     let error = fetch(Server::At(&uri), "podgc").await.unwrap_err();
     let error = format!("{error:#}");
     assert!(
-        error.contains("no candidate of a controller \"podgc\" is being tried"),
+        error.contains("the controller \"podgc\" has no candidate"),
         "{error}"
     );
 
-    // Both show their plans only, and never agree on two of the pods.
-    let preparer = Preparer::new(engine(), modules());
-    let stable = preparer.prepare(&podgc(1)).await.unwrap();
-    let candidate = preparer.prepare(&podgc(3)).await.unwrap();
-    let names = [&stable, &candidate].map(|part| part.recipe.to_string());
-    let trial = Trial {
-        cohort: Cohort::default(),
-        weight: 0,
-        step: 1,
+    // Both run dry, and disagree on two of the pods.
+    let loader = Loader::new(engine(), modules());
+    let stable = loader.load(&podgc(1)).await.unwrap();
+    let candidate = loader.load(&podgc(3)).await.unwrap();
+    let names = [&stable, &candidate].map(|part| part.identity.to_string());
+    let step = CandidateStep {
+        share: Share::default(),
+        number: 1,
         window: Some(Duration::from_millis(500)),
     };
-    host.handle().run(vec![Wanted {
+    host.handle().run(vec![DesiredController {
         name: "podgc".into(),
         settings: podgc(1).settings(),
         user: None,
         stable,
         cohort: Cohort::default(),
-        candidate: Some((candidate, trial)),
+        candidate: Some((candidate, step)),
         tripped: vec![],
     }]);
     let deadline = Instant::now() + Duration::from_secs(30);

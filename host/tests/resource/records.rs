@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use davit::rollout::records::{Owner, Records};
-use davit::spec::ControllerSpec;
-use davit::status::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
+use davit_core::api::ControllerSpec;
+use davit_core::api::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 

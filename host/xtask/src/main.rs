@@ -113,7 +113,7 @@ fn crds(workspace: &Path) -> Result<()> {
 fn bench(workspace: &Path) -> Result<()> {
     guests(workspace)?;
     let examples = [
-        ("davit-cluster", "project_bench"),
+        ("davit-core", "project_bench"),
         ("davit-core", "store_scale"),
         ("davit-engine", "call_cost"),
         ("davit-sim", "scale"),

@@ -9,14 +9,15 @@ mod tests;
 use std::collections::BTreeSet;
 use std::fmt;
 
-use davit_core::failure::{Failure, FailureClass};
+use davit_core::failure::{Failure, FailureClass, chain};
 use davit_core::mapping::{Mapping, Served};
 use davit_core::object::ApiResource;
+use davit_core::request::{JSON, Request};
 use futures::StreamExt as _;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use crate::api::{Api, JSON, Request, chain};
+use crate::api::Api;
 
 const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\

@@ -18,11 +18,11 @@ use bytes::Bytes;
 use davit_core::failure::FailureClass;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::plan::Event;
+use davit_core::request::{Attempt, JSON, Method, Request, RequestError, path};
 use davit_core::throttle::Throttle;
 use davit_core::traffic::MOST_EVENTS;
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;
-use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
@@ -30,8 +30,7 @@ use tokio::time::{sleep_until, timeout};
 
 pub use correlate::{Correlated, Correlator, Occurrence};
 
-use crate::api::{Api, Attempt, Course, JSON, NoSuccess, Request};
-use crate::url::path;
+use crate::api::{Api, Course};
 use crate::write::Decision;
 use backlog::{Backlog, MOST_WAITING, Waiting};
 
@@ -204,7 +203,7 @@ async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
 }
 
 /// Sends one event: by patching the one that was sent before, if there is one.
-async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, NoSuccess>) {
+async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, RequestError>) {
     let event = &waiting.event;
     let mut course = Course::of_events();
     let sent = if waiting.is_known {
@@ -221,7 +220,7 @@ async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, NoSuccess>
 }
 
 impl State {
-    fn take_end(&mut self, api: &Api, waiting: Waiting, sent: Result<Bytes, NoSuccess>) {
+    fn take_end(&mut self, api: &Api, waiting: Waiting, sent: Result<Bytes, RequestError>) {
         let now = api.clock().instant();
         let involved = waiting.event.involved.clone();
         let attempt = Attempt {
@@ -252,8 +251,8 @@ impl State {
     }
 }
 
-fn is_not_found(sent: &Result<Bytes, NoSuccess>) -> bool {
-    matches!(sent, Err(NoSuccess::Refused(refused)) if refused.class() == FailureClass::NotFound)
+fn is_not_found(sent: &Result<Bytes, RequestError>) -> bool {
+    matches!(sent, Err(RequestError::Refused(refused)) if refused.class() == FailureClass::NotFound)
 }
 
 fn create(event: &Correlated) -> Request {
@@ -282,7 +281,7 @@ fn create(event: &Correlated) -> Request {
         "firstTimestamp": seconds(event.first),
         "lastTimestamp": seconds(event.last),
     });
-    request(Method::POST, event, "", JSON, &body)
+    request(Method::Post, event, "", JSON, &body)
 }
 
 fn patch(event: &Correlated) -> Request {
@@ -293,7 +292,7 @@ fn patch(event: &Correlated) -> Request {
         "message": event.event.message,
     });
     let media_type = "application/strategic-merge-patch+json";
-    request(Method::PATCH, event, &event.name, media_type, &body)
+    request(Method::Patch, event, &event.name, media_type, &body)
 }
 
 /// What decided on it last.

@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use http::Method;
 use serde_json::json;
 
 use super::*;

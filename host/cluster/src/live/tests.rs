@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use davit_core::failure::FailureClass;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::path::FieldPath;
 use serde_json::{Value, json};

@@ -1,18 +1,20 @@
 //! One request of a watch, and what comes back.
 
 use bytes::Bytes;
+use davit_core::failure::chain;
+use davit_core::project::Projector;
+use davit_core::request::{
+    JSON, NoAnswer, PARTIAL_LIST, PARTIAL_OBJECT, Request, RequestError, path, with_query,
+};
+use davit_core::stream::StreamSpec;
 use davit_core::watch::{Event, Interruption, Page, Request as Wanted};
 use futures::future::BoxFuture;
 use http::Response;
 use http_body_util::BodyExt as _;
 use kube::client::Body;
 
-use super::StreamSpec;
 use super::frames::Frames;
-use crate::api::{Api, JSON, NoSuccess, PARTIAL_LIST, PARTIAL_OBJECT, Request, chain, read, send};
-use crate::cause::NoAnswer;
-use crate::project::Projector;
-use crate::url::{path, with_query};
+use crate::api::{Api, read, send};
 
 /// What comes back of a request.
 pub(super) enum Answer {
@@ -31,9 +33,9 @@ pub(super) enum Answer {
 /// A request under way. Dropping it closes the connection.
 pub(super) enum Exchange {
     /// Waits for a whole page.
-    Page(BoxFuture<'static, Result<Bytes, NoSuccess>>),
+    Page(BoxFuture<'static, Result<Bytes, RequestError>>),
     /// Waits for the head of a watch's answer.
-    Opening(BoxFuture<'static, Result<Response<Body>, NoSuccess>>),
+    Opening(BoxFuture<'static, Result<Response<Body>, RequestError>>),
     /// Reads a watch.
     Streaming(Body, Frames),
 }
@@ -63,7 +65,7 @@ impl Exchange {
                     // An answer that is no success is read as an error; a
                     // success here would be a watch.
                     read(response).await?;
-                    Err(NoSuccess::NoAnswer(NoAnswer::strange("no watch")))
+                    Err(RequestError::NoAnswer(NoAnswer::strange("no watch")))
                 }))
             }
         }
@@ -165,16 +167,5 @@ impl Answer {
 
     fn lost(reason: String) -> Self {
         Self::Interrupted(Interruption::Lost(reason))
-    }
-}
-
-impl From<NoSuccess> for Interruption {
-    fn from(error: NoSuccess) -> Self {
-        match error {
-            NoSuccess::Refused(refused) => Self::Refused(refused.into()),
-            NoSuccess::NoAnswer(reason) => Self::Lost(reason.to_string()),
-            // Watches wait for no turn.
-            NoSuccess::Paused(left) => Self::Lost(format!("paused for {left:?}")),
-        }
     }
 }

@@ -1,13 +1,13 @@
 //! The loop of one reflector.
 
+use davit_core::project::Projector;
+use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
 use davit_core::watch::{Output, Settings, Watch};
 use tokio::sync::mpsc;
 
 use super::exchange::{Answer, Exchange};
-use super::{Batch, StreamId, StreamSpec, Update};
 use crate::api::Api;
 use crate::clock::Clock;
-use crate::project::Projector;
 
 /// How many updates wait for room in the channel, at most. While it is full
 /// nothing is read, so that the server slows down.

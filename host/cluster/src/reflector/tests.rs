@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use davit_core::path::FieldPath;
+use davit_core::object::ApiResource;
+use davit_core::path::{FieldPath, FieldTree};
+use davit_core::stream::Update;
+use davit_core::watch::Condition;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
 

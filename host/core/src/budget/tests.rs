@@ -2,7 +2,7 @@ use super::*;
 use crate::object::ObjectRef;
 use crate::plan::{DeleteOptions, Event, Patch, PatchKind};
 
-const STABLE: Asker = Asker {
+const STABLE: Requester = Requester {
     role: Role::Stable,
     weight: 0,
     watched: 0,
@@ -46,7 +46,7 @@ fn deletes(limit: u32) -> Guardrails {
 }
 
 /// How many of that many deletions are let through at that time.
-fn let_through(budget: &mut Budget, asker: Asker, seconds: u64, plans: usize) -> usize {
+fn let_through(budget: &mut Budget, asker: Requester, seconds: u64, plans: usize) -> usize {
     let wanted = std::iter::repeat_n(delete(), plans);
     let admitted = wanted.filter(|plan| {
         let admitted = budget.spent(plan, asker, at(seconds)).is_none();
@@ -73,8 +73,8 @@ fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
     assert_eq!(let_through(&mut budget, STABLE, 10, 5), 2);
     let spent = *budget.tripped(at(10)).next().unwrap();
     assert_eq!(
-        (spent.what, spent.limit, spent.until),
-        (What::Deletes, 2, Some(at(310)))
+        (spent.guardrail, spent.limit, spent.until),
+        (Guardrail::Deletes, 2, Some(at(310)))
     );
     assert_eq!(
         spent.to_string(),
@@ -119,12 +119,20 @@ fn each_limit_counts_what_it_is_about() {
         message: String::new(),
         component: String::new(),
     }));
-    let mut what = |plan: &Plan| budget.spent(plan, STABLE, at(0)).map(|spent| spent.what);
-    assert_eq!(what(&delete()), Some(What::Deletes));
+    let mut what = |plan: &Plan| {
+        budget
+            .spent(plan, STABLE, at(0))
+            .map(|spent| spent.guardrail)
+    };
+    assert_eq!(what(&delete()), Some(Guardrail::Deletes));
     assert_eq!(what(&patch()), None);
     budget.spend(&patch(), STABLE, at(0));
-    let mut what = |plan: &Plan| budget.spent(plan, STABLE, at(0)).map(|spent| spent.what);
-    assert_eq!(what(&patch()), Some(What::Writes));
+    let mut what = |plan: &Plan| {
+        budget
+            .spent(plan, STABLE, at(0))
+            .map(|spent| spent.guardrail)
+    };
+    assert_eq!(what(&patch()), Some(Guardrail::Writes));
     assert_eq!(what(&event), None);
 }
 
@@ -136,7 +144,7 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
     });
     let mut deleted = 0;
     for seconds in 0..10 {
-        let asker = Asker {
+        let asker = Requester {
             watched: 45 - deleted,
             ..STABLE
         };
@@ -149,7 +157,7 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
         ..Guardrails::default()
     });
     for (seconds, watched, deleted) in [(0, 20, 10), (1, 20, 0), (2, 10, 0)] {
-        let asker = Asker { watched, ..STABLE };
+        let asker = Requester { watched, ..STABLE };
         assert_eq!(let_through(&mut budget, asker, seconds, 20), deleted);
         budget.tripped.clear();
     }
@@ -173,7 +181,7 @@ fn a_share_is_of_one_kind_of_one_group() {
         plan.target.kind = "Service".into();
         plan
     };
-    let watched = |watched| Asker { watched, ..STABLE };
+    let watched = |watched| Requester { watched, ..STABLE };
     let mut budget = Budget::new(Guardrails {
         deletes_percent_per_minute: Some(10),
         ..Guardrails::default()
@@ -195,7 +203,7 @@ fn a_share_is_of_one_kind_of_one_group() {
 
 #[test]
 fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
-    let candidate = Asker {
+    let candidate = Requester {
         role: Role::Candidate,
         weight: 30,
         watched: 0,
@@ -216,14 +224,14 @@ fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
 
 #[test]
 fn what_had_tripped_before_holds_everybody_back() {
-    let spent = Spent {
-        what: What::Deletes,
+    let spent = Trip {
+        guardrail: Guardrail::Deletes,
         limit: 3,
         role: Role::Stable,
         since: None,
         until: Some(at(20)),
     };
-    let candidate = Asker {
+    let candidate = Requester {
         role: Role::Candidate,
         weight: 100,
         watched: 0,

@@ -23,7 +23,7 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::budget::Spent;
+use crate::budget::Trip;
 use crate::expectation::Written;
 use crate::gate::Mode;
 use crate::health::CallFailure;
@@ -205,7 +205,7 @@ impl Controller {
     }
 
     /// Holds plans back for a guardrail that had tripped before this host began.
-    pub fn resume_trip(&mut self, spent: Spent) {
+    pub fn resume_trip(&mut self, spent: Trip) {
         self.shared.budget.resume(spent);
     }
 
@@ -224,7 +224,7 @@ impl Controller {
     }
 
     /// The guardrails that hold plans back at present.
-    pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Spent> {
+    pub fn tripped(&self, now: Instant) -> impl Iterator<Item = &Trip> {
         self.shared.budget.tripped(now)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{Effect, Outcome, PlanId, RevisionId, Settings, World};
-use crate::budget::{Asker, Budget};
+use crate::budget::{Budget, Requester};
 use crate::expectation::{Expectations, Held, Seen};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{MeasureWhen, Plan, QueueKey};
@@ -140,13 +140,13 @@ impl Shared {
     }
 
     /// Who asks the budget for a plan.
-    pub(super) fn asker(
+    pub(super) fn requester(
         &self,
         role: Role,
         plan: &Plan,
         views: impl Iterator<Item = ViewId>,
         snapshot: &Snapshot,
-    ) -> Asker {
+    ) -> Requester {
         let watched = if self
             .settings
             .guardrails
@@ -157,7 +157,7 @@ impl Shared {
         } else {
             watched(&plan.target, views, snapshot)
         };
-        Asker {
+        Requester {
             role,
             weight: self.trial.as_ref().map_or(0, |trial| trial.share.weight),
             watched,

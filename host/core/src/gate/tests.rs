@@ -1,5 +1,5 @@
 use super::*;
-use crate::budget::What;
+use crate::budget::Guardrail;
 use crate::mapping::Served;
 use crate::object::ApiResource;
 use crate::plan::{Create, DeleteOptions, Event, Patch, PatchKind};
@@ -94,7 +94,7 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
         mapping: &mapping,
         owns_target: true,
         held: None,
-        spent: None,
+        tripped: None,
     })
 }
 
@@ -216,8 +216,8 @@ fn the_operator_can_grant_less_than_the_guest_declares() {
 
 #[test]
 fn what_depends_on_the_moment_comes_in_order() {
-    let spent = Spent {
-        what: What::Deletes,
+    let trip = Trip {
+        guardrail: Guardrail::Deletes,
         limit: 1,
         role: Role::Stable,
         since: Some(Instant::ZERO),
@@ -230,7 +230,7 @@ fn what_depends_on_the_moment_comes_in_order() {
             mode: Mode::Disabled,
             owns_target: false,
             held: Some(Held::InFlight),
-            spent: Some(spent),
+            tripped: Some(trip),
             ..*base
         };
         assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotLeading));
@@ -246,8 +246,8 @@ fn what_depends_on_the_moment_comes_in_order() {
             Ruling::Wait(Waiting::Held(Held::InFlight))
         );
         now.held = None;
-        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Spent(spent)));
-        now.spent = None;
+        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Tripped(trip)));
+        now.tripped = None;
         assert_eq!(judge(&plan, &now), Ruling::Admit);
     });
 }

@@ -161,7 +161,7 @@ fn deep_nesting_costs_no_stack() {
     let mut lists = vec![0x91; DEPTH];
     assert_eq!(split(&lists), Err(Malformed));
     lists.push(0xc0);
-    assert_eq!(split(&lists).unwrap().1, []);
+    assert_eq!(split(&lists).unwrap().1, [] as [u8; 0]);
 
     let levels = MAX_DEPTH + 1;
     let deep = [&[0x81, 0xa1, b'a'][..], &lists].concat();

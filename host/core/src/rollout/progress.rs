@@ -113,7 +113,7 @@ pub enum Fault {
         most: Duration,
     },
     /// It has used up its part of a guardrail.
-    Spent(String),
+    Trip(String),
     /// An operator takes it back.
     Aborted,
 }
@@ -208,7 +208,7 @@ pub fn next(
 
 fn fault(analysis: &Analysis, observed: &Observed) -> Option<Fault> {
     if let Some(spent) = &observed.spent {
-        return Some(Fault::Spent(spent.clone()));
+        return Some(Fault::Trip(spent.clone()));
     }
     if observed.failed_calls > analysis.max_failed_calls {
         return Some(Fault::FailedCalls {
@@ -268,7 +268,7 @@ impl fmt::Display for Fault {
                 f,
                 "5 of 100 calls take {took:?} or more, and {most:?} is the limit"
             ),
-            Self::Spent(spent) => write!(f, "its part of a guardrail is used up: {spent}"),
+            Self::Trip(spent) => write!(f, "its part of a guardrail is used up: {spent}"),
             Self::Aborted => f.write_str("an operator took it back"),
         }
     }

@@ -20,12 +20,9 @@ use std::collections::BTreeMap;
 use super::{Change, ResourceVersion, SegmentId, Store, TooFewFields};
 use crate::object::Projected;
 use crate::path::FieldTree;
+use crate::stream::StreamId;
 use crate::time::Instant;
 use crate::watch::{self, settle};
-
-/// A stream's number; never used twice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId(pub u32);
 
 /// A stream that is to run.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use super::{Findings, Level, writes};
 use crate::commands::print::part;
 use crate::rbac::{Need, needs};
 use crate::resource::describe;
-use crate::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const CHECK: &str = "permissions";

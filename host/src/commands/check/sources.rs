@@ -10,7 +10,7 @@ use super::{Findings, Level, Subject};
 use crate::commands::print::{part, text_at};
 use crate::config;
 use crate::resource::{controllers, describe};
-use crate::spec::ControllerSpec;
+use davit_core::api::ControllerSpec;
 
 /// The controllers of a configuration file, of manifests, or else of the cluster;
 /// and whether they are those of a configuration file.

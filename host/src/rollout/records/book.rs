@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Activation, Kept, MOST_KEPT};
-use crate::spec::ControllerSpec;
-use crate::status::ControllerStatus;
+use davit_core::api::ControllerSpec;
+use davit_core::api::ControllerStatus;
 
 /// All that is remembered of one controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -77,8 +77,8 @@ pub(super) fn surplus<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::modules::ModuleSource;
-    use crate::status::RevisionStatus;
+    use davit_core::api::ModuleSource;
+    use davit_core::api::RevisionStatus;
 
     fn spec(name: &str) -> ControllerSpec {
         ControllerSpec::of(ModuleSource::Builtin(name.into()).into())

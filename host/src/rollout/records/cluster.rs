@@ -17,9 +17,10 @@ use tokio::time::timeout;
 
 use super::book::{in_use, surplus};
 use super::{Activation, CONTROLLER_LABEL, Kept, Owner, RecordError};
+use crate::resource::Controller;
 use crate::resource::{controllers, describe};
-use crate::spec::{Controller, ControllerSpec};
-use crate::status::{ControllerStatus, HostStatus};
+use davit_core::api::ControllerSpec;
+use davit_core::api::{ControllerStatus, HostStatus};
 
 /// When the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use davit::rollout::declared::{abort, promote_fully, promote_step, retry, swap};
 use davit::rollout::{Owner, Records, Requests};
-use davit::status::{ControllerStatus, RequestResult, RequestStatus};
+use davit_core::api::{ControllerStatus, RequestResult, RequestStatus};
 use tokio::time::sleep;
 
 use super::{declared, podgc, remembering, resumed};
@@ -45,7 +45,7 @@ fn a_refused_request_stays_without_effect() {
         let host = declared(&bench, &podgc(LENIENT, steps)).await;
         host.declare(&podgc(STRICT, steps), 2).await;
         let first = host.until_candidate(|candidate| candidate.step == 1).await;
-        let next = promote_step(&davit::status::CandidateStatus {
+        let next = promote_step(&davit_core::api::CandidateStatus {
             step: 2,
             ..first.clone()
         });

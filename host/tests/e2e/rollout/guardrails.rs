@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use davit::host::Report;
 use davit::rollout::{Owner, Records, Requests};
-use davit::status::{ControllerStatus, TrippedStatus};
+use davit_core::api::{ControllerStatus, TrippedStatus};
 use davit_core::gate::{Ruling, Waiting};
 use http::Request;
 use kube::client::Body;
@@ -55,7 +55,7 @@ fn spent(host: &mut Running) -> usize {
         Report::Ruled { ruling, .. } => Some(ruling),
         _ => None,
     });
-    let spent = |ruling: &&Ruling| matches!(ruling, Ruling::Wait(Waiting::Spent(_)));
+    let spent = |ruling: &&Ruling| matches!(ruling, Ruling::Wait(Waiting::Tripped(_)));
     rulings.filter(spent).count()
 }
 

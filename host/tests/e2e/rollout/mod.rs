@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit::rollout::{Declared, Owner, Records, Requests};
-use davit::spec::SpecError;
-use davit::status::{CandidateStatus, ControllerStatus};
+use davit_core::api::SpecError;
+use davit_core::api::{CandidateStatus, ControllerStatus};
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, PATIENCE, Running, Setup, parse};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use davit::resource::definition::definition;
 use davit::rollout::{Declared, Records, Requests};
-use davit::status::ControllerStatus;
+use davit_core::api::ControllerStatus;
 use davit_core::object::ObjectRef;
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use http::{Method, Request};

@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::host::{Recipe, encode};
 use davit::rollout::declared::{abandon, abort};
 use davit::rollout::{Owner, Records, Requests};
-use davit::status::{ControllerStatus, RevisionStatus};
+use davit_core::api::encode_config;
+use davit_core::api::{ControllerStatus, RevisionStatus};
+use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 
 use super::{condition, declared, declared_to, podgc, remembering};
@@ -224,16 +225,20 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
     let ran = image.run(bench, true, &config()).await;
     let owner = Owner::named("podgc");
     let wasm = std::fs::read(builtin_guest("fixture-other-version")).unwrap();
-    let digest = davit_engine::ModuleDigest::of(&wasm);
+    let digest = davit_core::digest::ModuleDigest::of(&wasm);
     let cache = image.directory.path().join("cache");
     std::fs::write(cache.join(format!("{digest}.wasm")), wasm).unwrap();
 
     let mut spec = image.records.spec(owner, &ran.revision).await.unwrap();
     let spec = spec.as_mut().unwrap();
     spec.module.digest = Some(digest);
-    let recipe = Recipe::new(digest, encode(&spec.config).unwrap().into(), spec.limits);
+    let identity = RevisionIdentity::new(
+        digest,
+        encode_config(&spec.config).unwrap().into(),
+        spec.limits,
+    );
     let before = RevisionStatus {
-        revision: recipe.to_string(),
+        revision: identity.to_string(),
         digest: format!("sha256:{digest}"),
         ..ran
     };
@@ -373,7 +378,7 @@ fn a_pin_does_not_hide_another_source() {
         let status = host.until_status(refused).await;
         let (_, reason, message) = condition(&status, "Verified");
         assert_eq!(reason, "OtherDigest");
-        let other = davit_engine::ModuleDigest::of(&another_podgc());
+        let other = davit_core::digest::ModuleDigest::of(&another_podgc());
         for digest in [stable.digest.clone(), format!("sha256:{other}")] {
             assert!(message.contains(&digest), "{message}");
         }
@@ -399,7 +404,7 @@ fn a_pinned_file_that_changes_is_noticed() {
         let file = directory.path().join("mine.wasm");
         let podgc = std::fs::read(builtin_guest("podgc")).unwrap();
         std::fs::write(&file, &podgc).unwrap();
-        let digest = davit_engine::ModuleDigest::of(&podgc);
+        let digest = davit_core::digest::ModuleDigest::of(&podgc);
         let module = format!("{{file: {}, digest: \"sha256:{digest}\"}}", file.display());
         let host = declared(&bench, &with(&module, EAGER)).await;
         let before = host.until_status(|status| status.stable.is_some()).await;

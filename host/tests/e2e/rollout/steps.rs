@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use davit::rollout::declared::{abort, promote_fully, retry};
 use davit::rollout::{Owner, Records, Requests};
-use davit::spec::SpecError;
-use davit::status::ControllerStatus;
+use davit_core::api::ControllerStatus;
+use davit_core::api::SpecError;
 use davit_sim::fault::{Action, Fault, Match, When};
 use tokio::time::sleep;
 

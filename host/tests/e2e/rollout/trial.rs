@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use davit::rollout::declared::{abort, promote_step, retry};
 use davit::rollout::{Records, Requests};
-use davit::status::{CandidateStatus, RejectedStatus};
+use davit_core::api::{CandidateStatus, RejectedStatus};
 use davit_core::object::ObjectRef;
 use davit_core::rollout::Role;
 use davit_core::rollout::cohort::{Cohort, Share, Unit};

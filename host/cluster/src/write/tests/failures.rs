@@ -10,7 +10,7 @@ async fn a_namespace_that_is_not_there_is_no_target_that_is_gone() {
         object: pod(),
         body: messagepack(&json!({"metadata": {"name": "p"}})),
     });
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Invalid);
     assert!(failure.message.contains(message), "{failure}");
 }
@@ -92,7 +92,7 @@ async fn failures_are_classed_by_what_the_server_said() {
     ] {
         let server = Server::always(code, status(code, reason, message, details));
         let step = Step::Delete(DeleteOptions::default());
-        let failure = carry_out(&server, step).await.unwrap_err();
+        let failure = execute(&server, step).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure}");
         assert_eq!(
             failure.message,
@@ -102,7 +102,7 @@ async fn failures_are_classed_by_what_the_server_said() {
     }
     let server = Server::new(|_, _| Reply::Text(404, "404 page not found\n".into()));
     let step = Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, Class::Unmappable, "{failure}");
 }
 
@@ -110,7 +110,7 @@ async fn failures_are_classed_by_what_the_server_said() {
 async fn a_write_that_may_have_happened_is_not_repeated() {
     let server = Server::new(|_, _| Reply::Silence);
     let step = || Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Timeout);
     assert_eq!(
         failure.message,
@@ -119,20 +119,20 @@ async fn a_write_that_may_have_happened_is_not_repeated() {
     server.only();
 
     let server = Server::new(|_, _| Reply::Break);
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Timeout);
     assert!(failure.message.contains("connection reset"), "{failure}");
     server.only();
 
     let timeout = || status(504, "Timeout", "slow", json!({"retryAfterSeconds": 2}));
     let server = Server::new(move |_, _| Reply::Json(504, timeout()));
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Server);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(2)));
     server.only();
 
     let server = Server::new(|_, _| Reply::Later(503, "3", json!({})));
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.retry_after, Some(Duration::from_secs(3)));
     server.only();
 }
@@ -146,11 +146,7 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
     let start = tokio::time::Instant::now();
     let writer = writer(&server);
     let step = Step::Delete(DeleteOptions::default());
-    let (mapping, pod) = (mapping(), pod());
-    writer
-        .carry_out(&mapping, &pod, &step, &decision(), &mut Course::default())
-        .await
-        .unwrap();
+    execute_on(&writer, &pod(), step).await.unwrap();
     assert_eq!(start.elapsed().as_secs(), 4);
     assert_eq!(server.seen().len(), 3);
 }
@@ -159,13 +155,13 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
 async fn a_server_that_turns_everything_away_is_given_up() {
     let server = Server::new(|_, _| Reply::Later(429, "1", json!({})));
     let step = Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(server.seen().len(), 6);
     // Nobody waits for hours.
     let server = Server::new(|_, _| Reply::Later(429, "3600", json!({})));
     let step = Step::Delete(DeleteOptions::default());
-    let failure = carry_out(&server, step).await.unwrap_err();
+    let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.retry_after, Some(Duration::from_hours(1)));
     server.only();
 }
@@ -181,42 +177,31 @@ async fn a_pause_belongs_to_the_group_that_asked_for_it() {
             Reply::Json(200, patched())
         }
     });
-    let (writer, mapping) = (writer(&server), mapping());
+    let writer = writer(&server);
     let widget = ObjectRef {
         api_version: "example.com/v1".into(),
         kind: "Widget".into(),
         ..pod()
     };
-    let plan = |target: &ObjectRef| Plan {
-        target: target.clone(),
-        reason: "orphaned".into(),
-        message: String::new(),
-        steps: vec![Step::Delete(DeleteOptions::default())],
-        measures: Vec::new(),
-        when_cancelled: None,
-    };
-    let (step, decision) = (Step::Delete(DeleteOptions::default()), decision());
+    let delete = || Step::Delete(DeleteOptions::default());
     let start = tokio::time::Instant::now();
-    let mut course = writer.begin(&plan(&widget)).await.unwrap();
-    let sent = writer.carry_out(&mapping, &widget, &step, &decision, &mut course);
+    let sent = execute_on(&writer, &widget, delete());
     let failure = sent.await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(30)));
 
-    let pod = pod();
-    let mut course = writer.begin(&plan(&pod)).await.unwrap();
-    let sent = writer.carry_out(&mapping, &pod, &step, &decision, &mut course);
-    sent.await.unwrap();
+    execute_on(&writer, &pod(), delete()).await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO);
     assert_eq!(server.seen().len(), 2);
 
     tokio::time::sleep(Duration::from_secs(10)).await;
-    let (position, failure) = writer.begin(&plan(&widget)).await.unwrap_err();
-    assert_eq!((position, failure.class), (0, FailureClass::Throttled));
+    let sent = execute_on(&writer, &widget, delete());
+    let failure = sent.await.unwrap_err();
+    assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(failure.retry_after, Some(Duration::from_secs(20)));
     assert!(failure.message.contains("not sent"), "{failure}");
     assert_eq!(server.seen().len(), 2);
     // Reads of the group were not refused.
     tokio::time::sleep(Duration::from_secs(20)).await;
-    writer.begin(&plan(&widget)).await.unwrap();
+    writer.start(&plan(&widget, delete())).await.unwrap();
 }

@@ -4,8 +4,8 @@ use super::*;
 async fn a_status_patch_carries_the_uid_and_sorted_keys() {
     let server = Server::always(200, patched());
     let body = json!({"status": {"phase": "Failed", "observedGeneration": 1}});
-    let outcome = carry_out(&server, status_patch(&body)).await.unwrap();
-    assert_eq!(outcome.written(), Written::Version(12));
+    let written = execute(&server, status_patch(&body)).await.unwrap();
+    assert_eq!(written, Some(Written::Version(12)));
     let seen = server.only();
     assert_eq!(
         line(&seen),
@@ -35,7 +35,7 @@ async fn keys_are_sorted_whatever_order_the_guest_wrote_them_in() {
         subresource: String::new(),
         body,
     });
-    carry_out(&server, step).await.unwrap();
+    execute(&server, step).await.unwrap();
     let seen = server.only();
     assert_eq!(seen.header("content-type"), "application/merge-patch+json");
     assert_eq!(seen.text, r#"{"a":null,"metadata":{"uid":"u-1"},"z":null}"#);
@@ -46,7 +46,7 @@ async fn a_json_patch_tests_the_uid_first() {
     let server = Server::always(200, patched());
     let operation = json!({"op": "remove", "path": "/metadata/finalizers"});
     let step = patch(PatchKind::Json, "", &json!([operation]));
-    carry_out(&server, step).await.unwrap();
+    execute(&server, step).await.unwrap();
     let seen = server.only();
     assert_eq!(seen.header("content-type"), "application/json-patch+json");
     let test = json!({"op": "test", "path": "/metadata/uid", "value": "u-1"});
@@ -61,7 +61,7 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
         patch(PatchKind::Merge, "status", &body)
     };
     let server = Server::always(200, patched());
-    carry_out(&server, step()).await.unwrap();
+    execute(&server, step()).await.unwrap();
     let [read, written] = &server.seen()[..] else {
         panic!("{:?}", server.seen());
     };
@@ -72,7 +72,7 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
     );
     let other = json!({"kind": "Pod", "metadata": {"uid": "u-2", "resourceVersion": "30"}});
     let server = Server::always(200, other);
-    let failure = carry_out(&server, step()).await.unwrap_err();
+    let failure = execute(&server, step()).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::UidMismatch);
     assert_eq!(server.seen().len(), 1, "nothing is written");
 }
@@ -86,7 +86,7 @@ async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
         patch(PatchKind::Merge, "status", &body)
     };
     let server = Server::always(200, patched());
-    carry_out(&server, step("7")).await.unwrap();
+    execute(&server, step("7")).await.unwrap();
     assert_eq!(
         server.only().text,
         r#"{"metadata":{"resourceVersion":"7","uid":"u-1"},"status":{"ready":true}}"#
@@ -94,7 +94,7 @@ async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
     // These would overwrite whatever is there.
     for nothing in ["", "0", "any"] {
         let server = Server::always(200, patched());
-        carry_out(&server, step(nothing)).await.unwrap();
+        execute(&server, step(nothing)).await.unwrap();
         let [_, written] = &server.seen()[..] else {
             panic!("{:?}", server.seen());
         };
@@ -128,7 +128,7 @@ async fn a_json_patch_refused_without_a_reason_is_looked_into() {
             _ => missing(),
         });
         let step = patch(PatchKind::Json, "", &json!([]));
-        let failure = carry_out(&server, step).await.unwrap_err();
+        let failure = execute(&server, step).await.unwrap_err();
         assert_eq!(failure.class, class, "{failure}");
         assert_eq!(line(&server.seen()[1]), "GET /api/v1/namespaces/ns/pods/p");
     }

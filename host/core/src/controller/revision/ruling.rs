@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::Revision;
-use crate::budget::Asker;
+use crate::budget::Requester;
 use crate::controller::exchange::{Effect, PlanId, World};
 use crate::controller::item::Running;
 use crate::controller::shared::{Carried, Shared};
@@ -31,8 +31,8 @@ impl Revision {
             Ruling::Admit => {
                 running.carry();
                 shared.expect(uid, &running.decided_on);
-                let asker = self.asker(&plan, world, shared);
-                shared.budget.spend(&plan, asker, world.now);
+                let requester = self.requester(&plan, world, shared);
+                shared.budget.spend(&plan, requester, world.now);
                 let id = PlanId(shared.fresh_id());
                 let carried = Carried {
                     items_of: self.items_of,
@@ -48,7 +48,7 @@ impl Revision {
             }
             Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
             Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
-            Ruling::Wait(Waiting::Spent(spent)) => running.wait_until(spent.until),
+            Ruling::Wait(Waiting::Tripped(trip)) => running.wait_until(trip.until),
             Ruling::Wait(Waiting::NotOwned) => running.leave(),
             Ruling::Wait(Waiting::NotServed) => {
                 running.wait_for_kind(&plan.target.uid, &ruling);
@@ -87,22 +87,22 @@ impl Revision {
             granted: shared.settings.granted.as_deref(),
             mapping: world.mapping,
             held,
-            spent: None,
+            tripped: None,
         };
         let ruling = gate::judge(plan, &circumstances);
         // Only a plan that could be carried out can use up a guardrail.
         if ruling == Ruling::Admit {
-            let asker = self.asker(plan, world, shared);
-            circumstances.spent = shared.budget.spent(plan, asker, world.now);
-            if circumstances.spent.is_some() {
+            let requester = self.requester(plan, world, shared);
+            circumstances.tripped = shared.budget.spent(plan, requester, world.now);
+            if circumstances.tripped.is_some() {
                 return gate::judge(plan, &circumstances);
             }
         }
         ruling
     }
 
-    fn asker(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Asker {
+    fn requester(&self, plan: &Plan, world: &World<'_>, shared: &Shared) -> Requester {
         let views = self.watches.keys().copied();
-        shared.asker(self.role, plan, views, world.snapshot)
+        shared.requester(self.role, plan, views, world.snapshot)
     }
 }

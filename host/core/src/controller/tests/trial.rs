@@ -216,7 +216,7 @@ fn a_candidate_has_its_part_of_a_guardrail() {
     let begun = bench.decide(Role::Candidate, &all);
     assert_eq!(begun.len(), 2);
     bench.finish(begun);
-    let tripped: Vec<Spent> = bench.controller.tripped(bench.now).copied().collect();
+    let tripped: Vec<Trip> = bench.controller.tripped(bench.now).copied().collect();
     assert_eq!(tripped.len(), 1);
     assert_eq!((tripped[0].role, tripped[0].limit), (Role::Candidate, 2));
     let begun = bench.decide(Role::Stable, &all);

@@ -10,6 +10,7 @@ use crate::msgpack::sample::{Sample, map};
 use crate::msgpack::{self, Value};
 use crate::object::Projected;
 use crate::store::*;
+use crate::stream::StreamId;
 use crate::time::Instant;
 use crate::watch::Output;
 use crate::watch::model::{Deed, Line, Server, Step, View as Versions, deed, step};

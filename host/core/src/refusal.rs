@@ -2,54 +2,66 @@
 
 use std::time::Duration;
 
-use davit_core::failure::FailureClass;
-use davit_core::watch::Refusal;
+use crate::failure::FailureClass;
+use crate::watch::Refusal;
 use serde::Deserialize;
 
 /// What is read of a `Status`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Status {
-    pub(crate) kind: String,
-    pub(crate) code: u16,
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    pub(crate) details: StatusDetails,
+pub struct Status {
+    /// `Status`, if it is one.
+    pub kind: String,
+    /// The HTTP status.
+    pub code: u16,
+    /// One word: `Conflict`.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// What it is about.
+    pub details: StatusDetails,
 }
 
 /// What is read of the details of a `Status`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct StatusDetails {
+pub struct StatusDetails {
     /// The name of the object that it is about.
-    pub(crate) name: String,
+    pub name: String,
     /// Empty, or how many seconds to wait.
-    pub(crate) retry_after_seconds: u64,
-    pub(crate) causes: Vec<StatusCause>,
+    pub retry_after_seconds: u64,
+    /// What is wrong, one by one.
+    pub causes: Vec<StatusCause>,
 }
 
 /// One cause in the details of a `Status`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct StatusCause {
-    pub(crate) reason: String,
-    pub(crate) message: String,
-    pub(crate) field: String,
+pub struct StatusCause {
+    /// One word: `FieldValueInvalid`.
+    pub reason: String,
+    /// A sentence.
+    pub message: String,
+    /// The field's path.
+    pub field: String,
 }
 
 /// An answer that is no success.
-#[derive(Debug)]
-pub(crate) struct Refused {
-    pub(crate) code: u16,
-    pub(crate) status: Status,
+#[derive(Clone, Debug)]
+pub struct Refused {
+    /// The HTTP status.
+    pub code: u16,
+    /// The body.
+    pub status: Status,
     /// From the header or the body.
-    pub(crate) retry_after: Option<Duration>,
+    pub retry_after: Option<Duration>,
 }
 
 impl Refused {
     /// Reads the answer. A body that is no `Status` (a proxy's page, a path
     /// that no handler knows) is kept as the message.
-    pub(crate) fn read(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
+    #[must_use]
+    pub fn read(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status = serde_json::from_slice::<Status>(body)
             .ok()
             .filter(|status| status.kind == "Status")
@@ -68,14 +80,16 @@ impl Refused {
 
     /// Whether it is a disruption budget that refuses an eviction, rather than
     /// the server that has too much to do.
-    pub(crate) fn is_disruption_budget(&self) -> bool {
+    #[must_use]
+    pub fn is_disruption_budget(&self) -> bool {
         let mut causes = self.status.details.causes.iter();
         causes.any(|cause| cause.reason == "DisruptionBudget")
     }
 
     /// The class of the failure. The texts were recorded from a 1.36 server;
     /// there is nothing but the text to tell these cases apart by.
-    pub(crate) fn class(&self) -> FailureClass {
+    #[must_use]
+    pub fn class(&self) -> FailureClass {
         match self.code {
             // A missing object is named in the answer. If nothing is named, it
             // is the resource that is not served: to take that for a deleted
@@ -95,7 +109,8 @@ impl Refused {
 
     /// `409 Conflict: Operation cannot be fulfilled on …`, for a failure's
     /// message.
-    pub(crate) fn describe(&self) -> String {
+    #[must_use]
+    pub fn describe(&self) -> String {
         let Self { code, status, .. } = self;
         match (status.reason.as_str(), status.message.as_str()) {
             ("", "") => format!("the server answered {code}"),

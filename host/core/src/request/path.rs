@@ -2,16 +2,12 @@
 
 use std::fmt::Write as _;
 
-use davit_core::object::ApiResource;
+use crate::object::ApiResource;
 
 /// The path of a resource, of its objects in a namespace, or of one of them.
 /// Empty parts are left out.
-pub(crate) fn path(
-    resource: &ApiResource,
-    namespace: &str,
-    name: &str,
-    subresource: &str,
-) -> String {
+#[must_use]
+pub fn path(resource: &ApiResource, namespace: &str, name: &str, subresource: &str) -> String {
     let mut path = String::with_capacity(80);
     if resource.group.is_empty() {
         path.push_str("/api");
@@ -33,7 +29,8 @@ pub(crate) fn path(
 }
 
 /// Adds parameters to a path; those with an empty value are left out.
-pub(crate) fn with_query(mut path: String, parameters: &[(&str, &str)]) -> String {
+#[must_use]
+pub fn with_query(mut path: String, parameters: &[(&str, &str)]) -> String {
     let mut separator = '?';
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
         path.push(separator);
@@ -47,17 +44,18 @@ pub(crate) fn with_query(mut path: String, parameters: &[(&str, &str)]) -> Strin
 
 /// What a request is about, as far as its path tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Route {
+pub struct Route {
     /// The API group; empty for the core group.
-    pub(crate) group: String,
+    pub group: String,
     /// The resource and subresource, without names: the same for requests that
     /// make a server do alike. `apps/v1/deployments/*/status`
-    pub(crate) kind: String,
+    pub kind: String,
 }
 
 impl Route {
     /// The route of a path, with or without a query.
-    pub(crate) fn of(uri: &str) -> Self {
+    #[must_use]
+    pub fn of(uri: &str) -> Self {
         let path = uri.split('?').next().unwrap_or_default();
         let mut parts = path.split('/').filter(|part| !part.is_empty());
         let group = match parts.next() {
@@ -86,7 +84,7 @@ impl Route {
 
 /// Whether the text can name an object in a path. The API refuses other names,
 /// but in a path they would not get as far: `..` leads elsewhere.
-pub(crate) fn is_name(text: &str) -> bool {
+pub(super) fn is_name(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
 }
 

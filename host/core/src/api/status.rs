@@ -4,8 +4,8 @@
 //! It is also all that a rollout is remembered by: a host that starts, or leads
 //! from now on, goes on from here.
 
-use davit_core::rollout::compare::Counts;
-use davit_core::rollout::progress::Observed;
+use crate::rollout::compare::Counts;
+use crate::rollout::progress::Observed;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -248,7 +248,8 @@ pub struct ConditionStatus {
 
 impl RequestStatus {
     /// Whether both say the same, whenever it was.
-    pub(crate) fn is_same(&self, other: &Self) -> bool {
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
         self.request == other.request
             && self.value == other.value
             && self.result == other.result

@@ -1,12 +1,10 @@
 //! The bodies of writes.
 
-use bytes::Bytes;
-use davit_core::object::ObjectRef;
-use davit_core::plan::{Create, DeleteOptions, Patch, PatchKind};
+use crate::failure::chain;
+use crate::object::ObjectRef;
+use crate::plan::{Create, DeleteOptions, Patch, PatchKind};
 use serde::{Deserialize as _, Serialize};
 use serde_json::{Map, Value, json};
-
-use crate::api::chain;
 
 /// Why no body can be made of what a guest gave.
 #[derive(Debug, thiserror::Error)]
@@ -35,7 +33,7 @@ pub(super) fn names_version(patch: &Patch) -> bool {
 
 /// The JSON of a patch, with the target's uid as a precondition, and `version`
 /// if there is one.
-pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Bytes, BodyError> {
+pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Vec<u8>, BodyError> {
     let mut body = decode(&patch.body)?;
     match patch.kind {
         PatchKind::StrategicMerge | PatchKind::Merge => require_uid(&mut body, uid, version)?,
@@ -51,7 +49,7 @@ pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Bytes, Bo
 }
 
 /// The JSON of an object to be created.
-pub(super) fn create(create: &Create) -> Result<Bytes, BodyError> {
+pub(super) fn create(create: &Create) -> Result<Vec<u8>, BodyError> {
     let body = decode(&create.body)?;
     if !body.is_object() {
         return Err(shape(&body, "an object"));
@@ -91,7 +89,7 @@ pub(super) fn delete_options<'a>(options: &'a DeleteOptions, uid: &'a str) -> De
         },
         propagation_policy: options
             .propagation_policy
-            .map(davit_core::plan::PropagationPolicy::as_str),
+            .map(crate::plan::PropagationPolicy::as_str),
     }
 }
 
@@ -162,10 +160,10 @@ fn decode(mut messagepack: &[u8]) -> Result<Value, BodyError> {
 
 /// Sorted keys make equal bodies equal bytes, whatever the guest's order, and
 /// whatever features of `serde_json` another crate has chosen.
-fn encode(mut body: Value) -> Result<Bytes, BodyError> {
+fn encode(mut body: Value) -> Result<Vec<u8>, BodyError> {
     body.sort_all_objects();
     match serde_json::to_vec(&body) {
-        Ok(json) => Ok(json.into()),
+        Ok(json) => Ok(json),
         Err(error) => Err(BodyError::Json(chain(&error))),
     }
 }

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use davit_engine::ModuleDigest;
-use oci_client::Reference;
+use crate::digest::ModuleDigest;
+use oci_spec::distribution::Reference;
 use schemars::JsonSchema;
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::spec::strict;
+use super::strict;
 
 /// A module: one source, and what has to be found there.
 ///

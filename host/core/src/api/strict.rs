@@ -6,7 +6,7 @@
 use std::fmt::{self, Display};
 use std::str::FromStr;
 
-use davit_core::untrusted;
+use crate::untrusted;
 use serde::de::value::{MapAccessDeserializer, StrDeserializer};
 use serde::de::{
     Deserialize, DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected,
@@ -15,13 +15,13 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use serde_json::{Map, Number, Value};
 
-use super::SpecError;
+use super::error::SpecError;
 
 /// The most that is shown of a text that was found, in bytes.
 const MOST_SHOWN: usize = 100;
 
 /// Reads a value; every field of it has to be one that its type has.
-pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
+pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
     T::deserialize(Node(value)).map_err(|Mistake { path, reason }| SpecError {
         field: path,
         reason,
@@ -30,7 +30,7 @@ pub(crate) fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
 
 /// Reads what is written as text; `expected` says how, for whoever wrote
 /// something else.
-pub(crate) fn text<'de, T, D>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
+pub fn text<'de, T, D>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
 where
     T: FromStr<Err = String>,
     D: Deserializer<'de>,
@@ -51,7 +51,7 @@ where
 }
 
 /// Reads a percentage of this much at least.
-pub(crate) fn percent<'de, D, const LEAST: u8>(deserializer: D) -> Result<Option<u8>, D::Error>
+pub fn percent<'de, D, const LEAST: u8>(deserializer: D) -> Result<Option<u8>, D::Error>
 where
     D: Deserializer<'de>,
 {
@@ -68,12 +68,12 @@ where
 }
 
 /// Says that something else was expected.
-pub(crate) fn expected(what: impl Display, found: &Value) -> String {
+pub fn expected(what: impl Display, found: &Value) -> String {
     format!("expected {what}, found {}", shown(found))
 }
 
 /// Says that another text was expected.
-pub(crate) fn expected_text(what: impl Display, found: &str) -> String {
+pub fn expected_text(what: impl Display, found: &str) -> String {
     format!("expected {what}, found {}", quoted(found))
 }
 

@@ -1,47 +1,22 @@
 //! What an operator says of a controller: the spec of the custom resource
 //! `controllers.davit.dev`, and an entry of the file of `davit run --config`.
 
-pub mod duration;
-pub mod limits;
-pub mod rollout;
-pub(crate) mod strict;
-
-use davit_core::controller::Settings;
-use davit_core::gate::Mode;
-use davit_core::manifest::Permission;
-use kube::CustomResource;
+use crate::controller::Settings;
+use crate::gate::Mode;
+use crate::manifest::Permission;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::config::is_dns_label;
-use crate::modules::ModuleConfig;
-use crate::status::ControllerStatus;
-
-pub use limits::{GuardrailConfig, LimitConfig};
-pub use rollout::RolloutConfig;
+use super::error::{SpecError, is_default};
+use super::limits::{GuardrailConfig, LimitConfig};
+use super::module::ModuleConfig;
+use super::name::is_dns_subdomain;
+use super::rollout::RolloutConfig;
+use super::strict;
 
 /// A controller that Davit runs.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, CustomResource, JsonSchema)]
-#[kube(
-    group = "davit.dev",
-    version = "v1alpha1",
-    kind = "Controller",
-    plural = "controllers",
-    shortname = "davit",
-    status = "ControllerStatus",
-    doc = "A controller whose decisions a WebAssembly guest makes.",
-    printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
-    printcolumn = r#"{"name":"Stable","type":"string","jsonPath":".status.stable.revision","description":"The revision that runs"}"#,
-    printcolumn = r#"{"name":"Candidate","type":"string","jsonPath":".status.candidate.revision","description":"The revision that is being tried"}"#,
-    printcolumn = r#"{"name":"Step","type":"string","jsonPath":".status.candidate.stepText"}"#,
-    printcolumn = r#"{"name":"Agree","type":"integer","jsonPath":".status.candidate.comparison.agree"}"#,
-    printcolumn = r#"{"name":"Disagree","type":"integer","jsonPath":".status.candidate.comparison.disagree"}"#,
-    printcolumn = r#"{"name":"Status","type":"string","jsonPath":".status.summary"}"#,
-    printcolumn = r#"{"name":"Age","type":"date","jsonPath":".metadata.creationTimestamp"}"#,
-    printcolumn = r#"{"name":"Elapsed","type":"string","jsonPath":".status.candidate.elapsed","priority":1,"description":"How long the step has been under way"}"#,
-    printcolumn = r#"{"name":"Remaining","type":"string","jsonPath":".status.candidate.remaining","priority":1,"description":"How much of the step is left"}"#
-)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ControllerSpec {
     /// Where the guest's module is.
@@ -115,42 +90,6 @@ pub struct PermissionConfig {
     pub resource: String,
 }
 
-/// What is wrong with a spec: the path of a field, and the reason.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}{reason}", at(field))]
-pub struct SpecError {
-    /// `limits.instances`; empty for the spec as a whole.
-    pub field: String,
-    /// What is wrong with its value.
-    pub reason: String,
-}
-
-impl SpecError {
-    fn new(field: &str, reason: impl Into<String>) -> Self {
-        Self {
-            field: field.to_owned(),
-            reason: reason.into(),
-        }
-    }
-
-    /// The same, seen from what holds the spec: `controllers[0]`.
-    pub(crate) fn below(self, parent: &str) -> Self {
-        let field = match self.field.as_str() {
-            "" => parent.to_owned(),
-            field => format!("{parent}.{field}"),
-        };
-        Self { field, ..self }
-    }
-}
-
-fn at(field: &str) -> String {
-    if field.is_empty() {
-        String::new()
-    } else {
-        format!("{field}: ")
-    }
-}
-
 impl ControllerSpec {
     /// A module with everything else as it is by default.
     #[must_use]
@@ -217,6 +156,15 @@ impl ControllerSpec {
     }
 }
 
+/// The operator's configuration, encoded as the guest receives it. None is an empty
+/// map.
+pub fn encode_config(config: &Value) -> Result<Vec<u8>, rmp_serde::encode::Error> {
+    match config {
+        Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),
+        config => rmp_serde::to_vec_named(config),
+    }
+}
+
 impl From<ModeConfig> for Mode {
     fn from(mode: ModeConfig) -> Self {
         match mode {
@@ -237,21 +185,9 @@ impl From<&PermissionConfig> for Permission {
     }
 }
 
-fn is_dns_subdomain(name: &str) -> bool {
-    name.len() <= 253 && name.split('.').all(is_dns_label)
-}
-
-fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
-}
-
 fn any_map(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({
         "type": "object",
         "x-kubernetes-preserve-unknown-fields": true,
     })
-}
-
-pub(crate) fn out_of_range<T: std::fmt::Display>(value: T, low: T, high: T) -> String {
-    format!("expected a number from {low} to {high}, found {value}")
 }

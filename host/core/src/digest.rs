@@ -1,4 +1,4 @@
-//! What a module is known by.
+//! The digest that identifies a guest's module.
 
 use std::fmt;
 use std::str::FromStr;

@@ -22,9 +22,9 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use davit_core::object::{Projected, Uid};
-use davit_core::path::FieldTree;
-use davit_core::watch::{Event, Page};
+use crate::object::{Projected, Uid};
+use crate::path::FieldTree;
+use crate::watch::{Event, Page};
 
 use envelope::{read_frame, read_list};
 use write::{Identity, Object};

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use davit_core::object::Projected;
-use davit_core::watch::{Event, Page};
+use crate::object::Projected;
+use crate::watch::{Event, Page};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::write::Object;
 use super::{Projecting, read_all};
-use crate::status::Status;
+use crate::refusal::Status;
 
 /// Marks the bookmark at the end of a streaming list's initial state.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";

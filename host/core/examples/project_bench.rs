@@ -2,14 +2,21 @@
 //! the same through a tree of JSON values.
 //!
 //! ```sh
-//! cargo run --release -p davit-cluster --example project_bench
+//! cargo run --release -p davit-core --example project_bench
 //! ```
+
+#![allow(
+    clippy::disallowed_macros,
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "a measurement reads the clock and prints; core itself does neither"
+)]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use davit_cluster::project::Projector;
 use davit_core::path::{FieldPath, FieldTree, PathError};
+use davit_core::project::Projector;
 use serde_json::Value;
 
 /// What the controller that deletes pods reads of them.

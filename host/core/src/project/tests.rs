@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
-use davit_core::path::{FieldPath, FieldTree};
-use davit_core::watch::{Event, Refusal};
+use crate::path::{FieldPath, FieldTree};
+use crate::watch::{Event, Refusal};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
@@ -251,7 +251,7 @@ fn nothing_but_a_list_passes_for_a_list() {
     let mut projector = Projector::new(FieldTree::default());
     let mut error = |json: Value| {
         let error = projector.list(json.to_string().as_bytes()).unwrap_err();
-        crate::api::chain(&error)
+        crate::failure::chain(&error)
     };
     let metadata = json!({"resourceVersion": "5"});
     let status = error(json!({"kind": "Status", "metadata": metadata, "items": []}));
@@ -276,7 +276,7 @@ fn an_error_names_the_object_as_far_as_it_is_known() {
     assert_eq!(error.to_string(), "cannot read a list (b/bad)");
     let error = projector.object(b"{\"metadata\":{}}").unwrap_err();
     assert_eq!(error.object(), "");
-    assert!(crate::api::chain(&error).contains("no metadata.name"));
+    assert!(crate::failure::chain(&error).contains("no metadata.name"));
 }
 
 #[test]

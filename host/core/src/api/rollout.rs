@@ -5,14 +5,14 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use davit_core::rollout::cohort::{Cohort, Unit};
-use davit_core::rollout::progress::{Analysis, Step};
+use crate::rollout::cohort::{Cohort, Unit};
+use crate::rollout::progress::{Analysis, Step};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::HumanDuration;
+use super::error::{SpecError, is_default, out_of_range};
 use super::strict::{expected_text, percent, text};
-use super::{SpecError, is_default, out_of_range};
 
 /// How another module or configuration takes over.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -3,18 +3,19 @@
 use std::str::FromStr;
 use std::time::Duration;
 
-use davit_core::budget::{Cooldown, Guardrails};
+use crate::budget::{Cooldown, Guardrails};
+use crate::revision::CallLimits;
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::duration::HumanDuration;
+use super::error::{SpecError, out_of_range};
 use super::strict::{expected_text, percent, text};
-use super::{SpecError, out_of_range};
 
 /// The most instances that a guest is given. They are set aside for each
 /// revision as long as it is stable, a candidate or rejected: with this many,
 /// the engine has room for three revisions each of ten controllers.
-const MOST_INSTANCES: u32 = 16;
+pub const MOST_INSTANCES: u32 = 16;
 
 /// The shortest cooldown. A shorter one makes no room: a guardrail counts over
 /// 60 seconds, and would trip again and again meanwhile.
@@ -140,6 +141,16 @@ impl Default for LimitConfig {
     }
 }
 
+impl From<LimitConfig> for CallLimits {
+    fn from(config: LimitConfig) -> Self {
+        Self {
+            memory_mib: config.memory_mib,
+            call_millis: config.call_millis,
+            instances: config.instances,
+        }
+    }
+}
+
 impl LimitConfig {
     pub(super) fn check(&self) -> Result<(), SpecError> {
         if !(1..=1024).contains(&self.memory_mib) {
@@ -160,13 +171,10 @@ impl LimitConfig {
 
 #[cfg(test)]
 mod tests {
-    use davit_engine::EngineConfig;
-
     use super::*;
 
     #[test]
-    fn ten_controllers_with_the_most_instances_can_be_rolled_out() {
-        assert!(EngineConfig::default().max_instances >= 10 * 3 * MOST_INSTANCES);
+    fn instances_are_limited() {
         let instances = |instances| LimitConfig {
             instances,
             ..LimitConfig::default()

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use davit_core::object::{Projected, object_key};
-use davit_core::path::FieldTree;
+use crate::object::{Projected, object_key};
+use crate::path::FieldTree;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::Projecting;

@@ -1,112 +1,39 @@
-//! Making a controller of its configuration: find the guest, compile it, have
-//! it check its configuration. Whatever is wrong is found here, before anything
-//! that runs is touched.
+//! Loads revisions: fetches a module, compiles it, and has the guest check its
+//! configuration. Whatever is wrong is found here, before anything that runs is
+//! touched.
 
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use davit_cluster::api::chain;
+use davit_core::digest::ModuleDigest;
+use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_core::untrusted;
-use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module, ModuleDigest};
+use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module};
 
-use crate::modules::{Fetched, ModuleConfig, ModuleError, Modules};
-use crate::spec::{ControllerSpec, LimitConfig, SpecError};
+use crate::modules::{Fetched, ModuleError, Modules};
+use davit_core::api::ModuleConfig;
+use davit_core::api::{ControllerSpec, SpecError, encode_config};
 
-/// A revision that is ready to run.
-#[derive(Clone)]
-pub struct Prepared {
-    /// Its guest, described and with its instances set aside.
-    pub guest: Arc<Guest>,
-    /// What its guest was made of.
-    pub recipe: Recipe,
-    /// Why its module was loaded from the module cache: its source cannot be
-    /// read.
-    pub away: Option<String>,
-}
-
-impl PartialEq for Prepared {
-    fn eq(&self, other: &Self) -> bool {
-        self.recipe == other.recipe
-    }
-}
-
-/// What a guest is made of: as long as this is the same, so is the guest. It is
-/// told by its name.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Recipe {
-    module: ModuleDigest,
-    config: Arc<[u8]>,
-    limits: LimitConfig,
-}
-
-impl Recipe {
-    /// A module, the operator's configuration as the guest is given it, and
-    /// limits.
-    #[must_use]
-    pub fn new(module: ModuleDigest, config: Arc<[u8]>, limits: LimitConfig) -> Self {
-        Self {
-            module,
-            config,
-            limits,
-        }
-    }
-
-    /// The module.
-    #[must_use]
-    pub fn digest(&self) -> ModuleDigest {
-        self.module
-    }
-
-    /// Twelve hexadecimal digits that stand for the configuration.
-    #[must_use]
-    pub fn config_hash(&self) -> String {
-        hex(&self.config, 12)
-    }
-
-    /// How many calls run at once.
-    pub(super) fn instances(&self) -> u32 {
-        self.limits.instances
-    }
-}
-
-impl fmt::Display for Recipe {
-    /// The revision's name: ten hexadecimal digits.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LimitConfig {
-            memory_mib,
-            call_millis,
-            instances,
-        } = self.limits;
-        let limits = format!("{memory_mib} {call_millis} {instances} ");
-        let all = [&self.module.0, limits.as_bytes(), &self.config].concat();
-        f.write_str(&hex(&all, 10))
-    }
-}
-
-/// So many hexadecimal digits of a SHA-256.
-fn hex(bytes: &[u8], digits: usize) -> String {
-    let mut text = ModuleDigest::of(bytes).to_string();
-    text.truncate(digits);
-    text
-}
+/// A revision that is ready to run, with its guest.
+pub type LoadedRevision = revision::LoadedRevision<Arc<Guest>>;
 
 /// Why a controller cannot run as it is configured.
 #[derive(Debug, thiserror::Error)]
 #[error("controller \"{controller}\"")]
-pub struct PrepareError {
+pub struct ControllerLoadError {
     /// The controller.
     pub controller: String,
     /// What is wrong.
     #[source]
-    pub reason: Reason,
+    pub reason: RevisionLoadError,
 }
 
 /// What can be wrong with a controller.
 #[derive(Debug, thiserror::Error)]
-pub enum Reason {
-    /// The guest cannot be found or read.
+pub enum RevisionLoadError {
+    /// The module cannot be found or read.
     #[error("module")]
     Module(#[from] ModuleError),
     /// The guest cannot be loaded.
@@ -120,7 +47,7 @@ pub enum Reason {
     Encode(#[from] rmp_serde::encode::Error),
 }
 
-impl Reason {
+impl RevisionLoadError {
     /// The field of the spec that this is about, and what is wrong with it.
     #[must_use]
     pub fn in_spec(&self) -> SpecError {
@@ -147,9 +74,9 @@ impl Reason {
     }
 }
 
-/// Prepares revisions. It compiles each module once, and describes each
-/// configuration of it once, as long as somebody holds what it made.
-pub struct Preparer {
+/// Loads revisions. It compiles each module once, and describes each
+/// configuration of it once, for as long as the result is in use.
+pub struct Loader {
     engine: Engine,
     modules: Modules,
     known: Mutex<Known>,
@@ -158,10 +85,10 @@ pub struct Preparer {
 #[derive(Default)]
 struct Known {
     loaded: HashMap<ModuleDigest, Module>,
-    guests: Vec<(Recipe, Weak<Guest>)>,
+    guests: Vec<(RevisionIdentity, Weak<Guest>)>,
 }
 
-impl Preparer {
+impl Loader {
     /// Loads guests from there, with this engine.
     #[must_use]
     pub fn new(engine: Engine, modules: Modules) -> Self {
@@ -186,11 +113,11 @@ impl Preparer {
         self.engine.prune(in_use);
     }
 
-    /// Prepares the revision that a spec describes. Its module comes from the
+    /// Loads the revision that a spec describes. Its module comes from the
     /// source, also if it is pinned: see [`Modules::fetch`].
-    pub async fn prepare(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
+    pub async fn load(&self, spec: &ControllerSpec) -> Result<LoadedRevision, RevisionLoadError> {
         let found = match self.modules.fetch(&spec.module).await {
-            Ok(fetched) => self.load(fetched).await?,
+            Ok(fetched) => self.compile(fetched).await?,
             Err(error) => match self.loaded(&spec.module).filter(|_| error.is_away()) {
                 Some(module) => (module, Some(chain(&error))),
                 None => return Err(error.into()),
@@ -199,11 +126,17 @@ impl Preparer {
         self.describe(spec, found).await
     }
 
-    /// Prepares a revision that ran before, by the digest that was recorded.
-    pub async fn recall(&self, spec: &ControllerSpec) -> Result<Prepared, Reason> {
+    /// Loads a revision that ran before, by the digest that was recorded.
+    pub async fn load_recorded(
+        &self,
+        spec: &ControllerSpec,
+    ) -> Result<LoadedRevision, RevisionLoadError> {
         let found = match self.loaded(&spec.module) {
             Some(module) => (module, None),
-            None => self.load(self.modules.recall(&spec.module).await?).await?,
+            None => {
+                self.compile(self.modules.recall(&spec.module).await?)
+                    .await?
+            }
         };
         self.describe(spec, found).await
     }
@@ -213,23 +146,24 @@ impl Preparer {
         &self,
         spec: &ControllerSpec,
         (module, away): (Module, Option<String>),
-    ) -> Result<Prepared, Reason> {
-        let config = encode(&spec.config)?.into();
-        let recipe = Recipe::new(module.digest(), config, spec.limits);
-        let known = self.known().guest(&recipe);
+    ) -> Result<LoadedRevision, RevisionLoadError> {
+        let config = encode_config(&spec.config)?.into();
+        let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
+        let known = self.known().guest(&identity);
         let guest = if let Some(guest) = known {
             guest
         } else {
-            let config = Arc::clone(&recipe.config);
-            let guest = Guest::new(&module, config, limits(recipe.limits)).await?;
+            let config = Arc::clone(identity.config());
+            let guest = Guest::new(&module, config, limits(identity.limits())).await?;
             let guest = Arc::new(guest);
-            let made = (recipe.clone(), Arc::downgrade(&guest));
+            let made = (identity.clone(), Arc::downgrade(&guest));
             self.known().guests.push(made);
             guest
         };
-        Ok(Prepared {
+        Ok(LoadedRevision {
+            manifest: Arc::clone(guest.manifest()),
             guest,
-            recipe,
+            identity,
             away,
         })
     }
@@ -239,7 +173,10 @@ impl Preparer {
         self.known().module(config.digest?)
     }
 
-    async fn load(&self, fetched: Fetched) -> Result<(Module, Option<String>), Reason> {
+    async fn compile(
+        &self,
+        fetched: Fetched,
+    ) -> Result<(Module, Option<String>), RevisionLoadError> {
         let (digest, away) = (fetched.digest, fetched.away);
         if let Some(module) = self.known().module(digest) {
             return Ok((module, away));
@@ -259,27 +196,30 @@ impl Known {
         self.loaded.get(&digest).cloned()
     }
 
-    fn guest(&mut self, recipe: &Recipe) -> Option<Arc<Guest>> {
+    fn guest(&mut self, identity: &RevisionIdentity) -> Option<Arc<Guest>> {
         self.guests.retain(|(_, guest)| guest.strong_count() > 0);
         let mut guests = self.guests.iter();
-        let (_, guest) = guests.find(|(same, _)| same == recipe)?;
+        let (_, guest) = guests.find(|(same, _)| same == identity)?;
         guest.upgrade()
     }
 }
 
-/// The operator's configuration as the guest is given it. None is an empty map.
-pub fn encode(config: &serde_json::Value) -> Result<Vec<u8>, rmp_serde::encode::Error> {
-    match config {
-        serde_json::Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),
-        config => rmp_serde::to_vec_named(config),
-    }
-}
-
-fn limits(config: LimitConfig) -> Limits {
+fn limits(config: CallLimits) -> Limits {
     Limits {
         instances: config.instances,
         memory: config.memory_mib as usize * (1 << 20),
         cpu: Duration::from_millis(config.call_millis),
         ..Limits::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::api::MOST_INSTANCES;
+    use davit_engine::EngineConfig;
+
+    #[test]
+    fn ten_controllers_with_the_most_instances_can_be_rolled_out() {
+        assert!(EngineConfig::default().max_instances >= 10 * 3 * MOST_INSTANCES);
     }
 }

@@ -1,0 +1,28 @@
+//! The custom resource `controllers.davit.dev`: its spec, as an operator writes
+//! it, and its status, as the host writes it.
+//!
+//! An entry of the file of `davit run --config` has the same spec.
+
+mod duration;
+mod error;
+mod limits;
+mod module;
+mod name;
+mod rollout;
+mod spec;
+mod status;
+pub mod strict;
+
+pub use duration::HumanDuration;
+pub use error::SpecError;
+pub use limits::{CooldownConfig, GuardrailConfig, LimitConfig, MOST_INSTANCES};
+pub use module::{
+    CaCert, KeyReference, ModuleConfig, ModuleSource, OciReference, OciSource, SecretReference,
+};
+pub use name::is_dns_label;
+pub use rollout::{AnalysisConfig, CohortConfig, RolloutConfig, StepConfig, UnitConfig};
+pub use spec::{ControllerSpec, ModeConfig, PermissionConfig, encode_config};
+pub use status::{
+    CandidateStatus, ComparisonStatus, ConditionStatus, ControllerStatus, HostStatus, LostStatus,
+    RejectedStatus, RequestResult, RequestStatus, RevisionStatus, TrippedStatus,
+};

@@ -1,0 +1,91 @@
+//! The controllers that are to run: what rollouts ask of the part of the host
+//! that runs them.
+
+use std::time::Duration;
+
+use crate::budget::{Guardrail, Trip};
+use crate::controller::Settings;
+use crate::revision::LoadedRevision;
+use crate::rollout::Role;
+use crate::rollout::cohort::{Cohort, Share};
+use crate::time::{Now, Wall};
+
+/// A controller as it should be, whatever it is now.
+#[derive(Clone, Debug)]
+pub struct DesiredController<G> {
+    /// Its name.
+    pub name: String,
+    /// What the operator decided.
+    pub settings: Settings,
+    /// The user in whose name it writes, `system:serviceaccount:…`; the host's
+    /// own if none.
+    pub user: Option<String>,
+    /// The stable revision.
+    pub stable: LoadedRevision<G>,
+    /// How targets are divided into cohorts, if there is or may be a candidate.
+    pub cohort: Cohort,
+    /// The candidate, and the step of its rollout.
+    pub candidate: Option<(LoadedRevision<G>, CandidateStep)>,
+    /// The guardrails that were tripped when an earlier host ended: they hold
+    /// plans back from the start.
+    pub tripped: Vec<TrippedGuardrail>,
+}
+
+impl<G> PartialEq for DesiredController<G> {
+    fn eq(&self, other: &Self) -> bool {
+        let Self {
+            name,
+            settings,
+            user,
+            stable,
+            cohort,
+            candidate,
+            tripped,
+        } = self;
+        *name == other.name
+            && *settings == other.settings
+            && *user == other.user
+            && *stable == other.stable
+            && *cohort == other.cohort
+            && *candidate == other.candidate
+            && *tripped == other.tripped
+    }
+}
+
+/// How a candidate runs in one step of its rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CandidateStep {
+    /// What the candidate owns.
+    pub share: Share,
+    /// The number of the step. When it changes, counting starts anew.
+    pub number: u32,
+    /// How long a target that one revision has decided on waits for the other;
+    /// by the guests' ticks if none.
+    pub window: Option<Duration>,
+}
+
+/// A guardrail that had tripped before this host started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrippedGuardrail {
+    /// Which one.
+    pub guardrail: Guardrail,
+    /// Its limit, in plans a minute.
+    pub limit: u32,
+    /// When it admits plans again; none if an operator has to reset it.
+    pub until: Option<Wall>,
+}
+
+impl TrippedGuardrail {
+    /// The trip, in the time of this host. It holds back both revisions: the
+    /// candidate's share of a limit does not outlast the candidate.
+    #[must_use]
+    pub fn resumed(self, now: Now) -> Trip {
+        Trip {
+            guardrail: self.guardrail,
+            limit: self.limit,
+            role: Role::Stable,
+            since: None,
+            until: self.until.map(|until| now.instant_at(until)),
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What is observed of a controller that runs: what rollouts, the status and
+//! `davit diff` are made from.
+
+use std::fmt;
+
+use crate::budget::Trip;
+use crate::revision::RevisionIdentity;
+use crate::rollout::compare::{Counts, Disagreement};
+use crate::rollout::progress::Observed;
+use crate::time::{Instant, Now};
+
+/// What is observed of a controller.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// Which stable revision runs; none until its watches are synced.
+    pub stable: Option<RevisionIdentity>,
+    /// The resource that keeps the next stable revision from running.
+    pub pending: Option<PendingResource>,
+    /// Whether every watch of the stable revision shows what it should.
+    pub complete: bool,
+    /// Why the stable revision's guest is not called, if its circuit is open.
+    pub circuit_open: Option<String>,
+    /// The candidate that runs beside it.
+    pub candidate: Option<CandidateObservation>,
+    /// The guardrails that hold plans back.
+    pub tripped: Vec<Trip>,
+    /// The clocks, to record times of the core.
+    pub now: Now,
+}
+
+/// A resource whose first list is not complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingResource {
+    /// `v1/pods`, `apps/v1/deployments`
+    pub resource: String,
+    /// Why the API server does not list it; none if the list is under way.
+    pub hindrance: Option<String>,
+}
+
+impl fmt::Display for PendingResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            resource,
+            hindrance,
+        } = self;
+        match hindrance {
+            Some(hindrance) => write!(f, "{resource} cannot be listed: {hindrance}"),
+            None => write!(f, "{resource} is being listed"),
+        }
+    }
+}
+
+/// What is observed of a candidate.
+#[derive(Clone, Debug)]
+pub struct CandidateObservation {
+    /// Which revision it is.
+    pub identity: RevisionIdentity,
+    /// The step of the rollout that this is counted for.
+    pub step: u32,
+    /// Whether every watch of it shows what it should.
+    pub complete: bool,
+    /// What it did in this step.
+    pub observed: Observed,
+}
+
+/// The disagreements of a controller's revisions.
+#[derive(Clone, Debug)]
+pub struct Disagreements {
+    /// The names of the revisions: stable, candidate.
+    pub revisions: [String; 2],
+    /// How many there are of which kind, since counting started.
+    pub counts: Counts,
+    /// Targets on which one revision has decided, and which wait for the other.
+    pub pending: usize,
+    /// When counting started: with the step, or with this host if that started
+    /// later.
+    pub counted_since: Instant,
+    /// The last of them since then, the newest first.
+    pub last: Vec<Disagreement>,
+    /// The clocks, to record times of the core.
+    pub now: Now,
+}

@@ -1,0 +1,99 @@
+//! Requests to the API server and what their answers mean, without sending
+//! them: a driver sends a [`Request`] and hands the answer back.
+//!
+//! - [`plan`] executes a plan, [`step`] one of its steps.
+//! - [`read`] answers a guest's live reads.
+//! - [`RequestError`] sorts what went wrong into a
+//!   [`Failure`](crate::failure::Failure), and says what may be sent again.
+
+mod attempt;
+mod body;
+mod error;
+mod path;
+pub mod plan;
+pub mod read;
+pub mod step;
+
+use std::fmt;
+
+pub use attempt::Attempt;
+pub use error::{Cause, NoAnswer, Repeats, RequestError};
+pub use path::{Route, path, with_query};
+
+/// Plain JSON.
+pub const JSON: &str = "application/json";
+/// One object's metadata, if the server can; the whole object if not.
+pub const PARTIAL_OBJECT: &str =
+    "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
+/// A list of metadata, if the server can; of whole objects if not.
+pub const PARTIAL_LIST: &str =
+    "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
+
+/// The methods of the API that the host uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// Reads.
+    Get,
+    /// Creates.
+    Post,
+    /// Changes.
+    Patch,
+    /// Deletes.
+    Delete,
+}
+
+impl Method {
+    /// As HTTP writes it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// A request that is ready to be sent, as often as needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The method.
+    pub method: Method,
+    /// Path and query.
+    pub uri: String,
+    /// `Accept`.
+    pub accept: &'static str,
+    /// `Content-Type`; empty without a body.
+    pub content_type: &'static str,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    /// A GET.
+    #[must_use]
+    pub fn get(uri: String, accept: &'static str) -> Self {
+        Self {
+            method: Method::Get,
+            uri,
+            accept,
+            content_type: "",
+            body: Vec::new(),
+        }
+    }
+}
+
+/// `GET /api/v1/pods`, for the log.
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.uri.split('?').next().unwrap_or_default();
+        write!(f, "{} {path}", self.method)
+    }
+}

@@ -1,0 +1,168 @@
+//! Executing a plan: its steps in order, until one fails.
+
+use std::sync::Arc;
+
+use super::step::{Next, Stage, StepContext};
+use super::{Attempt, Request, RequestError};
+use crate::controller::Outcome;
+use crate::expectation::Written;
+use crate::failure::{Failure, FailureClass};
+use crate::mapping::Mapping;
+use crate::object::ObjectRef;
+use crate::plan::{Event, Plan, Step};
+
+/// A plan that is being executed. There is never more than one request of it
+/// under way.
+#[derive(Debug)]
+pub struct PlanExecution {
+    plan: Arc<Plan>,
+    mapping: Arc<Mapping>,
+    field_manager: String,
+    /// The step that is next, or that waits for an answer.
+    position: usize,
+    waiting: Option<Stage>,
+    outcome: Outcome,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum PlanNext {
+    /// Send this, and hand its answer to [`PlanExecution::handle`].
+    Send(Request),
+    /// Record this event about the plan's target. It never fails a plan.
+    Record(Event),
+    /// The plan has ended.
+    Done(Outcome),
+}
+
+/// What becomes of a plan that was withdrawn before it started: its item comes
+/// again.
+#[must_use]
+pub fn withdrawn(plan: &Plan) -> Outcome {
+    let message = format!(
+        "{}: not started, since the controller was changed meanwhile",
+        plan.target
+    );
+    Outcome {
+        written: None,
+        failed: Some((0, Failure::new(FailureClass::Conflict, message))),
+    }
+}
+
+/// The object that the first request of a plan writes to, and the position of
+/// that step; none if the plan sends nothing.
+#[must_use]
+pub fn first_written(plan: &Plan) -> Option<(u32, &ObjectRef)> {
+    let mut steps = (0..).zip(&plan.steps);
+    let (position, step) = steps.find(|(_, step)| !matches!(step, Step::Event(_)))?;
+    let object = match step {
+        Step::Create(create) => &create.object,
+        _ => &plan.target,
+    };
+    Some((position, object))
+}
+
+/// The end of a plan that could not start: its first request was not sent.
+#[must_use]
+pub fn not_sent(position: u32, object: &ObjectRef, error: &RequestError) -> Outcome {
+    let attempt = Attempt {
+        verb: "write",
+        object,
+    };
+    Outcome {
+        written: None,
+        failed: Some((position, error.failure(&attempt))),
+    }
+}
+
+impl PlanExecution {
+    /// Starts a plan for the controller of that field manager.
+    #[must_use]
+    pub fn new(plan: Arc<Plan>, mapping: Arc<Mapping>, field_manager: &str) -> Self {
+        Self {
+            plan,
+            mapping,
+            field_manager: field_manager.to_owned(),
+            position: 0,
+            waiting: None,
+            outcome: Outcome {
+                written: None,
+                failed: None,
+            },
+        }
+    }
+
+    /// What comes next. Not to be asked while a request is under way.
+    pub fn proceed(&mut self) -> PlanNext {
+        while let Some(context) = self.step() {
+            if let Step::Event(event) = context.step {
+                let event = event.clone();
+                self.position += 1;
+                return PlanNext::Record(event);
+            }
+            let next = context.start();
+            if let Some(next) = self.advance(next) {
+                return next;
+            }
+        }
+        PlanNext::Done(self.outcome.clone())
+    }
+
+    /// Takes the answer to the last request.
+    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> PlanNext {
+        let stage = self.waiting.take();
+        let next = stage.zip(self.step());
+        let next = next.map(|(stage, context)| context.handle(stage, answer));
+        match next.and_then(|next| self.advance(next)) {
+            Some(next) => next,
+            None => self.proceed(),
+        }
+    }
+
+    fn step(&self) -> Option<StepContext<'_>> {
+        if self.outcome.failed.is_some() {
+            return None;
+        }
+        Some(StepContext {
+            mapping: &self.mapping,
+            target: &self.plan.target,
+            step: self.plan.steps.get(self.position)?,
+            field_manager: &self.field_manager,
+        })
+    }
+
+    /// Sends what a step sends; none if the step has ended.
+    fn advance(&mut self, next: Next) -> Option<PlanNext> {
+        let result = match next {
+            Next::Send(request, stage) => {
+                self.waiting = Some(stage);
+                return Some(PlanNext::Send(request));
+            }
+            Next::Done(result) => result,
+        };
+        match result {
+            Ok(written) => {
+                if let Some(written) = written {
+                    self.outcome.written = Some(after(self.outcome.written, written));
+                }
+                self.position += 1;
+            }
+            Err(failure) => {
+                let position = u32::try_from(self.position).unwrap_or(u32::MAX);
+                self.outcome.failed = Some((position, failure));
+            }
+        }
+        None
+    }
+}
+
+/// What two writes in a row left behind: what does not say its version has a
+/// later one than the write before it.
+fn after(before: Option<Written>, written: Written) -> Written {
+    match (before, written) {
+        (Some(Written::Version(version)), Written::Unknown) => {
+            Written::Version(version.saturating_add(1))
+        }
+        (_, written) => written,
+    }
+}

@@ -1,0 +1,179 @@
+//! Live reads: quorum reads that a guest asks for.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::path::{path, with_query};
+use super::{Attempt, JSON, PARTIAL_LIST, PARTIAL_OBJECT, Request, RequestError};
+use crate::failure::{Failure, FailureClass, chain};
+use crate::mapping::Mapping;
+use crate::object::{Kind, ObjectRecord, Projected};
+use crate::path::FieldTree;
+use crate::plan::{GetRequest, ListRequest};
+use crate::project::Projector;
+use crate::time::Instant;
+
+/// How many objects a page of a list holds, at most.
+const PAGE_SIZE: &str = "500";
+/// How often a list is started again because its continue token expired.
+const MOST_RESTARTS: u32 = 3;
+
+/// The request that reads one object.
+pub fn get(mapping: &Mapping, read: &GetRequest) -> Result<Request, Failure> {
+    let uri = attempt(read).object_path(mapping, "")?;
+    let fields: FieldTree = read.fields.iter().collect();
+    let accept = if fields.is_metadata_only() {
+        PARTIAL_OBJECT
+    } else {
+        JSON
+    };
+    Ok(Request::get(uri, accept))
+}
+
+/// The answer to [`get`], read at `now`.
+pub fn got(
+    read: &GetRequest,
+    answer: Result<&[u8], &RequestError>,
+    now: Instant,
+) -> Result<ObjectRecord, Failure> {
+    let attempt = attempt(read);
+    let body = answer.map_err(|error| error.failure(&attempt))?;
+    let object = Projector::new(read.fields.iter().collect())
+        .object(body)
+        .map_err(|error| attempt.failure(FailureClass::Server, chain(&error)))?;
+    let found = object.uid.to_string();
+    if !read.target.uid.is_empty() && read.target.uid != found {
+        return Err(attempt.other_object(&found));
+    }
+    let kind = Kind {
+        api_version: read.target.api_version.as_str().into(),
+        kind: read.target.kind.as_str().into(),
+    };
+    Ok(record(&kind, object, now))
+}
+
+fn attempt(read: &GetRequest) -> Attempt<'_> {
+    Attempt {
+        verb: "get",
+        object: &read.target,
+    }
+}
+
+/// A resource that is listed to its end, page by page. A list whose continue
+/// token expired starts again.
+#[derive(Debug)]
+pub struct Listing<'a> {
+    read: &'a ListRequest,
+    kind: Kind,
+    projector: Projector,
+    objects: Vec<Projected>,
+    restarts: u32,
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Next {
+    /// Send this, and hand in its answer.
+    Send(Request),
+    /// The list has ended.
+    Done(Result<Vec<ObjectRecord>, Failure>),
+}
+
+impl<'a> Listing<'a> {
+    /// Starts a list: the first request.
+    pub fn start(mapping: &Mapping, read: &'a ListRequest) -> Result<(Self, Request), Failure> {
+        let Some(served) = mapping.by_resource(&read.resource) else {
+            return Err(failure(
+                read,
+                FailureClass::Unmappable,
+                "the API server serves no such resource",
+            ));
+        };
+        let listing = Self {
+            kind: Kind {
+                api_version: served.resource.api_version().into(),
+                kind: served.kind.as_str().into(),
+            },
+            projector: Projector::new(read.fields.iter().collect()),
+            read,
+            objects: Vec::new(),
+            restarts: 0,
+        };
+        let first = listing.page("");
+        Ok((listing, first))
+    }
+
+    /// Takes the answer to the last request.
+    pub fn handle(&mut self, answer: Result<&[u8], &RequestError>, now: Instant) -> Next {
+        let body = match answer {
+            Ok(body) => body,
+            Err(RequestError::Refused(refused))
+                if refused.code == 410 && self.restarts < MOST_RESTARTS =>
+            {
+                self.restarts += 1;
+                self.objects.clear();
+                return Next::Send(self.page(""));
+            }
+            Err(error) => return Next::Done(Err(error.failure(&ListAttempt(self.read)))),
+        };
+        match self.projector.list(body) {
+            Ok(page) => {
+                self.objects.extend(page.items);
+                if page.continue_token.is_empty() {
+                    let objects = std::mem::take(&mut self.objects).into_iter();
+                    let record = |object| record(&self.kind, object, now);
+                    return Next::Done(Ok(objects.map(record).collect()));
+                }
+                Next::Send(self.page(&page.continue_token))
+            }
+            Err(error) => Next::Done(Err(failure(
+                self.read,
+                FailureClass::Server,
+                &chain(&error),
+            ))),
+        }
+    }
+
+    fn page(&self, continue_token: &str) -> Request {
+        let accept = if self.projector.fields().is_metadata_only() {
+            PARTIAL_LIST
+        } else {
+            JSON
+        };
+        let uri = with_query(
+            path(&self.read.resource, &self.read.namespace, "", ""),
+            &[
+                ("labelSelector", &self.read.label_selector),
+                ("fieldSelector", &self.read.field_selector),
+                ("limit", PAGE_SIZE),
+                ("continue", continue_token),
+            ],
+        );
+        Request::get(uri, accept)
+    }
+}
+
+fn record(kind: &Kind, object: Projected, now: Instant) -> ObjectRecord {
+    ObjectRecord {
+        kind: kind.clone(),
+        resource_version: object.resource_version.into(),
+        changed_at: now,
+        data: Arc::from(object.data),
+    }
+}
+
+fn failure(read: &ListRequest, class: FailureClass, reason: &str) -> Failure {
+    Failure::new(class, format!("{}: {reason}", ListAttempt(read)))
+}
+
+struct ListAttempt<'a>(&'a ListRequest);
+
+impl fmt::Display for ListAttempt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "list {}", self.0.resource)?;
+        if !self.0.namespace.is_empty() {
+            write!(f, " in {}", self.0.namespace)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,312 @@
+//! Executing one step of a plan: which requests it takes, and what their answers
+//! mean.
+
+use serde::{Deserialize, Serialize};
+
+use super::body;
+use super::path::{path, with_query};
+use super::{Attempt, JSON, Method, PARTIAL_OBJECT, Request, RequestError};
+use crate::expectation::Written;
+use crate::failure::{Failure, FailureClass, chain};
+use crate::mapping::Mapping;
+use crate::object::ObjectRef;
+use crate::plan::{Create, DeleteOptions, Patch, PatchKind, Step};
+
+/// One step of a plan, on its way to the API server.
+#[derive(Clone, Copy, Debug)]
+pub struct StepContext<'a> {
+    /// What the API server serves.
+    pub mapping: &'a Mapping,
+    /// The plan's target.
+    pub target: &'a ObjectRef,
+    /// The step.
+    pub step: &'a Step,
+    /// The name that managed fields have.
+    pub field_manager: &'a str,
+}
+
+/// What the last request was for.
+#[derive(Debug)]
+pub enum Stage {
+    /// To read the version of a target that is still the one that was decided
+    /// on.
+    Version,
+    /// To write.
+    Write,
+    /// To find out why a write was refused.
+    Explain(Failure),
+}
+
+/// What comes next.
+#[derive(Debug)]
+pub enum Next {
+    /// Send this, and hand in its answer with the stage.
+    Send(Request, Stage),
+    /// The step has ended, and left this behind on the plan's target; none if it
+    /// wrote to another object, or nothing.
+    Done(Result<Option<Written>, Failure>),
+}
+
+impl<'a> StepContext<'a> {
+    /// Starts the step. An event sends nothing and is done.
+    #[must_use]
+    pub fn start(self) -> Next {
+        let request = match self.step {
+            Step::Patch(patch) => return self.patch(patch),
+            Step::Delete(options) => self.delete(options),
+            Step::Evict(options) => self.evict(options),
+            Step::Create(create) => self.create(create),
+            Step::Event(_) => return Next::Done(Ok(None)),
+        };
+        Next::of(request, Stage::Write)
+    }
+
+    /// Takes the answer to the last request: the body of a success, or what went
+    /// wrong.
+    #[must_use]
+    pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> Next {
+        match stage {
+            Stage::Version => Next::of(self.handle_version(answer), Stage::Write),
+            Stage::Write => match answer {
+                Ok(body) => Next::Done(self.succeeded(body)),
+                Err(error) => self.failed(error),
+            },
+            Stage::Explain(failure) => Next::Done(Err(self.explained(answer, failure))),
+        }
+    }
+
+    fn attempt(self) -> Attempt<'a> {
+        Attempt {
+            verb: match self.step {
+                Step::Patch(patch) if patch.subresource == "status" => "patch status of",
+                Step::Patch(_) => "patch",
+                Step::Delete(_) => "delete",
+                Step::Evict(_) => "evict",
+                Step::Create(_) => "create",
+                Step::Event(_) => "record an event of",
+            },
+            object: match self.step {
+                Step::Create(create) => &create.object,
+                _ => self.target,
+            },
+        }
+    }
+
+    fn patch(self, patch: &Patch) -> Next {
+        if let Err(failure) = self.attempt().required_uid() {
+            return Next::Done(Err(failure));
+        }
+        let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
+        if by_version && !body::names_version(patch) {
+            // For the status of a custom resource the API server takes all
+            // metadata from the object that it has, before it looks whether the
+            // uid is another: only the version is a precondition there.
+            return Next::of(self.look(), Stage::Version);
+        }
+        Next::of(self.patch_request(patch, ""), Stage::Write)
+    }
+
+    fn look(self) -> Result<Request, Failure> {
+        let uri = self.attempt().object_path(self.mapping, "")?;
+        Ok(Request::get(uri, PARTIAL_OBJECT))
+    }
+
+    fn patch_request(self, patch: &Patch, version: &str) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let uid = attempt.required_uid()?;
+        Ok(Request {
+            method: Method::Patch,
+            uri: self.managed(attempt.object_path(self.mapping, &patch.subresource)?),
+            accept: PARTIAL_OBJECT,
+            content_type: match patch.kind {
+                PatchKind::StrategicMerge => "application/strategic-merge-patch+json",
+                PatchKind::Merge => "application/merge-patch+json",
+                PatchKind::Json => "application/json-patch+json",
+            },
+            body: body::patch(patch, uid, version)
+                .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
+        })
+    }
+
+    fn delete(self, options: &DeleteOptions) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let uid = attempt.required_uid()?;
+        Ok(Request {
+            method: Method::Delete,
+            uri: attempt.object_path(self.mapping, "")?,
+            accept: PARTIAL_OBJECT,
+            content_type: JSON,
+            body: to_json(&body::delete_options(options, uid), attempt)?,
+        })
+    }
+
+    fn evict(self, options: &DeleteOptions) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let uid = attempt.required_uid()?;
+        Ok(Request {
+            method: Method::Post,
+            uri: self.managed(attempt.object_path(self.mapping, "eviction")?),
+            accept: JSON,
+            content_type: JSON,
+            body: to_json(&body::eviction(self.target, options, uid), attempt)?,
+        })
+    }
+
+    fn create(self, create: &Create) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let served = attempt.served(self.mapping)?;
+        Ok(Request {
+            method: Method::Post,
+            uri: self.managed(path(&served.resource, &create.object.namespace, "", "")),
+            accept: PARTIAL_OBJECT,
+            content_type: JSON,
+            body: body::create(create)
+                .map_err(|error| attempt.failure(FailureClass::Invalid, error))?,
+        })
+    }
+
+    fn managed(self, path: String) -> String {
+        with_query(path, &[("fieldManager", self.field_manager)])
+    }
+
+    fn handle_version(self, answer: Result<&[u8], &RequestError>) -> Result<Request, Failure> {
+        let attempt = self.attempt();
+        let body = answer.map_err(|error| error.failure(&attempt))?;
+        let found = read(body, attempt)?.metadata;
+        if found.uid != self.target.uid {
+            return Err(attempt.other_object(&found.uid));
+        }
+        match self.step {
+            Step::Patch(patch) => self.patch_request(patch, &found.resource_version),
+            _ => Err(attempt.failure(FailureClass::Invalid, "only a patch reads first")),
+        }
+    }
+
+    fn succeeded(self, body: &[u8]) -> Result<Option<Written>, Failure> {
+        let attempt = self.attempt();
+        Ok(match self.step {
+            Step::Patch(_) => Some(version(&read(body, attempt)?.metadata)),
+            Step::Delete(_) => Some(deleted(&read(body, attempt)?, attempt)),
+            // The answer does not say whether the pod is gone or only marked.
+            Step::Evict(_) => Some(Written::Unknown),
+            // What was created is another object.
+            Step::Create(_) => {
+                read(body, attempt)?;
+                None
+            }
+            Step::Event(_) => None,
+        })
+    }
+
+    fn failed(self, error: &RequestError) -> Next {
+        let attempt = self.attempt();
+        let failure = error.failure(&attempt);
+        match self.step {
+            // A JSON patch of which an operation does not apply is answered
+            // without a word about which one. If it was the test of the uid, the
+            // object is another one by now: a look at it tells.
+            Step::Patch(patch) if patch.kind == PatchKind::Json && is_unexplained(error) => {
+                match self.look() {
+                    Ok(request) => Next::Send(request, Stage::Explain(failure)),
+                    Err(_) => Next::Done(Err(failure)),
+                }
+            }
+            // It is the namespace that is not there: the target need not be gone.
+            Step::Create(_) if failure.class.means_gone() => {
+                let failure = attempt.failure(FailureClass::Invalid, failure.message);
+                Next::Done(Err(failure))
+            }
+            _ => Next::Done(Err(failure)),
+        }
+    }
+
+    fn explained(self, answer: Result<&[u8], &RequestError>, failure: Failure) -> Failure {
+        let attempt = self.attempt();
+        match answer {
+            Ok(body) => match serde_json::from_slice::<Answer>(body) {
+                Ok(found) if found.metadata.uid != self.target.uid => {
+                    attempt.other_object(&found.metadata.uid)
+                }
+                _ => failure,
+            },
+            Err(error) => {
+                let missing = error.failure(&attempt);
+                if missing.class == FailureClass::NotFound {
+                    missing
+                } else {
+                    failure
+                }
+            }
+        }
+    }
+}
+
+impl Next {
+    fn of(request: Result<Request, Failure>, stage: Stage) -> Self {
+        match request {
+            Ok(request) => Self::Send(request, stage),
+            Err(failure) => Self::Done(Err(failure)),
+        }
+    }
+}
+
+fn to_json(value: &impl Serialize, attempt: Attempt<'_>) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(value).map_err(|error| attempt.failure(FailureClass::Invalid, chain(&error)))
+}
+
+/// Whether a patch was refused without a reason.
+fn is_unexplained(error: &RequestError) -> bool {
+    matches!(error, RequestError::Refused(refused)
+        if refused.code == 422 && refused.status.details.causes.is_empty())
+}
+
+/// What is read of the answer to a write: an object, or a `Status`.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    kind: String,
+    metadata: AnswerMeta,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct AnswerMeta {
+    uid: String,
+    resource_version: String,
+    finalizers: Vec<String>,
+    deletion_grace_period_seconds: Option<i64>,
+}
+
+fn read(body: &[u8], attempt: Attempt<'_>) -> Result<Answer, Failure> {
+    serde_json::from_slice(body).map_err(|error| {
+        attempt.failure(
+            FailureClass::Timeout,
+            format_args!(
+                "the answer is a success that cannot be read: {}",
+                chain(&error)
+            ),
+        )
+    })
+}
+
+fn version(metadata: &AnswerMeta) -> Written {
+    match metadata.resource_version.parse() {
+        Ok(version) => Written::Version(version),
+        Err(_) => Written::Unknown,
+    }
+}
+
+/// A deleted object comes back as a `Status` or as it was when it went. It is
+/// still there if finalizers hold it or its grace period has begun. A namespace
+/// that comes back is: what holds it is not among its metadata.
+fn deleted(answer: &Answer, attempt: Attempt<'_>) -> Written {
+    let metadata = &answer.metadata;
+    let has_grace = metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
+    let is_held =
+        !metadata.finalizers.is_empty() || has_grace || attempt.object.kind == "Namespace";
+    if answer.kind != "Status" && is_held {
+        version(metadata)
+    } else {
+        Written::Gone
+    }
+}
