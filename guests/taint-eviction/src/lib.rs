@@ -14,6 +14,7 @@
 //! unless the operator wants it otherwise; each taint has its own start; a pod
 //! that is being deleted is not deleted again.
 
+mod arrival;
 mod config;
 mod event;
 mod eviction;

@@ -1,9 +1,9 @@
 //! For which taints a pod has timers: what their keys are cannot be asked of the
 //! queue.
 //!
-//! A timer counts only if the record has it. So of two calls that decide about
-//! one pod at once, whichever ends last, a timer of a taint that was gone in
-//! between is never taken for one of the taint that came back.
+//! A timer counts only if the record has it for the present arrival of its taint. So
+//! of two calls that decide about one pod at once, whichever ends last, a timer of a
+//! taint that was gone in between is never taken for one of the taint that came back.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,26 @@ use davit_guest::{Command, Context};
 use serde::{Deserialize, Serialize};
 
 use crate::TIMERS;
-use crate::taints::NodeTaints;
+use crate::arrival::Arrival;
+use crate::taints::Taints;
 
 /// The timers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
     /// The uid of the node: another of its name is another node.
     pub(crate) node: String,
-    /// The taints: their values by their keys. One whose time has ended stays, for
+    /// The timers by the keys of their taints. One whose time has ended stays, for
     /// as long as the eviction may be called off.
-    pub(crate) taints: BTreeMap<String, String>,
+    pub(crate) taints: BTreeMap<String, Timer>,
+}
+
+/// What a timer was started for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+pub(crate) struct Timer {
+    /// The value of the taint.
+    pub(crate) value: String,
+    /// The arrival of the taint; none if the node's own item had not seen it yet.
+    arrival: Option<Arrival>,
 }
 
 impl Record {
@@ -30,13 +40,21 @@ impl Record {
         cx.note(&note_key(pod)).unwrap_or_default()
     }
 
-    /// Whether the pod's time under a taint of this node has begun.
-    pub(crate) fn knows(&self, node: &NodeTaints, taint: &Taint) -> bool {
-        self.node == node.uid && self.taints.contains_key(&taint.key)
+    /// Whether the pod's time under a taint of its node has started. A timer that was
+    /// started before the node's own item saw the taint does not count: the taint may
+    /// be another one by now.
+    pub(crate) fn knows(&self, taints: &Taints, taint: &Taint) -> bool {
+        let timer = self.taints.get(&taint.key);
+        let arrival = timer.and_then(|timer| timer.arrival);
+        self.node == taints.node.uid && arrival.is_some() && arrival == taints.arrivals.of(taint)
     }
 
-    pub(crate) fn add(&mut self, taint: &Taint) {
-        self.taints.insert(taint.key.clone(), taint.value.clone());
+    pub(crate) fn add(&mut self, taints: &Taints, taint: &Taint) {
+        let timer = Timer {
+            value: taint.value.clone(),
+            arrival: taints.arrivals.of(taint),
+        };
+        self.taints.insert(taint.key.clone(), timer);
     }
 
     /// Keeps it in the place of what there was, if it is different.

@@ -14,6 +14,7 @@ use std::time::Duration;
 use davit_guest::toleration::{NO_EXECUTE, Taint};
 use davit_guest::{Command, Context, Object, ObjectRef, Time};
 
+use crate::arrival::Arrivals;
 use crate::view::{NODES, Node};
 use crate::{DOUBTFUL, PROVEN};
 
@@ -29,6 +30,7 @@ const READ_AGAIN: Duration = Duration::from_secs(5);
 /// The `NoExecute` taints of a node, and where they are known from.
 pub(crate) struct Taints {
     pub(crate) node: NodeTaints,
+    pub(crate) arrivals: Arrivals,
     pub(crate) source: Source,
 }
 
@@ -79,16 +81,20 @@ impl LiveNodes {
     }
 
     /// The taints of a node, as well as they are known.
-    pub(crate) fn taints(&self, cx: &Context<'_>, node: &str) -> Taints {
-        let (node, source) = match self.by_name.get(node) {
+    pub(crate) fn taints(&self, cx: &Context<'_>, name: &str) -> Taints {
+        let (node, source) = match self.by_name.get(name) {
             Some(Ok(live)) => (live.clone(), Source::Live),
             Some(Err(why)) => {
-                let why = format!("the node {node} could not be read: {why}");
-                (cached(cx, node), Source::Unread(why))
+                let why = format!("the node {name} could not be read: {why}");
+                (cached(cx, name), Source::Unread(why))
             }
-            None => (cached(cx, node), Source::Cache),
+            None => (cached(cx, name), Source::Cache),
         };
-        Taints { node, source }
+        Taints {
+            arrivals: Arrivals::recall(cx, name, &node),
+            node,
+            source,
+        }
     }
 
     /// Remembers which nodes the cache shows as they are, and has the others

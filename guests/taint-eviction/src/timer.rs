@@ -22,7 +22,7 @@ use crate::record::{Record, parse, timer_key};
 use crate::start::start;
 use crate::taints::{LiveNodes, Source, Taints, Unproven};
 use crate::view::{BY_NODE, PODS, Pod, PodSpec};
-use crate::{EVICTIONS, TIMERS};
+use crate::{DOUBTFUL, EVICTIONS, NODES, TIMERS};
 
 /// Tolerations count whole seconds: smaller differences come from rounding. In
 /// milliseconds.
@@ -31,17 +31,36 @@ const SLACK: Instant = 500;
 /// As good as for ever, and less than what any clock can hold.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-/// Decides about the pods of a node whose taints changed.
+/// Decides about the pods of a node whose taints changed. If a live read has shown that
+/// the cache is wrong about the node, the cache does not decide.
 pub(crate) fn reconcile_node(
     config: &Config,
     cx: &Context<'_>,
     node: &str,
     nodes: &LiveNodes,
 ) -> Result<Decision, Unproven> {
-    let taints = nodes.taints(cx, node);
+    let mut taints = nodes.taints(cx, node);
+    if cx.pending(DOUBTFUL, node).is_some() {
+        match taints.source {
+            Source::Cache => return Err(Unproven { node: node.into() }),
+            Source::Unread(why) => return Ok(Decision::retry(why)),
+            Source::Live => {}
+        }
+    }
+    let seen = taints.arrivals.see(cx, node, &taints.node);
+    Ok(set_all(config, cx, node, &taints)?.commands(seen))
+}
+
+/// Sets the timers of a node's pods.
+fn set_all(
+    config: &Config,
+    cx: &Context<'_>,
+    node: &str,
+    taints: &Taints,
+) -> Result<Decision, Unproven> {
     let mut timers = Timers::new(config, cx);
     for pod in cx.watch(PODS).by_index(BY_NODE, node) {
-        timers.set(pod, &taints)?;
+        timers.set(pod, taints)?;
     }
     Ok(timers.decision())
 }
@@ -54,10 +73,14 @@ pub(crate) fn reconcile_doubtful(
     node: &str,
     nodes: &LiveNodes,
 ) -> Result<Decision, Unproven> {
-    match nodes.taints(cx, node).source {
+    let mut taints = nodes.taints(cx, node);
+    match taints.source {
         Source::Cache => Err(Unproven { node: node.into() }),
         Source::Unread(why) => Ok(Decision::retry(why)),
-        Source::Live => reconcile_node(config, cx, node, nodes),
+        Source::Live => {
+            let missed = taints.arrivals.miss(cx, node, &taints.node);
+            Ok(set_all(config, cx, node, &taints)?.commands(missed))
+        }
     }
 }
 
@@ -104,8 +127,7 @@ pub(crate) fn reconcile_timer(
         timers.set(pod, &taints)?;
         return Ok(timers.decision());
     };
-    // The timer is of a former node of that name.
-    if Record::recall(cx, uid).node != taints.node.uid && !taints.node.no_execute.is_empty() {
+    if !counts(&Record::recall(cx, uid), taint, &taints) {
         let mut timers = Timers::new(config, cx);
         timers.set(pod, &taints)?;
         return Ok(timers.decision());
@@ -134,6 +156,16 @@ pub(crate) fn reconcile_timer(
             let since = Some(item.due_at);
             Ok(Decision::done().commands([enqueue(EVICTIONS, uid, 0, since)]))
         }
+    }
+}
+
+/// Whether a timer is of a taint that has been there since, and not of a former node
+/// of that name. Of a taint that is gone, there is nothing to start again.
+fn counts(record: &Record, key: &str, taints: &Taints) -> bool {
+    let mut present = taints.node.no_execute.iter();
+    match present.find(|taint| taint.key == key) {
+        Some(taint) => record.knows(taints, taint),
+        None => record.node == taints.node.uid || taints.node.no_execute.is_empty(),
     }
 }
 
@@ -168,7 +200,7 @@ pub(crate) fn is_over(
     let record = Record::recall(cx, uid);
     let has_passed = |bound: &Bound<'_>| {
         let key = timer_key(uid, &bound.taint.key);
-        record.knows(&taints.node, bound.taint) && cx.pending(TIMERS, &key).is_none()
+        record.knows(taints, bound.taint) && cx.pending(TIMERS, &key).is_none()
     };
     match Fate::of(config, &taints.node.no_execute, pod) {
         Fate::LeavesNow => true,
@@ -288,6 +320,11 @@ impl<'a> Timers<'a> {
             Fate::MayStay(bounds) => {
                 timers.inherited = self.inherited(&uid);
                 timers.decided = self.decided(&timers, &bounds, taints);
+                let is_unseen = |it: &Bound<'_>| taints.arrivals.of(it.taint).is_none();
+                if bounds.iter().any(is_unseen) {
+                    let node = &pod.view.spec.node_name;
+                    self.commands.push(enqueue(NODES, node, 0, None));
+                }
                 for bound in &bounds {
                     self.bound(&mut timers, bound, taints);
                 }
@@ -347,7 +384,7 @@ impl<'a> Timers<'a> {
             return None;
         }
         let known = bounds.iter();
-        let known = known.filter(|bound| timers.former.knows(&taints.node, bound.taint));
+        let known = known.filter(|bound| timers.former.knows(taints, bound.taint));
         let waiting = known.filter_map(|bound| self.cx.pending(TIMERS, &timers.key(bound)));
         waiting.map(|timer| timer.due_at).min()
     }
@@ -365,8 +402,8 @@ impl<'a> Timers<'a> {
     /// Starts, moves or leaves the timer of a pod and a taint.
     fn bound(&mut self, timers: &mut OfPod, bound: &Bound<'_>, taints: &Taints) {
         let key = timers.key(bound);
-        let is_known = timers.former.knows(&taints.node, bound.taint);
-        timers.record.add(bound.taint);
+        let is_known = timers.former.knows(taints, bound.taint);
+        timers.record.add(taints, bound.taint);
         let due_at = match self.cx.pending(TIMERS, &key) {
             Some(waiting) if is_known => self.go_on(&key, &waiting, timers, bound, taints),
             // It was due, and has led to the eviction.
@@ -416,7 +453,7 @@ impl<'a> Timers<'a> {
         let is_renewed = is_renewed(start, timer.created_at);
         let is_shorter = change(policy, is_renewed, timer.due_at, wanted) == Change::Shorten;
         let former = timers.former.taints.get(&bound.taint.key);
-        if !is_shorter || former == Some(&bound.taint.value) {
+        if !is_shorter || former.is_some_and(|it| it.value == bound.taint.value) {
             return self.reschedule(key, timer, start, wanted);
         }
         let now = self.cx.now();

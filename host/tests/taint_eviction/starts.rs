@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Match, WatchFault};
+use davit_sim::fault::{Action, Fault, Match, WatchFault, When};
 use jiff::{Span, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
@@ -168,6 +168,40 @@ fn a_node_created_again_under_its_name_is_another() {
         bench.delete_node(&node).await;
         bench.sim().create(again).unwrap();
         leaves_after(&mut bench, 30).await;
+    });
+}
+
+/// The call that decides about a new pod waits for the live read of another pod's node
+/// while the taint of its own node goes. The timer that it starts then must not count
+/// when the taint is back.
+#[test]
+fn a_taint_that_was_away_during_a_slow_call_starts_again() {
+    on_the_sim(|mut bench| async move {
+        let (node, slow) = (bench.node("a").await, bench.node("b").await);
+        let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        taint(&bench, &node, &["a"]).await;
+        taint(&bench, &slow, &["b"]).await;
+        sleep(Duration::from_secs(2)).await;
+        bench.sim().add_fault(Fault {
+            matches: Match {
+                name: slow.clone(),
+                ..Match::new("get", "nodes")
+            },
+            when: When::First(1),
+            action: Action::Delay(Duration::from_secs(20)),
+        });
+        // Both pods come with one list, and so into one call.
+        bench
+            .sim()
+            .disturb(&Match::new("watch", "pods"), WatchFault::Expire);
+        pod(&bench, "pod", &node, &[toleration("a", Some(60))]).await;
+        pod(&bench, "other", &slow, &[]).await;
+        sleep(Duration::from_secs(10)).await;
+        taint(&bench, &node, &[]).await;
+        sleep(Duration::from_secs(20)).await;
+        assert_left(&bench.pods().await, &["pod"]);
+        taint(&bench, &node, &["a"]).await;
+        leaves_after(&mut bench, 60).await;
     });
 }
 

@@ -14,8 +14,9 @@
 //!
 //! Whatever the host would answer with a trap or a refusal for good — a name
 //! that the manifest does not declare, a write without a permission — panics.
-//! Not simulated: rates, label and field selectors, several calls at once, JSON
-//! patches, a kubelet (a pod that is deleted with a grace period is gone).
+//! Not simulated: rates, label and field selectors, several calls at once (but for
+//! [`Harness::call_during`]), JSON patches, a kubelet (a pod that is deleted with a
+//! grace period is gone).
 
 #![allow(
     clippy::panic,
@@ -138,17 +139,18 @@ impl<C: Controller> Harness<C> {
     /// decision that this cursor names.
     #[must_use]
     pub fn decide_page(&self, queue: &str, key: &str, cursor: &str) -> Decision {
-        let item = WorkItem {
-            queue: queue.to_owned(),
-            key: key.to_owned(),
-            attempt: 0,
-            created_at: self.state.now,
-            due_at: self.state.now,
-            failures: Vec::new(),
-            cursor: cursor.to_owned(),
-        };
-        let mut decisions = self.decisions(&[item]);
-        decisions.pop().expect("one decision for each item")
+        self.decision(&self.fresh_item(queue, key, cursor))
+    }
+
+    /// A call that waits for a live read: the guest decides about a fresh item from
+    /// what there is now, and the decision is executed after all that happens
+    /// `meanwhile`.
+    pub fn call_during(&mut self, queue: &str, key: &str, meanwhile: impl FnOnce(&mut Self)) {
+        self.state.queues.cancel(queue, key);
+        let item = self.fresh_item(queue, key, "");
+        let decision = self.decision(&item);
+        meanwhile(self);
+        self.execute_decision(item, decision);
     }
 
     /// Adds an item to a queue, due now.
@@ -225,6 +227,23 @@ impl<C: Controller> Harness<C> {
         observed.map(Vec::as_slice).unwrap_or_default()
     }
 
+    fn fresh_item(&self, queue: &str, key: &str, cursor: &str) -> WorkItem {
+        WorkItem {
+            queue: queue.to_owned(),
+            key: key.to_owned(),
+            attempt: 0,
+            created_at: self.state.now,
+            due_at: self.state.now,
+            failures: Vec::new(),
+            cursor: cursor.to_owned(),
+        }
+    }
+
+    fn decision(&self, item: &WorkItem) -> Decision {
+        let mut decisions = self.decisions(std::slice::from_ref(item));
+        decisions.pop().expect("one decision for each item")
+    }
+
     fn decisions(&self, items: &[WorkItem]) -> Vec<Decision> {
         let state = &self.state;
         let decisions = self.instance.reconcile(state, state.now, items);
@@ -251,8 +270,7 @@ impl<C: Controller> Harness<C> {
                 return self.finish(&item, &decision.verdict, failures);
             };
             item.cursor.clone_from(cursor);
-            let mut decisions = self.decisions(std::slice::from_ref(&item));
-            decision = decisions.pop().expect("one decision for each item");
+            decision = self.decision(&item);
             failures.extend(self.execute_page(&mut decision));
         }
         panic!("{MAX_CALLS} parts of one decision, and it goes on");
