@@ -83,7 +83,7 @@ pub enum Command {
     Completion(CompletionArguments),
     /// Shows the versions of this program, the API server and the host.
     Version(VersionArguments),
-    /// Prints the CustomResourceDefinition.
+    /// Prints the definition of the custom resource.
     #[command(hide = true)]
     Crds,
 }

@@ -1,4 +1,4 @@
-//! Checks the permissions of accounts with SelfSubjectAccessReviews in their names.
+//! Checks the permissions of accounts with `SelfSubjectAccessReviews` in their names.
 //! No other request is sent.
 
 use std::collections::BTreeSet;
