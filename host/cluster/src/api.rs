@@ -313,11 +313,11 @@ pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, RequestError
     if head.status.is_success() {
         return Ok(body);
     }
-    Err(RequestError::Refused(refused(
+    Err(RequestError::Refused(Box::new(refused(
         head.status,
         &head.headers,
         &body,
-    )))
+    ))))
 }
 
 fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {

@@ -113,7 +113,7 @@ fn plan<'a>(
     let common = json!({
         "action": "delete", "api_version": "v1", "kind": "Pod", "namespace": "default",
         "name": "p-0", "uid": "uid-0", "controller": "podgc", "reason": "terminated",
-        "guest_message": "3 pods have terminated, 2 are kept",
+        "guest_message": "3 terminated pods, the threshold is 2",
     });
     let expected = [&common, fields].map(|fields| fields.as_object().unwrap());
     for (name, value) in expected.into_iter().flatten() {

@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use davit_core::failure::chain;
 use davit_core::project::Projector;
-use davit_core::request::{
-    JSON, NoAnswer, PARTIAL_LIST, PARTIAL_OBJECT, Request, RequestError, path, with_query,
-};
+use davit_core::request::{NoAnswer, RequestError, stream};
 use davit_core::stream::StreamSpec;
 use davit_core::watch::{Event, Interruption, Page, Request as Wanted};
 use futures::future::BoxFuture;
@@ -44,7 +42,7 @@ impl Exchange {
     /// Sends a request.
     pub(super) fn start(api: &Api, spec: &StreamSpec, wanted: &Wanted) -> Self {
         let api = api.clone();
-        let request = request(spec, wanted);
+        let request = stream::request(spec, wanted);
         match wanted {
             Wanted::Page { .. } => Self::Page(Box::pin(async move {
                 let page = match send(api.client(), &request, None).await {
@@ -117,46 +115,6 @@ fn events(frames: &mut Frames, projector: &mut Projector) -> Answer {
                 return Answer::malformed(format!("a watch event is longer than {longest} bytes"));
             }
         }
-    }
-}
-
-fn request(spec: &StreamSpec, wanted: &Wanted) -> Request {
-    let is_partial = spec.fields.is_metadata_only();
-    let at = path(&spec.resource, &spec.namespace, "", "");
-    let selectors = [
-        ("labelSelector", spec.label_selector.as_str()),
-        ("fieldSelector", spec.field_selector.as_str()),
-    ];
-    let watch = |parameters: &[(&str, &str)]| {
-        let uri = with_query(at.clone(), &[&selectors[..], parameters].concat());
-        Request::get(uri, if is_partial { PARTIAL_OBJECT } else { JSON })
-    };
-    match wanted {
-        Wanted::Page {
-            limit,
-            continue_token,
-        } => {
-            let limit = limit.to_string();
-            let parameters = [("limit", limit.as_str()), ("continue", continue_token)];
-            let uri = with_query(at.clone(), &[&selectors[..], &parameters].concat());
-            Request::get(uri, if is_partial { PARTIAL_LIST } else { JSON })
-        }
-        Wanted::StreamingList { timeout } => watch(&[
-            ("watch", "true"),
-            ("sendInitialEvents", "true"),
-            ("resourceVersionMatch", "NotOlderThan"),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", &timeout.as_secs().to_string()),
-        ]),
-        Wanted::Watch {
-            resource_version,
-            timeout,
-        } => watch(&[
-            ("watch", "true"),
-            ("resourceVersion", resource_version),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", &timeout.as_secs().to_string()),
-        ]),
     }
 }
 

@@ -19,7 +19,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub enum RequestError {
     /// The server answered, and refused.
-    Refused(Refused),
+    Refused(Box<Refused>),
     /// No answer, and why.
     NoAnswer(NoAnswer),
     /// It was not sent: the server asked for a pause that lasts so much longer.
@@ -108,7 +108,7 @@ impl RequestError {
 impl From<RequestError> for Interruption {
     fn from(error: RequestError) -> Self {
         match error {
-            RequestError::Refused(refused) => Self::Refused(refused.into()),
+            RequestError::Refused(refused) => Self::Refused((*refused).into()),
             RequestError::NoAnswer(reason) => Self::Lost(reason.to_string()),
             // Watches wait for no turn.
             RequestError::Paused(left) => Self::Lost(format!("paused for {left:?}")),
@@ -197,7 +197,7 @@ mod tests {
 
     fn refused(code: u16, retry_after: Option<u64>) -> RequestError {
         let pause = retry_after.map(Duration::from_secs);
-        RequestError::Refused(Refused::read(code, pause, b""))
+        RequestError::Refused(Box::new(Refused::read(code, pause, b"")))
     }
 
     fn no_answer(unsent: bool) -> RequestError {

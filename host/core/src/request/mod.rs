@@ -2,6 +2,7 @@
 //! them: a driver sends a [`Request`] and hands the answer back.
 //!
 //! - [`plan`] executes a plan, [`step`] one of its steps.
+//! - [`stream`] follows a resource.
 //! - [`read`] answers a guest's live reads.
 //! - [`RequestError`] sorts what went wrong into a
 //!   [`Failure`](crate::failure::Failure), and says what may be sent again.
@@ -13,6 +14,7 @@ mod path;
 pub mod plan;
 pub mod read;
 pub mod step;
+pub mod stream;
 
 use std::fmt;
 

@@ -62,8 +62,8 @@ fn attempt(read: &GetRequest) -> Attempt<'_> {
 /// A resource that is listed to its end, page by page. A list whose continue
 /// token expired starts again.
 #[derive(Debug)]
-pub struct Listing<'a> {
-    read: &'a ListRequest,
+pub struct Listing {
+    read: ListRequest,
     kind: Kind,
     projector: Projector,
     objects: Vec<Projected>,
@@ -79,9 +79,9 @@ pub enum Next {
     Done(Result<Vec<ObjectRecord>, Failure>),
 }
 
-impl<'a> Listing<'a> {
+impl Listing {
     /// Starts a list: the first request.
-    pub fn start(mapping: &Mapping, read: &'a ListRequest) -> Result<(Self, Request), Failure> {
+    pub fn start(mapping: &Mapping, read: &ListRequest) -> Result<(Self, Request), Failure> {
         let Some(served) = mapping.by_resource(&read.resource) else {
             return Err(failure(
                 read,
@@ -95,7 +95,7 @@ impl<'a> Listing<'a> {
                 kind: served.kind.as_str().into(),
             },
             projector: Projector::new(read.fields.iter().collect()),
-            read,
+            read: read.clone(),
             objects: Vec::new(),
             restarts: 0,
         };
@@ -114,7 +114,7 @@ impl<'a> Listing<'a> {
                 self.objects.clear();
                 return Next::Send(self.page(""));
             }
-            Err(error) => return Next::Done(Err(error.failure(&ListAttempt(self.read)))),
+            Err(error) => return Next::Done(Err(error.failure(&ListAttempt(&self.read)))),
         };
         match self.projector.list(body) {
             Ok(page) => {
@@ -127,7 +127,7 @@ impl<'a> Listing<'a> {
                 Next::Send(self.page(&page.continue_token))
             }
             Err(error) => Next::Done(Err(failure(
-                self.read,
+                &self.read,
                 FailureClass::Server,
                 &chain(&error),
             ))),

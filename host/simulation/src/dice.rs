@@ -1,0 +1,52 @@
+//! Everything that happens by chance, from one seed.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use davit_sim::Rng;
+
+/// A seeded generator with the draws that a simulation needs.
+#[derive(Clone, Debug)]
+pub struct Dice(Rng);
+
+impl Dice {
+    /// The same seed gives the same draws.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        Self(Rng::new(seed))
+    }
+
+    /// A generator of its own, for draws that must not shift these.
+    #[must_use]
+    pub fn fork(&mut self) -> Self {
+        Self(Rng::new(self.bits()))
+    }
+
+    /// 64 random bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+
+    /// A number below `bound`; 0 if that is 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.bits().checked_rem(bound).unwrap_or(0)
+    }
+
+    /// True with that probability.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        self.0.chance(probability)
+    }
+
+    /// A duration of the range, in whole microseconds.
+    pub fn duration(&mut self, range: &Range<Duration>) -> Duration {
+        let micros = |duration: Duration| u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        let spread = micros(range.end.saturating_sub(range.start));
+        range.start + Duration::from_micros(self.below(spread))
+    }
+
+    /// One of them; none of none.
+    pub fn pick<'a, T>(&mut self, all: &'a [T]) -> Option<&'a T> {
+        let count = u64::try_from(all.len()).unwrap_or(u64::MAX);
+        all.get(usize::try_from(self.below(count)).unwrap_or(0))
+    }
+}

@@ -1,0 +1,153 @@
+//! The API server's side: requests arrive at the model, and faults hit them.
+
+use std::time::Duration;
+
+use davit_core::refusal::Refused;
+use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
+use davit_sim::fault::{Action, Faults, WatchFault};
+use davit_sim::model::WatchStart;
+use davit_sim::request::Query;
+use davit_sim::response::{Reply, Response, respond};
+use davit_sim::{Model, Time, Work};
+
+/// The server: its objects, and what is wrong with it.
+#[derive(Debug)]
+pub struct Server {
+    /// The objects and the rules of the API.
+    pub model: Model,
+    /// What goes wrong.
+    pub faults: Faults,
+}
+
+/// What a request that has arrived comes to.
+#[derive(Debug)]
+pub struct Arrival {
+    /// What it asked for.
+    pub work: Work,
+    /// The status code; 0 if the connection was closed before the server
+    /// looked at the request.
+    pub code: u16,
+    /// The answer takes that much longer.
+    pub delay: Duration,
+    /// What comes back.
+    pub answer: Answer,
+}
+
+/// What comes back.
+#[derive(Debug)]
+pub enum Answer {
+    /// The body of a success, or why there is none.
+    Body(Result<Vec<u8>, RequestError>),
+    /// A watch, and the fault that hits it after so many events.
+    Watch(Box<WatchStart>, Option<(usize, WatchFault)>),
+}
+
+impl Server {
+    /// A server with these objects, on which nothing is wrong.
+    #[must_use]
+    pub fn new(model: Model, seed: u64) -> Self {
+        Self {
+            model,
+            faults: Faults::new(seed),
+        }
+    }
+
+    /// A request arrives.
+    pub fn arrive(&mut self, now: Time, request: &Request) -> Arrival {
+        let request = received(request);
+        let work = request.work(&self.model);
+        let actions = self.faults.decide(&work);
+        let mut arrival = Arrival {
+            work,
+            code: 0,
+            delay: Duration::ZERO,
+            answer: Answer::Body(Err(reset("connection reset"))),
+        };
+        for action in &actions {
+            match action {
+                Action::Delay(delay) => arrival.delay += *delay,
+                Action::CloseBefore => return arrival,
+                Action::Refuse(refusal) => {
+                    let response = Response::failed(&refusal.status());
+                    arrival.code = response.code;
+                    arrival.answer = Answer::Body(read(response));
+                    return arrival;
+                }
+                Action::CloseAfter | Action::CutBody(_) | Action::Watch(..) => {}
+            }
+        }
+        let reply = respond(&mut self.model, now, &request);
+        let lost = actions
+            .iter()
+            .any(|action| matches!(action, Action::CloseAfter | Action::CutBody(_)));
+        match reply {
+            Reply::Watch(start) => {
+                let planned = actions.iter().find_map(|action| match action {
+                    Action::Watch(after, fault) => Some((*after, *fault)),
+                    _ => None,
+                });
+                arrival.code = 200;
+                if !lost {
+                    arrival.answer = Answer::Watch(start, planned);
+                }
+            }
+            Reply::Complete(response) => {
+                arrival.code = response.code;
+                if !lost {
+                    arrival.answer = Answer::Body(read(response));
+                }
+            }
+        }
+        arrival
+    }
+}
+
+/// The request as the server sees it.
+fn received(request: &Request) -> davit_sim::request::Request {
+    let (path, query) = request.uri.split_once('?').unwrap_or((&request.uri, ""));
+    davit_sim::request::Request {
+        method: match request.method {
+            Method::Get => http::Method::GET,
+            Method::Post => http::Method::POST,
+            Method::Patch => http::Method::PATCH,
+            Method::Delete => http::Method::DELETE,
+        },
+        path: path.to_owned(),
+        query: Query::parse(query),
+        content_type: request.content_type.to_owned(),
+        accept: request.accept.to_owned(),
+        user_agent: "davit".to_owned(),
+        body: request.body.clone().into(),
+        ..davit_sim::request::Request::default()
+    }
+}
+
+/// The response as a client reads it.
+fn read(response: Response) -> Result<Vec<u8>, RequestError> {
+    if (200..300).contains(&response.code) {
+        return Ok(response.body.into());
+    }
+    let retry_after = response
+        .retry_after
+        .map(|seconds| Duration::from_secs(u64::from(seconds)));
+    let refused = Refused::read(response.code, retry_after, &response.body);
+    Err(RequestError::Refused(Box::new(refused)))
+}
+
+/// The connection broke: the server may have executed the request.
+pub(crate) fn reset(detail: &str) -> RequestError {
+    RequestError::NoAnswer(NoAnswer {
+        cause: Cause::Reset,
+        unsent: false,
+        detail: detail.to_owned(),
+    })
+}
+
+/// There was no connection: the server has certainly not seen the request.
+pub(crate) fn unreachable() -> RequestError {
+    RequestError::NoAnswer(NoAnswer {
+        cause: Cause::Refused,
+        unsent: true,
+        detail: String::new(),
+    })
+}

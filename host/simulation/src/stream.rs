@@ -1,0 +1,291 @@
+//! One stream: the core's watch on the host's side, an open watch of the model
+//! on the server's.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use davit_core::failure::chain;
+use davit_core::project::Projector;
+use davit_core::request::RequestError;
+use davit_core::stream::{StreamSpec, Update};
+use davit_core::time::Instant;
+use davit_core::watch::{Interruption, Output, Request, Settings, Watch};
+use davit_sim::fault::WatchFault;
+use davit_sim::model::WatchStart;
+use davit_sim::object::Stored;
+use davit_sim::{Model, Status, Time};
+
+/// How many changes are delivered at once.
+const BATCH: usize = 64;
+
+/// A stream that the host runs.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) spec: StreamSpec,
+    watch: Watch,
+    projector: Projector,
+    open: Option<Open>,
+    /// Updates that the host has not taken yet.
+    updates: Vec<Update>,
+    /// When the stream's timer is set to.
+    pub(crate) timer: Option<Instant>,
+}
+
+/// A watch that the server keeps up.
+#[derive(Debug)]
+struct Open {
+    watch: davit_sim::model::Watch,
+    initial: VecDeque<Stored>,
+    /// A bookmark follows the initial objects.
+    ends_initial: bool,
+    ends_at: Instant,
+    next_bookmark: Instant,
+    planned: Option<(usize, WatchFault)>,
+    is_silent: bool,
+    /// Whether a delivery is on its way.
+    is_due: bool,
+}
+
+/// What the stream wants its driver to do.
+#[derive(Debug)]
+pub(crate) enum Wish {
+    /// Send this; what was under way is void.
+    Send(davit_core::request::Request, bool),
+    /// What is under way is void.
+    Abandon,
+}
+
+impl Stream {
+    pub(crate) fn new(spec: StreamSpec, settings: Settings, seed: u64, now: Instant) -> Self {
+        Self {
+            watch: Watch::new(settings, seed, now),
+            projector: Projector::new(spec.fields.clone()),
+            spec,
+            open: None,
+            updates: Vec::new(),
+            timer: None,
+        }
+    }
+
+    /// What the watch wants next; its updates are put by.
+    pub(crate) fn poll(&mut self) -> Option<Wish> {
+        loop {
+            let update = match self.watch.poll_output()? {
+                Output::Send(wanted) => {
+                    self.open = None;
+                    let request = davit_core::request::stream::request(&self.spec, &wanted);
+                    let is_page = matches!(wanted, Request::Page { .. });
+                    return Some(Wish::Send(request, is_page));
+                }
+                Output::Abandon => {
+                    self.open = None;
+                    return Some(Wish::Abandon);
+                }
+                Output::Reset {
+                    items,
+                    resource_version,
+                } => Update::Reset {
+                    items,
+                    resource_version,
+                },
+                Output::Apply(object) => Update::Apply(object),
+                Output::Delete(object) => Update::Delete(object),
+                Output::Condition(condition) => Update::Status(condition),
+            };
+            self.updates.push(update);
+        }
+    }
+
+    pub(crate) fn take_updates(&mut self) -> Vec<Update> {
+        std::mem::take(&mut self.updates)
+    }
+
+    /// When the stream has to be looked at, if nothing happens: its own timer,
+    /// the end of the watch, or a bookmark.
+    pub(crate) fn next_at(&self) -> Instant {
+        let own = self.watch.poll_timeout();
+        match &self.open {
+            Some(open) if !open.is_silent => {
+                let bookmark = if open.watch.bookmarks {
+                    open.next_bookmark
+                } else {
+                    Instant::FAR_FUTURE
+                };
+                own.min(open.ends_at).min(bookmark)
+            }
+            _ => own,
+        }
+    }
+
+    /// Its time has come.
+    pub(crate) fn handle_timer(&mut self, now: Instant, bookmark_interval: Duration) {
+        let mut line = Vec::new();
+        if let Some(open) = &mut self.open
+            && !open.is_silent
+        {
+            if now >= open.ends_at {
+                self.open = None;
+                self.watch.handle_end(now);
+                return;
+            }
+            if now >= open.next_bookmark {
+                open.next_bookmark = now.after(bookmark_interval);
+                // A bookmark promises that everything before it was sent.
+                if !open.is_due && open.initial.is_empty() {
+                    open.watch.encode_bookmark(false, &mut line);
+                }
+            }
+        }
+        self.handle_lines(&line, now);
+        self.watch.handle_timeout(now);
+    }
+
+    /// The answer to a page, or why there is none.
+    pub(crate) fn handle_page(&mut self, answer: Result<Vec<u8>, RequestError>, now: Instant) {
+        let interruption = match answer {
+            Ok(body) => match self.projector.list(&body) {
+                Ok(page) => return self.watch.handle_page(page, now),
+                Err(error) => Interruption::Malformed(chain(&error)),
+            },
+            Err(error) => error.into(),
+        };
+        self.watch.handle_interruption(&interruption, now);
+    }
+
+    /// A watch that could not be opened.
+    pub(crate) fn handle_refused(&mut self, error: RequestError, now: Instant) {
+        self.watch.handle_interruption(&error.into(), now);
+    }
+
+    /// The server accepted the watch.
+    pub(crate) fn handle_opened(
+        &mut self,
+        start: WatchStart,
+        planned: Option<(usize, WatchFault)>,
+        now: Instant,
+        bookmark_interval: Duration,
+    ) {
+        self.open = Some(Open {
+            ends_at: now.after(start.watch.timeout),
+            next_bookmark: now.after(bookmark_interval),
+            watch: start.watch,
+            initial: start.initial.into(),
+            ends_initial: start.ends_initial,
+            planned,
+            is_silent: false,
+            is_due: false,
+        });
+        self.watch.handle_opened(now);
+    }
+
+    /// Whether a delivery is to be scheduled because of a change in this
+    /// collection; it is only asked to be once. Any collection, if none.
+    pub(crate) fn wants_delivery(&mut self, store: Option<&str>) -> bool {
+        let Some(open) = &mut self.open else {
+            return false;
+        };
+        let concerned = store.is_none_or(|store| **open.watch.store() == *store);
+        let wanted = concerned && !open.is_due && !open.is_silent;
+        open.is_due |= wanted;
+        wanted
+    }
+
+    /// What has changed arrives. Returns whether there is more.
+    pub(crate) fn deliver(&mut self, model: &Model, at: Time, now: Instant) -> bool {
+        let Some(open) = &mut self.open else {
+            return false;
+        };
+        open.is_due = false;
+        if open.is_silent {
+            return false;
+        }
+        let mut lines = Vec::new();
+        let result = open.lines(model, at, &mut lines);
+        let planned = open.planned.filter(|(after, _)| *after == 0);
+        self.handle_lines(&lines, now);
+        if result.is_err() {
+            // The error was among the lines, and ended the watch.
+            self.open = None;
+        }
+        if let (Some((_, fault)), Some(open)) = (planned, &mut self.open) {
+            open.planned = None;
+            self.disturb(fault, now);
+        }
+        result.unwrap_or(false) && self.wants_delivery(None)
+    }
+
+    /// The open watch is disturbed.
+    pub(crate) fn disturb(&mut self, fault: WatchFault, now: Instant) {
+        let Some(open) = &mut self.open else {
+            return;
+        };
+        match fault {
+            WatchFault::Silence => open.is_silent = true,
+            WatchFault::NoBookmarks => open.watch.bookmarks = false,
+            WatchFault::Delay(_) => {}
+            WatchFault::End | WatchFault::Expire => {
+                self.open = None;
+                self.watch.handle_end(now);
+            }
+            WatchFault::Abort => {
+                self.open = None;
+                let reason = "the watch broke off: connection reset".to_owned();
+                self.watch
+                    .handle_interruption(&Interruption::Lost(reason), now);
+            }
+        }
+    }
+
+    fn handle_lines(&mut self, lines: &[u8], now: Instant) {
+        for line in lines.split(|byte| *byte == b'\n') {
+            if line.is_empty() {
+                continue;
+            }
+            match self.projector.event(line) {
+                Ok(event) => self.watch.handle_event(event, now),
+                Err(error) => {
+                    let malformed = Interruption::Malformed(chain(&error));
+                    self.watch.handle_interruption(&malformed, now);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Open {
+    /// The lines that come next, and whether more are to come. An error is among
+    /// the lines.
+    fn lines(&mut self, model: &Model, at: Time, lines: &mut Vec<u8>) -> Result<bool, ()> {
+        self.watch.set_now(at);
+        let encoded = if self.initial.is_empty() && !self.ends_initial {
+            self.changes(model, lines)
+        } else {
+            self.initial(lines)
+        };
+        encoded.map_err(|status| self.watch.encode_error(&status, lines))
+    }
+
+    fn initial(&mut self, lines: &mut Vec<u8>) -> Result<bool, Box<Status>> {
+        let count = self.initial.len().min(BATCH);
+        let batch: Vec<Stored> = self.initial.drain(..count).collect();
+        self.watch.encode_initial(&batch, lines)?;
+        if self.initial.is_empty() && std::mem::take(&mut self.ends_initial) {
+            self.watch.encode_bookmark(true, lines);
+        }
+        // What has changed since it was opened.
+        Ok(true)
+    }
+
+    fn changes(&mut self, model: &Model, lines: &mut Vec<u8>) -> Result<bool, Box<Status>> {
+        let limit = self
+            .planned
+            .map_or(BATCH, |(after, _)| after.clamp(1, BATCH));
+        let events = self.watch.take(model, limit)?;
+        self.watch.encode(&events, lines)?;
+        if let Some((after, _)) = &mut self.planned {
+            *after = after.saturating_sub(events.len());
+        }
+        Ok(events.len() == limit)
+    }
+}

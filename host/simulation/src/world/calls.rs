@@ -1,0 +1,288 @@
+//! Requests on their way: their turns, the way there, and the way back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_core::request::{Method, NoAnswer, Repeats, Request, RequestError, Route};
+use davit_core::stream::StreamId;
+use davit_core::time::Instant;
+use davit_core::traffic::{Access, Asked, Destination, Ticket, Turn, Urgency};
+
+use super::{Due, ExecutionId, ReadId, World, Write};
+use crate::server::{Answer, unreachable};
+
+/// How long the host waits for an answer, watches apart.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the alarm for turns sleeps at most.
+const LONGEST_SLEEP: Duration = Duration::from_hours(1);
+
+/// Names a request that was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct CallId(u64);
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Caller {
+    /// A page of a stream.
+    Page(StreamId),
+    /// A stream that opens a watch.
+    Watch(StreamId),
+    /// A plan.
+    Execution(ExecutionId),
+    /// A part of a live read.
+    Read(ReadId, usize),
+}
+
+/// A request that takes its turn.
+#[derive(Clone, Debug)]
+pub(super) struct Call {
+    pub(super) caller: Caller,
+    request: Request,
+    asked: Asked,
+    repeats: Repeats,
+    ticket: Option<Ticket>,
+}
+
+/// A request under way.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    call: Call,
+    incarnation: u64,
+    sent: Instant,
+    /// What comes back, once the server has answered.
+    answer: Option<Answer>,
+}
+
+impl World {
+    /// Sends a request of a stream, which takes no turn. What the stream had
+    /// under way is void.
+    pub(super) fn send_at_once(&mut self, caller: Caller, request: Request) {
+        let asked = asked("", Urgency::Read, &request);
+        let call = Call {
+            caller,
+            request,
+            asked,
+            repeats: Repeats::default(),
+            ticket: None,
+        };
+        self.send(call);
+    }
+
+    /// Asks for the turn of a request for a controller.
+    pub(super) fn ask(
+        &mut self,
+        caller: Caller,
+        controller: &str,
+        urgency: Urgency,
+        request: Request,
+    ) {
+        let asked = asked(controller, urgency, &request);
+        self.ask_again(Call {
+            caller,
+            request,
+            asked,
+            repeats: Repeats::default(),
+            ticket: None,
+        });
+    }
+
+    fn ask_again(&mut self, mut call: Call) {
+        let ticket = self.traffic.ask(call.asked.clone(), self.instant);
+        call.ticket = Some(ticket);
+        self.waiting.insert(ticket, call);
+        self.give_turns();
+    }
+
+    /// Gives up the places in the lines that these callers have.
+    pub(super) fn leave_lines(&mut self, leaves: impl Fn(Caller) -> bool) {
+        let now = self.instant;
+        let (gone, stay) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|(_, call)| leaves(call.caller));
+        self.waiting = stay;
+        for ticket in std::collections::BTreeMap::into_keys(gone) {
+            let unknown = davit_core::traffic::Ended::Unknown;
+            self.traffic.end(ticket, "", unknown, now);
+        }
+        self.give_turns();
+    }
+
+    /// Sends what has its turn.
+    pub(super) fn give_turns(&mut self) {
+        let now = self.instant;
+        while let Some((ticket, turn)) = self.traffic.poll_turn(now) {
+            let Some(mut call) = self.waiting.remove(&ticket) else {
+                continue;
+            };
+            match turn {
+                Turn::Go => {
+                    self.started(call.caller);
+                    if call.asked.urgency == Urgency::Begin {
+                        // What follows belongs to a plan that has started.
+                        call.asked.urgency = Urgency::Finish;
+                    }
+                    self.send(call);
+                }
+                Turn::Paused(left) => {
+                    self.deliver_answer(call.caller, &Err(RequestError::Paused(left)));
+                }
+            }
+        }
+        if let Some(at) = self.traffic.poll_timeout(now) {
+            let at = at.min(now.after(LONGEST_SLEEP));
+            self.schedule.add(at, Due::Turns, &mut self.dice);
+        }
+    }
+
+    fn send(&mut self, call: Call) {
+        let id = CallId(self.fresh_id());
+        let mut way = self.latency();
+        if self.dice.chance(self.conditions.hold_up) {
+            way += self.dice.duration(&self.conditions.holdup);
+        }
+        let exchange = Exchange {
+            call,
+            incarnation: self.incarnation,
+            sent: self.instant,
+            answer: None,
+        };
+        if self.dice.chance(self.conditions.unreachable) {
+            let answer = Some(Answer::Body(Err(unreachable())));
+            self.exchanges.insert(id, Exchange { answer, ..exchange });
+            self.schedule(way, Due::Answer(id));
+            return;
+        }
+        self.exchanges.insert(id, exchange);
+        self.schedule(way, Due::Arrive(id));
+    }
+
+    /// A request reaches the server, whatever has become of its sender.
+    pub(super) fn arrive(&mut self, id: CallId) {
+        let time = self.time();
+        let Some(exchange) = self.exchanges.get_mut(&id) else {
+            return;
+        };
+        let arrival = self.server.arrive(time, &exchange.call.request);
+        let call = &exchange.call;
+        self.trace.note(
+            self.instant,
+            format_args!(
+                "{}{} {} {}",
+                if call.asked.controller.is_empty() {
+                    ""
+                } else {
+                    "> "
+                },
+                call.asked.controller,
+                call.request,
+                arrival.code
+            ),
+        );
+        if let (Caller::Execution(execution), true) =
+            (call.caller, call.request.method != Method::Get)
+        {
+            self.writes.push(Write {
+                at: self.instant,
+                controller: Arc::clone(&call.asked.controller),
+                execution,
+                work: arrival.work,
+                code: arrival.code,
+            });
+        }
+        let is_watch = matches!(arrival.answer, Answer::Watch(..));
+        let sent = exchange.sent;
+        exchange.answer = Some(arrival.answer);
+        let back = self.latency() + arrival.delay;
+        let mut at = self.instant.after(back);
+        let deadline = sent.after(REQUEST_TIMEOUT);
+        if !is_watch && at > deadline {
+            if let Some(exchange) = self.exchanges.get_mut(&id) {
+                let silence = RequestError::NoAnswer(NoAnswer::silence(REQUEST_TIMEOUT));
+                exchange.answer = Some(Answer::Body(Err(silence)));
+            }
+            at = deadline.max(self.instant);
+        }
+        self.schedule.add(at, Due::Answer(id), &mut self.dice);
+        self.schedule_deliveries();
+    }
+
+    /// An answer reaches the host.
+    pub(super) fn answer(&mut self, id: CallId) {
+        let Some(exchange) = self.exchanges.remove(&id) else {
+            return;
+        };
+        let Some(answer) = exchange.answer else {
+            return;
+        };
+        if exchange.incarnation != self.incarnation {
+            return;
+        }
+        let mut call = exchange.call;
+        let result = match answer {
+            Answer::Watch(start, planned) => {
+                if let Caller::Watch(stream) = call.caller {
+                    self.watch_opened(stream, id, *start, planned);
+                }
+                return;
+            }
+            Answer::Body(result) => result,
+        };
+        if let Caller::Page(stream) | Caller::Watch(stream) = call.caller {
+            self.stream_answered(stream, id, call.caller, result);
+            return;
+        }
+        if self.may_repeat(&mut call, &result) {
+            self.ask_again(call);
+            return;
+        }
+        self.deliver_answer(call.caller, &result);
+        self.give_turns();
+    }
+
+    /// Ends a request's turn, and says whether it is sent again.
+    fn may_repeat(&mut self, call: &mut Call, result: &Result<Vec<u8>, RequestError>) -> bool {
+        let route = Route::of(&call.request.uri);
+        let kind = format!("{} {}", call.request.method, route.kind);
+        if let Some(ticket) = call.ticket.take() {
+            let ended = RequestError::ended(result);
+            self.traffic.end(ticket, &kind, ended, self.instant);
+        }
+        let Err(error) = result else {
+            return false;
+        };
+        if let Some(pause) = error.overload_pause() {
+            let destination = call.asked.destination.clone();
+            self.traffic.pause(destination, pause, self.instant);
+        }
+        call.repeats.may_repeat(call.request.method, error)
+    }
+
+    fn deliver_answer(&mut self, caller: Caller, result: &Result<Vec<u8>, RequestError>) {
+        match caller {
+            Caller::Execution(execution) => self.execution_answered(execution, result.as_ref()),
+            Caller::Read(read, part) => self.read_answered(read, part, result),
+            Caller::Page(_) | Caller::Watch(_) => {}
+        }
+    }
+
+    /// The last request that was sent.
+    pub(super) fn last_call(&self) -> CallId {
+        CallId(self.last_id)
+    }
+}
+
+fn asked(controller: &str, urgency: Urgency, request: &Request) -> Asked {
+    let access = match request.method {
+        Method::Get => Access::Read,
+        _ => Access::Write,
+    };
+    Asked {
+        controller: controller.into(),
+        urgency,
+        destination: Destination {
+            user: "".into(),
+            group: Route::of(&request.uri).group.into(),
+            access,
+        },
+    }
+}

@@ -1,0 +1,134 @@
+//! Live reads.
+
+use std::sync::Arc;
+
+use davit_core::failure::Failure;
+use davit_core::mapping::Mapping;
+use davit_core::object::ObjectRecord;
+use davit_core::plan::{GetRequest, ListRequest};
+use davit_core::request::read::{self, Listing, Next};
+use davit_core::request::{Request, RequestError};
+use davit_core::traffic::Urgency;
+
+use super::calls::Caller;
+use super::{Notice, Read, ReadAnswer, ReadId, World};
+
+/// A live read under way.
+#[derive(Debug)]
+pub(super) enum Reading {
+    Get {
+        requests: Vec<GetRequest>,
+        answers: Vec<Option<Result<ObjectRecord, Failure>>>,
+    },
+    List {
+        controller: Arc<str>,
+        listing: Box<Listing>,
+    },
+}
+
+impl World {
+    /// Reads for a controller. A [`Notice::Read`] tells the answer.
+    pub fn read(&mut self, controller: &str, mapping: &Mapping, read: &Read) -> ReadId {
+        let id = ReadId(self.fresh_id());
+        match read {
+            Read::Get(requests) => self.read_objects(id, controller, mapping, requests),
+            Read::List(request) => self.read_list(id, controller, mapping, request),
+        }
+        id
+    }
+
+    fn read_objects(
+        &mut self,
+        id: ReadId,
+        controller: &str,
+        mapping: &Mapping,
+        requests: &[GetRequest],
+    ) {
+        let built: Vec<Result<Request, Failure>> = requests
+            .iter()
+            .map(|request| read::get(mapping, request))
+            .collect();
+        let answers = built
+            .iter()
+            .map(|built| built.as_ref().err().cloned().map(Err))
+            .collect();
+        let reading = Reading::Get {
+            requests: requests.to_vec(),
+            answers,
+        };
+        self.readings.insert(id, reading);
+        for (part, request) in built.into_iter().enumerate() {
+            if let Ok(request) = request {
+                self.ask(Caller::Read(id, part), controller, Urgency::Read, request);
+            }
+        }
+        self.end_read(id);
+    }
+
+    fn read_list(
+        &mut self,
+        id: ReadId,
+        controller: &str,
+        mapping: &Mapping,
+        request: &ListRequest,
+    ) {
+        match Listing::start(mapping, request) {
+            Ok((listing, page)) => {
+                let reading = Reading::List {
+                    controller: controller.into(),
+                    listing: Box::new(listing),
+                };
+                self.readings.insert(id, reading);
+                self.ask(Caller::Read(id, 0), controller, Urgency::Read, page);
+            }
+            Err(failure) => self.notices.push_back(Notice::Read {
+                read: id,
+                answer: ReadAnswer::List(Err(failure)),
+            }),
+        }
+    }
+
+    pub(super) fn read_answered(
+        &mut self,
+        id: ReadId,
+        part: usize,
+        result: &Result<Vec<u8>, RequestError>,
+    ) {
+        let now = self.instant;
+        let body = result.as_ref().map(Vec::as_slice);
+        match self.readings.get_mut(&id) {
+            Some(Reading::Get { requests, answers }) => {
+                if let (Some(request), Some(answer)) = (requests.get(part), answers.get_mut(part)) {
+                    *answer = Some(read::got(request, body, now));
+                }
+                self.end_read(id);
+            }
+            Some(Reading::List {
+                controller,
+                listing,
+            }) => match listing.handle(body, now) {
+                Next::Send(page) => {
+                    let controller = Arc::clone(controller);
+                    self.ask(Caller::Read(id, 0), &controller, Urgency::Read, page);
+                }
+                Next::Done(result) => {
+                    self.readings.remove(&id);
+                    let answer = ReadAnswer::List(result);
+                    self.notices.push_back(Notice::Read { read: id, answer });
+                }
+            },
+            None => {}
+        }
+    }
+
+    /// Ends a read of objects once every part of it was answered.
+    fn end_read(&mut self, id: ReadId) {
+        if let Some(Reading::Get { answers, .. }) = self.readings.get(&id)
+            && let Some(answers) = answers.iter().cloned().collect::<Option<Vec<_>>>()
+        {
+            self.readings.remove(&id);
+            let answer = ReadAnswer::Get(answers);
+            self.notices.push_back(Notice::Read { read: id, answer });
+        }
+    }
+}

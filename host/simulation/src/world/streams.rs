@@ -1,0 +1,191 @@
+//! Streams: what they ask, and what reaches them.
+
+use davit_core::request::RequestError;
+use davit_core::stream::{StreamId, StreamSpec};
+use davit_core::watch::Settings;
+use davit_sim::fault::WatchFault;
+use davit_sim::model::WatchStart;
+
+use super::calls::{CallId, Caller};
+use super::{Due, Notice, World};
+use crate::stream::{Stream, Wish};
+
+impl World {
+    /// Starts a stream. Its updates come as [`Notice::Stream`].
+    pub fn start_stream(&mut self, id: StreamId, spec: StreamSpec) {
+        let settings = Settings {
+            // Both ways to list are told apart by the seed.
+            streaming_list: self.dice.chance(0.7),
+            page_size: if self.dice.chance(0.3) { 5 } else { 500 },
+            ..Settings::default()
+        };
+        let seed = self.dice.bits();
+        self.note(format_args!("stream {} of {} starts", id.0, spec.resource));
+        let stream = Stream::new(spec, settings, seed, self.instant);
+        self.streams.insert(id, (stream, None));
+        self.pump(id);
+    }
+
+    /// Stops a stream.
+    pub fn stop_stream(&mut self, id: StreamId) {
+        if self.streams.remove(&id).is_some() {
+            self.note(format_args!("stream {} stops", id.0));
+        }
+    }
+
+    /// The open watches of a resource (of any, if it is empty) are disturbed.
+    pub fn disturb(&mut self, plural: &str, fault: WatchFault) {
+        self.note(format_args!("watches of {plural:?}: {fault:?}"));
+        if fault == WatchFault::Expire {
+            self.server.model.compact();
+        }
+        let now = self.instant;
+        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
+        for id in ids {
+            if let Some((stream, _)) = self.streams.get_mut(&id)
+                && (plural.is_empty() || stream.spec.resource.plural == plural)
+            {
+                stream.disturb(fault, now);
+                self.pump(id);
+            }
+        }
+    }
+
+    pub(super) fn stream_timer(&mut self, id: StreamId) {
+        let now = self.instant;
+        let interval = self.server.model.config().bookmark_interval;
+        if let Some((stream, _)) = self.streams.get_mut(&id)
+            && stream.timer.take_if(|at| *at <= now).is_some()
+        {
+            stream.handle_timer(now, interval);
+            self.pump(id);
+        }
+    }
+
+    pub(super) fn deliver(&mut self, id: StreamId) {
+        let (now, time) = (self.instant, self.time());
+        let Some((stream, _)) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if stream.deliver(&self.server.model, time, now) {
+            self.schedule_delivery(id);
+        }
+        self.pump(id);
+    }
+
+    /// The watches of the collections that have changed will deliver it.
+    pub(super) fn schedule_deliveries(&mut self) {
+        for store in self.server.model.take_touched() {
+            let due: Vec<StreamId> = self
+                .streams
+                .iter_mut()
+                .filter_map(|(id, (stream, _))| stream.wants_delivery(Some(&store)).then_some(*id))
+                .collect();
+            for id in due {
+                self.schedule_delivery(id);
+            }
+        }
+    }
+
+    fn schedule_delivery(&mut self, id: StreamId) {
+        let starved = self.dice.chance(self.conditions.starve);
+        let range = if starved {
+            &self.conditions.starvation
+        } else {
+            &self.conditions.lag
+        };
+        let lag = self.dice.duration(range);
+        self.schedule(lag, Due::Deliver(id, self.incarnation));
+    }
+
+    pub(super) fn watch_opened(
+        &mut self,
+        id: StreamId,
+        call: CallId,
+        start: WatchStart,
+        planned: Option<(usize, WatchFault)>,
+    ) {
+        let now = self.instant;
+        let interval = self.server.model.config().bookmark_interval;
+        let Some((stream, _)) = self
+            .streams
+            .get_mut(&id)
+            .filter(|(_, under_way)| *under_way == Some(call))
+        else {
+            return;
+        };
+        stream.handle_opened(start, planned, now, interval);
+        if stream.wants_delivery(None) {
+            self.schedule_delivery(id);
+        }
+        self.pump(id);
+    }
+
+    pub(super) fn stream_answered(
+        &mut self,
+        id: StreamId,
+        call: CallId,
+        caller: Caller,
+        result: Result<Vec<u8>, RequestError>,
+    ) {
+        let now = self.instant;
+        let Some((stream, under_way)) = self.streams.get_mut(&id) else {
+            return;
+        };
+        if under_way.take_if(|it| *it == call).is_none() {
+            return;
+        }
+        match (caller, result) {
+            (Caller::Page(_), result) => stream.handle_page(result, now),
+            (_, Err(error)) => stream.handle_refused(error, now),
+            (_, Ok(_)) => {
+                let strange = crate::server::reset("no watch");
+                stream.handle_refused(strange, now);
+            }
+        }
+        self.pump(id);
+    }
+
+    /// Does what the stream's watch wants, hands its updates over, and sets its
+    /// timer.
+    fn pump(&mut self, id: StreamId) {
+        loop {
+            let Some((stream, under_way)) = self.streams.get_mut(&id) else {
+                return;
+            };
+            match stream.poll() {
+                None => break,
+                Some(Wish::Abandon) => *under_way = None,
+                Some(Wish::Send(request, is_page)) => {
+                    let caller = if is_page {
+                        Caller::Page(id)
+                    } else {
+                        Caller::Watch(id)
+                    };
+                    self.send_at_once(caller, request);
+                    let call = self.last_call();
+                    if let Some((_, under_way)) = self.streams.get_mut(&id) {
+                        *under_way = Some(call);
+                    }
+                }
+            }
+        }
+        let Some((stream, _)) = self.streams.get_mut(&id) else {
+            return;
+        };
+        let updates = stream.take_updates();
+        let next = stream.next_at();
+        let set = stream.timer.is_none_or(|at| next < at);
+        if set {
+            stream.timer = Some(next);
+            let due = Due::StreamTimer(id, self.incarnation);
+            self.schedule.add(next, due, &mut self.dice);
+        }
+        if !updates.is_empty() {
+            self.notices.push_back(Notice::Stream {
+                stream: id,
+                updates,
+            });
+        }
+    }
+}

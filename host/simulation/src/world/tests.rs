@@ -1,0 +1,319 @@
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_core::controller::Outcome;
+use davit_core::expectation::Written;
+use davit_core::failure::FailureClass;
+use davit_core::mapping::Mapping;
+use davit_core::object::{ApiResource, ObjectRef};
+use davit_core::path::FieldTree;
+use davit_core::plan::{DeleteOptions, GetRequest, Plan, Step};
+use davit_core::stream::{StreamId, StreamSpec, Update};
+use davit_core::time::Instant;
+use davit_sim::direct;
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
+use davit_sim::{Config, Model, Time};
+use serde_json::{Value, json};
+
+use super::*;
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+fn world(seed: u64) -> World {
+    let start = Time::from_unix(1_780_000_000);
+    let config = Config {
+        seed,
+        ..Config::default()
+    };
+    World::new(Model::new(config, start).unwrap(), start, seed, false)
+}
+
+fn create(world: &mut World, name: &str) -> ObjectRef {
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    let created = world.with_model(|model, now| direct::create(model, now, map));
+    named(&created.unwrap())
+}
+
+fn named(object: &Value) -> ObjectRef {
+    let text = |at: &str| object.pointer(at).unwrap().as_str().unwrap().to_owned();
+    ObjectRef {
+        api_version: "v1".into(),
+        kind: "ConfigMap".into(),
+        namespace: text("/metadata/namespace"),
+        name: text("/metadata/name"),
+        uid: text("/metadata/uid"),
+    }
+}
+
+fn remove(world: &mut World, name: &str) {
+    let kind = ("v1", "ConfigMap");
+    let options = davit_sim::model::DeleteOptions::default();
+    world
+        .with_model(|model, now| direct::delete(model, now, kind, "default", name, &options))
+        .unwrap();
+}
+
+fn exists(world: &World, object: &ObjectRef) -> bool {
+    direct::get(world.model(), "v1", "ConfigMap", "default", &object.name)
+        .is_ok_and(|found| found["metadata"]["uid"] == object.uid.as_str())
+}
+
+fn maps() -> StreamSpec {
+    StreamSpec {
+        resource: ApiResource::new("", "v1", "configmaps"),
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: FieldTree::default(),
+    }
+}
+
+fn deletion(target: &ObjectRef) -> Arc<Plan> {
+    Arc::new(Plan {
+        target: target.clone(),
+        reason: "test".into(),
+        message: String::new(),
+        steps: vec![Step::Delete(DeleteOptions::default())],
+        measures: Vec::new(),
+        when_cancelled: None,
+    })
+}
+
+fn mapping(world: &World) -> Arc<Mapping> {
+    Arc::new(discovery(world.model(), &[]).mapping)
+}
+
+fn execute(world: &mut World, target: &ObjectRef) -> Outcome {
+    let mapping = mapping(world);
+    let started = world.execute("podgc", &deletion(target), &mapping);
+    ended(world, started)
+}
+
+fn ended(world: &mut World, started: ExecutionId) -> Outcome {
+    let until = world.now().instant.after(MINUTE);
+    while let Some(notice) = world.next(until) {
+        if let Notice::Executed {
+            execution, outcome, ..
+        } = notice
+            && execution == started
+        {
+            return outcome;
+        }
+    }
+    panic!("the plan has not ended");
+}
+
+fn fault(world: &mut World, verb: &str, when: When, action: Action) {
+    world.faults().add(Fault {
+        matches: Match::new(verb, "configmaps"),
+        when,
+        action,
+    });
+}
+
+/// What a cache holds that takes a stream's updates: uids by name.
+#[derive(Default)]
+struct Cache {
+    objects: BTreeMap<String, String>,
+    resets: u32,
+}
+
+impl Cache {
+    fn take(&mut self, updates: Vec<Update>) {
+        for update in updates {
+            match update {
+                Update::Reset { items, .. } => {
+                    self.resets += 1;
+                    let items = items.into_iter();
+                    self.objects = items.map(|it| (it.key(), it.uid.to_string())).collect();
+                }
+                Update::Apply(it) => {
+                    self.objects.insert(it.key(), it.uid.to_string());
+                }
+                Update::Delete(it) => {
+                    self.objects.remove(&it.key());
+                }
+                Update::Status(_) => {}
+            }
+        }
+    }
+}
+
+/// Watches break, starve, expire and are refused while objects come and go: in
+/// the end the stream shows what the server holds. Returns the trace's hash.
+fn storm(seed: u64) -> u64 {
+    let mut world = world(seed);
+    let mut dice = Dice::new(seed);
+    world.conditions.starve = 0.2;
+    world.conditions.unreachable = 0.05;
+    fault(&mut world, "list", When::Chance(0.2), Action::CloseAfter);
+    let refusal = Action::Refuse(Refusal::InternalError);
+    fault(&mut world, "watch", When::Chance(0.2), refusal);
+    let abort = Action::Watch(3, WatchFault::Abort);
+    fault(&mut world, "watch", When::Chance(0.3), abort);
+    world.start_stream(StreamId(1), maps());
+    let mut cache = Cache::default();
+    let mut names = BTreeSet::new();
+    for step in 0..60_u64 {
+        let name = format!("map-{}", dice.below(12));
+        if names.insert(name.clone()) {
+            create(&mut world, &name);
+        } else {
+            names.remove(&name);
+            remove(&mut world, &name);
+        }
+        if dice.chance(0.2) {
+            let faults = [WatchFault::Expire, WatchFault::Silence, WatchFault::End];
+            world.disturb("", *dice.pick(&faults).unwrap());
+        }
+        let until = Instant::from_nanos(step * 2_000_000_000);
+        collect(&mut world, &mut cache, until);
+    }
+    world.faults().clear();
+    world.conditions = Conditions::default();
+    let until = world.now().instant.after(MINUTE * 10);
+    collect(&mut world, &mut cache, until);
+    let held = direct::list(world.model(), "v1", "ConfigMap", "").unwrap();
+    let held = held.iter().map(named);
+    let held: BTreeMap<String, String> = held
+        .map(|it| (format!("{}/{}", it.namespace, it.name), it.uid))
+        .collect();
+    assert_eq!(cache.objects, held, "seed {seed}");
+    assert!(cache.resets > 0, "seed {seed}: it was never listed");
+    world.trace.hash()
+}
+
+fn collect(world: &mut World, cache: &mut Cache, until: Instant) {
+    while let Some(notice) = world.next(until) {
+        if let Notice::Stream { updates, .. } = notice {
+            cache.take(updates);
+        }
+    }
+}
+
+#[test]
+fn a_stream_shows_what_the_server_holds_whatever_breaks() {
+    for seed in 0..200 {
+        storm(seed);
+    }
+}
+
+#[test]
+fn the_same_seed_tells_the_same_story() {
+    assert_eq!(storm(5), storm(5));
+    assert_ne!(storm(5), storm(6));
+}
+
+#[test]
+fn a_plan_deletes_its_target_and_nothing_of_the_same_name() {
+    let mut world = world(1);
+    let first = create(&mut world, "a");
+    remove(&mut world, "a");
+    let second = create(&mut world, "a");
+    let outcome = execute(&mut world, &first);
+    let (_, failure) = outcome.failed.unwrap();
+    assert_eq!(failure.class, FailureClass::UidMismatch);
+    assert!(exists(&world, &second));
+    let outcome = execute(&mut world, &second);
+    assert_eq!(outcome.written, Some(Written::Gone));
+    assert!(!exists(&world, &second));
+}
+
+#[test]
+fn an_answer_that_is_lost_says_nothing_of_the_write() {
+    let mut world = world(2);
+    let target = create(&mut world, "a");
+    fault(&mut world, "delete", When::First(1), Action::CloseAfter);
+    let (_, failure) = execute(&mut world, &target).failed.unwrap();
+    assert_eq!(failure.class, FailureClass::Timeout);
+    assert!(!exists(&world, &target));
+    // It is not repeated: whoever decided decides again.
+    assert_eq!(world.writes().len(), 1);
+}
+
+#[test]
+fn a_write_is_sent_again_only_if_it_was_not_executed() {
+    for (refusal, code, sent) in [
+        (Refusal::TooManyRequests(1), 0, 2),
+        (Refusal::InternalError, 500, 1),
+        (Refusal::Conflict, 409, 1),
+    ] {
+        let mut world = world(3);
+        let target = create(&mut world, "a");
+        let refuse = Action::Refuse(refusal);
+        fault(&mut world, "delete", When::First(1), refuse);
+        let outcome = execute(&mut world, &target);
+        assert_eq!(outcome.failed.is_some(), code != 0, "{refusal:?}");
+        assert_eq!(world.writes().len(), sent, "{refusal:?}");
+    }
+}
+
+#[test]
+fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
+    let mut world = world(4);
+    let target = create(&mut world, "a");
+    let other = create(&mut world, "b");
+    // The server asks for a pause, so the second plan waits for its turn.
+    let refuse = Action::Refuse(Refusal::TooManyRequests(2));
+    fault(&mut world, "delete", When::First(1), refuse);
+    let mapping = mapping(&world);
+    let first = world.execute("podgc", &deletion(&target), &mapping);
+    let until = world.now().instant.after(Duration::from_secs(1));
+    assert!(world.next(until).is_none());
+    let second = world.execute("podgc", &deletion(&other), &mapping);
+    world.withdraw("podgc");
+    let (_, failure) = ended(&mut world, second).failed.unwrap();
+    assert_eq!(failure.class, FailureClass::Conflict);
+    // What has started comes to its end.
+    assert!(ended(&mut world, first).is_success());
+    assert!(!exists(&world, &target));
+    assert!(exists(&world, &other));
+}
+
+#[test]
+fn what_a_host_has_sent_reaches_the_server_after_its_crash() {
+    let mut world = world(5);
+    let target = create(&mut world, "a");
+    let mapping = mapping(&world);
+    world.execute("podgc", &deletion(&target), &mapping);
+    world.crash();
+    let until = world.now().instant.after(MINUTE);
+    assert!(world.next(until).is_none());
+    assert!(!exists(&world, &target));
+}
+
+#[test]
+fn live_reads_answer_in_the_order_of_their_requests() {
+    let mut world = world(6);
+    let target = create(&mut world, "a");
+    let gone = create(&mut world, "b");
+    remove(&mut world, "b");
+    let unknown = ObjectRef {
+        kind: "Gadget".into(),
+        ..target.clone()
+    };
+    let get = |target: &ObjectRef| GetRequest {
+        target: target.clone(),
+        fields: Vec::new(),
+    };
+    let read = Read::Get(vec![get(&gone), get(&unknown), get(&target)]);
+    let mapping = mapping(&world);
+    let asked = world.read("podgc", &mapping, &read);
+    let until = world.now().instant.after(MINUTE);
+    let Some(Notice::Read {
+        read,
+        answer: ReadAnswer::Get(answers),
+    }) = world.next(until)
+    else {
+        panic!("no answer");
+    };
+    assert_eq!(read, asked);
+    let classes = answers.iter().map(|answer| match answer {
+        Ok(_) => None,
+        Err(failure) => Some(failure.class),
+    });
+    let classes: Vec<_> = classes.collect();
+    let wanted = [FailureClass::NotFound, FailureClass::Unmappable];
+    assert_eq!(classes, [Some(wanted[0]), Some(wanted[1]), None]);
+}
