@@ -5,13 +5,13 @@ use std::time::Duration;
 use davit_guest::{ApiResource, ConfigError};
 use serde::Deserialize;
 
-/// What an operator can choose.
+/// What an operator can configure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// How many objects are worked on at once, their writes included.
+    /// How many objects are reconciled at once at most, including their writes.
     pub concurrent_syncs: u32,
-    /// How many dependents of one owner are orphaned at once.
+    /// How many dependents of one owner are orphaned at once at most.
     pub max_parallel_orphans: u32,
     /// Resources that are not watched, besides events.
     pub ignored_resources: Vec<GroupResource>,
@@ -21,7 +21,7 @@ pub struct Config {
     pub unlisted_timeout: Duration,
 }
 
-/// A resource whatever its version.
+/// A resource in any version.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
 pub struct GroupResource {
@@ -61,7 +61,7 @@ impl Config {
         Ok(())
     }
 
-    /// Whether a resource is not watched because the operator says so.
+    /// Whether the operator excluded a resource from the watch.
     pub(crate) fn ignores(&self, resource: &ApiResource) -> bool {
         let mut ignored = self.ignored_resources.iter();
         ignored.any(|it| {
@@ -75,7 +75,7 @@ impl Config {
         let events = [("", "events"), ("events.k8s.io", "events")];
         let configured = self.ignored_resources.iter();
         let configured = configured.map(|it| (it.group.as_str(), it.resource.as_str()));
-        // The version is of no importance here.
+        // The version is ignored here.
         let ignored = events.into_iter().chain(configured);
         ignored
             .map(|(group, plural)| ApiResource::new(group, "v1", plural))

@@ -1,10 +1,10 @@
-//! Circles of objects that wait for each other.
+//! Cycles of objects that wait for each other.
 //!
 //! An owner that is deleted in the foreground waits for the dependents that
 //! block it. If these wait in the same way, and one of them is blocked by the
-//! first, none would ever go. A circle closes with the last of its members that
-//! begins to wait; the cache shows all of them waiting by then, so it is found
-//! whichever of them is looked at, and whatever was missed before.
+//! first, none is ever deleted. A cycle closes when its last member starts to
+//! wait. The cache then shows all of them waiting, so the cycle is found
+//! whichever member is reconciled, and whatever was missed before.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -12,12 +12,12 @@ use std::rc::Rc;
 use crate::owner::Owners;
 use crate::view::{Item, OwnerReference};
 
-/// How far a circle is followed. One with more members is none of this world.
-const MOST_MEMBERS: usize = 1000;
+/// How many members of a cycle are followed. Real cycles are far smaller.
+const MAX_MEMBERS: usize = 1000;
 
 /// The references of an object through which it would wait for itself, if it
-/// was deleted in the foreground. A reference to itself is none: an object does
-/// not wait for itself.
+/// was deleted in the foreground. A reference to itself does not count: an
+/// object does not wait for itself.
 pub(crate) fn closing_references<'i>(
     item: &'i Item,
     owners: &mut Owners<'_>,
@@ -30,8 +30,8 @@ pub(crate) fn closing_references<'i>(
         .collect()
 }
 
-/// Whether an owner that waits for the item blocks an owner, and that one
-/// perhaps another, which waits for the item.
+/// Whether an owner that waits for the item blocks, directly or through other
+/// owners, an owner that waits for the item.
 fn leads_to(item: &Item, owner: Rc<Item>, owners: &mut Owners<'_>) -> bool {
     let uid = &item.reference.uid;
     let mut seen = BTreeSet::from([owner.reference.uid.clone()]);
@@ -42,7 +42,7 @@ fn leads_to(item: &Item, owner: Rc<Item>, owners: &mut Owners<'_>) -> bool {
             if back && reference.means(item, &member.reference.namespace) {
                 return true;
             }
-            if seen.len() < MOST_MEMBERS
+            if seen.len() < MAX_MEMBERS
                 && let Some(next) = blocked_owner(reference, &member, owners)
                 && seen.insert(next.reference.uid.clone())
             {
@@ -53,8 +53,8 @@ fn leads_to(item: &Item, owner: Rc<Item>, owners: &mut Owners<'_>) -> bool {
     false
 }
 
-/// The owner that cannot go before the dependent because of this reference, if
-/// it is waiting to go.
+/// The owner that this reference keeps from being deleted before the dependent,
+/// if the owner waits for that.
 fn blocked_owner(
     reference: &OwnerReference,
     dependent: &Item,

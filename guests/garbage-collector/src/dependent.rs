@@ -1,5 +1,5 @@
-//! Objects as dependents: whether an object still has an owner to live for.
-//! The work items are uids.
+//! Objects as dependents: whether an object still has an owner. The work items
+//! are uids.
 
 use std::rc::Rc;
 
@@ -10,21 +10,21 @@ use crate::cycle;
 use crate::memory;
 use crate::namespace;
 use crate::owner::{self, Finding, Obstacle, Owners, Standing};
-use crate::patch::{self, At, Form};
+use crate::patch::{self, PatchForm, PatchVersion};
 use crate::spread::now;
 use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
 use crate::{DEPENDENTS, OWNERS};
 
-/// The attempt at which an operator is told of an object that cannot be judged:
-/// by then it has been tried for a minute or so.
-const TELLING_ATTEMPT: u32 = 12;
+/// The attempt at which the log warns about an object that cannot be decided:
+/// it has then been retried for about a minute.
+const WARNING_ATTEMPT: u32 = 12;
 
-/// The attempt from which on a conflict means that the object changes too fast to
-/// be deleted at a version: it was read before each of the last two.
+/// From this attempt on, a conflict means that the object changes too fast to
+/// be deleted at a version: it was read before each of the last two attempts.
 const RESTLESS_ATTEMPT: u32 = 3;
 
-/// Decides about the items of one call together: all that they have to ask the
-/// API server goes out in one batch, and each owner is asked for once.
+/// Decides about the items of one call together: one batch holds all live
+/// reads, and each owner is read once.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
     let mut owners = Owners::new(config, cx);
     let subjects = subjects(cx, &mut owners, items);
@@ -57,13 +57,13 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, items: &[WorkItem]) -
     decisions
 }
 
-/// What a work item is about.
+/// The object of a work item.
 enum Subject {
-    /// The cache does not hold it.
+    /// The cache does not have it.
     Missing,
-    /// The API server does not have it, as the cache will show soon.
+    /// The API server does not have it. The cache will observe that soon.
     Gone,
-    /// It has changed since the cache's state, and could not be read.
+    /// It has changed since the cache's state, and the live read failed.
     Unread(String),
     Item {
         object: Rc<Item>,
@@ -71,20 +71,21 @@ enum Subject {
     },
 }
 
-/// What has to hold for an object to be deleted.
+/// The precondition of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Precondition {
-    /// It has the version that was decided on.
+    /// The object still has the version that was decided on.
     Version,
-    /// It is the same object. A version that changes faster than a deletion
-    /// arrives would keep it for ever, so this is enough once one conflict after
-    /// the other has turned out to be about something else than who owns it. It
-    /// proves nothing about what changes while the deletion waits for its turn.
+    /// It is the same object. An object whose version changes faster than a
+    /// deletion arrives could never be deleted at a version. So the uid is
+    /// enough once repeated conflicts have turned out to be about something
+    /// else than the owners. It proves nothing about changes while the deletion
+    /// waits for its turn.
     Uid,
 }
 
-/// The objects of a call's items. One whose last deletion or patch met a newer
-/// version is read live: the cache may lag.
+/// The objects of a call's items. An object whose last deletion or patch met a
+/// newer version is read live: the cache may lag.
 fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Vec<Subject> {
     let cached: Vec<Option<Rc<Item>>> = items.iter().map(|it| owners.cached(&it.key)).collect();
     let conflicting: Vec<bool> = items.iter().map(met_conflict).collect();
@@ -124,9 +125,9 @@ fn subjects(cx: &Context<'_>, owners: &mut Owners<'_>, items: &[WorkItem]) -> Ve
         .collect()
 }
 
-/// What a deletion needs after a conflict: less than the version that was just
-/// read if that was not enough before, and nothing that was decided on has
-/// changed, from before the item until now.
+/// The precondition after a conflict. The uid is enough if the version that was
+/// just read was not enough before, and nothing that was decided on has changed
+/// since before the item was enqueued.
 fn precondition(item: &WorkItem, cached: &Item, live: &Item) -> Precondition {
     if item.attempt >= RESTLESS_ATTEMPT
         && cached.changed_at <= item.created_at
@@ -138,15 +139,15 @@ fn precondition(item: &WorkItem, cached: &Item, live: &Item) -> Precondition {
     }
 }
 
-/// Whether the item's object was found to have another version than the one
-/// that was decided on.
+/// Whether the item's object had another version than the one that was decided
+/// on.
 pub(crate) fn met_conflict(item: &WorkItem) -> bool {
     let mut failures = item.failures.iter();
     failures.any(|it| it.uid == item.key && it.failure.class == "conflict")
 }
 
-/// What is known of each owner reference of an object; nothing where it does
-/// not matter, because the object is going already.
+/// What is known of each owner of an object; nothing for a terminating object,
+/// because it does not matter.
 fn find_owners(owners: &mut Owners<'_>, subject: &Subject) -> Vec<Finding> {
     let Subject::Item { object, .. } = subject else {
         return Vec::new();
@@ -160,7 +161,7 @@ fn find_owners(owners: &mut Owners<'_>, subject: &Subject) -> Vec<Finding> {
         .collect()
 }
 
-/// An object that is gone has left its dependents behind.
+/// An object that is gone may have left dependents.
 fn of_missing(cx: &Context<'_>, uid: &str) -> Decision {
     let dependents = cx.watch(OBJECTS).index_count(BY_OWNER, uid);
     let look = (dependents > 0).then(|| now(DEPENDENTS, uid));
@@ -176,13 +177,13 @@ struct Judge<'a, 'o> {
     owners: &'a mut Owners<'o>,
 }
 
-/// An object's owner references by what has become of the owners.
+/// An object's owner references, by the state of the owners.
 #[derive(Default)]
-struct Sorted<'a> {
+struct SortedReferences<'a> {
     solid: Vec<&'a OwnerReference>,
     waiting: Vec<&'a OwnerReference>,
     dangling: Vec<&'a OwnerReference>,
-    /// A solid owner is not in the cache.
+    /// The cache does not have one of the solid owners.
     unobserved: bool,
 }
 
@@ -198,14 +199,13 @@ impl<'a> Judge<'a, '_> {
         } else {
             match self.sort(findings) {
                 Ok(sorted) => self.of_sorted(&sorted),
-                Err((reference, obstacle)) => self.of_unclear(reference, &obstacle),
+                Err((reference, obstacle)) => self.of_undecidable(reference, &obstacle),
             }
         };
         decision.commands(learnt)
     }
 
-    /// An object that is going needs no more than that its finalizers are
-    /// looked after, and that nothing waits in a circle.
+    /// For a terminating object, only its finalizers and cycles matter.
     fn of_terminating(&mut self) -> Decision {
         let metadata = &self.object.view.metadata;
         let uid = &self.object.reference.uid;
@@ -221,10 +221,13 @@ impl<'a> Judge<'a, '_> {
             .commands([now(DEPENDENTS, uid), now(OWNERS, uid)])
     }
 
-    /// Sorts the references; the first whose owner is unclear ends it, since
-    /// the object may have to stay for that one.
-    fn sort(&mut self, findings: &[Finding]) -> Result<Sorted<'a>, (&'a OwnerReference, Obstacle)> {
-        let mut sorted = Sorted::default();
+    /// Sorts the references. It stops at the first owner that cannot be
+    /// decided, since the object may have to stay for that owner.
+    fn sort(
+        &mut self,
+        findings: &[Finding],
+    ) -> Result<SortedReferences<'a>, (&'a OwnerReference, Obstacle)> {
+        let mut sorted = SortedReferences::default();
         let references = self.object.view.metadata.owner_references.iter();
         for (reference, finding) in references.zip(findings) {
             match self.owners.standing(reference, finding) {
@@ -241,7 +244,7 @@ impl<'a> Judge<'a, '_> {
         Ok(sorted)
     }
 
-    fn of_sorted(&mut self, sorted: &Sorted<'_>) -> Decision {
+    fn of_sorted(&mut self, sorted: &SortedReferences<'_>) -> Decision {
         let lost: Vec<_> = sorted
             .dangling
             .iter()
@@ -249,8 +252,8 @@ impl<'a> Judge<'a, '_> {
             .copied()
             .collect();
         if lost.is_empty() {
-            let told = namespace::event(self.object, self.owners);
-            let plan = told.map(|event| self.plan("wrong-namespace", "").step(event));
+            let event = namespace::event(self.object, self.owners);
+            let plan = event.map(|event| self.plan("wrong-namespace", "").step(event));
             let decision = if sorted.unobserved {
                 Decision::retry("an owner is not in the cache yet")
             } else {
@@ -259,24 +262,26 @@ impl<'a> Judge<'a, '_> {
             return decision.plans(plan);
         }
         if !sorted.solid.is_empty() {
-            let message = format!("{} of its owners are gone or going", lost.len());
-            let patch = patch::drop_references(self.object, self.form(), At::ThisVersion, &lost);
+            let message = format!("{} of its owners are deleted or being deleted", lost.len());
+            let patch =
+                patch::drop_references(self.object, self.form(), PatchVersion::ThisVersion, &lost);
             let plan = self.plan("drop-owners", &message).patch(patch);
-            return self.execute_decision(plan);
+            return self.with_event(plan);
         }
         if sorted.waiting.is_empty() || !self.has_dependents() {
-            return self.delete(self.policy(), "none of its owners is left");
+            return self.delete(self.policy(), "all of its owners are gone");
         }
         if let Some(plan) = self.break_cycle() {
-            // Its deletion follows when the cache shows this.
-            return self.execute_decision(plan);
+            // The deletion follows when the cache has observed this.
+            return self.with_event(plan);
         }
         self.delete("Foreground", "its owner is deleted in the foreground")
     }
 
-    /// An object that cannot be judged stays. It is looked at again until it
-    /// can, but for one that never will: whose owner is seen, elsewhere.
-    fn of_unclear(&mut self, reference: &OwnerReference, obstacle: &Obstacle) -> Decision {
+    /// An object that cannot be decided stays. It is retried until it can be,
+    /// except an object whose owner is seen in another namespace: that one
+    /// never can.
+    fn of_undecidable(&mut self, reference: &OwnerReference, obstacle: &Obstacle) -> Decision {
         let OwnerReference {
             api_version,
             kind,
@@ -286,18 +291,18 @@ impl<'a> Judge<'a, '_> {
         let owner = format!("{api_version} {kind} {name}");
         let why = match obstacle {
             Obstacle::NoNamespace => {
-                let told = namespace::event(self.object, self.owners);
-                if let Some(event) = told {
+                let event = namespace::event(self.object, self.owners);
+                if let Some(event) = event {
                     return Decision::done().plans([self.plan("wrong-namespace", "").step(event)]);
                 }
-                format!("its owner {owner} lives in a namespace, and it does not")
+                format!("its owner {owner} is namespaced, but the object is cluster-scoped")
             }
             Obstacle::Unmappable => {
-                if self.item.attempt == TELLING_ATTEMPT {
+                if self.item.attempt == WARNING_ATTEMPT {
                     let object = self.object.reference.to_string();
                     self.cx.log(
                         Level::Warn,
-                        "an object stays because the kind of its owner is not served",
+                        "object is kept: the kind of its owner is not served",
                         &[("object", &object), ("owner", &owner)],
                     );
                 }
@@ -315,11 +320,12 @@ impl<'a> Judge<'a, '_> {
             Precondition::Uid => options,
         };
         let plan = self.plan("owners-gone", message).delete(options);
-        self.execute_decision(plan)
+        self.with_event(plan)
     }
 
-    /// Carries a plan out, and tells of a reference across namespaces.
-    fn execute_decision(&mut self, plan: Plan) -> Decision {
+    /// A decision with this plan, and an event about a reference across
+    /// namespaces.
+    fn with_event(&mut self, plan: Plan) -> Decision {
         let plan = match namespace::event(self.object, self.owners) {
             Some(event) => plan.step(event),
             None => plan,
@@ -327,17 +333,17 @@ impl<'a> Judge<'a, '_> {
         Decision::done().plans([plan])
     }
 
-    /// The form that the object's references are patched in.
-    fn form(&self) -> Form {
-        Form::of(self.cx, self.object, &self.item.failures)
+    /// The form of patch for the object's references.
+    fn form(&self) -> PatchForm {
+        PatchForm::of(self.cx, self.object, &self.item.failures)
     }
 
     fn plan(&self, reason: &str, message: &str) -> Plan {
         Plan::new(self.object.reference.clone(), reason, message)
     }
 
-    /// What the object itself asks for, if it does: a finalizer that was set
-    /// before its deletion.
+    /// The propagation policy that the object itself asks for, by a finalizer
+    /// that was set before its deletion.
     fn policy(&self) -> &'static str {
         let metadata = &self.object.view.metadata;
         if metadata.has_finalizer(ORPHAN) {
@@ -349,7 +355,7 @@ impl<'a> Judge<'a, '_> {
         }
     }
 
-    /// Whether others than itself name it as owner.
+    /// Whether objects other than itself name it as owner.
     fn has_dependents(&self) -> bool {
         let uid = &self.object.reference.uid;
         let objects = self.cx.watch(OBJECTS);
@@ -366,7 +372,7 @@ impl<'a> Judge<'a, '_> {
             return None;
         }
         let patch = patch::unblock(self.object, self.form(), |it| closing.contains(&it));
-        let message = "it and its owners would wait for each other";
+        let message = "the object and its owners would wait for each other";
         Some(self.plan("break-cycle", message).patch(patch))
     }
 }

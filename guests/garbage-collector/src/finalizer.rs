@@ -1,6 +1,6 @@
-//! Owners that wait: with the finalizer `orphan` for their dependents to be let
-//! go, with `foregroundDeletion` for them to be deleted. The work items are the
-//! owners' uids, and come with every change of a dependent.
+//! Owners that wait: with the finalizer `orphan` until their dependents are
+//! orphaned, with `foregroundDeletion` until they are deleted. The work items
+//! are the owners' uids. Every change of a dependent enqueues them.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -11,32 +11,32 @@ use crate::config::Config;
 use crate::dependent::met_conflict;
 use crate::memory;
 use crate::owner::{self, Owners};
-use crate::patch::{self, At, Form};
-use crate::unlisted::Unlisted;
+use crate::patch::{self, PatchForm, PatchVersion};
+use crate::unlisted::UnlistedResources;
 use crate::view::{BY_OWNER, FOREGROUND, Item, Meta, OBJECTS, ORPHAN, OwnerReference};
 
 /// How many dependents of one owner one decision orphans. The next decision
 /// finds the rest.
-const MOST_ORPHANS: u32 = 2_000;
+const MAX_ORPHANS: u32 = 2_000;
 
-/// How many dependents are looked at first to see whether one keeps its owner.
-const FIRST_LOOK: u32 = 8;
-/// How many at once after that.
-const LOOK: u32 = 500;
+/// How many dependents are read first to find one that keeps its owner.
+const FIRST_PAGE: u32 = 8;
+/// How many dependents are read at once after that.
+const PAGE: u32 = 500;
 
-/// When an owner is looked at again that waits for a resource which cannot be
+/// The requeue period of an owner that waits for a resource which cannot be
 /// listed. It costs no request.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
-/// How long it has waited when an operator is told.
-const TELL_AFTER: Duration = Duration::from_mins(1);
+const RECHECK_PERIOD: Duration = Duration::from_secs(5);
+/// How long an owner waits before the log warns.
+const WARN_AFTER: Duration = Duration::from_mins(1);
 
-/// Does what an owner waits for, or lets it go when it waits for nothing.
+/// Does what an owner waits for. Releases the owner if it waits for nothing.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let Some(cached) = cx.watch(OBJECTS).get(&item.key) else {
-        return memory::tidy(cx, item);
+        return memory::expire(cx, item);
     };
     match current(cx, item, cached) {
-        Ok(Some(owner)) => Waiting {
+        Ok(Some(owner)) => WaitingOwner {
             config,
             cx,
             item,
@@ -48,8 +48,8 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
     }
 }
 
-/// The owner as it is now: read live if its last patch met a newer version.
-/// None if it is gone.
+/// The current owner: read live if its last patch met a newer version. None if
+/// it is gone.
 fn current(cx: &Context<'_>, item: &WorkItem, cached: Item) -> Result<Option<Item>, String> {
     if !met_conflict(item) {
         return Ok(Some(cached));
@@ -64,14 +64,14 @@ fn current(cx: &Context<'_>, item: &WorkItem, cached: Item) -> Result<Option<Ite
 }
 
 /// An owner that may be waiting for its dependents.
-struct Waiting<'a> {
+struct WaitingOwner<'a> {
     config: &'a Config,
     cx: &'a Context<'a>,
     item: &'a WorkItem,
     owner: &'a Item,
 }
 
-impl Waiting<'_> {
+impl WaitingOwner<'_> {
     fn decide(&self) -> Decision {
         let metadata = &self.owner.view.metadata;
         if metadata.lets_dependents_go() {
@@ -87,25 +87,25 @@ impl Waiting<'_> {
         Decision::done()
     }
 
-    /// Takes the owner off its dependents, all that name its uid: a wrong
-    /// reference to it, too, is not to get its dependent deleted. The last
-    /// dependent's change brings the owner back here.
+    /// Removes the owner from all dependents that name its uid. A wrong
+    /// reference to it must not delete the dependent either. The last
+    /// dependent's change enqueues the owner again.
     fn orphans(&self) -> Decision {
         let (cx, failures) = (self.cx, &self.item.failures);
         let uid = &self.owner.reference.uid;
         let objects = cx.watch(OBJECTS);
-        let (mut dependents, _) = objects.index_page(BY_OWNER, uid, 0, MOST_ORPHANS);
+        let (mut dependents, _) = objects.index_page(BY_OWNER, uid, 0, MAX_ORPHANS);
         dependents.retain(|it| it.reference.uid != *uid);
-        // What one of them has shown about its kind holds for all of the kind.
+        // A refusal for one object holds for all objects of its kind.
         let refused = dependents
             .iter()
             .filter(|it| patch::was_refused(it, failures));
         let merge_only: BTreeSet<(&str, &str)> = refused.map(kind).collect();
         let plans = dependents.iter().map(|dependent| {
             let form = if merge_only.contains(&kind(dependent)) {
-                Form::Merge
+                PatchForm::Merge
             } else {
-                Form::of(cx, dependent, &[])
+                PatchForm::of(cx, dependent, &[])
             };
             orphan(dependent, &self.owner.reference, form)
         });
@@ -114,22 +114,22 @@ impl Waiting<'_> {
         Decision::done().plans(plans).commands(learnt)
     }
 
-    /// Whether a dependent keeps its owner from going: another object than the
-    /// owner itself, whose reference really means it. One that blocks its owner
-    /// keeps it as long as it is there, any other until its deletion was sent:
-    /// an owner that a finalizer of somebody else's holds counts as one to live
-    /// for afterwards.
+    /// Whether a dependent keeps its owner: an object other than the owner
+    /// itself, whose reference really means the owner. A dependent that blocks
+    /// its owner keeps the owner as long as it exists. Any other keeps it until
+    /// its own deletion was sent: an owner that another finalizer keeps counts
+    /// as an owner afterwards.
     fn is_kept(&self) -> bool {
         let uid = &self.owner.reference.uid;
         let objects = self.cx.watch(OBJECTS);
         let mut owners = Owners::new(self.config, self.cx);
-        let (mut at, mut most) = (Some(0), FIRST_LOOK);
+        let (mut at, mut most) = (Some(0), FIRST_PAGE);
         while let Some(cursor) = at {
             let (dependents, next) = objects.index_page(BY_OWNER, uid, cursor, most);
             if dependents.iter().any(|it| self.keeps(it, &mut owners)) {
                 return true;
             }
-            (at, most) = (next, LOOK);
+            (at, most) = (next, PAGE);
         }
         false
     }
@@ -147,49 +147,51 @@ impl Waiting<'_> {
         if meant.iter().any(|it| it.blocks()) {
             return true;
         }
-        // One that stays for an owner which nobody can judge was decided about as
-        // well. It may be this owner, named in a version that is not served.
+        // A dependent that stays for an undecidable owner was decided about as
+        // well. That owner may be this one, named in a version that is not
+        // served.
         let mut references = references.iter();
         !meant.is_empty()
             && !dependent.view.metadata.is_terminating()
-            && !references.any(|it| owners.is_beyond_judging(it, namespace))
+            && !references.any(|it| owners.is_undecidable(it, namespace))
     }
 
-    /// Takes a finalizer off, unless there may be dependents that nobody sees.
+    /// Removes a finalizer, unless there may be dependents that the cache does
+    /// not cover.
     fn release(&self, finalizer: &str) -> Decision {
-        let unlisted = Unlisted::new(self.config, self.cx);
+        let unlisted = UnlistedResources::new(self.config, self.cx);
         if let Some(resource) = unlisted.first() {
             let name = match resource.plural.as_str() {
                 "" => resource.group.clone(),
                 plural => format!("{plural}.{}", resource.group),
             };
             let waited = self.cx.since(self.item.created_at);
-            if (TELL_AFTER..TELL_AFTER + LOOK_AGAIN).contains(&waited) {
+            if (WARN_AFTER..WARN_AFTER + RECHECK_PERIOD).contains(&waited) {
                 let owner = self.owner.reference.to_string();
                 let reason = &resource.reason;
                 self.cx.log(
                     Level::Warn,
-                    "an owner waits: a resource that may hold dependents cannot be listed",
+                    "owner waits for its dependents: a resource that may have dependents is not listed",
                     &[("owner", &owner), ("resource", &name), ("reason", reason)],
                 );
             }
-            return Decision::requeue_after(LOOK_AGAIN);
+            return Decision::requeue_after(RECHECK_PERIOD);
         }
         let patch = patch::release(self.owner, finalizer);
-        let message = "it has no dependents left to wait for";
+        let message = "it waits for no dependents any more";
         let target = self.owner.reference.clone();
         Decision::done().plans([Plan::new(target, "release-owner", message).patch(patch)])
     }
 }
 
-fn orphan(dependent: &Item, owner: &ObjectRef, form: Form) -> Plan {
+fn orphan(dependent: &Item, owner: &ObjectRef, form: PatchForm) -> Plan {
     let references = dependent.view.metadata.owner_references.iter();
     let dropped: Vec<_> = references.filter(|it| it.uid == owner.uid).collect();
-    let message = format!("its owner {owner} is deleted without it");
+    let message = format!("its owner {owner} is deleted and orphans it");
     Plan::new(dependent.reference.clone(), "orphan", message).patch(patch::drop_references(
         dependent,
         form,
-        At::AnyVersion,
+        PatchVersion::AnyVersion,
         &dropped,
     ))
 }

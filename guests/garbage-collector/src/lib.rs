@@ -1,15 +1,15 @@
 //! Kubernetes' garbage collector for owner references as a Davit guest.
 //!
-//! It deletes objects whose owners are gone (module `dependent`), and carries
-//! out what a deletion asks for with its propagation policy: in the background,
-//! in the foreground, or with the dependents orphaned (module `finalizer`).
+//! It deletes objects whose owners are gone (module `dependent`). It also does
+//! what a deletion's propagation policy asks for: in the background, in the
+//! foreground, or with the dependents orphaned (module `finalizer`).
 //!
 //! The rules are kube-controller-manager's (pkg/controller/garbagecollector,
-//! v1.36); the means are not. There is no graph. The host's index over the uids
-//! of owners tells who depends on whom, and every decision is made from what
-//! the cache holds now: an owner that it lacks is read live at the coordinates
-//! that the reference gives. An object is deleted by one request, with its uid
-//! and the resource version that was decided on as preconditions.
+//! v1.36); the means differ. There is no graph. The host's index over the uids
+//! of owners finds an owner's dependents, and every decision uses the current
+//! cache. An owner that the cache lacks is read live at the coordinates of the
+//! reference. An object is deleted by one request, with its uid and the
+//! resource version that was decided on as preconditions.
 
 mod config;
 mod cycle;
@@ -32,25 +32,24 @@ use davit_guest::{
 
 pub use config::{Config, GroupResource};
 
-/// The queue of the objects to be looked at as dependents, by their uids. It is
-/// called as in kube-controller-manager.
+/// The queue of the objects to decide as dependents, by uid. Its name is
+/// kube-controller-manager's.
 pub const OBJECTS_QUEUE: &str = "garbage_collector_attempt_to_delete";
-/// The queue of the owners that may be waiting for their dependents, by their
-/// uids.
+/// The queue of the owners that may wait for their dependents, by uid.
 pub const OWNERS: &str = "garbage_collector_owners";
-/// The queue of the owners whose dependents have to be looked at, all of them.
+/// The queue of the owners whose dependents must all be enqueued.
 pub const DEPENDENTS: &str = "garbage_collector_dependents";
 
-/// Counted by the host, under kube-controller-manager's name.
+/// The host increments it, under kube-controller-manager's name.
 const SYNC_ERRORS: &str = "garbagecollector_controller_resources_sync_error_total";
 
-/// How many objects one call decides about.
+/// How many objects one call decides about at most.
 const BATCH: u32 = 250;
-/// How many owners are worked on at once.
+/// How many owners are reconciled at once at most.
 const OWNER_WORKERS: u32 = 50;
 
-/// The first and the longest pause after a failure, and between two looks at an
-/// object that cannot be judged.
+/// The first and the longest back-off, also of an object that cannot be
+/// decided.
 const FIRST_RETRY: Duration = Duration::from_millis(10);
 const LONGEST_RETRY: Duration = Duration::from_mins(5);
 
@@ -88,7 +87,7 @@ impl Controller for GarbageCollector {
                     .workers(self.config.concurrent_syncs)
                     .batch(BATCH),
                 queue(OWNERS).workers(OWNER_WORKERS),
-                // What is to be remembered of an owner cannot wait.
+                // Facts about an owner must be recorded before they are lost.
                 queue(DEPENDENTS).workers(OWNER_WORKERS).priority(1),
             ],
             permissions: ["get", "patch", "delete"]
@@ -115,7 +114,7 @@ impl Controller for GarbageCollector {
         }
     }
 
-    /// The items of a call are all of one queue. Objects are decided about
+    /// All items of a call belong to one queue. Objects are decided about
     /// together, so that an owner that many of them name is read once.
     fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
         match items.first() {

@@ -1,11 +1,11 @@
-//! What the collector remembers between calls: facts that, once true, stay true.
+//! What the collector remembers between calls: facts that stay true.
 //!
-//! What is known of an owner that is gone stands in two notes under its uid, and
-//! stays there for as long as an object in the cache names that owner: so there
-//! are never more notes than objects with owners. Calls that learn at the same
-//! time may undo each other's facts of one owner in the first note. That costs a
-//! request. The second one is written by one item at a time: without it, the
-//! dependents of an owner that went with its kind could never be judged.
+//! Two notes under the uid of an owner that is gone hold what is known of it.
+//! They exist as long as an object in the cache names that owner, so there are
+//! never more notes than objects with owners. Calls that run at the same time
+//! may overwrite each other's facts of one owner in the first note. That costs
+//! a request. One item at a time writes the second note: without it, the
+//! dependents of an owner whose kind is gone too could never be decided.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,25 +15,26 @@ use davit_guest::{Command, Context, Decision, ObjectRef, WorkItem};
 use crate::OWNERS;
 use crate::view::{BY_OWNER, OBJECTS};
 
-/// How many facts are kept of one owner. Dependents can name it wrongly in as
-/// many ways as they like.
-const MOST_OF_AN_OWNER: usize = 32;
+/// How many facts are kept of one owner. Dependents can name it wrongly in any
+/// number of ways.
+const MAX_FACTS: usize = 32;
 
-/// How long after it was learnt a fact is kept at least, and when it is looked at
-/// again: the last dependent may have gone while it was learnt.
-const TIDY_AFTER: Duration = Duration::from_mins(1);
+/// The least time that a fact is kept, and the period after which it is
+/// checked: the last dependent may have been deleted while the fact was
+/// recorded.
+const EXPIRE_AFTER: Duration = Duration::from_mins(1);
 
-/// Something that stays true of an owner.
+/// A fact about an owner that stays true.
 pub(crate) enum Fact<'a> {
-    /// The API server has no object with this uid at these coordinates. Uids
-    /// are never given twice.
+    /// The API server has no object with this uid at these coordinates. No uid
+    /// is used twice.
     Absent(&'a ObjectRef),
-    /// The object with this uid went from the cache while the API server served
-    /// this kind, by which it is named.
+    /// The object with this uid disappeared from the cache while the API server
+    /// served this kind.
     Left {
-        /// The group and version by which it is named.
+        /// The group and version in the reference.
         api_version: &'a str,
-        /// The kind by which it is named.
+        /// The kind in the reference.
         kind: &'a str,
     },
 }
@@ -56,10 +57,10 @@ impl Fact<'_> {
     }
 }
 
-/// Who learns a fact of an owner.
+/// Which item records a fact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
-    /// A dependent that was looked at.
+    /// The item of a dependent.
     Dependent,
     /// The item of the owner's dependents.
     Owner,
@@ -74,7 +75,7 @@ impl Source {
     }
 }
 
-/// What is known of an owner.
+/// The facts about one owner.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Facts(Vec<String>);
 
@@ -90,7 +91,7 @@ impl Facts {
     }
 }
 
-/// Facts that a call learns, by the uids of their owners.
+/// Facts that a call records, by the uids of their owners.
 #[derive(Debug, Default)]
 pub(crate) struct Lesson(BTreeMap<String, Vec<String>>);
 
@@ -99,7 +100,7 @@ impl Lesson {
         self.0.entry(uid.to_owned()).or_default().push(fact.text());
     }
 
-    /// Writes them down.
+    /// The commands that write them into notes.
     pub(crate) fn commands(self, cx: &Context<'_>, source: Source) -> Vec<Command> {
         let mut commands = Vec::new();
         for (uid, learnt) in self.0 {
@@ -109,18 +110,18 @@ impl Lesson {
             }
             let mut all: Vec<&String> = known.iter().filter(|it| !learnt.contains(it)).collect();
             all.extend(&learnt);
-            let first = all.len().saturating_sub(MOST_OF_AN_OWNER);
+            let first = all.len().saturating_sub(MAX_FACTS);
             let kept = all.get(first..).unwrap_or_default();
             commands.push(Command::set_note(&source.key(&uid), Some(&kept)));
-            commands.push(Command::enqueue(OWNERS, &uid, TIDY_AFTER));
+            commands.push(Command::enqueue(OWNERS, &uid, EXPIRE_AFTER));
         }
         commands
     }
 }
 
-/// Forgets an owner that is gone once no object names it any more, but not at
-/// once: garbage of one owner may come object by object.
-pub(crate) fn tidy(cx: &Context<'_>, item: &WorkItem) -> Decision {
+/// Forgets an owner that is gone when no object names it any more. It waits
+/// before that: garbage of one owner may appear object by object.
+pub(crate) fn expire(cx: &Context<'_>, item: &WorkItem) -> Decision {
     let uid = &item.key;
     let sources = [Source::Owner, Source::Dependent].into_iter();
     let mut known = sources
@@ -129,7 +130,7 @@ pub(crate) fn tidy(cx: &Context<'_>, item: &WorkItem) -> Decision {
     if known.peek().is_none() || cx.watch(OBJECTS).index_count(BY_OWNER, uid) > 0 {
         return Decision::done();
     }
-    match TIDY_AFTER.checked_sub(cx.since(item.created_at)) {
+    match EXPIRE_AFTER.checked_sub(cx.since(item.created_at)) {
         Some(rest) if !rest.is_zero() => Decision::requeue_after(rest),
         _ => Decision::done()
             .commands(known.map(|source| Command::set_note(&source.key(uid), None::<&()>))),
@@ -140,12 +141,12 @@ fn noted(cx: &Context<'_>, source: Source, uid: &str) -> Vec<String> {
     cx.note(&source.key(uid)).unwrap_or_default()
 }
 
-/// Whether the API server was seen to take no strategic merge patch for a kind.
+/// Whether the API server refused a strategic merge patch for this kind.
 pub(crate) fn is_merge_only(cx: &Context<'_>, api_version: &str, kind: &str) -> bool {
     cx.note(&merge_only(api_version, kind)).unwrap_or_default()
 }
 
-/// Remembers that it takes none. There are never many kinds.
+/// Records that it refuses them. There are never many kinds.
 pub(crate) fn learn_merge_only(api_version: &str, kind: &str) -> Command {
     Command::set_note(&merge_only(api_version, kind), Some(&true))
 }

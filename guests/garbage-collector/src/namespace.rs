@@ -1,16 +1,16 @@
-//! Owner references across namespaces, which mean nothing: an owner lives in
-//! its dependent's namespace, or in none.
+//! Owner references across namespaces. They have no effect: an owner must be in
+//! its dependent's namespace, or be cluster-scoped.
 
 use davit_guest::{Event, Step};
 
 use crate::owner::Owners;
 use crate::view::Item;
 
-/// Where the events come from, as in kube-controller-manager.
+/// The event source, as in kube-controller-manager.
 const COMPONENT: &str = "garbage-collector-controller";
 
-/// The event that tells of the first reference of an object that names an owner
-/// which lives in another namespace.
+/// The event about the first reference of an object to an owner in another
+/// namespace.
 pub(crate) fn event(item: &Item, owners: &mut Owners<'_>) -> Option<Step> {
     let namespace = &item.reference.namespace;
     let mut references = item.view.metadata.owner_references.iter();
@@ -20,7 +20,7 @@ pub(crate) fn event(item: &Item, owners: &mut Owners<'_>) -> Option<Step> {
             !of_owner.is_empty() && of_owner != namespace
         })
     })?;
-    // As Kubernetes words it, with the dependent's namespace in both places.
+    // Kubernetes' wording, with the dependent's namespace in both places.
     let message = format!(
         "ownerRef [{}/{}, namespace: {namespace}, name: {}, uid: {}] does not exist in namespace \
          \"{namespace}\"",

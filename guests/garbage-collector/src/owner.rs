@@ -1,11 +1,11 @@
-//! What has become of the owners that objects name.
+//! The state of the owners that objects name.
 //!
-//! An owner that the cache holds, and that does not wait for its dependents,
-//! needs no request: the dependent stays. Every other one is read live at the
-//! coordinates that the reference gives, in the dependent's namespace: all that
-//! a call has to know in one batch, each of them once. The cache proves nothing
-//! against a dependent: an owner that is not in it may be followed no longer,
-//! and one that waits may have been rescued while the cache lags.
+//! An owner that the cache has, and that does not wait for its dependents,
+//! needs no request: the dependent stays. Every other owner is read live at the
+//! coordinates of the reference, in the dependent's namespace. One batch reads
+//! all owners of a call, each of them once. The cache proves nothing against a
+//! dependent: an owner that it lacks may not be watched any more, and an owner
+//! that waits may have been released while the cache lags.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,30 +14,30 @@ use davit_guest::{Command, Context, Failure, Object, ObjectRef, ResourceMapping}
 
 use crate::config::Config;
 use crate::memory::{Fact, Facts, Lesson, Source};
-use crate::unlisted::Unlisted;
+use crate::unlisted::UnlistedResources;
 use crate::view::{Item, Meta, OBJECTS, OwnerReference, group};
 
-/// What has become of an owner.
+/// The state of an owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It is there, so the dependent stays.
+    /// It exists, so the dependent stays.
     Solid,
-    /// It is there, but only a live read found it: its deletion would go
-    /// unnoticed, so the dependent is to be looked at again.
+    /// It exists, but only a live read found it. The cache would not show its
+    /// deletion, so the dependent must be retried.
     SolidUnobserved,
-    /// It is being deleted and waits for its dependents to go.
+    /// It is terminating and waits for its dependents to be deleted.
     Waiting,
-    /// It is not there.
+    /// It does not exist.
     Dangling,
 }
 
-/// Why it cannot be said what has become of an owner.
+/// Why the state of an owner is unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// The API server serves no such kind.
+    /// The API server does not serve the kind.
     Unmappable,
-    /// A cluster-scoped dependent names an owner of a kind that lives in
-    /// namespaces: nothing says in which.
+    /// A cluster-scoped dependent names an owner of a namespaced kind: the
+    /// namespace is unknown.
     NoNamespace,
     /// The read failed.
     Unread(String),
@@ -46,32 +46,31 @@ pub(crate) enum Obstacle {
 /// The owners that the items of one call name.
 pub(crate) struct Owners<'a> {
     cx: &'a Context<'a>,
-    unlisted: Unlisted<'a>,
+    unlisted: UnlistedResources<'a>,
     cached: BTreeMap<String, Option<Rc<Item>>>,
     facts: BTreeMap<String, Rc<Facts>>,
-    /// What is to be read, and the answers once it was.
+    /// The live reads of the call, and the answers once they were made.
     questions: BTreeMap<Coordinates, usize>,
     targets: Vec<ObjectRef>,
     answers: Vec<Result<Object<Meta>, Failure>>,
 }
 
-/// A reference's meaning in a namespace, as far as it can be told without a
-/// request.
+/// What is known of a reference without a request.
 #[derive(Clone, Debug)]
 pub(crate) enum Finding {
     Known(Result<Standing, Obstacle>),
-    /// The answer to the question of this number.
+    /// The answer to the live read with this number.
     Asked(usize),
 }
 
-/// An [`ObjectRef`] that can be compared.
+/// A comparable [`ObjectRef`].
 type Coordinates = (String, String, String, String, String);
 
 impl<'a> Owners<'a> {
     pub(crate) fn new(config: &'a Config, cx: &'a Context<'a>) -> Self {
         Self {
             cx,
-            unlisted: Unlisted::new(config, cx),
+            unlisted: UnlistedResources::new(config, cx),
             cached: BTreeMap::new(),
             facts: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -80,7 +79,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// The object of this uid in the cache.
+    /// The object with this uid in the cache.
     pub(crate) fn cached(&mut self, uid: &str) -> Option<Rc<Item>> {
         if let Some(known) = self.cached.get(uid) {
             return known.clone();
@@ -90,8 +89,9 @@ impl<'a> Owners<'a> {
         found
     }
 
-    /// What is known of an owner that is named from this namespace (empty for a
-    /// cluster-scoped dependent). What has to be read is noted down.
+    /// What is known of an owner that an object of this namespace names (empty
+    /// for a cluster-scoped dependent). An owner that must be read is added to
+    /// the live reads.
     pub(crate) fn find(&mut self, reference: &OwnerReference, namespace: &str) -> Finding {
         if let Some(owner) = self.cached(&reference.uid)
             && reference.means(&owner, namespace)
@@ -112,10 +112,10 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether a read has shown that the owner is gone: in the dependent's
-    /// namespace, or in none. Where its kind lives is not asked, so that it
-    /// holds when the kind has gone after its objects, as that of a custom
-    /// resource does.
+    /// Whether a read has shown that the owner is gone, in the dependent's
+    /// namespace or cluster-scoped. The scope of its kind does not matter, so
+    /// that the answer holds after the kind is gone too, like that of a custom
+    /// resource.
     fn is_known_absent(&mut self, reference: &OwnerReference, namespace: &str) -> bool {
         let facts = self.facts(&reference.uid);
         let is_absent = |place| facts.hold(&Fact::Absent(&named(reference, place)));
@@ -131,7 +131,7 @@ impl<'a> Owners<'a> {
         facts
     }
 
-    /// Reads what was noted down. Returns what is to be remembered of it.
+    /// Makes the live reads. Returns the commands that record their facts.
     pub(crate) fn read(&mut self) -> Vec<Command> {
         if self.targets.is_empty() {
             return Vec::new();
@@ -146,7 +146,7 @@ impl<'a> Owners<'a> {
         lesson.commands(self.cx, Source::Dependent)
     }
 
-    /// What has become of an owner, once everything was read.
+    /// The state of an owner, after the live reads.
     pub(crate) fn standing(
         &mut self,
         reference: &OwnerReference,
@@ -169,9 +169,9 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// An owner of a kind that is not served cannot be looked for. It is gone
-    /// only if it went from the cache before its kind did, and the kind is gone
-    /// for good: nothing of its group exists that is not served at the moment.
+    /// An owner of a kind that is not served cannot be read. It is gone only if
+    /// it disappeared from the cache before its kind did, and the kind is gone
+    /// for good: no resource of its group is temporarily not served.
     fn unserved(&mut self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
         let left = self.facts(&reference.uid).hold(&Fact::Left {
             api_version: &reference.api_version,
@@ -187,13 +187,9 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whether an owner of this reference can never be judged, so that the
-    /// dependent stays whatever becomes of its other owners.
-    pub(crate) fn is_beyond_judging(
-        &mut self,
-        reference: &OwnerReference,
-        namespace: &str,
-    ) -> bool {
+    /// Whether the state of this owner can never be known, so that the
+    /// dependent stays whatever happens to its other owners.
+    pub(crate) fn is_undecidable(&mut self, reference: &OwnerReference, namespace: &str) -> bool {
         match self.find(reference, namespace) {
             Finding::Known(Err(Obstacle::NoNamespace)) => true,
             Finding::Known(Err(Obstacle::Unmappable)) => {
@@ -221,8 +217,8 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// What a reference from this namespace names, if its kind is served so; none
-/// if the kind lives in namespaces and the dependent does not.
+/// The object that a reference from this namespace names; none if its kind is
+/// namespaced and the dependent is cluster-scoped.
 pub(crate) fn target(
     reference: &OwnerReference,
     namespace: &str,
@@ -257,7 +253,7 @@ fn standing(owner: &Meta, observed: bool) -> Standing {
     }
 }
 
-/// Whether a read proves that there is no such object.
+/// Whether a read proves that the object does not exist.
 pub(crate) fn means_gone(failure: &Failure) -> bool {
     matches!(&*failure.class, "not-found" | "uid-mismatch")
 }

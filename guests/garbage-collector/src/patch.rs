@@ -1,8 +1,9 @@
-//! The patches that the collector makes.
+//! The collector's patches.
 //!
-//! What is compiled into the API server takes a strategic merge patch, which
-//! names single references. Custom resources take none (415) and get a merge
-//! patch of the whole list, which has to carry the version that it was made of.
+//! Types that are compiled into the API server accept a strategic merge patch,
+//! which names single references. Custom resources refuse it (415). They get a
+//! merge patch of the whole list, which must carry the version that it was made
+//! from.
 
 use davit_guest::{Context, ObjectRef, Patch, PlanFailure};
 use serde::Serialize;
@@ -10,15 +11,15 @@ use serde::Serialize;
 use crate::memory;
 use crate::view::{Item, OwnerReference};
 
-/// How an object's owner references can be patched.
+/// The form of patch for an object's owner references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PatchForm {
     StrategicMerge,
     Merge,
 }
 
-impl Form {
-    /// The form that an object takes, as far as is known.
+impl PatchForm {
+    /// The form that an object accepts, as far as is known.
     pub(crate) fn of(cx: &Context<'_>, item: &Item, failures: &[PlanFailure]) -> Self {
         let ObjectRef {
             api_version, kind, ..
@@ -31,17 +32,17 @@ impl Form {
     }
 }
 
-/// At which version of an object a strategic merge patch of its references is
-/// right. A merge patch is right only at the one that it was made of.
+/// The version of an object at which a strategic merge patch of its references
+/// is right. A merge patch is right only at the version that it was made from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum At {
-    /// Whatever else names it.
+pub(crate) enum PatchVersion {
+    /// Whatever its other references are.
     AnyVersion,
-    /// As long as its other references are what they were.
+    /// Only with its present references.
     ThisVersion,
 }
 
-impl At {
+impl PatchVersion {
     fn version(self, item: &Item) -> Option<&str> {
         match self {
             Self::AnyVersion => None,
@@ -50,20 +51,20 @@ impl At {
     }
 }
 
-/// Takes these references off a dependent.
+/// Removes these references from a dependent.
 pub(crate) fn drop_references(
     item: &Item,
-    form: Form,
-    at: At,
+    form: PatchForm,
+    at: PatchVersion,
     dropped: &[&OwnerReference],
 ) -> Patch {
     let references = item.view.metadata.owner_references.iter();
     let kept: Vec<_> = references.filter(|it| !dropped.contains(it)).collect();
     let mut uids: Vec<&str> = dropped.iter().map(|it| it.uid.as_str()).collect();
     uids.dedup();
-    // A strategic merge patch takes every reference with the uid off.
+    // A strategic merge patch removes every reference with the uid.
     let ambiguous = kept.iter().any(|it| uids.contains(&it.uid.as_str()));
-    if form == Form::Merge || ambiguous {
+    if form == PatchForm::Merge || ambiguous {
         return merge_references(item, kept);
     }
     let removals = uids.into_iter().map(|uid| Removal {
@@ -76,11 +77,12 @@ pub(crate) fn drop_references(
     }))
 }
 
-/// Lets the owners go before the dependent to which `unblocks` points. At any
-/// other version it could put a reference back that was taken off meanwhile.
+/// Lets the owners be deleted before the dependent, for the references that
+/// `unblocks` selects. At another version, the patch could restore a reference
+/// that was removed meanwhile.
 pub(crate) fn unblock(
     item: &Item,
-    form: Form,
+    form: PatchForm,
     unblocks: impl Fn(&OwnerReference) -> bool,
 ) -> Patch {
     let unblocked = |reference: &OwnerReference| OwnerReference {
@@ -88,7 +90,7 @@ pub(crate) fn unblock(
         ..reference.clone()
     };
     let references = item.view.metadata.owner_references.iter();
-    if form == Form::Merge {
+    if form == PatchForm::Merge {
         let all = references.map(|it| {
             if unblocks(it) {
                 unblocked(it)
@@ -100,12 +102,12 @@ pub(crate) fn unblock(
     }
     let changed = references.filter(|it| unblocks(it)).map(unblocked);
     Patch::strategic_merge(&Body::of(References {
-        resource_version: At::ThisVersion.version(item),
+        resource_version: PatchVersion::ThisVersion.version(item),
         owner_references: changed.collect::<Vec<_>>(),
     }))
 }
 
-/// Lets an owner go, as far as this finalizer keeps it.
+/// Removes this finalizer from an owner.
 pub(crate) fn release(item: &Item, finalizer: &str) -> Patch {
     let finalizers = item.view.metadata.finalizers.iter();
     let kept: Vec<&String> = finalizers.filter(|it| *it != finalizer).collect();
@@ -123,7 +125,8 @@ fn merge_references<R: Serialize>(item: &Item, references: Vec<R>) -> Patch {
     }))
 }
 
-/// Whether the API server refused an object's strategic merge patch as such.
+/// Whether the API server refused a strategic merge patch for this object
+/// because of its type.
 pub(crate) fn was_refused(item: &Item, failures: &[PlanFailure]) -> bool {
     let uid = &item.reference.uid;
     failures
@@ -148,7 +151,7 @@ impl<M> Body<M> {
 struct References<'a, R> {
     #[serde(skip_serializing_if = "Option::is_none")]
     resource_version: Option<&'a str>,
-    /// None, which is written as null, takes all of them off.
+    /// None is written as null and removes all of them.
     owner_references: R,
 }
 
@@ -156,11 +159,11 @@ struct References<'a, R> {
 #[serde(rename_all = "camelCase")]
 struct Finalizers<'a> {
     resource_version: &'a str,
-    /// None, which is written as null, takes all of them off.
+    /// None is written as null and removes all of them.
     finalizers: Option<Vec<&'a String>>,
 }
 
-/// A strategic merge patch's way to take an element off a list.
+/// The way to remove an element from a list in a strategic merge patch.
 #[derive(Serialize)]
 struct Removal<'a> {
     #[serde(rename = "$patch")]

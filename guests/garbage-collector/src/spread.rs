@@ -1,7 +1,7 @@
-//! From an owner to its dependents: when it is gone, or waits for them, each
-//! has to be looked at. The work items are `UID` and, to go on from a place in
-//! the index, `UID@CURSOR`, so that no number of dependents is too much for one
-//! call.
+//! From an owner to its dependents: when an owner is gone, or waits for its
+//! dependents, each of them must be decided. The work items are `UID` and, to
+//! continue at a place in the index, `UID@CURSOR`, so that any number of
+//! dependents fits into calls of bounded size.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::memory::{Fact, Lesson, Source};
 use crate::view::{self, BY_OWNER, Item, OBJECTS, OwnerReference};
 use crate::{DEPENDENTS, OBJECTS_QUEUE};
 
-/// How many dependents one call looks at.
+/// How many dependents one call enqueues at most.
 const PAGE: u32 = 2_000;
 
-/// Has every dependent of an owner looked at that is not going already. With
-/// those that are, owners that wait in a circle would be looked at for ever.
+/// Enqueues every dependent of an owner that is not terminating. With the
+/// terminating ones, owners that wait in a cycle would enqueue each other
+/// forever.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decision {
     let (uid, cursor) = parse(key);
     let objects = cx.watch(OBJECTS);
@@ -27,7 +28,7 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decisio
         .filter(|it| !it.view.metadata.is_terminating());
     let rest = next.map(|cursor| now(DEPENDENTS, &format!("{uid}@{cursor}")));
     let learnt = match objects.get(uid) {
-        None => look_after(config, cx, uid, &dependents),
+        None => record_kinds(config, cx, uid, &dependents),
         Some(_) => Vec::new(),
     };
     Decision::done()
@@ -36,15 +37,15 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, key: &str) -> Decisio
         .commands(rest)
 }
 
-/// An item that is due at once.
+/// Enqueues an item that is due now.
 pub(crate) fn now(queue: &str, key: &str) -> Command {
     Command::enqueue(queue, key, Duration::ZERO)
 }
 
-/// What is to be remembered of an owner that went from the cache a moment ago.
-/// With a custom resource's definition first its objects are deleted, and then
-/// the kind: soon nobody can be asked any more.
-fn look_after(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item]) -> Vec<Command> {
+/// The facts to record about an owner that disappeared from the cache a moment
+/// ago. When a custom resource's definition is deleted, its objects disappear
+/// first, and then the kind: soon no read can find the owner.
+fn record_kinds(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item]) -> Vec<Command> {
     let references = dependents
         .iter()
         .flat_map(|it| &it.view.metadata.owner_references);
@@ -55,7 +56,8 @@ fn look_after(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item])
     let mut lesson = Lesson::default();
     for (api_version, kind) in kinds {
         let served = cx.lookup(api_version, kind);
-        // One that is ignored did not go because it was deleted.
+        // An ignored resource did not disappear because its objects were
+        // deleted.
         if served.is_some_and(|it| !config.ignores(&it.resource)) {
             lesson.learn(uid, &Fact::Left { api_version, kind });
         }
@@ -63,8 +65,8 @@ fn look_after(config: &Config, cx: &Context<'_>, uid: &str, dependents: &[Item])
     lesson.commands(cx, Source::Owner)
 }
 
-/// Whether a definition may be what serves the kind: its group has a dot
-/// (`ValidateCustomResourceDefinitionSpec`).
+/// Whether a definition of a custom resource may serve the kind: its group
+/// contains a dot (`ValidateCustomResourceDefinitionSpec`).
 fn may_be_custom(reference: &OwnerReference) -> bool {
     view::group(&reference.api_version).contains('.')
 }

@@ -1,5 +1,5 @@
-//! Resources that the cache does not cover: an object of theirs that is not there
-//! may exist all the same.
+//! Resources that the cache does not cover: their objects may exist even if the
+//! cache does not have them.
 
 use std::cell::OnceCell;
 
@@ -8,25 +8,25 @@ use davit_guest::{Context, UnlistedResource};
 use crate::config::Config;
 use crate::view::OBJECTS;
 
-/// The group of the definitions of custom resources. Without them nobody knows
+/// The group of the definitions of custom resources. Without them it is unknown
 /// which resources exist.
 const DEFINITIONS: &str = "apiextensions.k8s.io";
 
-/// The metrics APIs: nothing of theirs is stored, and they are often away.
+/// The metrics APIs: they store nothing, and are often unavailable.
 const NEVER_STORED: [&str; 3] = [
     "metrics.k8s.io",
     "custom.metrics.k8s.io",
     "external.metrics.k8s.io",
 ];
 
-/// What the cache does not cover, asked for once.
-pub(crate) struct Unlisted<'a> {
+/// The resources that the cache does not cover, read once.
+pub(crate) struct UnlistedResources<'a> {
     config: &'a Config,
     cx: &'a Context<'a>,
     resources: OnceCell<Vec<UnlistedResource>>,
 }
 
-impl<'a> Unlisted<'a> {
+impl<'a> UnlistedResources<'a> {
     pub(crate) fn new(config: &'a Config, cx: &'a Context<'a>) -> Self {
         Self {
             config,
@@ -35,8 +35,8 @@ impl<'a> Unlisted<'a> {
         }
     }
 
-    /// Whether every resource of a group that exists is in the cache, so that no
-    /// other kind of this group does.
+    /// Whether the cache covers every existing resource of a group, so that no
+    /// other kind of this group exists.
     pub(crate) fn covers(&self, group: &str) -> bool {
         let mut resources = self.resources().iter();
         let mut ignored = self.config.ignored_resources.iter();
@@ -44,8 +44,8 @@ impl<'a> Unlisted<'a> {
             && ignored.all(|it| it.group != group && it.group != DEFINITIONS)
     }
 
-    /// The first resource for which an owner that waits for its dependents has
-    /// to wait.
+    /// The first resource that an owner must wait for when it waits for its
+    /// dependents.
     pub(crate) fn first(&self) -> Option<&UnlistedResource> {
         let mut resources = self.resources().iter();
         resources.find(|it| {

@@ -1,5 +1,4 @@
-//! What the collector reads of an object: the metadata that ownership is made
-//! of.
+//! What the collector reads of an object: the metadata about ownership.
 
 use davit_guest::{Object, WatchName};
 use serde::{Deserialize, Serialize};
@@ -7,17 +6,18 @@ use serde::{Deserialize, Serialize};
 /// Every object that can be deleted, by its uid.
 pub(crate) const OBJECTS: WatchName<Meta> = WatchName::new("objects");
 
-/// The index of [`OBJECTS`] that tells an owner's dependents by its uid.
+/// The index of [`OBJECTS`] from an owner's uid to its dependents.
 pub(crate) const BY_OWNER: &str = "owner";
 /// The path of that index.
 pub(crate) const OWNER_UIDS: &str = "metadata.ownerReferences[*].uid";
 
-/// The finalizer of an owner that waits for its blocking dependents to go.
+/// The finalizer of an owner that waits until its blocking dependents are
+/// deleted.
 pub(crate) const FOREGROUND: &str = "foregroundDeletion";
-/// The finalizer of an owner that waits for its dependents to be let go.
+/// The finalizer of an owner that waits until its dependents are orphaned.
 pub(crate) const ORPHAN: &str = "orphan";
 
-/// An object, as the collector knows it.
+/// An object, as the collector reads it.
 pub(crate) type Item = Object<Meta>;
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Metadata {
     pub(crate) deletion_timestamp: String,
 }
 
-/// Kubernetes' `OwnerReference`, whole: a merge patch writes it back.
+/// Kubernetes' `OwnerReference` with all fields: a merge patch writes it back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct OwnerReference {
@@ -57,27 +57,28 @@ impl Metadata {
         self.finalizers.iter().any(|it| it == name)
     }
 
-    /// Whether it is being deleted and waits for its dependents to be deleted.
-    /// With both finalizers they are let go first, and none is deleted.
+    /// Whether it is terminating and waits until its dependents are deleted.
+    /// With both finalizers the dependents are orphaned first, and none is
+    /// deleted.
     pub(crate) fn waits_for_dependents(&self) -> bool {
         self.is_terminating() && self.has_finalizer(FOREGROUND) && !self.has_finalizer(ORPHAN)
     }
 
-    /// Whether it is being deleted and waits for its dependents to be let go.
+    /// Whether it is terminating and waits until its dependents are orphaned.
     pub(crate) fn lets_dependents_go(&self) -> bool {
         self.is_terminating() && self.has_finalizer(ORPHAN)
     }
 }
 
 impl OwnerReference {
-    /// Whether the owner may not go before the dependent.
+    /// Whether the owner must not be deleted before the dependent.
     pub(crate) fn blocks(&self) -> bool {
         self.block_owner_deletion == Some(true)
     }
 
-    /// Whether this object is the one that a reference from this namespace
-    /// (empty for a cluster-scoped dependent) means. Of the API version only
-    /// the group counts: an object is served in several versions.
+    /// Whether a reference from this namespace (empty for a cluster-scoped
+    /// dependent) means this object. Only the group of the API version counts:
+    /// an object is served in several versions.
     pub(crate) fn means(&self, owner: &Item, namespace: &str) -> bool {
         let found = &owner.reference;
         self.uid == found.uid

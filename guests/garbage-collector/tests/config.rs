@@ -1,4 +1,4 @@
-//! The operator's configuration, and what the manifest makes of it.
+//! The operator's configuration, and the manifest that follows from it.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
@@ -40,7 +40,7 @@ fn the_schema_names_the_fields_that_are_read() {
 }
 
 #[test]
-fn the_schemas_defaults_are_the_ones_that_hold() {
+fn the_schemas_defaults_match_the_configuration() {
     let schema = schema();
     let default = |name: &str| schema["properties"][name]["default"].clone();
     let Config {
@@ -105,7 +105,7 @@ fn a_wrong_configuration_is_refused_by_name() {
 }
 
 #[test]
-fn a_configuration_shapes_the_manifest() {
+fn the_configuration_determines_the_manifest() {
     let harness = harness(&json!({
         "concurrentSyncs": 7,
         "ignoredResources": [{"group": "example.com", "resource": "foos"}],
@@ -129,9 +129,9 @@ fn a_configuration_shapes_the_manifest() {
     );
 }
 
-/// Metadata alone, and no verb more than the rules need.
+/// Metadata alone, and the least privilege for the rules.
 #[test]
-fn the_manifest_asks_for_no_more_than_it_needs() {
+fn the_manifest_asks_for_the_least_privilege() {
     let harness = collector();
     let manifest = harness.manifest();
     let permissions: Vec<String> = manifest

@@ -1,4 +1,4 @@
-//! Who is deleted, how, and what it costs.
+//! Which objects are deleted, how, and what it costs.
 
 mod common;
 
@@ -10,7 +10,7 @@ use davit_guest::{Command, DeleteOptions, Step};
 use garbage_collector::{DEPENDENTS, GarbageCollector, OBJECTS_QUEUE, OWNERS};
 use serde_json::{Value, json};
 
-/// The deletions that were carried out: whom, and with which policy.
+/// The executed deletions: the object and the policy.
 fn deletions(harness: &Harness<GarbageCollector>) -> Vec<(&str, &DeleteOptions)> {
     let plans = harness.executions().iter();
     plans
@@ -28,10 +28,10 @@ fn policies(harness: &Harness<GarbageCollector>) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// `TestAttemptToDeleteItemDeleteObjectNotFound`: the object is gone when it is
-/// to be deleted. That was wanted; nothing is tried again.
+/// `TestAttemptToDeleteItemDeleteObjectNotFound`: the object is gone before its
+/// deletion. That is the wanted result; nothing is retried.
 #[test]
-fn gc_02_a_deletion_that_finds_nothing_is_done() {
+fn gc_02_a_deletion_of_a_missing_object_is_done() {
     let mut harness = collector();
     harness.put(pod("witness", &[]));
     harness.put(pod("garbage", &[to_pod("nobody")]));
@@ -41,7 +41,7 @@ fn gc_02_a_deletion_that_finds_nothing_is_done() {
     let (step, failure) = harness.executions()[0].result.clone().unwrap_err();
     assert_eq!((step, failure.class.as_str()), (0, "not-found"));
     assert_eq!(harness.pending(OBJECTS_QUEUE, "garbage"), None);
-    // Its own dependents are looked at when the cache shows that it is gone.
+    // Its own dependents are enqueued when the cache shows that it is gone.
     harness.put(pod("below", &[to_pod("garbage")]));
     harness.run();
     assert_eq!(policies(&harness).len(), 1);
@@ -51,17 +51,17 @@ fn gc_02_a_deletion_that_finds_nothing_is_done() {
 }
 
 /// …`WaitingForDependents`: the same with an owner that waits. Without
-/// dependents of its own the object goes in the background.
+/// dependents of its own, the object is deleted in the background.
 #[test]
-fn gc_03_a_deletion_for_a_waiting_owner_that_finds_nothing_is_done() {
+fn gc_03_a_deletion_of_a_missing_object_for_a_waiting_owner_is_done() {
     let mut harness = collector();
     let waiting = terminating(pod("owner", &[]), &["foregroundDeletion"]);
     harness.put(waiting);
     harness.put(pod("garbage", &[blocking(to_pod("owner"), true)]));
     harness.remove_from_server("Pod", "default/garbage");
     harness.run();
-    // The owner's own item brings it again; the host's expectations, which the
-    // harness has none of, hold the second deletion back.
+    // The owner's own item enqueues it again. The host's expectations, which
+    // the harness does not have, hold the second deletion back.
     let policies = policies(&harness);
     assert!(!policies.is_empty());
     assert!(policies.iter().all(|it| *it == ("garbage", "Background")));
@@ -70,10 +70,10 @@ fn gc_03_a_deletion_for_a_waiting_owner_that_finds_nothing_is_done() {
     assert!(reads.iter().all(|(_, it)| it.name == "owner"), "{reads:?}");
 }
 
-/// `TestAbsentOwnerCache`: an owner that is absent is asked for once, whatever
-/// else the references say. It is forgotten when nothing names it any more.
+/// `TestAbsentOwnerCache`: an absent owner is read once, whatever else the
+/// references contain. It is forgotten when no object names it any more.
 #[test]
-fn gc_10_an_absent_owner_is_remembered() {
+fn gc_10_an_absent_owner_is_recorded() {
     let mut harness = collector();
     harness.put(pod("witness", &[]));
     let reads_of = |harness: &Harness<GarbageCollector>, name: &str| {
@@ -92,7 +92,7 @@ fn gc_10_an_absent_owner_is_remembered() {
     }
     assert_eq!(harness.keys("Pod"), ["default/witness"]);
     assert_eq!(reads_of(&harness, "rc1"), 1);
-    // Another namespace is another question.
+    // Another namespace needs another read.
     let mut elsewhere = pod("d", &[to_pod("rc1")]);
     set(&mut elsewhere, "namespace", json!("other"));
     harness.put(elsewhere);
@@ -114,9 +114,9 @@ fn gc_10_an_absent_owner_is_remembered() {
     assert_eq!(harness.keys("Pod"), ["default/witness"]);
 }
 
-/// As long as a dependent is there, what is known of its owner is.
+/// As long as a dependent exists, the facts about its owner are kept.
 #[test]
-fn an_absent_owner_is_remembered_while_a_dependent_stays() {
+fn an_absent_owner_is_recorded_while_a_dependent_stays() {
     let mut harness = collector();
     harness.put(pod("solid", &[]));
     let mut held = pod("held", &[to_pod("absent")]);
@@ -131,7 +131,7 @@ fn an_absent_owner_is_remembered_while_a_dependent_stays() {
     assert_eq!(harness.notes(), [] as [&str; 0]);
 }
 
-/// What many objects of one call have to know is read once.
+/// Objects of one call share their reads.
 #[test]
 fn an_owner_is_read_once_a_call() {
     let mut harness = collector();
@@ -145,7 +145,7 @@ fn an_owner_is_read_once_a_call() {
     assert_eq!(harness.live_reads().len(), 2);
 }
 
-/// An owner that the cache holds under the coordinates of the reference is not
+/// An owner that the cache has under the coordinates of the reference is not
 /// read.
 #[test]
 fn a_cached_owner_costs_no_request() {
@@ -157,8 +157,8 @@ fn a_cached_owner_costs_no_request() {
     assert_eq!(harness.pending(OBJECTS_QUEUE, "child"), None);
 }
 
-/// That an owner waits is read, once for all the objects of a call: a deletion
-/// in the foreground may have been taken back while the cache lags.
+/// An owner that waits is read, once for all objects of a call: a deletion in
+/// the foreground may have been rescued while the cache lags.
 #[test]
 fn an_owner_that_was_rescued_keeps_its_dependents() {
     let holding = ["example.com/hold"];
@@ -192,9 +192,10 @@ fn an_owner_that_was_rescued_keeps_its_dependents() {
     }
 }
 
-/// An object that was given a finalizer before is deleted as that asks for.
+/// An object with a finalizer that was set before its deletion is deleted with
+/// the matching policy.
 #[test]
-fn a_finalizer_that_is_there_chooses_the_policy() {
+fn a_finalizer_determines_the_policy() {
     let mut harness = collector();
     harness.put(pod("witness", &[]));
     for (name, finalizer) in [
@@ -225,9 +226,9 @@ fn a_finalizer_that_is_there_chooses_the_policy() {
     );
 }
 
-/// The deletion is bound to the version that was decided on.
+/// The deletion carries the version that was decided on.
 #[test]
-fn a_deletion_names_the_version_it_was_decided_on() {
+fn a_deletion_carries_the_version_that_was_decided_on() {
     let mut harness = collector();
     harness.put(pod("witness", &[]));
     harness.put(pod("garbage", &[to_pod("nobody")]));
@@ -239,9 +240,9 @@ fn a_deletion_names_the_version_it_was_decided_on() {
 }
 
 /// Both finalizers at once, which an API server refuses to store today: the
-/// dependents are let go, none is deleted.
+/// dependents are orphaned, none is deleted.
 #[test]
-fn an_owner_with_both_finalizers_lets_its_dependents_go() {
+fn an_owner_with_both_finalizers_orphans_its_dependents() {
     let mut harness = collector();
     harness.put(pod("child", &[blocking(to_pod("owner"), true)]));
     let finalizers = ["foregroundDeletion", "orphan", "example.com/hold"];
@@ -254,7 +255,7 @@ fn an_owner_with_both_finalizers_lets_its_dependents_go() {
     assert_eq!(owner["metadata"]["finalizers"], json!(["example.com/hold"]));
 }
 
-/// Reads that fail prove nothing.
+/// Failed reads prove nothing.
 #[test]
 fn an_owner_that_cannot_be_read_keeps_its_dependent() {
     for class in [
@@ -280,9 +281,9 @@ fn an_owner_that_cannot_be_read_keeps_its_dependent() {
     }
 }
 
-/// The kind of an owner that is not served now may be served tomorrow.
+/// The kind of an owner that is not served now may be served later.
 #[test]
-fn an_unmappable_owner_is_looked_for_for_ever() {
+fn an_unmappable_owner_is_retried_forever() {
     let mut harness = collector();
     let unknown = owner("unknown/v1", "Unknown", "owner", "unknown");
     harness.put(pod("child", &[unknown, to_pod("nobody")]));
@@ -303,9 +304,9 @@ fn an_unmappable_owner_is_looked_for_for_ever() {
     assert_eq!(harness.keys("Pod"), [""; 0]);
 }
 
-/// However many dependents there are, no call is too large.
+/// With any number of dependents, no call is too large.
 #[test]
-fn many_dependents_are_looked_at_in_parts() {
+fn many_dependents_are_enqueued_in_pages() {
     let mut harness = collector();
     for number in 0..2_001 {
         harness.put(pod(&format!("p-{number:04}"), &[to_pod("owner")]));
@@ -316,7 +317,7 @@ fn many_dependents_are_looked_at_in_parts() {
         panic!("{:?}", first.commands.last());
     };
     assert_eq!(rest.queue, DEPENDENTS);
-    // What goes meanwhile keeps nothing from its turn.
+    // A deletion in between makes the pages skip no object.
     harness.remove("Pod", "default/p-0000");
     let rest = harness.decide(DEPENDENTS, &rest.key);
     assert_eq!(rest.commands.len(), 1);
@@ -325,7 +326,7 @@ fn many_dependents_are_looked_at_in_parts() {
 /// An owner of thousands that is gone already costs nothing when one of its
 /// dependents changes.
 #[test]
-fn a_change_of_a_dependent_of_nobody_reads_no_other() {
+fn a_change_of_one_dependent_of_a_missing_owner_reads_no_other() {
     let mut harness = collector();
     for number in 0..50 {
         harness.put(pod(&format!("p-{number}"), &[to_pod("owner")]));
@@ -336,9 +337,9 @@ fn a_change_of_a_dependent_of_nobody_reads_no_other() {
     assert!(decision.plans.is_empty() && decision.commands.is_empty());
 }
 
-/// A foreground owner needs to know whether somebody blocks it, not who.
+/// A foreground owner needs to know whether an object blocks it, not which one.
 #[test]
-fn looking_for_a_blocker_ends_with_the_first() {
+fn the_search_for_a_blocking_dependent_ends_with_the_first() {
     let mut harness = collector();
     harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
     for number in 0..300 {
@@ -351,10 +352,10 @@ fn looking_for_a_blocker_ends_with_the_first() {
     assert!(harness.objects_read() - before < 20);
 }
 
-/// Owners in a circle that wait for others are no reason to look at the circle
-/// for ever: the harness ends a run that does not come to an end.
+/// Owners in a cycle that wait for others must not enqueue the cycle forever:
+/// the harness fails a run that does not end.
 #[test]
-fn a_circle_that_waits_for_others_comes_to_rest() {
+fn a_cycle_that_waits_for_others_does_not_enqueue_itself_forever() {
     let mut harness = collector();
     for (name, other) in [("a", "b"), ("b", "a")] {
         let open = blocking(to_pod(other), false);
@@ -376,10 +377,10 @@ fn conflicting(live: Value) -> Harness<GarbageCollector> {
     harness
 }
 
-/// The cache lags: what is there decides, not what was there.
+/// The cache lags: the present state decides, not the former one.
 #[test]
 fn a_conflict_is_decided_from_a_live_read() {
-    // Something else changed: the version that it has by now is the precondition.
+    // Something else changed: the present version is the precondition.
     let harness = conflicting(pod("child", &[to_pod("nobody")]));
     let versions = deletions(&harness).into_iter();
     let versions: Vec<bool> = versions
@@ -387,7 +388,7 @@ fn a_conflict_is_decided_from_a_live_read() {
         .collect();
     assert_eq!(versions, [false, false]);
     assert_eq!(harness.keys("Pod"), ["default/witness"]);
-    // So did a finalizer that chooses how it is deleted.
+    // So did a finalizer that determines the policy.
     let mut held = pod("child", &[to_pod("nobody")]);
     set(&mut held, "finalizers", json!(["foregroundDeletion"]));
     let harness = conflicting(held);
@@ -396,7 +397,7 @@ fn a_conflict_is_decided_from_a_live_read() {
         .map(|(_, options)| options.resource_version.is_empty())
         .collect();
     assert_eq!(versions, [false, false]);
-    // It has an owner by now.
+    // It has an owner now.
     let harness = conflicting(pod("child", &[to_pod("nobody"), to_pod("witness")]));
     assert_eq!(policies(&harness).len(), 1);
     let child = harness.object("Pod", "default/child").unwrap();
@@ -404,11 +405,11 @@ fn a_conflict_is_decided_from_a_live_read() {
         child["metadata"]["ownerReferences"],
         json!([to_pod("witness")])
     );
-    // It has none any more.
+    // It has no owner any more.
     let harness = conflicting(pod("child", &[]));
     assert_eq!(policies(&harness).len(), 1);
     assert_eq!(harness.keys("Pod").len(), 2);
-    // It is going by now.
+    // It is terminating now.
     let harness = conflicting(terminating(pod("child", &[to_pod("nobody")]), &["hold"]));
     assert_eq!(policies(&harness).len(), 1);
     assert_eq!(harness.keys("Pod").len(), 2);

@@ -1,9 +1,9 @@
-//! `TestGetAlternateOwnerIdentity`: several objects name an owner by one uid and
-//! different coordinates, of which at most one set is right. Kubernetes keeps
-//! one identity for each uid and goes through the alternatives when it proves
+//! `TestGetAlternateOwnerIdentity`: several objects name an owner by one uid
+//! and different coordinates, of which at most one set is right. Kubernetes
+//! keeps one identity for each uid and tries the alternatives when it proves
 //! wrong; here every reference is checked by its own coordinates. So the cases
-//! assert what the going through was for: whoever names the owner rightly
-//! stays with it, whoever names it wrongly goes, in whatever order they come.
+//! assert the purpose of those alternatives: an object that names the owner
+//! rightly stays, an object that names it wrongly is deleted, in any order.
 
 #![allow(
     clippy::indexing_slicing,
@@ -23,12 +23,12 @@ use serde_json::{Value, json};
 /// The owner's uid in every case.
 const UID: &str = "uid1";
 
-/// What becomes of a dependent while the owner lives.
+/// What happens to a dependent while the owner exists.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     Stays,
     Goes,
-    /// It stays, since its reference cannot be checked.
+    /// It stays, because its reference cannot be checked.
     CannotBeChecked,
 }
 use Fate::{CannotBeChecked, Goes, Stays};
@@ -52,7 +52,7 @@ const NAMESPACED: [&str; 3] = ["v1", "ReplicationController", "name1"];
 const CLUSTER_SCOPED: [&str; 3] = ["v1", "Node", "name1"];
 
 /// Puts the dependents, forwards and backwards, before the owner is in the
-/// cache and after; then the owner goes.
+/// cache and after; then deletes the owner.
 fn check(owner: &Value, dependents: &[Dependent]) {
     for backwards in [false, true] {
         for observed in [false, true] {
@@ -169,7 +169,7 @@ fn gc_41_a_cluster_scoped_owner_of_an_alternate_kind() {
     );
 }
 
-/// There is none: every namespace means the same owner.
+/// No namespace is wrong: every namespace means the same owner.
 #[test]
 fn gc_42_a_cluster_scoped_owner_in_an_alternate_namespace() {
     check(
@@ -239,9 +239,9 @@ fn gc_47_a_cluster_scoped_owner_between_wrong_ones() {
     );
 }
 
-/// References to others are none of the owner's.
+/// References to other owners do not matter.
 #[test]
-fn gc_48_unrelated_references_play_no_part() {
+fn gc_48_unrelated_references_do_not_matter() {
     let mut harness = witnesses();
     harness.put(namespaced_owner());
     let unrelated = owner("v1", "Node", "witness", "witness");
@@ -271,7 +271,7 @@ fn gc_48_unrelated_references_play_no_part() {
     );
 }
 
-/// With none but right references there is nothing to go through.
+/// With right references only, there is no alternative to try.
 #[test]
 fn gc_49_right_references_have_no_alternative() {
     check(&namespaced_owner(), &[GOOD, GOOD, GOOD]);
@@ -281,9 +281,9 @@ fn gc_49_right_references_have_no_alternative() {
     );
 }
 
-/// The same wrong coordinates, many times: they are asked about once.
+/// The same wrong coordinates many times are read once.
 #[test]
-fn gc_50_the_same_alternative_many_times() {
+fn gc_50_the_same_alternative_many_times_is_read_once() {
     let wrong: Dependent = ("ns1", ["v1", "ReplicationController", "wrong"], Goes);
     check(&namespaced_owner(), &[wrong, GOOD, wrong, wrong]);
     let mut harness = witnesses();
@@ -299,8 +299,8 @@ fn gc_50_the_same_alternative_many_times() {
 const V1: &str = "example.com/v1";
 const V1_BETA1: &str = "example.com/v1beta1";
 
-/// A custom resource called `owner` in this version, a pod that names it by
-/// `v1beta1`, and another resource that shows that `v1beta1` is served.
+/// A custom resource `owner` in this version, a pod that names it by `v1beta1`,
+/// and another resource that shows that `v1beta1` is served.
 fn custom_owner(version: &str) -> Gc {
     let mut harness = collector();
     harness.put(object(V1_BETA1, "Foo", "default", "served", &[]));
@@ -312,15 +312,15 @@ fn custom_owner(version: &str) -> Gc {
     harness
 }
 
-/// Time for many tries.
+/// Time for many retries.
 fn wait(harness: &mut Gc) {
     harness.advance(Duration::from_mins(12));
 }
 
-/// The version that was followed is served no longer, the dependent's cannot be
-/// read, and then it is not served either: the owner lives all the while.
+/// The watched version is no longer served, the dependent's version cannot be
+/// read, and then it is not served either: the owner exists all the while.
 #[test]
-fn an_owner_whose_resource_is_followed_no_longer_is_not_taken_for_gone() {
+fn an_owner_whose_resource_is_no_longer_watched_is_not_taken_for_gone() {
     for class in ["server", "forbidden", "timeout", "throttled"] {
         let mut harness = custom_owner(V1);
         harness.fail_reads("Foo", "default/owner", class);
@@ -336,7 +336,7 @@ fn an_owner_whose_resource_is_followed_no_longer_is_not_taken_for_gone() {
     }
 }
 
-/// Whatever was learnt about an owner, what the cache shows counts for more.
+/// The cache outweighs every recorded fact about an owner.
 #[test]
 fn a_cached_owner_is_not_gone_with_its_kind() {
     for back in [true, false] {
@@ -355,8 +355,8 @@ fn a_cached_owner_is_not_gone_with_its_kind() {
     }
 }
 
-/// The collector does not follow the resource, so the owner never was in its
-/// cache, whatever a revision with other settings has left to do.
+/// The collector does not watch the resource, so the owner never was in its
+/// cache, whatever items a revision with other settings has left.
 #[test]
 fn an_owner_of_an_ignored_resource_is_not_gone_with_its_kind() {
     for (resource, facts) in [("foos", 0), ("bars", 1)] {
@@ -372,10 +372,10 @@ fn an_owner_of_an_ignored_resource_is_not_gone_with_its_kind() {
     }
 }
 
-/// A definition goes right after its objects: when the owner is looked for, its
-/// kind is not known any more.
+/// A definition is deleted right after its objects: when the owner is read, its
+/// kind is unknown.
 #[test]
-fn an_owner_that_goes_with_its_kind_is_gone() {
+fn an_owner_that_is_deleted_with_its_kind_is_gone() {
     let mut harness = custom_owner(V1_BETA1);
     harness.fail_reads("Foo", "default/owner", "unmappable");
     harness.remove("Foo", "default/owner");
@@ -383,7 +383,7 @@ fn an_owner_that_goes_with_its_kind_is_gone() {
     assert_eq!(left(&harness), [""; 0]);
 }
 
-/// The kind is not served at the moment, and comes back: nothing is known of the
+/// The kind is not served for a while and comes back: nothing is known of the
 /// owner meanwhile, and its absence from the cache proves nothing.
 #[test]
 fn an_owner_is_not_gone_while_anything_of_its_group_is_unknown() {
@@ -405,7 +405,7 @@ fn an_owner_is_not_gone_while_anything_of_its_group_is_unknown() {
     }
 }
 
-/// What was found once holds when its kind has gone too.
+/// A recorded absence holds after the kind is gone too.
 #[test]
 fn an_owner_that_was_not_found_is_gone_without_its_kind() {
     let mut harness = custom_owner(V1_BETA1);

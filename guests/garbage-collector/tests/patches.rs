@@ -1,4 +1,4 @@
-//! What is written, to the byte where Kubernetes' own tests say so.
+//! The patches, to the byte where Kubernetes' own tests define them.
 
 mod common;
 
@@ -8,15 +8,15 @@ use serde_json::{Value, json};
 
 /// `TestDeleteOwnerRefPatch`
 #[test]
-fn gc_11_two_of_three_references_are_taken_off() {
+fn gc_11_two_of_three_references_are_removed() {
     let mut harness = collector();
     harness.put(pod("2", &[]));
     let references = [to_pod("1"), to_pod("2"), to_pod("3")];
     harness.put(pod("100", &references));
     let (kind, body) = patch(&harness.decide(OBJECTS_QUEUE, "100"));
     assert_eq!(kind, "strategic-merge");
-    // The host adds the uid. The version keeps the last owner from being taken
-    // off when the others go meanwhile.
+    // The host adds the uid. The version keeps the last owner from being
+    // removed if the others go meanwhile.
     assert_eq!(
         body,
         json!({"metadata": {"resourceVersion": "2", "ownerReferences": [
@@ -28,9 +28,9 @@ fn gc_11_two_of_three_references_are_taken_off() {
     assert_eq!(object["metadata"]["ownerReferences"], json!([to_pod("2")]));
 }
 
-/// Those of absent owners come before those of waiting ones.
+/// References to absent owners come before references to waiting ones.
 #[test]
-fn the_order_is_kubernetes_own() {
+fn the_order_is_that_of_kubernetes() {
     let mut harness = collector();
     harness.put(pod("solid", &[]));
     harness.put(terminating(pod("waiting", &[]), &["foregroundDeletion"]));
@@ -47,10 +47,10 @@ fn the_order_is_kubernetes_own() {
     assert_eq!(uids, ["absent", "waiting"]);
 }
 
-/// `TestUnblockOwnerReference`: what blocks is opened, what does not block is
-/// not touched.
+/// `TestUnblockOwnerReference`: references that block are unblocked, others are
+/// kept as they are.
 #[test]
-fn gc_12_only_what_blocks_is_unblocked() {
+fn gc_12_only_blocking_references_are_unblocked() {
     let mut harness = collector();
     let mut first = blocking(to_pod("1"), true);
     first["controller"] = json!(true);
@@ -77,7 +77,7 @@ fn gc_12_only_what_blocks_is_unblocked() {
 /// `TestGeneratePatchBytesForDelete`: the structure, uids that need escaping,
 /// several owners, and the removal of a finalizer.
 #[test]
-fn gc_51_the_bodies_of_patches() {
+fn gc_51_the_bodies_of_patches_match_kubernetes() {
     for uids in [&["simple"][..], &["esca\"ped\\"], &["one", "two", "three"]] {
         let mut harness = collector();
         harness.put(pod("solid", &[]));
@@ -120,9 +120,10 @@ fn gc_51_the_bodies_of_patches() {
 }
 
 /// A resource that refuses strategic merge patches gets the whole list, with
-/// the version that it was made of; the next of its kind gets it at once.
+/// the version that it was made from; the next object of its kind gets it
+/// immediately.
 #[test]
-fn what_takes_no_strategic_merge_patch_gets_the_whole_list() {
+fn an_object_that_refuses_a_strategic_merge_patch_gets_the_whole_list() {
     let mut harness = collector();
     let foo =
         |name: &str, owners: &[Value]| object("example.com/v1", "Foo", "default", name, owners);
@@ -147,7 +148,7 @@ fn what_takes_no_strategic_merge_patch_gets_the_whole_list() {
         body,
         json!({"metadata": {"resourceVersion": version, "ownerReferences": [kept]}})
     );
-    // Of another kind nothing is known.
+    // Another kind is unknown.
     harness.put(pod("third", &references));
     assert_eq!(
         patch(&harness.decide(OBJECTS_QUEUE, "third")).0,
@@ -155,8 +156,8 @@ fn what_takes_no_strategic_merge_patch_gets_the_whole_list() {
     );
 }
 
-/// Of two references with one uid, of which only one is right, only the other
-/// goes: a strategic merge patch would take both.
+/// Of two references with one uid, of which only one is right, only the wrong
+/// one is removed: a strategic merge patch would remove both.
 #[test]
 fn a_right_reference_stays_beside_a_wrong_one_with_its_uid() {
     let mut harness = collector();

@@ -9,15 +9,15 @@ use davit_guest::testing::Harness;
 use garbage_collector::GarbageCollector;
 use serde_json::{Value, json};
 
-/// What still holds an object; none if nothing does. The harness lets no object
-/// go by itself.
+/// The finalizers that keep an object. The harness removes no finalizer by
+/// itself.
 fn finalizers(harness: &Harness<GarbageCollector>, name: &str) -> Option<Value> {
     let object = harness.object("Pod", &format!("default/{name}"))?;
     let finalizers = object["metadata"].get("finalizers").cloned();
     finalizers.filter(|it| !it.is_null())
 }
 
-/// Such a resource may hold dependents, for as long as it is to be waited for.
+/// Such a resource may have dependents, until the timeout.
 #[test]
 fn an_owner_waits_for_a_resource_that_cannot_be_listed() {
     for finalizer in ["orphan", "foregroundDeletion"] {
@@ -26,9 +26,10 @@ fn an_owner_waits_for_a_resource_that_cannot_be_listed() {
         harness.put(terminating(pod("owner", &[]), &[finalizer]));
         harness.advance(Duration::from_mins(5 * 60 + 50));
         assert_eq!(finalizers(&harness, "owner"), Some(json!([finalizer])));
-        let told = "an owner waits: a resource that may hold dependents cannot be listed";
+        let warning =
+            "owner waits for its dependents: a resource that may have dependents is not listed";
         let logged = harness.logged();
-        let times = logged.iter().filter(|(_, it)| it == told).count();
+        let times = logged.iter().filter(|(_, it)| it == warning).count();
         assert_eq!(times, 1);
         harness.advance(Duration::from_mins(11));
         assert_eq!(finalizers(&harness, "owner"), None);
@@ -37,7 +38,7 @@ fn an_owner_waits_for_a_resource_that_cannot_be_listed() {
 }
 
 #[test]
-fn an_owner_goes_as_soon_as_everything_is_listed() {
+fn an_owner_is_released_as_soon_as_everything_is_listed() {
     let mut harness = collector();
     harness.unlist(&[unlisted("example.com", "foos", harness.now())]);
     harness.put(terminating(pod("owner", &[]), &["orphan"]));
@@ -47,9 +48,9 @@ fn an_owner_goes_as_soon_as_everything_is_listed() {
     assert_eq!(finalizers(&harness, "owner"), None);
 }
 
-/// An operator can shorten the time, and name what is never to be waited for.
+/// An operator can shorten the timeout, and exclude resources from it.
 #[test]
-fn how_long_an_owner_waits_can_be_set() {
+fn the_timeout_of_a_waiting_owner_can_be_configured() {
     let mut short = harness(&json!({"unlistedTimeout": "10m"}));
     short.unlist(&[unlisted("example.com", "foos", short.now())]);
     short.put(terminating(pod("owner", &[]), &["orphan"]));
@@ -59,9 +60,9 @@ fn how_long_an_owner_waits_can_be_set() {
     assert_eq!(finalizers(&short, "owner"), None);
 }
 
-/// The metrics APIs hold nothing, and are often away.
+/// The metrics APIs store nothing, and are often unavailable.
 #[test]
-fn nobody_waits_for_metrics() {
+fn no_owner_waits_for_the_metrics_apis() {
     let mut harness = collector();
     let groups = [
         "metrics.k8s.io",
@@ -74,9 +75,9 @@ fn nobody_waits_for_metrics() {
     assert_eq!(finalizers(&harness, "owner"), None);
 }
 
-/// Only what was decided on comes off.
+/// Only the finalizer that was decided on is removed.
 #[test]
-fn one_finalizer_is_taken_off_at_a_time() {
+fn one_finalizer_is_removed_at_a_time() {
     let mut harness = collector();
     let both = ["orphan", "example.com/hold", "foregroundDeletion"];
     harness.put(terminating(pod("owner", &[]), &both));
@@ -109,10 +110,10 @@ fn an_owner_keeps_its_finalizer_until_each_dependent_was_decided() {
     }
 }
 
-/// A dependent whose other owner is of a kind that nobody knows stays for good,
-/// unless something of that group is unknown at the moment.
+/// A dependent whose other owner is of an unknown kind stays forever, unless a
+/// resource of that group is not served at the moment.
 #[test]
-fn a_dependent_that_stays_for_good_was_decided() {
+fn a_dependent_that_stays_forever_counts_as_decided() {
     for known in [true, false] {
         let mut harness = collector();
         if !known {
@@ -130,7 +131,7 @@ fn a_dependent_that_stays_for_good_was_decided() {
 
 /// A deletion that was sent is enough.
 #[test]
-fn a_dependent_that_is_going_does_not_keep_an_owner_that_it_does_not_block() {
+fn a_terminating_dependent_does_not_keep_an_owner_that_it_does_not_block() {
     let mut harness = collector();
     harness.put(terminating(pod("owner", &[]), &["foregroundDeletion"]));
     let mut going = terminating(pod("going", &[to_pod("owner")]), &["example.com/hold"]);

@@ -5,45 +5,44 @@ use std::time::Duration;
 use davit_guest::ConfigError;
 use serde::Deserialize;
 
-/// What an operator can choose. The names are those of
+/// What an operator can configure. The names are those of
 /// kube-controller-manager's flags, or proposed for one (kubernetes issue
 /// 131182).
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// The pause between two looks at all nodes.
+    /// The pause between two passes over all nodes.
     #[serde(with = "davit_guest::duration")]
     pub node_monitor_period: Duration,
-    /// How long a node may give no sign of life before it counts as
-    /// unresponsive.
+    /// How long a node may be silent before it counts as unresponsive.
     #[serde(with = "davit_guest::duration")]
     pub node_monitor_grace_period: Duration,
-    /// The same for a node that has never said whether it is ready.
+    /// The same for a node that has never reported whether it is ready.
     #[serde(with = "davit_guest::duration")]
     pub node_startup_grace_period: Duration,
     /// How long a node may be unresponsive or not ready before its pods are
     /// evicted.
     #[serde(with = "davit_guest::duration")]
     pub pod_eviction_timeout: Duration,
-    /// From how many nodes a second of one zone pods are evicted.
+    /// From how many nodes a second pods are evicted in one zone.
     pub node_eviction_rate: f64,
     /// The same while a large zone is partly down.
     pub secondary_node_eviction_rate: f64,
-    /// The same while a zone is down as a whole; none for `node_eviction_rate`.
+    /// The same while a zone is completely down; none for `node_eviction_rate`.
     pub zone_full_disruption_eviction_rate: Option<f64>,
     /// A zone of more nodes than this is large.
     pub large_cluster_size_threshold: u32,
-    /// From which share of nodes that are not ready on a zone counts as partly
+    /// The share of nodes that are not ready from which a zone counts as partly
     /// down.
     pub unhealthy_zone_threshold: f64,
-    /// Whether nodes that taint-based eviction takes care of are left to it.
+    /// Whether nodes that taint-based eviction handles are left to it.
     pub skip_tainted_nodes: bool,
     /// Whether pods get the condition `DisruptionTarget`.
     pub disruption_target: bool,
 }
 
 impl Default for Config {
-    /// The values that kube-controller-manager has, or last had.
+    /// The present or last defaults of kube-controller-manager.
     fn default() -> Self {
         Self {
             node_monitor_period: Duration::from_secs(5),
@@ -62,8 +61,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// From how many nodes a second of a zone that is down as a whole pods are
-    /// evicted.
+    /// From how many nodes a second pods are evicted in a zone that is
+    /// completely down.
     pub(crate) fn full_disruption_rate(&self) -> f64 {
         let rate = self.zone_full_disruption_eviction_rate;
         rate.unwrap_or(self.node_eviction_rate)

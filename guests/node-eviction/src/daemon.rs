@@ -1,5 +1,5 @@
-//! Which pods belong to a `DaemonSet`: it would make them again on the same
-//! node at once.
+//! The pods of `DaemonSet`s: the `DaemonSet` would immediately create them
+//! again on the same node.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use davit_guest::{Context, Object};
 use crate::selector::LabelSelector;
 use crate::view::{BY_NAMESPACE, DAEMON_SETS, Pod};
 
-/// The `DaemonSet`s of the namespaces that were asked about.
+/// The `DaemonSet`s of the namespaces that were looked up so far.
 pub(crate) struct DaemonSets<'a> {
     cx: Context<'a>,
     selectors: BTreeMap<String, Vec<LabelSelector>>,

@@ -20,11 +20,11 @@ const COMPONENT: &str = "node-controller";
 /// The reason in the status of a pod whose node does not respond.
 const NODE_LOST: &str = "NodeLost";
 
-/// So many pods one call reads live, of the 10,000 that it may. The next look at
-/// the node has the rest.
-const MOST_PODS: usize = 1_000;
+/// How many pods one call reads live at most; the host allows 10,000. The next
+/// reconcile of the node reads the rest.
+const MAX_PODS: usize = 1_000;
 
-/// It is the node's turn.
+/// A node whose turn in its zone has come.
 pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
@@ -43,12 +43,13 @@ pub(crate) fn queued(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Deci
     Decision::done().commands([begin])
 }
 
-/// The node has its turn, or had it and is still down: evicts its pods, and later
-/// those that were bound to it since, without waiting for its turn again.
+/// A node that had its turn and is still down. It evicts the node's pods, and
+/// later the pods that were bound to it since, without another turn in the
+/// zone.
 ///
-/// The item stays for as long as its plans are carried out. After a dry run no
-/// pod was really evicted: then only what was added with the plans is left, and
-/// the node waits for its turn once more.
+/// The item stays as long as its plans are executed. A dry run evicts no pod:
+/// then only the item remains that was enqueued with the plans, and the node
+/// waits for another turn.
 pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let Some(node) = cx.watch(NODES).get(&item.key) else {
         return Decision::done();
@@ -87,8 +88,8 @@ pub(crate) fn evicted(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Dec
         .commands([unproven])
 }
 
-/// Whether the node has just got its turn: the item has not come again, not even
-/// in the same moment, in which pods would have been evicted.
+/// Whether the node has just had its turn: the item was not requeued since, not
+/// even within the same instant, in which case pods would have been evicted.
 fn is_first(cx: &Context<'_>, node: &Object<Node>, item: &WorkItem) -> bool {
     let mut pods = cx.watch(PODS).by_index(BY_NODE, &node.reference.name);
     let begun = Time::from_instant(item.created_at);
@@ -99,18 +100,19 @@ fn is_first(cx: &Context<'_>, node: &Object<Node>, item: &WorkItem) -> bool {
     item.attempt == 0 && item.due_at == item.created_at && !pods.any(is_evicted)
 }
 
-/// An item that waits while the plans of another one of its key are carried out.
-/// If they are, that one stays, with its creation time.
+/// An item that is pending while the plans of another item with its key are
+/// executed. If they are executed, the other item stays, with its creation
+/// time.
 fn unproven(config: &Config, cx: &Context<'_>, node: &str) -> Command {
     let mut command = Command::enqueue(EVICTED, node, config.node_monitor_period);
     if let Command::Enqueue(item) = &mut command {
-        item.created_at = Some(cx.now().saturating_add(timer::AN_AGE));
+        item.created_at = Some(cx.now().saturating_add(timer::FAR_FUTURE));
     }
     command
 }
 
-/// Whether an item says nothing of what was carried out: it was created after it
-/// is due.
+/// Whether an item proves no execution: its creation time is after its due
+/// time.
 fn is_unproven(item: &WorkItem) -> bool {
     item.created_at > item.due_at
 }
@@ -124,14 +126,14 @@ fn unread(object: &ObjectRef, why: &Failure) -> Decision {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Now,
-    /// The node is down, but not for long enough, or somebody else sees to it,
-    /// or all zones are down.
+    /// The node is down, but not for long enough, or taint-based eviction
+    /// handles it, or all zones are down.
     NotNow,
-    /// The node is well.
+    /// The node is ready.
     Never,
 }
 
-/// Judges by what is known now: a node may have waited for long.
+/// Decides by the present state: a node may have waited for long.
 fn turn(config: &Config, cx: &Context<'_>, node: &Object<Node>) -> Turn {
     let record = health::recall(cx, &node.reference.name);
     let health = health::judge(config, cx, node, record.as_ref());
@@ -151,7 +153,7 @@ fn turn(config: &Config, cx: &Context<'_>, node: &Object<Node>) -> Turn {
     Turn::Now
 }
 
-/// The pods of a node that is down which are to be evicted.
+/// The pods to evict from a node that is down.
 fn to_evict(cx: &Context<'_>, node: &Object<Node>) -> Vec<Object<Pod>> {
     let mut daemon_sets = DaemonSets::new(*cx);
     let pods = cx.watch(PODS).by_index(BY_NODE, &node.reference.name);
@@ -163,10 +165,10 @@ fn to_evict(cx: &Context<'_>, node: &Object<Node>) -> Vec<Object<Pod>> {
     .collect()
 }
 
-/// The plans that evict pods, and one of them that could not be read, if any.
+/// The plans that evict pods, and a pod that could not be read, if any.
 ///
-/// Each is read live: the answer to an earlier deletion may have been lost, and
-/// the cache may not show it yet. At a zone's rate that is no burden.
+/// Each pod is read live: the reply to an earlier deletion may be lost, and the
+/// cache may not show the deletion yet. At a zone's rate this costs little.
 fn evict_all(
     config: &Config,
     cx: &Context<'_>,
@@ -174,7 +176,7 @@ fn evict_all(
     pods: Vec<Object<Pod>>,
 ) -> (Vec<Plan>, Option<(ObjectRef, Failure)>) {
     let pods = pods.into_iter().map(|pod| pod.reference);
-    let pods: Vec<ObjectRef> = pods.take(MOST_PODS).collect();
+    let pods: Vec<ObjectRef> = pods.take(MAX_PODS).collect();
     let mut plans = Vec::new();
     let mut unread = None;
     for (pod, answer) in pods.iter().zip(cx.live_get::<Pod>(&pods)) {
@@ -190,7 +192,7 @@ fn evict_all(
     (plans, unread)
 }
 
-/// Tells that a node's pods are evicted, and counts it.
+/// The event that a node's pods are evicted, and its metric.
 fn announce(cx: &Context<'_>, node: &Object<Node>, pods: usize) -> Plan {
     let name = &node.reference.name;
     let count = pods.to_string();
@@ -207,8 +209,8 @@ fn announce(cx: &Context<'_>, node: &Object<Node>, pods: usize) -> Plan {
         .measure("succeeded", Measure::add(zone::EVICTIONS, &[&zone], 1.0))
 }
 
-/// The plan that says why a pod ends, deletes it, and tells of it. If it
-/// cannot be said, the pod stays for now.
+/// The plan that writes the reason into the pod's status, deletes the pod, and
+/// adds an event. If the status cannot be written, the pod stays for now.
 fn evict(config: &Config, cx: &Context<'_>, pod: &Object<Pod>, node: &str) -> Plan {
     let name = &pod.reference.name;
     let (metadata, status) = (&pod.view.metadata, &pod.view.status);

@@ -1,12 +1,12 @@
 //! Whether a node responds.
 //!
-//! A node gives a sign of life when its kubelet renews its lease or posts its
+//! A node shows that it is alive when its kubelet renews its lease or posts its
 //! status. What counts is when the host saw these change, on the host's own
-//! clock: the times that the kubelet writes are only compared with each other.
+//! clock: the kubelet's times are only compared with each other.
 //!
 //! Other agents on a node post conditions too, with heartbeats of their own:
-//! only that of `Ready` is the kubelet's. Of a node whose lease is silent it is
-//! written down what that was, and when it was first seen.
+//! only the condition `Ready` is the kubelet's. For a node whose lease is
+//! silent, the guest records that condition and when it was first seen.
 
 use std::time::Duration;
 
@@ -17,46 +17,46 @@ use crate::Config;
 use crate::timer;
 use crate::view::{HEARTBEATS, LEASE_NAMESPACE, LEASES, LeaseSpec, Node};
 
-/// What is remembered of a node that is not plainly well: a note, from the
-/// pass that first saw it so to the one that finds it well. Since when it has
-/// been so is in two timers.
+/// The record of a node that is not plainly healthy: a note, from the pass that
+/// first saw it to the pass that finds the node healthy. Two timers hold its
+/// times.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
-    /// The node, not just its name.
+    /// The node's uid, not only its name.
     uid: String,
     /// The status of the condition `Ready`; empty if there is none.
     ready: String,
-    /// When it says that it became that.
+    /// The time of the transition to this status, according to the node.
     transition: Option<Time>,
-    /// When the kubelet says it last posted the condition.
+    /// When the kubelet last posted the condition, according to the kubelet.
     heartbeat: Option<Time>,
 }
 
-/// How a node is.
+/// The health of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Health {
-    /// Whether it says that it is ready, and is not silent.
+    /// Whether the node reports that it is ready, and is not silent.
     pub(crate) is_ready: bool,
-    /// If it is not ready, since when as far as eviction is concerned: since
-    /// its last sign of life, or since it said that it is not ready.
+    /// If it is not ready, since when as far as eviction is concerned: since it
+    /// was last alive, or since it reported that it is not ready.
     pub(crate) since: Instant,
-    /// What to remember of it; none if it is plainly well.
+    /// The record to keep; none if the node is plainly healthy.
     pub(crate) memory: Option<Memory>,
 }
 
-/// A record, with what goes with it.
+/// A record with its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) record: Record,
-    /// When the status of `Ready` was seen to become what it is.
+    /// When the host saw the status of `Ready` change to its present value.
     ready_since: Instant,
-    /// When the kubelet's heartbeat was first seen, at the latest.
+    /// When the host first saw the kubelet's heartbeat, at the latest.
     heartbeat_at: Instant,
 }
 
 impl Health {
-    /// Whether the node has been like this for longer than that, of which only
-    /// the time after `not_before` counts.
+    /// Whether the node has been in this state for longer than that. Only the
+    /// time after `not_before` counts.
     pub(crate) fn exceeds(
         &self,
         timeout: Duration,
@@ -69,7 +69,7 @@ impl Health {
 }
 
 impl Memory {
-    /// Remembers it in the place of what there was.
+    /// Replaces the former record.
     pub(crate) fn keep(
         &self,
         cx: &Context<'_>,
@@ -92,7 +92,7 @@ impl Memory {
     }
 }
 
-/// Forgets what is remembered of a node.
+/// Deletes the record of a node.
 pub(crate) fn forget(node: &str) -> [Command; 3] {
     let nothing: Option<&Record> = None;
     [
@@ -102,7 +102,7 @@ pub(crate) fn forget(node: &str) -> [Command; 3] {
     ]
 }
 
-/// What is remembered of a node.
+/// The record of a node.
 pub(crate) fn recall(cx: &Context<'_>, node: &str) -> Option<Record> {
     cx.note(&note_key(node))
 }
@@ -119,7 +119,7 @@ fn heartbeat_timer(node: &str) -> String {
     format!("heartbeat/{node}")
 }
 
-/// Judges a node, given what was remembered of it.
+/// The health of a node, given its record.
 pub(crate) fn judge(
     config: &Config,
     cx: &Context<'_>,
@@ -157,8 +157,8 @@ pub(crate) fn judge(
     }
 }
 
-/// Whether the API server shows the same of the node as the cache. If it does
-/// not, the cache lags behind, and nothing may be concluded from a silence.
+/// Whether the API server has the same state of the node as the cache. If not,
+/// the cache lags, and silence proves nothing.
 pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, Failure> {
     let name = &node.reference.name;
     let lease = ObjectRef::named("coordination.k8s.io/v1", "Lease", LEASE_NAMESPACE, name);
@@ -169,7 +169,7 @@ pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, 
     };
     let live = match live {
         Ok(live) => live.view.status,
-        // It is gone, and with it the question.
+        // The node is gone, so the question is void.
         Err(failure) if matches!(&*failure.class, "not-found" | "uid-mismatch") => {
             return Ok(false);
         }
@@ -190,8 +190,8 @@ pub(crate) fn is_current(cx: &Context<'_>, node: &Object<Node>) -> Result<bool, 
         && ready.status == ready_status(node))
 }
 
-/// The signs of life of a node or of its lease: one view for both, to read
-/// them together.
+/// The fields of a node or of its lease that show whether it is alive: one view
+/// for both, to read them together.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Signs {
@@ -213,8 +213,7 @@ struct SignInCondition {
     last_heartbeat_time: Option<Time>,
 }
 
-/// What there is to remember of a node. A time that was remembered stays for as
-/// long as what it is the time of stays.
+/// The new record of a node. A recorded time stays as long as its cause stays.
 fn remember(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> Memory {
     let Times {
         heartbeat,
@@ -247,7 +246,7 @@ fn remember(cx: &Context<'_>, node: &Object<Node>, former: Option<&Record>) -> M
 struct Times {
     heartbeat: Option<Time>,
     transition: Option<Time>,
-    /// When a time in any of its conditions was last seen to change.
+    /// When the host last saw a time change in any of the node's conditions.
     changed_at: Instant,
 }
 
@@ -268,8 +267,7 @@ fn times(cx: &Context<'_>, node: &Object<Node>) -> Times {
     }
 }
 
-/// The status of the condition `Ready`, of which the first decides; empty if
-/// there is none.
+/// The status of the first condition `Ready`; empty if there is none.
 fn ready_status(node: &Object<Node>) -> &str {
     let mut conditions = node.view.status.conditions.iter();
     let ready = conditions.find(|condition| condition.r#type == "Ready");

@@ -1,16 +1,16 @@
-//! Eviction from nodes that do not respond, as kube-controller-manager did it
-//! until 1.26 without taint-based eviction, as a Davit guest.
+//! Eviction from unresponsive nodes as a Davit guest, as
+//! kube-controller-manager did it until 1.26 without taint-based eviction.
 //!
-//! A node that has given no sign of life (module `health`), or has said that
-//! it is not ready, for longer than a timeout is put into the queue of its
-//! zone (module `pass`). The queue lets nodes through at a rate that depends
-//! on how much of the zone is down (module `zone`); while all zones are down,
-//! at none. From a node whose turn it is all pods are evicted but static ones
-//! and those of `DaemonSet`s (modules `evict` and `daemon`).
+//! A node that has been silent (module `health`), or has reported that it is
+//! not ready, for longer than a timeout is enqueued for its zone (module
+//! `pass`). The queue's rate depends on how much of the zone is down (module
+//! `zone`); while all zones are down, the rate is 0. When a node's turn comes,
+//! all of its pods are evicted except static pods and those of `DaemonSet`s
+//! (modules `evict` and `daemon`).
 //!
 //! The rules are those of `DeletePods` (pkg/controller/util/node) and of the
-//! node lifecycle controller of 1.26 and 1.36. What differs is in
-//! docs/controllers/node-eviction.md.
+//! node lifecycle controller of 1.26 and 1.36.
+//! docs/controllers/node-eviction.md lists the differences.
 
 mod config;
 mod daemon;
@@ -30,18 +30,18 @@ use davit_guest::{
 pub use config::Config;
 use view::Node;
 
-/// The queue of the look at all nodes.
+/// The queue of the pass over all nodes.
 pub const MONITOR: &str = "node_monitor";
-/// The key of the look at all nodes.
+/// The key of the pass over all nodes.
 pub const PASS: &str = "pass";
 /// The queue of the nodes that wait for their turn in their zone.
 pub const QUEUED: &str = "node_evictions";
 /// The queue of the nodes that had their turn and are still down.
 pub const EVICTED: &str = "evicted_nodes";
-/// The queue of the times at which something began: its items are never due.
+/// The queue of recorded times: its items are never due.
 pub const TIMERS: &str = "node_timers";
 
-/// The taints by which node-lifecycle lets taint-based eviction act.
+/// The taints that node-lifecycle sets for taint-based eviction.
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
@@ -67,7 +67,7 @@ impl Controller for NodeEviction {
         let period = self.config.node_monitor_period;
         Manifest {
             watches: watches(),
-            // A change wakes nobody: silence is none.
+            // No trigger: silence is not a change.
             triggers: Vec::new(),
             queues: vec![
                 QueueSpec::new(MONITOR).priority(1).retry(period, period),
@@ -99,7 +99,7 @@ impl Controller for NodeEviction {
     }
 }
 
-/// Whether taint-based eviction sees to this node.
+/// Whether taint-based eviction handles this node.
 fn is_left_to_taints(config: &Config, node: &Object<Node>) -> bool {
     let mut taints = node.view.spec.taints.iter();
     config.skip_tainted_nodes

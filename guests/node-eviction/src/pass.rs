@@ -1,5 +1,5 @@
-//! The look at all nodes: which are down, how much of each zone is, and whose
-//! turn it is to be evicted.
+//! The pass over all nodes: which nodes are down, how much of each zone is
+//! down, and which nodes to evict.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::{Config, EVICTED, QUEUED};
 /// The key of the note with the names of all nodes that have a record.
 const RECORDED: &str = "nodes";
 
-/// Looks at all nodes.
+/// Checks all nodes.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     let mut pass = Pass {
         recorded: cx.note(RECORDED).unwrap_or_default(),
@@ -29,7 +29,7 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
     pass.forget();
     let former: Zones = cx.note(zone::NOTE).unwrap_or_default();
     let zones = Zones::of(config, &pass.tallies);
-    pass.tell_zones(config, cx, &former, &zones);
+    pass.publish_zones(config, cx, &former, &zones);
     if zones.have_resumed_after(&former) {
         pass.commands.extend(zone::resume(cx.now()));
     } else {
@@ -39,21 +39,21 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>) -> Decision {
 }
 
 /// A node that is not ready.
-struct Down {
+struct UnreadyNode {
     name: String,
     zone: String,
     health: Health,
-    /// Whether somebody else sees to it.
+    /// Whether taint-based eviction handles it.
     is_left: bool,
 }
 
 struct Pass {
-    /// The nodes that had a record when the pass began.
+    /// The nodes that had a record when the pass started.
     recorded: BTreeSet<String>,
-    /// Those that have one now.
+    /// The nodes that have one now.
     kept: BTreeSet<String>,
     tallies: BTreeMap<String, Tally>,
-    down: Vec<Down>,
+    down: Vec<UnreadyNode>,
     commands: Vec<Command>,
 }
 
@@ -77,7 +77,7 @@ impl Pass {
             self.kept.insert(name.clone());
         }
         if !health.is_ready {
-            self.down.push(Down {
+            self.down.push(UnreadyNode {
                 name: name.clone(),
                 zone,
                 health,
@@ -86,7 +86,7 @@ impl Pass {
         }
     }
 
-    /// Forgets nodes that are well again, or gone.
+    /// Deletes the records of nodes that are healthy again, or gone.
     fn forget(&mut self) {
         let well: Vec<String> = self.recorded.difference(&self.kept).cloned().collect();
         for name in well {
@@ -102,16 +102,15 @@ impl Pass {
         }
     }
 
-    /// Writes down the zones' states, sets their rates and publishes their
-    /// numbers.
-    fn tell_zones(&mut self, config: &Config, cx: &Context<'_>, former: &Zones, zones: &Zones) {
+    /// Records the zones' states, sets their rates and updates their metrics.
+    fn publish_zones(&mut self, config: &Config, cx: &Context<'_>, former: &Zones, zones: &Zones) {
         log_changes(cx, former, zones);
         if former != zones {
             let zones = Some(zones);
             self.commands.push(Command::set_note(zone::NOTE, zones));
         }
         for zone in former.disruptions.keys() {
-            // A zone that has no nodes any more is empty, and well.
+            // A zone without nodes is empty and healthy.
             self.tallies.entry(zone.clone()).or_default();
         }
         for (zone, tally) in &self.tallies {
@@ -126,8 +125,8 @@ impl Pass {
         }
     }
 
-    /// Queues the nodes whose time has come, and takes out those whose time
-    /// has been put off.
+    /// Enqueues the nodes whose timeout is over, and cancels those whose
+    /// timeout was extended.
     fn queue(&mut self, config: &Config, cx: &Context<'_>, zones: &Zones) {
         for down in std::mem::take(&mut self.down) {
             let waits = |queue| cx.pending(queue, &down.name).is_some();
@@ -142,7 +141,7 @@ impl Pass {
     }
 }
 
-/// Lets a node's pods be evicted when it is its turn in its zone.
+/// Enqueues a node for its turn in its zone.
 pub(crate) fn queue(node: &str, zone: &str) -> Command {
     let mut command = Command::enqueue(QUEUED, node, Duration::ZERO);
     if let Command::Enqueue(item) = &mut command {
@@ -151,7 +150,7 @@ pub(crate) fn queue(node: &str, zone: &str) -> Command {
     command
 }
 
-fn is_due(config: &Config, cx: &Context<'_>, down: &Down, zones: &Zones) -> bool {
+fn is_due(config: &Config, cx: &Context<'_>, down: &UnreadyNode, zones: &Zones) -> bool {
     let timeout = config.pod_eviction_timeout;
     let resumed = zone::resumed_at(cx);
     !zones.is_stopped && !down.is_left && down.health.exceeds(timeout, resumed, cx)
@@ -161,20 +160,21 @@ fn log_changes(cx: &Context<'_>, former: &Zones, zones: &Zones) {
     for (zone, disruption) in &zones.disruptions {
         if former.disruptions.get(zone) != Some(disruption) {
             let fields = [("zone", zone.as_str()), ("state", disruption.as_str())];
-            cx.log(Level::Info, "the zone's state has changed", &fields);
+            cx.log(Level::Info, "zone state changed", &fields);
         }
     }
-    // Before there are nodes, and when there are none left, nothing is down.
+    // Before the first node exists, and after the last one is gone, nothing is
+    // down.
     let known = |zones: &Zones| !zones.disruptions.is_empty();
     match (former.is_stopped, zones.is_stopped) {
         (false, true) if known(zones) => cx.log(
             Level::Warn,
-            "all zones are fully down: no pod is evicted until one is back",
+            "all zones are fully down: no pod is evicted until one zone is back",
             &[],
         ),
         (true, false) if known(former) => cx.log(
             Level::Info,
-            "a zone is back: every timeout begins anew",
+            "a zone is back: every timeout starts again",
             &[],
         ),
         _ => {}

@@ -21,8 +21,8 @@ struct Requirement {
 }
 
 impl LabelSelector {
-    /// Whether a workload's selector chooses an object with these labels. One
-    /// that is empty, or that is none, chooses nothing.
+    /// Whether a workload's selector matches an object with these labels. An
+    /// empty or invalid selector matches nothing.
     pub(crate) fn chooses(&self, labels: &BTreeMap<String, String>) -> bool {
         let is_empty = self.match_labels.is_empty() && self.match_expressions.is_empty();
         !is_empty
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn every_requirement_has_to_hold() {
+    fn every_requirement_must_hold() {
         let selector = json!({
             "matchLabels": {"app": "log"},
             "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}],
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn the_operators() {
+    fn each_operator_compares_as_in_kubernetes() {
         let labels = json!({"k": "v"});
         for (key, operator, values, chosen) in [
             ("k", "In", json!(["v"]), true),
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_or_invalid_selector_chooses_nothing() {
+    fn an_empty_or_invalid_selector_matches_nothing() {
         let labels = json!({"k": "v"});
         for selector in [
             json!({}),

@@ -1,9 +1,9 @@
-//! Since when something has been so.
+//! Recorded times.
 //!
-//! Two instants can only be compared if they are of one call: between two the
-//! wall clock may be set. So a time that has to be remembered is the creation
-//! time of an item, which the host keeps on its own clock; the item itself is
-//! never due.
+//! Two instants can be compared only if they are of one call: between two calls
+//! somebody may set the wall clock. So a time to keep is the creation time of
+//! an item, which the host keeps on its own clock; the item itself is never
+//! due.
 
 use std::time::Duration;
 
@@ -14,15 +14,15 @@ use crate::TIMERS;
 /// The end of time.
 pub(crate) const NEVER: Duration = Duration::MAX;
 
-/// Later than anything that is due, in milliseconds: some hundred years.
-pub(crate) const AN_AGE: Instant = 1 << 42;
+/// Later than anything that is due, in milliseconds: more than a hundred years.
+pub(crate) const FAR_FUTURE: Instant = 1 << 42;
 
-/// Since when, if it was remembered.
+/// The recorded time, if there is one.
 pub(crate) fn since(cx: &Context<'_>, key: &str) -> Option<Instant> {
     Some(cx.pending(TIMERS, key)?.created_at)
 }
 
-/// Remembers another time than before.
+/// Records another time.
 pub(crate) fn start(key: &str, since: Instant) -> [Command; 2] {
     let mut begin = Command::enqueue(TIMERS, key, NEVER);
     if let Command::Enqueue(Enqueue { created_at, .. }) = &mut begin {
@@ -31,7 +31,7 @@ pub(crate) fn start(key: &str, since: Instant) -> [Command; 2] {
     [stop(key), begin]
 }
 
-/// Forgets it.
+/// Deletes the recorded time.
 pub(crate) fn stop(key: &str) -> Command {
     Command::cancel(TIMERS, key)
 }

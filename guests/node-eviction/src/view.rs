@@ -1,4 +1,4 @@
-//! What is read of the cluster.
+//! What the guest reads of the cluster.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::selector::LabelSelector;
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 
 /// Nodes again, with the times in their conditions: a watch of its own, so that
-/// a heartbeat is no change of the other.
+/// a heartbeat is not a change of the other watch.
 pub(crate) const HEARTBEATS: WatchName<Heartbeats> = WatchName::new("heartbeats");
 
-/// The leases of nodes. When one last changed is when its node last gave a
-/// sign of life.
+/// The leases of nodes. The last change of a lease is the last time that its
+/// node was known to be alive.
 pub(crate) const LEASES: WatchName<Lease> = WatchName::new("leases");
-/// Where nodes have their leases.
+/// The namespace of the nodes' leases.
 pub(crate) const LEASE_NAMESPACE: &str = "kube-node-lease";
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
-/// Pods under the name of their node.
+/// Pods by the name of their node.
 pub(crate) const BY_NODE: &str = "node";
 
 pub(crate) const DAEMON_SETS: WatchName<DaemonSet> = WatchName::new("daemonsets");
-/// `DaemonSet`s under their namespace.
+/// `DaemonSet`s by their namespace.
 pub(crate) const BY_NAMESPACE: &str = "namespace";
 
 #[derive(Debug, Default, Deserialize)]
@@ -129,7 +129,7 @@ pub(crate) struct PodMetadata {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct PodAnnotations {
-    /// Only the API server's image of a static pod has it.
+    /// Only the API server's copy of a static pod has it.
     #[serde(rename = "kubernetes.io/config.mirror")]
     pub(crate) mirror: Option<String>,
 }

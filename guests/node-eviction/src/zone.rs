@@ -1,6 +1,5 @@
-//! Zones, and how fast the nodes of one are evicted: the more of a zone is
-//! down, the likelier it is the network or the control plane that is down, and
-//! not the nodes.
+//! Zones, and the eviction rate of each zone. The more of a zone is down, the
+//! more likely the network or the control plane is down and not the nodes.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +12,7 @@ use crate::view::NodeLabels;
 
 /// The key of the note with the states of all zones.
 pub(crate) const NOTE: &str = "zones";
-/// The timer of the end of the last time at which all zones were down.
+/// The timer that records when the last outage of all zones ended.
 const RESUMED: &str = "resumed";
 
 /// The percentage of healthy nodes in each zone.
@@ -22,10 +21,10 @@ pub(crate) const HEALTH: &str = "node_collector_zone_health";
 pub(crate) const SIZE: &str = "node_collector_zone_size";
 /// The number of nodes that are not ready in each zone.
 pub(crate) const UNHEALTHY: &str = "node_collector_unhealthy_nodes_in_zone";
-/// How many nodes' pods were evicted.
+/// The number of nodes whose pods were evicted.
 pub(crate) const EVICTIONS: &str = "node_collector_evictions_total";
 
-/// What is counted, under kube-controller-manager's names.
+/// The metrics, under kube-controller-manager's names.
 pub(crate) fn metrics() -> Vec<Metric> {
     let gauge = |name, help| Metric::gauge(name, help, &["zone"]);
     vec![
@@ -50,8 +49,8 @@ pub(crate) fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// The zone of a node, as kube-controller-manager writes it: region and zone,
-/// of which either may be missing; empty without both.
+/// The zone of a node in kube-controller-manager's format: region and zone,
+/// either of which may be missing; empty without both.
 pub(crate) fn name(labels: &NodeLabels) -> String {
     let either = |beta: &str, stable: &str| {
         let label = if beta.is_empty() { stable } else { beta };
@@ -68,7 +67,7 @@ pub(crate) fn name(labels: &NodeLabels) -> String {
 /// How much of a zone is down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) enum Disruption {
-    /// Little.
+    /// Little of it.
     Normal,
     /// Most of it.
     Partial,
@@ -77,7 +76,7 @@ pub(crate) enum Disruption {
 }
 
 impl Disruption {
-    /// As kube-controller-manager calls it.
+    /// kube-controller-manager's name for it.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Normal => "Normal",
@@ -111,7 +110,7 @@ impl Tally {
         self.not_ready
     }
 
-    /// The percentage of nodes that are ready; of no nodes, all are.
+    /// The percentage of ready nodes; 100 without nodes.
     pub(crate) fn health(self) -> f64 {
         match self.size() {
             0 => 100.0,
@@ -131,29 +130,29 @@ impl Tally {
     }
 }
 
-/// What is remembered of all zones.
+/// The recorded state of all zones.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Zones {
-    /// The zones that have nodes which count.
+    /// The zones that have nodes that count.
     pub(crate) disruptions: BTreeMap<String, Disruption>,
-    /// Whether all of them are fully down: then it is more likely that nothing
-    /// can be seen from here, and nothing is evicted.
+    /// Whether all of them are completely down: then the host itself is more
+    /// likely cut off, and nothing is evicted.
     pub(crate) is_stopped: bool,
 }
 
-/// When not all zones were fully down any more, if they ever were.
+/// When the last outage of all zones ended, if there was one.
 pub(crate) fn resumed_at(cx: &Context<'_>) -> Option<Instant> {
     timer::since(cx, RESUMED)
 }
 
-/// From now on, not all zones are fully down any more.
+/// Records that not all zones are completely down any more.
 pub(crate) fn resume(now: Instant) -> [Command; 2] {
     timer::start(RESUMED, now)
 }
 
 impl Zones {
-    /// The state of the zones with these nodes. Without a single node that
-    /// counts nothing is known, and nothing is evicted either.
+    /// The state of the zones with these nodes. Without a node that counts, the
+    /// state is unknown, and nothing is evicted.
     pub(crate) fn of(config: &Config, tallies: &BTreeMap<String, Tally>) -> Self {
         let counted = tallies.iter().filter(|(_, tally)| tally.size() > 0);
         let disruptions: BTreeMap<String, Disruption> = counted
@@ -165,12 +164,13 @@ impl Zones {
         }
     }
 
-    /// Whether all were fully down then, and are not any more.
+    /// Whether all zones were completely down in the former state, and no
+    /// longer are.
     pub(crate) fn have_resumed_after(&self, former: &Self) -> bool {
         former.is_stopped && !self.is_stopped
     }
 
-    /// From how many of a zone's nodes a second pods are evicted.
+    /// From how many nodes a second pods are evicted in a zone.
     pub(crate) fn rate(&self, config: &Config, zone: &str, tally: Tally) -> f64 {
         if self.is_stopped {
             return 0.0;

@@ -1,4 +1,4 @@
-//! The operator's configuration, and what the manifest makes of it.
+//! The operator's configuration, and the manifest that follows from it.
 
 #![allow(
     clippy::expect_used,
@@ -29,7 +29,7 @@ fn the_schema_names_the_fields_that_are_read() {
 }
 
 #[test]
-fn the_schemas_defaults_are_the_ones_that_hold() {
+fn the_schemas_defaults_match_the_configuration() {
     let schema = schema();
     let property = |name: &str| &schema["properties"][name];
     let Config {
@@ -78,7 +78,7 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
 }
 
 #[test]
-fn the_schemas_bounds_are_the_ones_that_hold() {
+fn the_schemas_bounds_match_the_configuration() {
     let schema = schema();
     let properties = schema["properties"].as_object().unwrap();
     for (name, property) in properties {
@@ -95,7 +95,7 @@ fn the_schemas_bounds_are_the_ones_that_hold() {
 }
 
 #[test]
-fn whole_numbers_are_rates_too() {
+fn a_rate_may_be_a_whole_number() {
     assert_eq!(
         refused(&json!({"nodeEvictionRate": 1, "unhealthyZoneThreshold": 1})),
         None
@@ -173,10 +173,10 @@ fn a_wrong_configuration_is_refused_by_name() {
     }
 }
 
-/// The least privilege that the rules need: no node is written. And no
-/// heartbeat wakes anybody.
+/// The least privilege for the rules: no write of nodes. And no heartbeat
+/// triggers a reconcile.
 #[test]
-fn the_manifest_asks_for_no_more_than_it_needs() {
+fn the_manifest_asks_for_the_least_privilege() {
     let harness = harness(&json!({"nodeMonitorPeriod": "500ms"}));
     let manifest = harness.manifest();
     let permissions: Vec<String> = manifest
@@ -224,7 +224,7 @@ fn the_manifest_asks_for_no_more_than_it_needs() {
     );
 }
 
-/// A pass over a cluster that is well reads its nodes and leases, and no pod.
+/// A pass over a healthy cluster reads its nodes and leases, and no pod.
 #[test]
 fn a_pass_over_a_healthy_cluster_reads_no_pod() {
     let mut harness = harness(&Value::Null);

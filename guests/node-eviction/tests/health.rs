@@ -1,9 +1,9 @@
-//! When a node counts as unresponsive, and when its pods go: node-lifecycle's
-//! tests of health, with the outcome that eviction makes of it.
+//! When a node counts as unresponsive, and when its pods are evicted:
+//! node-lifecycle's tests of health, with the outcome for eviction.
 //!
-//! That the conditions become Unknown is node-lifecycle's own work, which stays
-//! in kube-controller-manager. What it protects here: that pods are evicted
-//! from such a node when the timeout is over, and from no other.
+//! Node-lifecycle itself sets the conditions to Unknown; that stays in
+//! kube-controller-manager. The purpose here: pods are evicted from such a node
+//! when the timeout is over, and from no other.
 
 mod common;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// The timeout, and the pass after it.
 const EVICTED_AFTER: u64 = 305;
 
-/// A node with one pod, beside one that is well.
+/// A node with one pod, beside a healthy one.
 fn cluster(ready: Option<&str>) -> Cluster {
     let mut cluster = Cluster::with_witness();
     cluster.node("node", "here", ready);
@@ -23,10 +23,10 @@ fn cluster(ready: Option<&str>) -> Cluster {
 
 #[test]
 fn ne_11_update_health_status() {
-    // Seen long ago, and it never said how it is.
+    // First seen long ago, without any report.
     let mut never = cluster(None);
     never.assert_evicted_after("pod", EVICTED_AFTER);
-    // Seen a moment ago, and it has not said yet.
+    // First seen a moment ago, without a report yet.
     let mut recent = cluster(None);
     recent.assert_quiet(60);
     // It has not posted its status for long. Its pods are marked.
@@ -43,24 +43,24 @@ fn ne_11_update_health_status() {
 }
 
 #[test]
-fn ne_12_recently_created_without_status_and_lease() {
+fn ne_12_a_new_node_without_status_and_lease_keeps_its_pods() {
     cluster(None).assert_quiet(60);
 }
 
 #[test]
-fn ne_13_recently_created_with_a_renewed_lease() {
+fn ne_13_a_new_node_with_a_renewed_lease_keeps_its_pods() {
     let mut cluster = cluster(None);
     cluster.renew("node");
     cluster.assert_quiet(900);
 }
 
 #[test]
-fn ne_14_created_long_ago_without_a_lease() {
+fn ne_14_an_old_node_without_a_lease_loses_its_pods() {
     cluster(None).assert_evicted_after("pod", EVICTED_AFTER);
 }
 
 #[test]
-fn ne_15_created_long_ago_with_a_renewed_lease() {
+fn ne_15_an_old_node_with_a_renewed_lease_keeps_its_pods() {
     let mut cluster = cluster(None);
     cluster.pass(200);
     cluster.renew("node");
@@ -68,7 +68,7 @@ fn ne_15_created_long_ago_with_a_renewed_lease() {
 }
 
 #[test]
-fn ne_16_created_long_ago_with_an_expired_lease() {
+fn ne_16_an_old_node_with_an_expired_lease_loses_its_pods() {
     let mut cluster = cluster(None);
     cluster.renew("node");
     cluster.pass(200);
@@ -77,14 +77,14 @@ fn ne_16_created_long_ago_with_an_expired_lease() {
 }
 
 #[test]
-fn ne_17_a_stale_status_and_a_renewed_lease() {
+fn ne_17_a_stale_status_with_a_renewed_lease_keeps_the_pods() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.assert_quiet(900);
 }
 
 #[test]
-fn ne_18_a_fresh_status_and_an_expired_lease() {
+fn ne_18_a_fresh_status_with_an_expired_lease_keeps_the_pods() {
     let mut cluster = cluster(Some("True"));
     cluster.put_lease("node");
     cluster.post("node");
@@ -92,7 +92,7 @@ fn ne_18_a_fresh_status_and_an_expired_lease() {
 }
 
 #[test]
-fn ne_19_a_stale_status_and_an_expired_lease() {
+fn ne_19_a_stale_status_with_an_expired_lease_evicts_the_pods() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.post("node");
@@ -102,10 +102,10 @@ fn ne_19_a_stale_status_and_an_expired_lease() {
     assert_eq!(cluster.get("pod")["status"]["reason"], "NodeLost");
 }
 
-/// The node's condition says Unknown, as node-lifecycle writes it, when the
-/// time is over; it makes no difference whether anybody wrote it.
+/// The node's condition becomes Unknown, as node-lifecycle writes it, when the
+/// time is over; it makes no difference whether it is written.
 #[test]
-fn a_condition_that_became_unknown_does_not_begin_the_timeout_anew() {
+fn a_condition_that_became_unknown_does_not_restart_the_timeout() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.pass(100);
@@ -116,7 +116,7 @@ fn a_condition_that_became_unknown_does_not_begin_the_timeout_anew() {
 }
 
 /// `TestApplyNoExecuteTaintsToUnreachableNode`: a node that stopped is found
-/// once, whatever else is the matter with it. Here: its pods go, the node
+/// once, whatever other condition it has. Here: its pods are evicted, the node
 /// itself is never written.
 #[test]
 fn ne_26_a_node_that_stopped_while_not_ready() {
@@ -124,7 +124,7 @@ fn ne_26_a_node_that_stopped_while_not_ready() {
     cluster.renew("node");
     cluster.pass(100);
     cluster.silence("node");
-    // Not ready since the beginning: the timeout counts from the last sign.
+    // Not ready from the start: the timeout counts from the last heartbeat.
     cluster.assert_evicted_after("pod", EVICTED_AFTER);
     let nodes = cluster.harness.executions().iter();
     let nodes = nodes.filter(|done| done.plan.target.kind == "Node");
@@ -139,9 +139,9 @@ fn ne_26_a_node_that_stopped_while_not_ready() {
 }
 
 /// `TestApplyNoExecuteTaintsToNodesEnqueueTwice`: a node that came back and
-/// went again is handled again, after a timeout of its own.
+/// failed again is handled again, after a timeout of its own.
 #[test]
-fn ne_27_a_node_that_goes_twice() {
+fn ne_27_a_node_that_fails_twice_is_evicted_twice() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.pass(10);
@@ -157,9 +157,9 @@ fn ne_27_a_node_that_goes_twice() {
 }
 
 /// `TestSwapUnreachableNotReadyTaints`: Unknown becomes False. Here: a node
-/// that is heard of again has the whole timeout to become ready.
+/// that reports again has the whole timeout to become ready.
 #[test]
-fn ne_28_unreachable_becomes_not_ready() {
+fn ne_28_a_node_that_reports_again_has_the_whole_timeout() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.pass(10);
@@ -170,12 +170,12 @@ fn ne_28_unreachable_becomes_not_ready() {
     cluster.assert_evicted_after("pod", EVICTED_AFTER);
 }
 
-/// A node, what happens to it, and after how many seconds more its pod goes;
-/// none for not at all.
+/// A node, what happens to it, and after how many more seconds its pod is
+/// evicted; none for never.
 type Case = (&'static str, fn(&mut Cluster), Option<u64>);
 
-/// `TestTryUpdateNodeHealth`: what is remembered of a node from one look to
-/// the next. Here: from when the timeout counts.
+/// `TestTryUpdateNodeHealth`: the record of a node from one pass to the next.
+/// Here: from when the timeout counts.
 #[test]
 fn ne_32_try_update_node_health() {
     let cases: [Case; 9] = [
@@ -282,7 +282,7 @@ fn ne_32_try_update_node_health() {
 
 /// An agent on the node that posts conditions of its own is not the kubelet.
 #[test]
-fn another_agents_heartbeat_is_no_sign_of_life() {
+fn another_agents_heartbeat_does_not_count() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.pass(10);
@@ -305,9 +305,9 @@ fn another_agents_heartbeat_is_no_sign_of_life() {
     assert!(cluster.is_evicted("pod"));
 }
 
-/// What a kubelet writes as the time is never compared with this clock.
+/// The kubelet's times are never compared with this clock.
 #[test]
-fn a_node_whose_clock_is_wrong_is_well() {
+fn a_node_whose_clock_is_wrong_is_healthy() {
     let mut cluster = cluster(Some("True"));
     for renewal in 0..90 {
         cluster.harness.put(json!({
@@ -320,9 +320,9 @@ fn a_node_whose_clock_is_wrong_is_well() {
     assert!(cluster.harness.executions().is_empty());
 }
 
-/// The cache lags: the API server has heard of the node, and nothing is done.
+/// The cache lags: the API server has a newer heartbeat, and nothing is done.
 #[test]
-fn a_silence_is_proven_before_anything_is_done() {
+fn a_silence_is_proven_before_any_eviction() {
     let lease = |time: &str| {
         json!({
             "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
@@ -338,13 +338,13 @@ fn a_silence_is_proven_before_anything_is_done() {
         .harness
         .put_on_server(lease("2023-11-14T22:17:00.000000Z"));
     cluster.assert_quiet(600);
-    // The cache has caught up, and the node has gone silent since.
+    // The cache has caught up, and the node has been silent since.
     cluster.harness.show("Lease", "kube-node-lease/node");
     cluster.assert_evicted_after("pod", EVICTED_AFTER);
 }
 
 #[test]
-fn a_node_that_has_become_ready_on_the_server_is_left_alone() {
+fn a_node_that_became_ready_on_the_server_keeps_its_pods() {
     let mut cluster = cluster(Some("False"));
     cluster.renew("node");
     let ready: Value = json!({
@@ -355,9 +355,9 @@ fn a_node_that_has_become_ready_on_the_server_is_left_alone() {
     cluster.assert_quiet(600);
 }
 
-/// A deleted node is `PodGC`'s business, even if the cache still shows it.
+/// `PodGC` handles a deleted node, even if the cache still shows it.
 #[test]
-fn a_node_that_is_gone_is_left_alone() {
+fn a_node_that_is_gone_evicts_no_pod() {
     let mut cluster = cluster(Some("True"));
     cluster.renew("node");
     cluster.pass(10);

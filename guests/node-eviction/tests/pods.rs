@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// The timeout, and the pass after it.
 const EVICTED_AFTER: u64 = 305;
 
-/// A node that has just stopped, beside one that is well.
+/// A node that has just stopped, beside a healthy one.
 fn cluster() -> Cluster {
     with_config(&Value::Null)
 }
@@ -37,8 +37,8 @@ fn finalizers(pod: &mut Value, finalizers: Value) {
     pod["metadata"]["finalizers"] = finalizers;
 }
 
-/// `TestMarkPodsNotReady`: that is node-lifecycle's work. Here: a pod of a lost
-/// node says so, and its conditions stay as they are.
+/// `TestMarkPodsNotReady`: node-lifecycle does that. Here: the status of a pod
+/// on a lost node gives the reason, and its conditions stay as they are.
 #[test]
 fn ne_20_mark_pods() {
     for conditions in [
@@ -62,9 +62,9 @@ fn ne_20_mark_pods() {
 }
 
 /// `TestMarkPodsNotReadyWithWorkerSize`: 50 nodes with 100 pods. There is no
-/// number of workers to set; here: all of them go.
+/// number of workers to configure; here: all of them are evicted.
 #[test]
-fn ne_21_many_nodes_with_many_pods() {
+fn ne_21_many_nodes_with_many_pods_are_evicted() {
     let mut cluster = Cluster::with_witness();
     for node in 0..20 {
         let node = format!("node-{node}");
@@ -81,7 +81,7 @@ fn ne_21_many_nodes_with_many_pods() {
 }
 
 #[test]
-fn ne_22_what_succeeds_is_not_tried_again() {
+fn ne_22_a_success_is_not_repeated() {
     let mut cluster = cluster();
     cluster.pod("one", "node");
     cluster.pod("two", "node");
@@ -92,9 +92,9 @@ fn ne_22_what_succeeds_is_not_tried_again() {
     assert_eq!(pods, 2);
 }
 
-/// A pod that cannot be written is tried again, and holds up no other.
+/// A pod that cannot be written is retried, and delays no other.
 #[test]
-fn ne_23_a_write_that_fails_is_tried_again() {
+fn ne_23_a_failed_write_is_retried() {
     for class in ["server", "timeout", "throttled", "conflict", "forbidden"] {
         let mut cluster = cluster();
         for pod in ["one", "three", "two"] {
@@ -116,9 +116,9 @@ fn ne_23_a_write_that_fails_is_tried_again() {
     }
 }
 
-/// As the list of pods in Kubernetes, the proof may fail here.
+/// Like the list of pods in Kubernetes, the live read may fail here.
 #[test]
-fn ne_24_a_read_that_fails_is_tried_again() {
+fn ne_24_a_failed_read_is_retried() {
     for kind in [
         ("Node", "node"),
         ("Lease", "kube-node-lease/node"),
@@ -137,10 +137,10 @@ fn ne_24_a_read_that_fails_is_tried_again() {
     }
 }
 
-/// `TestApplyNoExecuteTaints`: that is node-lifecycle's work. Here: a node with
-/// such a taint is left to taint-based eviction, unless told otherwise.
+/// `TestApplyNoExecuteTaints`: node-lifecycle does that. Here: a node with such
+/// a taint is left to taint-based eviction, unless configured otherwise.
 #[test]
-fn ne_25_nodes_with_no_execute_taints() {
+fn ne_25_nodes_with_no_execute_taints_are_left_to_taint_eviction() {
     let left = json!({});
     let taken = json!({"skipTaintedNodes": false});
     for (config, key, effect, evicted) in [
@@ -166,10 +166,10 @@ fn ne_25_nodes_with_no_execute_taints() {
     }
 }
 
-/// `TestTaintsNodeByCondition`: that is node-lifecycle's work. Here: no
-/// condition but `Ready` costs a pod its place.
+/// `TestTaintsNodeByCondition`: node-lifecycle does that. Here: no condition
+/// but `Ready` evicts a pod.
 #[test]
-fn ne_29_other_conditions() {
+fn ne_29_other_conditions_evict_no_pod() {
     for condition in [
         "NetworkUnavailable",
         "MemoryPressure",
@@ -187,10 +187,11 @@ fn ne_29_other_conditions() {
     }
 }
 
-/// `TestNodeEventGeneration`: a node's event names it and its uid, and there is
-/// exactly one. Here: none when nodes are first seen, one when its pods go.
+/// `TestNodeEventGeneration`: a node's event names the node and its uid, and
+/// there is exactly one. Here: none when nodes are first seen, one when its
+/// pods are evicted.
 #[test]
-fn ne_30_node_event_generation() {
+fn ne_30_a_node_has_one_event() {
     let mut cluster = cluster();
     cluster.pod("pod", "node");
     cluster.pass(EVICTED_AFTER + 600);
@@ -209,8 +210,8 @@ fn ne_30_node_event_generation() {
 
 /// `TestProcessPodMarkPodNotReady`: a pod that is bound to a node that is down.
 #[test]
-fn ne_34_pods_that_come_later() {
-    // To a node that is well.
+fn ne_34_a_late_pod_is_evicted_with_its_node() {
+    // To a healthy node.
     let mut well = Cluster::with_witness();
     well.pod("late", "witness");
     well.assert_quiet(900);
@@ -234,10 +235,10 @@ fn ne_34_pods_that_come_later() {
     assert_eq!(late.events("Node").len(), 1);
 }
 
-/// Although nothing shows any more that the node had its turn: its pods are gone,
-/// or there were none.
+/// Although nothing shows any more that the node had its turn: its pods are
+/// gone, or there were none.
 #[test]
-fn a_late_pod_on_a_node_without_evicted_pods_goes_at_once() {
+fn a_late_pod_on_a_node_without_evicted_pods_is_evicted_immediately() {
     for has_pod in [true, false] {
         let mut cluster = cluster();
         if has_pod {
@@ -250,7 +251,7 @@ fn a_late_pod_on_a_node_without_evicted_pods_goes_at_once() {
         cluster.pass(60);
         assert!(cluster.harness.pending(EVICTED, "node").is_some());
         cluster.pod("late", "node");
-        // No other node's turn is used up for it.
+        // It uses no turn of another node.
         for _ in 0..5 {
             assert!(cluster.harness.pending(QUEUED, "node").is_none());
             cluster.pass(1);
@@ -262,7 +263,7 @@ fn a_late_pod_on_a_node_without_evicted_pods_goes_at_once() {
 
 /// More than one call may read.
 #[test]
-fn a_node_of_many_pods() {
+fn a_node_with_many_pods_is_evicted_in_several_calls() {
     const PODS: usize = 1_003;
     let mut cluster = cluster();
     for number in 0..PODS {
@@ -273,8 +274,8 @@ fn a_node_of_many_pods() {
     assert_eq!(cluster.events("Node").len(), 1);
 }
 
-/// Which pods a `DaemonSet` runs: by its selector, in its namespace, or as
-/// their controller.
+/// The pods of a `DaemonSet`: by its selector, in its namespace, or as their
+/// controller.
 #[test]
 fn ne_50_pods_of_daemon_sets_stay() {
     let app = json!({"matchLabels": {"app": "agent"}});
@@ -350,9 +351,9 @@ fn ne_50_pods_of_daemon_sets_stay() {
     }
 }
 
-/// A pod that is being deleted already.
+/// A pod that is terminating already.
 #[test]
-fn ne_51_terminating_pods_are_left_alone() {
+fn ne_51_terminating_pods_are_skipped() {
     let mut cluster = cluster();
     cluster.pod_with("pod", "node", |pod| {
         pod["metadata"]["deletionTimestamp"] = json!("2023-11-14T22:00:00Z");
@@ -362,7 +363,7 @@ fn ne_51_terminating_pods_are_left_alone() {
     assert_eq!(cluster.get("pod")["status"].get("reason"), None);
 }
 
-/// A pod that is gone, or whose name is another's by now, is no failure.
+/// A pod that is gone, or whose name belongs to another pod, is not a failure.
 #[test]
 fn ne_52_pods_that_are_gone_are_skipped() {
     let mut cluster = cluster();
@@ -381,10 +382,10 @@ fn ne_52_pods_that_are_gone_are_skipped() {
     assert_eq!(waiting, None, "nothing is to be tried again");
 }
 
-/// The answer to the deletion was lost, and the cache does not show it yet: no
+/// The reply to the deletion was lost, and the cache does not show it yet: no
 /// pod is deleted twice.
 #[test]
-fn a_pod_that_is_being_deleted_on_the_server_is_skipped() {
+fn a_pod_that_is_terminating_on_the_server_is_skipped() {
     let mut cluster = cluster();
     cluster.pod("pod", "node");
     let mut terminating = cluster.get("pod").clone();
@@ -399,9 +400,9 @@ fn a_pod_that_is_being_deleted_on_the_server_is_skipped() {
     );
 }
 
-/// A conflict skips the pod, is collected, and tried again with it.
+/// A conflict skips the pod, is collected, and retried with it.
 #[test]
-fn ne_53_conflicts_are_collected_and_tried_again() {
+fn ne_53_conflicts_are_collected_and_retried() {
     let mut cluster = cluster();
     for pod in ["a", "b", "c", "d"] {
         cluster.pod(pod, "node");
@@ -420,7 +421,7 @@ fn ne_53_conflicts_are_collected_and_tried_again() {
 }
 
 #[test]
-fn ne_54_the_events_and_the_request() {
+fn ne_54_an_eviction_has_its_events_and_options() {
     let mut cluster = cluster();
     cluster.pod("pod", "node");
     cluster.pass(EVICTED_AFTER);
@@ -441,14 +442,14 @@ fn ne_54_the_events_and_the_request() {
         (&*patch.kind, &*patch.subresource),
         ("strategic-merge", "status")
     );
-    // Its own grace period, and the server's own propagation.
+    // Its own grace period, and the server's default propagation.
     assert_eq!(*options, DeleteOptions::new());
     assert_eq!(event.component, "node-controller");
 }
 
-/// A pod that is marked already is deleted as it is.
+/// A marked pod is deleted without another mark.
 #[test]
-fn a_pod_that_is_marked_keeps_its_message() {
+fn a_marked_pod_keeps_its_message() {
     let mut cluster = cluster();
     cluster.pod_with("pod", "node", |pod| {
         pod["status"]["reason"] = json!("NodeLost");
@@ -461,7 +462,7 @@ fn a_pod_that_is_marked_keeps_its_message() {
 
 /// No write to the API server ends a static pod.
 #[test]
-fn ne_55_static_pods_are_left_alone() {
+fn ne_55_static_pods_are_skipped() {
     let mut cluster = cluster();
     cluster.pod_with("static", "node", |pod| {
         pod["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
@@ -470,7 +471,7 @@ fn ne_55_static_pods_are_left_alone() {
 }
 
 #[test]
-fn ne_56_the_condition_disruption_target() {
+fn ne_56_the_condition_disruption_target_is_written_if_configured() {
     let mut cluster = with_config(&json!({"disruptionTarget": true}));
     cluster.pod("pod", "node");
     cluster.pass(EVICTED_AFTER);

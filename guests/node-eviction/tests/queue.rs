@@ -1,5 +1,5 @@
-//! Whose turn it is: the tests of the rate-limited queue, as far as they mean
-//! something without its rates. Those are in the host's tests.
+//! The order of evictions: the tests of the rate-limited queue that make sense
+//! without rates. The rates are in the host's tests.
 
 mod common;
 
@@ -9,7 +9,7 @@ use node_eviction::{EVICTED, QUEUED};
 /// The timeout, and the pass after it.
 const EVICTED_AFTER: u64 = 305;
 
-/// Nodes that have just stopped, each with a pod, beside one that is well.
+/// Nodes that have just stopped, each with a pod, beside a healthy one.
 fn cluster(nodes: &[&str]) -> Cluster {
     let mut cluster = Cluster::with_witness();
     for node in nodes {
@@ -39,7 +39,7 @@ fn ne_35_a_node_is_queued_once() {
 
 /// `TestAddNode`
 #[test]
-fn ne_36_nodes_are_queued_as_they_go_down() {
+fn ne_36_nodes_are_queued_in_the_order_of_their_outages() {
     let mut cluster = cluster(&["b"]);
     cluster.node("a", "here", Some("True"));
     cluster.pod("pod-a", "a");
@@ -50,7 +50,7 @@ fn ne_36_nodes_are_queued_as_they_go_down() {
     assert_eq!(announced(&cluster), ["a", "b", "c"]);
 }
 
-/// `TestDelNode`: a node that is well again is in no queue.
+/// `TestDelNode`: a healthy node is in no queue.
 #[test]
 fn ne_37_a_node_that_is_back_leaves_the_queue() {
     let mut cluster = cluster(&["a"]);
@@ -65,9 +65,9 @@ fn ne_37_a_node_that_is_back_leaves_the_queue() {
     assert_eq!(cluster.harness.pending(EVICTED, "a"), None);
 }
 
-/// `TestTry`: a node that fails comes again, and holds up nobody.
+/// `TestTry`: a node that fails is retried, and delays no other.
 #[test]
-fn ne_38_a_node_that_fails_holds_up_nobody() {
+fn ne_38_a_node_that_fails_delays_no_other() {
     let mut cluster = cluster(&["a", "b"]);
     cluster.harness.fail_reads("Node", "a", "server");
     cluster.pass(EVICTED_AFTER);
@@ -77,10 +77,10 @@ fn ne_38_a_node_that_fails_holds_up_nobody() {
     assert_eq!(cluster.evicted(), ["pod-a", "pod-b"]);
 }
 
-/// `TestTryRemovingWhileTry`: the node comes back while its eviction is under
-/// way; what was not done by then is not done.
+/// `TestTryRemovingWhileTry`: the node comes back while its eviction is in
+/// progress; the rest of its pods stay.
 #[test]
-fn ne_40_a_node_that_comes_back_during_its_eviction() {
+fn ne_40_a_node_that_comes_back_during_its_eviction_keeps_the_rest() {
     let mut cluster = cluster(&["a"]);
     cluster.pod("other", "a");
     cluster
@@ -94,7 +94,7 @@ fn ne_40_a_node_that_comes_back_during_its_eviction() {
     assert_eq!(cluster.evicted(), ["other"]);
 }
 
-/// `TestClear`: when all zones are down, nobody is in the queue any more.
+/// `TestClear`: when all zones are down, the queue is empty.
 #[test]
 fn ne_41_the_queue_is_cleared_when_all_zones_are_down() {
     let mut cluster = cluster(&["a", "b"]);
@@ -114,12 +114,12 @@ fn ne_41_the_queue_is_cleared_when_all_zones_are_down() {
     for node in ["a", "b"] {
         assert_eq!(cluster.harness.pending(QUEUED, node), None, "{node}");
     }
-    // It is remembered who had a turn already.
+    // The guest records which nodes had a turn.
     assert!(cluster.harness.pending(EVICTED, "a").is_some());
     assert!(cluster.harness.pending(EVICTED, "b").is_none());
     cluster.pass(3_600);
     assert_eq!(cluster.evicted(), ["other"]);
-    // One is back: the others' time begins anew.
+    // One is back: the others' timeout starts again.
     cluster.renew("witness");
     cluster.pass(300);
     assert_eq!(cluster.evicted(), ["other"]);
@@ -127,8 +127,8 @@ fn ne_41_the_queue_is_cleared_when_all_zones_are_down() {
     assert_eq!(cluster.evicted(), ["other", "pod-a", "pod-b"]);
 }
 
-/// `TestAddAfterTry`: a node that had its turn has no other in this outage,
-/// and has one in the next.
+/// `TestAddAfterTry`: a node that had its turn gets no other in this outage,
+/// and one in the next.
 #[test]
 fn ne_43_a_node_has_one_turn_in_an_outage() {
     let mut cluster = cluster(&["a"]);

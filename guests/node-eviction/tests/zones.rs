@@ -1,5 +1,5 @@
-//! The states of zones, and what follows for the rates: `TestMonitorNodeHealth`.
-//! The rates at work are in the host's tests, where the queues are.
+//! The states of zones, and the rates that follow: `TestMonitorNodeHealth`. The
+//! host's tests, which have queues, cover the effect of the rates.
 
 mod common;
 
@@ -10,7 +10,7 @@ const RATE: f64 = 0.1;
 const SLOW: f64 = 0.01;
 const STOPPED: f64 = 0.0;
 
-/// A cluster with these zones: how many nodes are well, how many are not.
+/// A cluster with these zones: how many nodes are healthy, how many are not.
 fn cluster(zones: &[(&str, usize, usize)]) -> Cluster {
     let mut cluster = Cluster::new(&json!(null));
     for (zone, well, down) in zones {
@@ -24,12 +24,12 @@ fn cluster(zones: &[(&str, usize, usize)]) -> Cluster {
             cluster.pod(&name, &name);
         }
     }
-    // Longer than the grace period, not as long as the timeout.
+    // Longer than the grace period, shorter than the timeout.
     cluster.pass(60);
     cluster
 }
 
-/// A node that has just come and has no zone's labels.
+/// A new node without the labels of a zone.
 #[test]
 fn ne_02_no_disruption_without_failure_domain_labels() {
     let mut cluster = Cluster::new(&json!(null));
@@ -50,7 +50,7 @@ fn ne_03_initially_both_zones_down_one_comes_back() {
     cluster.pass(10);
     cluster.assert_zone("one", RATE, 2.0, 1.0);
     cluster.assert_zone("two", RATE, 1.0, 1.0);
-    // Nobody knew how the others were: their timeout begins now.
+    // The state of the others was unknown: their timeout starts now.
     cluster.assert_quiet(290);
     cluster.pass(15);
     assert_eq!(cluster.evicted(), ["one-down-1", "two-down-0"]);
@@ -78,7 +78,7 @@ fn ne_05_partial_disruption_when_one_more_node_fails() {
     cluster.assert_zone("one", STOPPED, 5.0, 3.0);
 }
 
-/// A zone of two is never partly down, and then it is down.
+/// A zone of two is never partly down, and then it is completely down.
 #[test]
 fn ne_06_full_disruption_when_the_last_healthy_node_fails() {
     let mut cluster = cluster(&[("one", 1, 1), ("two", 1, 0)]);
@@ -121,7 +121,8 @@ fn ne_09_full_disruption_when_the_ready_condition_is_removed() {
     cluster.assert_quiet(900);
 }
 
-/// A node that is excluded from disruption is no sign that its zone is well.
+/// A node that is excluded from disruption does not prove that its zone is
+/// healthy.
 #[test]
 fn ne_10_full_disruption_when_the_only_available_node_is_excluded() {
     let mut cluster = cluster(&[("one", 1, 3)]);
@@ -134,7 +135,7 @@ fn ne_10_full_disruption_when_the_only_available_node_is_excluded() {
     cluster.assert_quiet(900);
 }
 
-/// Three nodes of five are 60 %; with the fifth out of the count, all are.
+/// Three nodes of five are 60 %; without the fifth, all are healthy.
 #[test]
 fn ne_33_is_node_excluded_from_disruption_checks() {
     for (labels, counted) in [
@@ -158,9 +159,9 @@ fn ne_33_is_node_excluded_from_disruption_checks() {
     }
 }
 
-/// `TestReconcileNodeLabels`: node-lifecycle's work of keeping old labels in
-/// step. Here: old labels and new ones name a node's zone alike, and no label
-/// is ever written.
+/// `TestReconcileNodeLabels`: node-lifecycle keeps old labels up to date. Here:
+/// old labels and new ones name a node's zone alike, and no label is ever
+/// written.
 #[test]
 fn ne_31_reconcile_node_labels() {
     for (labels, zone) in [
@@ -204,7 +205,7 @@ fn a_large_zone_that_is_partly_down_is_evicted_slowly() {
     large.assert_zone("one", SLOW, 51.0, 31.0);
 }
 
-/// A zone that is down as a whole has its own rate, if it is given one.
+/// A zone that is completely down has a rate of its own, if configured.
 #[test]
 fn a_zone_that_is_down_has_its_own_rate() {
     for (rate, expected) in [(json!(null), RATE), (json!(0.5), 0.5), (json!(0), STOPPED)] {
@@ -219,7 +220,8 @@ fn a_zone_that_is_down_has_its_own_rate() {
         cluster.pass(60);
         cluster.assert_zone("one", expected, 1.0, 1.0);
         cluster.assert_zone("two", RATE, 1.0, 0.0);
-        // It is not what a zone has that is well, or when all are down.
+        // It is neither the rate of a healthy zone, nor of a cluster that is
+        // down.
         cluster.renew("one");
         cluster.pass(10);
         cluster.assert_zone("one", RATE, 1.0, 0.0);
@@ -227,7 +229,7 @@ fn a_zone_that_is_down_has_its_own_rate() {
 }
 
 #[test]
-fn a_zone_without_nodes_is_empty_and_well() {
+fn a_zone_without_nodes_is_empty_and_healthy() {
     let mut cluster = cluster(&[("one", 1, 1), ("two", 1, 0)]);
     for kind in ["one-well-0", "one-down-0"] {
         cluster.harness.remove("Node", kind);

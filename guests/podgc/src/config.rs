@@ -5,7 +5,7 @@ use std::time::Duration;
 use davit_guest::ConfigError;
 use serde::Deserialize;
 
-/// What an operator can choose.
+/// What an operator can configure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
@@ -14,15 +14,15 @@ pub struct Config {
     /// The pause between two passes.
     #[serde(with = "davit_guest::duration")]
     pub period: Duration,
-    /// How long a node has to be missing before its pods are deleted.
+    /// How long a node must be missing before its pods are deleted.
     #[serde(with = "davit_guest::duration")]
     pub quarantine: Duration,
-    /// How many pods of one decision are deleted at once.
+    /// How many pods of one decision are deleted at once at most.
     pub max_parallel_deletes: u32,
 }
 
 impl Default for Config {
-    /// The values that kube-controller-manager has.
+    /// The defaults of kube-controller-manager.
     fn default() -> Self {
         Self {
             terminated_pod_threshold: 12_500,
@@ -47,7 +47,7 @@ impl Config {
         Ok(())
     }
 
-    /// How many terminated pods are kept; none if all are.
+    /// How many terminated pods the cluster keeps; none if it keeps all.
     pub(crate) fn threshold(&self) -> Option<usize> {
         usize::try_from(self.terminated_pod_threshold)
             .ok()

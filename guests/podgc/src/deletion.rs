@@ -1,4 +1,4 @@
-//! How a pod is deleted, and how that is counted.
+//! How a pod is deleted, and how deletions are counted.
 
 use davit_guest::pod::{PodCondition, PodStatus, status_patch};
 use davit_guest::{Context, DeleteOptions, Measure, Metric, Object, Plan, Time};
@@ -31,7 +31,7 @@ impl Reason {
     }
 }
 
-/// What the collector counts, under kube-controller-manager's names.
+/// The collector's metrics, under kube-controller-manager's names.
 pub(crate) fn metrics() -> Vec<Metric> {
     vec![
         Metric::counter(
@@ -48,11 +48,11 @@ pub(crate) fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// The plan that marks a pod as failed, unless it has ended, and deletes it at
-/// once. If the mark cannot be made, the pod stays.
+/// The plan that marks a pod as failed, unless the pod has ended, and then
+/// force-deletes it. If the mark fails, the pod stays.
 ///
-/// Only a pod whose node is missing is told so in a condition: its workload may
-/// want to know that the pod did not fail by itself.
+/// Only a pod whose node is missing gets a condition: its workload may need to
+/// know that the pod did not fail by itself.
 pub(crate) fn plan(cx: &Context<'_>, pod: Object<Pod>, reason: Reason, message: String) -> Plan {
     let mark = if pod.view.status.is_terminal() {
         None

@@ -1,16 +1,16 @@
 //! Kubernetes' pod garbage collector as a Davit guest.
 //!
-//! It deletes pods that nobody else will: terminated pods above a threshold
+//! It deletes pods that nobody else deletes: terminated pods above a threshold
 //! (module `terminated`), terminating pods on nodes that are out of service or
 //! that were never scheduled (module `stuck`), and pods of nodes that no longer
 //! exist (module `orphan`).
 //!
-//! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36), but
-//! for these: every deletion carries the pod's uid; a pod that is gone already
-//! is no error; a pod is handled once a pass; a node that was verified as
-//! missing stays under watch until it is back or has no pods; pods that the
-//! collector has just marked because their node is missing do not count against
-//! the threshold; namespace and uid break ties.
+//! The rules are kube-controller-manager's (pkg/controller/podgc, v1.36),
+//! except: every deletion carries the pod's uid; a pod that is gone already is
+//! not an error; a pass deletes a pod once; a node that was verified as missing
+//! stays in its queue until it is back or has no pods; pods that the collector
+//! has just marked because their node is missing do not count against the
+//! threshold; namespace and uid break ties.
 
 mod config;
 mod deletion;
@@ -33,11 +33,11 @@ pub use config::Config;
 pub const PASSES: &str = "podgc";
 /// The key of the periodic pass.
 pub const PASS: &str = "pass";
-/// The queue of the nodes that pods name and that may be missing. It is called
-/// as in kube-controller-manager.
+/// The queue of the nodes that pods name and that may be missing. Its name is
+/// kube-controller-manager's.
 pub const ORPHANED: &str = "orphaned_pods_nodes";
 
-/// The first pause after a node could not be read.
+/// The first back-off after a node could not be read.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 
 /// The pod garbage collector.
@@ -61,11 +61,11 @@ impl Controller for PodGc {
                        because their node is missing, out of service or was never chosen.";
         Manifest {
             watches: watches(),
-            // A node that goes starts its quarantine at once, one that comes
-            // back ends it.
+            // A node that disappears starts its quarantine immediately; a node
+            // that comes back ends it.
             triggers: vec![Trigger::new(view::NODE_NAMES, ORPHANED, TriggerKey::OwnKey)],
             queues: vec![
-                // A failed pass comes again with the next one.
+                // A failed pass is retried with the next one.
                 QueueSpec::new(PASSES).retry(self.config.period, self.config.period),
                 QueueSpec::new(ORPHANED)
                     .workers(4)

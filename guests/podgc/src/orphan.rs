@@ -7,15 +7,15 @@ use crate::deletion::{self, Reason};
 use crate::view::{BY_NODE, NODE_NAMES, PODS};
 
 /// How many pods one call decides about at most, so that its memory is bounded.
-const PART: u32 = 1_000;
+const PAGE: u32 = 1_000;
 
 /// Deletes the pods of a node that has been missing for the whole quarantine
 /// and that the API server does not have either.
 ///
-/// The item's creation time is when the node was first found missing. It is
-/// dropped as soon as the node is back, so that the next quarantine starts
-/// afresh, and kept as long as the node is missing and has pods, so that a pod
-/// that shows up late does not wait again.
+/// The item's creation time is when the node was first found missing. The item
+/// is done as soon as the node is back, so that the next quarantine starts from
+/// zero. It is requeued as long as the node is missing and has pods, so that a
+/// pod that appears late does not wait again.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let node = &item.key;
     let exists = cx.watch(NODE_NAMES).get(node).is_some();
@@ -28,18 +28,19 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
     }
     match is_gone(cx, node) {
         Ok(true) => delete_pods(config, cx, item),
-        // The cache lags. If the node really goes, a pass finds it missing.
+        // The cache lags. If the node is deleted after all, a pass finds it
+        // missing.
         Ok(false) => Decision::done(),
         Err(why) => Decision::retry(format!("the node {node} could not be read: {why}")),
     }
 }
 
-/// Deletes the part of the pods that the item's cursor names. A pod that takes
-/// an earlier place meanwhile has its turn in the next period.
+/// Deletes the page of pods that the item's cursor names. A pod that gets an
+/// earlier place meanwhile is deleted in the next period.
 fn delete_pods(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let node = &item.key;
     let cursor = item.cursor.parse().unwrap_or_default();
-    let (pods, next) = cx.watch(PODS).index_page(BY_NODE, node, cursor, PART);
+    let (pods, next) = cx.watch(PODS).index_page(BY_NODE, node, cursor, PAGE);
     let plans: Vec<_> = pods
         .into_iter()
         .map(|pod| {

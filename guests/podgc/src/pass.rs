@@ -1,7 +1,7 @@
 //! The periodic pass over the cluster. Every stage starts at an index, so that
-//! a pass over a healthy cluster costs as much as it has nodes, however many
-//! pods there are. Each call of a pass has a bounded part of every stage, and
-//! its cursor names where each stage continues.
+//! the cost of a pass over a healthy cluster depends on the number of nodes and
+//! not on the number of pods. Each call of a pass decides about a bounded page
+//! of every stage, and its cursor names where each stage continues.
 
 use std::collections::BTreeSet;
 
@@ -11,10 +11,10 @@ use crate::deletion::{self, Reason};
 use crate::view::{BY_NODE, NODE_NAMES, PODS, Pod};
 use crate::{Config, ORPHANED, stuck, terminated};
 
-/// How many nodes one call asks for: the host takes 10,000 commands.
+/// How many nodes one call enqueues at most: the host accepts 10,000 commands.
 const MAX_COMMANDS: usize = 9_000;
 
-/// Decides what to delete now, and which nodes to look for.
+/// Decides which pods to delete now, and which nodes to verify.
 pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> Decision {
     let rest = Rest::parse(&item.cursor);
     let mut plans = Plans::default();
@@ -39,9 +39,9 @@ pub(crate) fn reconcile(config: &Config, cx: &Context<'_>, item: &WorkItem) -> D
     .parallel(config.max_parallel_deletes)
 }
 
-/// Looks for missing nodes, then for stuck pods. Returns the missing nodes, and
-/// where the next part continues: after a node, or at the place of a pod. Only
-/// the latter has a slash.
+/// Enqueues missing nodes, then deletes stuck pods. Returns the missing nodes,
+/// and where the next page starts: after a node, or at the place of a pod. Only
+/// a place contains a slash.
 fn others(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> (Vec<String>, Option<String>) {
     if cursor.contains('/') {
         return (Vec::new(), stuck::decide(cx, cursor, plans));
@@ -51,16 +51,17 @@ fn others(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> (Vec<String>, Op
     (missing, next)
 }
 
-/// Where a pass continues: the cursors of its two halves, none for one that has
-/// ended. The empty text is the start.
+/// Where a pass continues: the cursors of its two halves; none for a half that
+/// has ended. The empty text is the start.
 ///
-/// With the longest names both have 930 bytes, and a cursor may have 1,024.
+/// With the longest names both together have 930 bytes. A cursor may have
+/// 1,024.
 struct Rest {
     terminated: Option<String>,
     others: Option<String>,
 }
 
-/// It is in no name and in no time.
+/// No name and no time contains it.
 const SEPARATOR: char = '\n';
 
 impl Rest {
@@ -72,10 +73,10 @@ impl Rest {
             };
         }
         let (terminated, others) = cursor.split_once(SEPARATOR).unwrap_or((cursor, ""));
-        let part = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let half = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
         Self {
-            terminated: part(terminated),
-            others: part(others),
+            terminated: half(terminated),
+            others: half(others),
         }
     }
 
@@ -112,11 +113,11 @@ impl Plans {
     }
 }
 
-/// The names of nodes after `after` that pods are bound to and the cache does
-/// not have, and the last of them if there are more.
+/// The names of the nodes after `after` that pods are bound to and the cache
+/// does not have. Also the last of these names, if there are more.
 fn missing_nodes(cx: &Context<'_>, after: &str) -> (Vec<String>, Option<String>) {
     let nodes: BTreeSet<String> = cx.watch(NODE_NAMES).keys().collect();
-    // No name comes before the empty one, which is that of no node.
+    // No name sorts before the empty one, which stands for pods without a node.
     let mut missing = cx
         .watch(PODS)
         .index_keys(BY_NODE)

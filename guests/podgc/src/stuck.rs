@@ -1,9 +1,9 @@
-//! Terminating pods that no kubelet will end: those on nodes that are not ready
-//! and that an operator has put out of service, and those that were never bound
-//! to a node.
+//! Terminating pods that no kubelet will end: pods on nodes that are not ready
+//! and that an operator has taken out of service, and pods that were never
+//! bound to a node.
 //!
-//! Both are walked in the order of their nodes' names, from one node that
-//! counts to the next, and each call of a pass takes a part.
+//! A pass walks both in the order of the nodes' names and skips the nodes that
+//! do not matter. Each call of a pass decides about one page.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -17,14 +17,14 @@ use crate::terminated::{key, turn};
 use crate::view::{BY_NODE, BY_TAINT, NODES, PODS, TERMINATING};
 
 /// How many pods one call decides about at most.
-const PART: usize = 1_000;
-/// How many pods one call reads at most, as far as it can tell.
-const MOST_LOOKED: usize = 10_000;
-/// What it costs to go on at another node: the page of pods that is read there.
+const PAGE: usize = 1_000;
+/// How many pods one call reads at most, by an estimate.
+const MAX_READ: usize = 10_000;
+/// The cost of a skip to another node: the page of pods that is read there.
 const SKIP: usize = 500;
 
-/// Plans for the part of the pass that a cursor names, or the first. Returns
-/// the cursor of the next part, if there is one.
+/// Plans for the page of the pass that a cursor names, or for the first page.
+/// Returns the cursor of the next page, if there is one.
 pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Option<String> {
     let pods = cx.watch(PODS);
     let nodes = nodes(cx);
@@ -37,15 +37,15 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
         None => start(nodes.first()?),
     };
     let mut walk = pods.in_order(TERMINATING, "true", Some(place.clone()));
-    let mut looked = 0;
+    let mut read = 0;
     let mut taken = Vec::new();
     let mut next = None;
     while let Some(pod) = walk.next() {
-        if taken.len() == PART || looked >= MOST_LOOKED {
+        if taken.len() == PAGE || read >= MAX_READ {
             next = Some(format!("{}/{}", place.order, place.key));
             break;
         }
-        looked += 1;
+        read += 1;
         let node = &pod.view.spec.node_name;
         if nodes.contains(node) {
             place = Place {
@@ -59,7 +59,7 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
         let Some(another) = nodes.range::<str, _>(after).next() else {
             break;
         };
-        looked += SKIP;
+        read += SKIP;
         place = start(another);
         walk = pods.in_order(TERMINATING, "true", Some(place.clone()));
     }
@@ -78,8 +78,8 @@ pub(crate) fn decide(cx: &Context<'_>, cursor: &str, plans: &mut Plans) -> Optio
     next
 }
 
-/// The names of the nodes whose terminating pods no kubelet ends. The empty one
-/// stands for no node.
+/// The names of the nodes whose terminating pods no kubelet ends. The empty
+/// name stands for pods without a node.
 fn nodes(cx: &Context<'_>) -> BTreeSet<String> {
     let tainted = cx.watch(NODES).by_index(BY_TAINT, OUT_OF_SERVICE);
     let dead = tainted.filter(|node| !is_node_ready(&node.view.status.conditions));
@@ -90,7 +90,8 @@ fn nodes(cx: &Context<'_>) -> BTreeSet<String> {
     nodes
 }
 
-/// No node's name has a slash. None for what is no cursor of this stage.
+/// No node's name contains a slash. None for a text that is not a cursor of
+/// this stage.
 fn parse(cursor: &str) -> Option<Place> {
     let (order, key) = cursor.split_once('/')?;
     Some(Place {

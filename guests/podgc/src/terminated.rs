@@ -1,10 +1,10 @@
 //! Terminated pods above the threshold.
 //!
-//! A pass deletes the oldest of them, evicted ones first. It may have many to
-//! delete: each call decides about a part, in the order that the host's indexes
-//! keep, and says at which place the next part begins. So a pod that cannot be
-//! deleted holds up none that comes after it, and a call's cost does not depend
-//! on how many terminated pods there are.
+//! A pass deletes the oldest of them, evicted ones first. There may be many:
+//! each call decides about one page, in the order of the host's indexes, and
+//! returns the place where the next page starts. So a pod that cannot be
+//! deleted delays no pod after it, and the cost of a call does not depend on
+//! the number of terminated pods.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ use crate::deletion::{DELETION_BY_POD_GC, Reason, is_marked};
 use crate::pass::{Plans, is_terminating};
 use crate::view::{ENDED, EVICTED, MARKED, NODE_NAMES, PODS, Pod};
 
-/// The phases of a pod that has not ended. Anything else has, also a phase that
-/// is not known or not set.
+/// The phases of a pod that has not ended. A pod with any other phase has
+/// ended, also with an unknown one or none.
 pub(crate) const ALIVE: [&str; 3] = ["Pending", "Running", "Unknown"];
 /// The reason in the status of a pod that its kubelet has evicted.
 pub(crate) const EVICTED_REASON: &str = "Evicted";
@@ -26,15 +26,15 @@ const WITHOUT_PHASE: &str = "";
 
 /// How many terminated pods one call decides about at most, so that the other
 /// stages of a pass have their turn.
-const PART: usize = 1_000;
-/// How many pods one call looks at for a purpose, so that its time is bounded
-/// whatever there is in the cluster.
-const MOST_LOOKED: usize = 10_000;
+const PAGE: usize = 1_000;
+/// How many pods one call reads for one purpose, so that its time is bounded
+/// whatever the cluster contains.
+const MAX_READ: usize = 10_000;
 
-/// What is left of a pass: the cursor of its next part.
+/// The rest of a pass: the cursor of its next page.
 #[derive(Debug)]
 struct Rest {
-    /// How many pods it has still to delete.
+    /// How many pods the pass still has to delete.
     count: usize,
     /// Whether the place is among the evicted pods.
     evicted: bool,
@@ -42,8 +42,8 @@ struct Rest {
     place: Place,
 }
 
-/// Plans for the part of the pass that a cursor names, or the first. Returns
-/// the cursor of the next part, if there is one.
+/// Plans for the page of the pass that a cursor names, or for the first page.
+/// Returns the cursor of the next page, if there is one.
 pub(crate) fn decide(
     cx: &Context<'_>,
     threshold: usize,
@@ -53,19 +53,19 @@ pub(crate) fn decide(
     let rest = Rest::parse(cursor);
     let count = count(cx, threshold);
     let excess = count.saturating_sub(threshold);
-    // Others may have deleted pods since the first part.
+    // Others may have deleted pods since the first page.
     let due = rest.as_ref().map_or(excess, |rest| rest.count.min(excess));
-    let message = format!("{count} pods have terminated, {threshold} are kept");
+    let message = format!("{count} terminated pods, the threshold is {threshold}");
     if due == 0 {
         return None;
     }
     let mut taken = 0;
     let mut last = None;
-    for (looked, (evicted, pod)) in in_turn(cx, rest).enumerate() {
+    for (read, (evicted, pod)) in in_turn(cx, rest).enumerate() {
         if taken == due {
             return None;
         }
-        if taken == PART || looked == MOST_LOOKED {
+        if taken == PAGE || read == MAX_READ {
             let (evicted, place) = last?;
             let count = due - taken;
             let rest = Rest {
@@ -85,13 +85,13 @@ pub(crate) fn decide(
 }
 
 impl Rest {
-    /// None for what is no cursor of this stage.
+    /// None for a text that is not a cursor of this stage.
     fn parse(cursor: &str) -> Option<Self> {
-        let mut parts = cursor.splitn(4, '/');
-        let count = parts.next()?.parse().ok()?;
-        let evicted = parts.next()? == EVICTED;
-        let order = parts.next()?.to_owned();
-        let key = parts.next()?.to_owned();
+        let mut fields = cursor.splitn(4, '/');
+        let count = fields.next()?.parse().ok()?;
+        let evicted = fields.next()? == EVICTED;
+        let order = fields.next()?.to_owned();
+        let key = fields.next()?.to_owned();
         Some(Self {
             count,
             evicted,
@@ -101,7 +101,7 @@ impl Rest {
 }
 
 impl fmt::Display for Rest {
-    /// No time has a slash, and the key is the last part.
+    /// No time contains a slash, and the key is the last field.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let stage = if self.evicted { EVICTED } else { ENDED };
         let Place { order, key } = &self.place;
@@ -109,13 +109,13 @@ impl fmt::Display for Rest {
     }
 }
 
-/// How many terminated pods there are, as far as they count: exact if there are
-/// more than the threshold.
+/// The number of terminated pods that count against the threshold: exact if it
+/// exceeds the threshold.
 ///
-/// Pods that are being deleted because their node is missing do not count: they
-/// ended a moment ago by the collector's own hand, and each would cost another
-/// pod its place. There are few of them at a time, unless their deletion fails;
-/// then what is not looked at is taken for one of them.
+/// Pods that the collector deletes because their node is missing do not count:
+/// the collector itself ended them a moment ago, and each would cost another
+/// pod its place. They are few at a time, unless their deletion fails. In that
+/// case every marked pod beyond the limit is taken for one of them.
 fn count(cx: &Context<'_>, threshold: usize) -> usize {
     let pods = cx.watch(PODS);
     let held = |index, value| pods.index_count(index, value) as usize;
@@ -125,8 +125,8 @@ fn count(cx: &Context<'_>, threshold: usize) -> usize {
     }
     let mut orphans = 0;
     let marked = pods.in_order(MARKED, DELETION_BY_POD_GC, None);
-    for (looked, pod) in marked.take_while(|pod| !is_terminating(pod)).enumerate() {
-        if looked == MOST_LOOKED {
+    for (read, pod) in marked.take_while(|pod| !is_terminating(pod)).enumerate() {
+        if read == MAX_READ {
             return ended.saturating_sub(held(MARKED, DELETION_BY_POD_GC));
         }
         orphans += usize::from(has_ended(&pod) && is_being_orphaned(cx, &pod));
@@ -134,9 +134,9 @@ fn count(cx: &Context<'_>, threshold: usize) -> usize {
     ended - orphans
 }
 
-/// Terminated pods in the order in which they are deleted, from where the pass
-/// goes on: those of the index of evicted pods, then all. They are read as far
-/// as they are looked at.
+/// Terminated pods in the order of their deletion, from where the pass
+/// continues: first the pods in the index of evicted pods, then all. The
+/// iterator reads pods as it advances.
 fn in_turn<'a>(
     cx: &'a Context<'_>,
     rest: Option<Rest>,
@@ -156,7 +156,7 @@ fn in_turn<'a>(
     evicted.chain(all.map(|pod| (false, pod)))
 }
 
-/// Both in one order.
+/// Merges both in one order.
 fn merge(
     one: impl Iterator<Item = Object<Pod>>,
     other: impl Iterator<Item = Object<Pod>>,
@@ -177,8 +177,7 @@ fn has_ended(pod: &Object<Pod>) -> bool {
     !ALIVE.contains(&pod.view.status.phase.as_str())
 }
 
-/// Whether the other half of the collector has marked the pod and not deleted
-/// it yet.
+/// Whether the module `orphan` has marked the pod and not deleted it yet.
 fn is_being_orphaned(cx: &Context<'_>, pod: &Object<Pod>) -> bool {
     is_marked(&pod.view.status)
         && !is_terminating(pod)
@@ -190,7 +189,7 @@ pub(crate) fn turn(pod: &Object<Pod>) -> impl Ord + '_ {
     (!is_evicted(pod), age(pod))
 }
 
-/// Where a pod stands in the indexes' order.
+/// The place of a pod in the order of the indexes.
 fn place(pod: &Object<Pod>) -> Place {
     let created = pod.view.metadata.creation_timestamp.clone();
     Place {

@@ -6,26 +6,25 @@ use davit_guest::{Identity, Time, WatchName};
 use serde::Deserialize;
 
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
-/// Pods under the name of their node; those without one under the empty string.
+/// Pods by the name of their node; pods without one under the empty string.
 pub(crate) const BY_NODE: &str = "node";
-/// Pods that have ended, in the order of their creation: those with a phase
-/// under `true`, those without one under the empty string.
+/// Pods that have ended, by creation time: pods with a phase under `true`, pods
+/// without one under the empty string.
 pub(crate) const ENDED: &str = "ended";
-/// Pods with the reason `Evicted`, in the order of their creation.
+/// Pods with the reason `Evicted`, by creation time.
 pub(crate) const EVICTED: &str = "evicted";
-/// Pods that the collector has marked because their node is missing, those that
-/// are not being deleted yet first.
+/// Pods that the collector has marked because their node is missing; pods that
+/// are not terminating yet come first.
 pub(crate) const MARKED: &str = "marked";
-/// Pods that are being deleted, in the order of their nodes' names: those
-/// without a node first.
+/// Terminating pods, by the name of their node; pods without one come first.
 pub(crate) const TERMINATING: &str = "terminating";
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
-/// Nodes under the keys of their taints.
+/// Nodes by the keys of their taints.
 pub(crate) const BY_TAINT: &str = "taint";
 
-/// Which nodes there are. Its own watch, so that only their coming and going is
-/// a change.
+/// The nodes that exist. A watch of its own, so that only the creation and the
+/// deletion of a node trigger a reconcile.
 pub(crate) const NODE_NAMES: WatchName<Identity> = WatchName::new("node-names");
 
 #[derive(Debug, Default, Deserialize)]

@@ -1,4 +1,4 @@
-//! The operator's configuration, and what the manifest makes of it.
+//! The operator's configuration, and the manifest that follows from it.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn the_schema_names_the_fields_that_are_read() {
 }
 
 #[test]
-fn the_schemas_defaults_are_the_ones_that_hold() {
+fn the_schemas_defaults_match_the_configuration() {
     let schema = schema();
     let property = |name: &str| &schema["properties"][name];
     let default = |name: &str| &property(name)["default"];
@@ -42,7 +42,7 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
 }
 
 #[test]
-fn the_schemas_bounds_are_the_ones_that_hold() {
+fn the_schemas_bounds_match_the_configuration() {
     let schema = schema();
     for name in ["terminatedPodThreshold", "maxParallelDeletes"] {
         let bound = |which: &str| schema["properties"][name][which].as_i64().unwrap();
@@ -107,7 +107,7 @@ fn a_wrong_configuration_is_refused_by_name() {
 }
 
 #[test]
-fn a_configuration_shapes_the_manifest() {
+fn the_configuration_determines_the_manifest() {
     let harness = harness(&json!({"period": "500ms", "quarantine": "1m30s"}));
     let manifest = harness.manifest();
     assert_eq!(manifest.ticks[0].period, 500);
@@ -119,10 +119,10 @@ fn a_configuration_shapes_the_manifest() {
     assert_eq!(retries, [(500, 500), (1_000, 90_000)]);
 }
 
-/// The least privilege that the collector's rules need: no pod is read live,
-/// no node is written.
+/// The least privilege for the collector's rules: no live read of pods, no
+/// write of nodes.
 #[test]
-fn the_manifest_asks_for_no_more_than_it_needs() {
+fn the_manifest_asks_for_the_least_privilege() {
     let harness = harness(&Value::Null);
     let permissions: Vec<String> = harness
         .manifest()

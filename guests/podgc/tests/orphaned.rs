@@ -25,7 +25,7 @@ fn waits(harness: &Harness<PodGc>, node: &str) -> bool {
     harness.pending(ORPHANED, node).is_some()
 }
 
-/// Asserts that every pod is still there and that none was even tried.
+/// Asserts that every pod still exists and that none was attempted.
 #[track_caller]
 fn assert_kept(harness: &Harness<PodGc>, pods: usize) {
     assert_eq!(handled(harness), [""; 0]);
@@ -52,7 +52,7 @@ fn pgc_09_nodes_in_the_cache_keep_their_pods() {
     assert!(live_reads(&harness).is_empty());
 }
 
-/// And E8: the cache lags, so the node begins another quarantine.
+/// And E8: the cache lags, so the node starts another quarantine.
 #[test]
 fn pgc_10_nodes_on_the_server_keep_their_pods() {
     let mut harness = without_threshold();
@@ -71,10 +71,10 @@ fn pgc_10_nodes_on_the_server_keep_their_pods() {
     assert_kept(&harness, 2);
 }
 
-/// The empty name is no node that could be missing: pods that wait for the
-/// scheduler would be deleted with it.
+/// The empty name is not a missing node: pods that wait for the scheduler would
+/// be deleted with it.
 #[test]
-fn pods_without_a_node_are_no_orphans() {
+fn pods_without_a_node_are_not_orphans() {
     let mut harness = without_threshold();
     harness.put(pod("a").node("").phase("Pending").into());
     harness.put(pod("b").node("gone").finalizer().into());
@@ -85,7 +85,7 @@ fn pods_without_a_node_are_no_orphans() {
 }
 
 #[test]
-fn however_many_nodes_are_missing_all_are_found() {
+fn any_number_of_missing_nodes_is_found() {
     let mut harness = without_threshold();
     for number in 0..1_001 {
         let name = format!("{number:04}");
@@ -95,7 +95,7 @@ fn however_many_nodes_are_missing_all_are_found() {
     assert_eq!(decision.commands.len(), 1_001);
 }
 
-/// Pods of these phases on a node that nobody has, after the quarantine.
+/// Pods of these phases on a node that does not exist, after the quarantine.
 fn orphans(phases: &[&str]) -> Harness<PodGc> {
     let mut harness = without_threshold();
     for (name, phase) in ["a", "b", "c"].into_iter().zip(phases) {
@@ -133,7 +133,7 @@ fn pgc_13_until_the_quarantine_is_over_pods_are_kept() {
     harness.advance(Duration::from_millis(19_999));
     assert_kept(&harness, 1);
     assert!(live_reads(&harness).is_empty());
-    // Looking too early changes nothing.
+    // An early reconcile changes nothing.
     harness.enqueue(ORPHANED, "deleted");
     harness.run();
     assert!(live_reads(&harness).is_empty());
@@ -142,7 +142,7 @@ fn pgc_13_until_the_quarantine_is_over_pods_are_kept() {
 }
 
 #[test]
-fn pgc_14_a_node_of_another_name_does_not_help() {
+fn pgc_14_a_node_with_another_name_does_not_count() {
     let mut harness = without_threshold();
     harness.put(ready_node("existing"));
     harness.put(pod("a").node("deleted").into());
@@ -174,7 +174,7 @@ fn half_way() -> Harness<PodGc> {
 }
 
 #[test]
-fn pgc_16_a_node_that_comes_to_the_server_keeps_its_pods() {
+fn pgc_16_a_node_that_appears_on_the_server_keeps_its_pods() {
     let mut harness = half_way();
     harness.put_on_server(ready_node("node"));
     harness.advance(QUARANTINE);
@@ -182,9 +182,9 @@ fn pgc_16_a_node_that_comes_to_the_server_keeps_its_pods() {
     assert_eq!(live_reads(&harness), [40]);
 }
 
-/// And E7: nobody asks the API server.
+/// And E7: no live read.
 #[test]
-fn pgc_17_a_node_that_comes_to_the_cache_keeps_its_pods() {
+fn pgc_17_a_node_that_appears_in_the_cache_keeps_its_pods() {
     let mut harness = half_way();
     harness.put(ready_node("node"));
     harness.advance(QUARANTINE);
@@ -194,7 +194,7 @@ fn pgc_17_a_node_that_comes_to_the_cache_keeps_its_pods() {
 }
 
 #[test]
-fn pgc_18_a_node_that_leaves_the_server_loses_its_pods() {
+fn pgc_18_a_node_that_disappears_from_the_server_loses_its_pods() {
     let mut harness = without_threshold();
     harness.put_on_server(ready_node("node"));
     harness.put(pod("a").node("node").phase("Failed").into());
@@ -205,7 +205,7 @@ fn pgc_18_a_node_that_leaves_the_server_loses_its_pods() {
 }
 
 #[test]
-fn pgc_19_a_node_that_leaves_the_cache_begins_its_quarantine() {
+fn pgc_19_a_node_that_disappears_from_the_cache_starts_its_quarantine() {
     let mut harness = without_threshold();
     harness.put(ready_node("node"));
     harness.put(pod("a").node("node").phase("Failed").into());
@@ -218,9 +218,10 @@ fn pgc_19_a_node_that_leaves_the_cache_begins_its_quarantine() {
     assert!(live_reads(&harness).is_empty());
 }
 
-/// Upstream asserts the requests; here the steps, and what they made of the pod.
+/// Upstream asserts the requests; this test asserts the steps and their effect
+/// on the pod.
 #[test]
-fn pgc_25_an_orphaned_pod_is_told_before_it_is_deleted() {
+fn pgc_25_an_orphaned_pod_gets_its_condition_before_it_is_deleted() {
     let mut harness = without_threshold();
     let ready = json!([{"type": "Ready", "status": "True"}]);
     let held = pod("a").node("gone").finalizer();
@@ -267,7 +268,7 @@ fn pgc_33_the_observed_generation_is_the_pods_generation() {
 }
 
 #[test]
-fn pgc_35_orphaned_pods_with_a_finalizer() {
+fn pgc_35_orphaned_pods_with_a_finalizer_fail_and_stay() {
     for (phase, expected) in [
         ("Pending", "Failed"),
         ("Succeeded", "Succeeded"),
@@ -289,9 +290,9 @@ fn pgc_35_orphaned_pods_with_a_finalizer() {
     }
 }
 
-/// Upstream goes on to ask for a node that has no pods left.
+/// Upstream keeps reading a node that has no pods left.
 #[test]
-fn e5_a_missing_node_is_read_once_and_forgotten_without_pods() {
+fn e5_a_missing_node_is_read_once_and_done_without_pods() {
     let mut harness = without_threshold();
     harness.put(pod("a").node("gone").into());
     harness.advance(Duration::from_secs(200));
@@ -325,7 +326,7 @@ fn e6_a_late_pod_on_a_verified_missing_node_does_not_wait_again() {
 }
 
 #[test]
-fn e9_a_node_that_was_made_anew_is_the_same_node() {
+fn e9_a_node_that_was_created_again_is_the_same_node() {
     let mut harness = half_way();
     let mut anew = ready_node("node");
     anew["metadata"]["uid"] = json!("another");
@@ -335,7 +336,7 @@ fn e9_a_node_that_was_made_anew_is_the_same_node() {
 }
 
 #[test]
-fn e14_without_a_quarantine_pods_go_at_once() {
+fn e14_without_a_quarantine_pods_are_deleted_immediately() {
     let mut harness = harness(&json!({"quarantine": "0s"}));
     harness.put(pod("a").node("gone").into());
     harness.run();
@@ -344,7 +345,7 @@ fn e14_without_a_quarantine_pods_go_at_once() {
 }
 
 #[test]
-fn the_quarantine_begins_when_the_node_is_deleted() {
+fn the_quarantine_starts_when_the_node_is_deleted() {
     let mut harness = without_threshold();
     harness.put(ready_node("node"));
     harness.put(pod("a").node("node").into());
@@ -358,7 +359,7 @@ fn the_quarantine_begins_when_the_node_is_deleted() {
 }
 
 #[test]
-fn the_quarantine_begins_afresh_when_the_node_was_back() {
+fn the_quarantine_starts_again_after_the_node_was_back() {
     let mut harness = half_way();
     harness.put(ready_node("node"));
     harness.advance(5 * SECOND);
@@ -435,7 +436,7 @@ fn a_pod_that_is_disrupted_already_gets_the_new_reason() {
 }
 
 #[test]
-fn nodes_that_are_there_at_the_start_cost_nothing_later() {
+fn nodes_that_exist_at_the_start_cost_nothing_later() {
     let mut harness = without_threshold();
     for number in 0..10 {
         harness.put(ready_node(&format!("worker-{number}")));
@@ -446,11 +447,11 @@ fn nodes_that_are_there_at_the_start_cost_nothing_later() {
     }
 }
 
-/// A node with more pods than one answer may have: each has its turn once in a
-/// period, also those after pods that stay, and a call reads no more than its
-/// part.
+/// A node with more pods than one answer may have: each pod is deleted once in
+/// a period, also those after pods that stay, and a call reads no more than its
+/// page.
 #[test]
-fn the_pods_of_one_node_go_in_parts() {
+fn the_pods_of_one_node_are_deleted_in_pages() {
     let mut harness = without_threshold();
     for number in 0..12_000 {
         let orphan = pod(&format!("orphan-{number:05}")).node("gone");
@@ -466,15 +467,15 @@ fn the_pods_of_one_node_go_in_parts() {
     names.dedup();
     assert_eq!(names.len(), 12_000);
     assert_eq!(harness.keys("Pod").len(), 3_000);
-    // Those that stay are tried again in each period.
+    // Pods that stay are retried in each period.
     harness.advance(PERIOD);
     assert_eq!(handled(&harness).len(), 15_000);
 }
 
-/// A call reads no more than its part, and the node comes back while its pods
+/// A call reads no more than its page, and the node comes back while its pods
 /// are deleted: the rest is kept.
 #[test]
-fn a_node_that_comes_back_between_two_parts_keeps_the_rest() {
+fn a_node_that_comes_back_between_two_pages_keeps_the_rest() {
     let mut harness = harness(&json!({"quarantine": "0s"}));
     for number in 0..2_500 {
         harness.put(pod(&format!("orphan-{number:05}")).node("gone").into());

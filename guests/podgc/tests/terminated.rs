@@ -76,7 +76,7 @@ fn pgc_06_below_the_threshold_nothing_is_deleted() {
 }
 
 #[test]
-fn pgc_07_evicted_first() {
+fn pgc_07_evicted_pods_are_deleted_first() {
     assert_deleted(
         1,
         &[
@@ -89,7 +89,7 @@ fn pgc_07_evicted_first() {
 }
 
 #[test]
-fn pgc_08_an_evicted_pod_before_an_older_one() {
+fn pgc_08_an_evicted_pod_is_deleted_before_an_older_one() {
     assert_deleted(
         1,
         &[
@@ -154,7 +154,7 @@ fn e1_a_pod_without_a_phase_is_marked_and_deleted() {
 }
 
 #[test]
-fn e2_a_pod_is_handled_once_a_pass() {
+fn e2_a_pod_is_deleted_once_a_pass() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(pod("a").phase("Failed").node("").terminating().into());
     harness.put(pod("b").phase("Failed").node("").created(1).into());
@@ -212,7 +212,7 @@ fn ties_are_broken_by_name_then_namespace_then_uid() {
 }
 
 #[test]
-fn a_failed_deletion_is_counted_and_tried_again_in_the_next_pass() {
+fn a_failed_deletion_is_counted_and_retried_in_the_next_pass() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(ready_node("node"));
     harness.put(pod("a").phase("Failed").into());
@@ -227,7 +227,7 @@ fn a_failed_deletion_is_counted_and_tried_again_in_the_next_pass() {
 }
 
 #[test]
-fn a_pod_that_is_gone_already_is_no_error() {
+fn a_pod_that_is_gone_already_is_not_an_error() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(ready_node("node"));
     harness.put(pod("a").phase("Failed").into());
@@ -239,7 +239,7 @@ fn a_pod_that_is_gone_already_is_no_error() {
 }
 
 #[test]
-fn e15_a_pod_of_the_same_name_is_left_alone() {
+fn e15_another_pod_with_the_same_name_is_kept() {
     for (phase, patches) in [("Failed", 0), ("", 1)] {
         let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
         harness.put(ready_node("node"));
@@ -280,22 +280,22 @@ fn an_orphan_that_is_being_deleted_does_not_count() {
     }
 }
 
-/// A call decides about a part, and the pass goes on without waiting for the
-/// next period.
+/// A call decides about one page, and the pass continues without waiting for
+/// the next period.
 #[test]
-fn a_backlog_is_worked_off_in_one_pass() {
+fn a_backlog_is_deleted_in_one_pass() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(ready_node("node"));
     for number in 0..5_002 {
         let pod = pod(&format!("pod-{number:05}")).phase("Failed");
         harness.put(pod.created(number / 1000).into());
     }
-    // Another stage has its turn meanwhile.
+    // Meanwhile another stage has its turn.
     harness.put(pod("unbound").node("").terminating().finalizer().into());
     let first = harness.decide(podgc::PASSES, podgc::PASS);
     assert_eq!(first.plans.len(), 1_000 + 1);
     harness.run();
-    // That one has been marked as failed meanwhile, and counts from then on.
+    // That pod was marked as failed meanwhile, and counts from then on.
     let left = ["default/pod-05000", "default/pod-05001", "default/unbound"];
     assert_eq!(harness.keys("Pod"), left);
     harness.advance(PERIOD);
@@ -305,8 +305,8 @@ fn a_backlog_is_worked_off_in_one_pass() {
     );
 }
 
-/// Of many pods with few times, few names and every phase, all go in upstream's
-/// order, over every boundary between two calls of a pass.
+/// Many pods with few times, few names and every phase are deleted in
+/// upstream's order, across every boundary between two calls of a pass.
 #[test]
 fn the_order_holds_from_the_first_to_the_last() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 300}));
@@ -356,10 +356,10 @@ fn the_order_holds_from_the_first_to_the_last() {
     assert_eq!(order, expected);
 }
 
-/// The oldest are kept by their finalizers: those that come after them are
-/// deleted in the same pass.
+/// Finalizers keep the oldest pods: the pods after them are deleted in the same
+/// pass.
 #[test]
-fn pods_that_stay_hold_up_no_others() {
+fn pods_that_stay_delay_no_others() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 100}));
     harness.put(ready_node("node"));
     for number in 0..3_000 {
@@ -376,9 +376,9 @@ fn pods_that_stay_hold_up_no_others() {
     }
 }
 
-/// A part deletes no pod for which others have made room since the first.
+/// A page deletes no pod for which others have made room since the first page.
 #[test]
-fn every_part_counts_again() {
+fn every_page_counts_again() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1_000}));
     harness.put(ready_node("node"));
     for number in 0..4_000 {
@@ -405,10 +405,10 @@ fn every_part_counts_again() {
     assert_eq!(second.verdict, Verdict::Done);
 }
 
-/// The deletion of many orphans fails after they were marked. They do not count,
-/// they cost no other pod its place, and a call's time stays bounded.
+/// The deletion of many orphans fails after they were marked. They do not
+/// count, they cost no other pod its place, and a call's time stays bounded.
 #[test]
-fn many_marked_orphans_neither_count_nor_hold_up_others() {
+fn many_marked_orphans_neither_count_nor_delay_others() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 10}));
     harness.put(ready_node("node"));
     let marked = json!([
@@ -433,7 +433,7 @@ fn many_marked_orphans_neither_count_nor_hold_up_others() {
     assert!(handled(&harness).contains(&"pod-00039"));
 }
 
-/// What a call reads does not depend on how many pods have ended.
+/// What a call reads does not depend on the number of ended pods.
 #[test]
 fn the_first_of_150_000_terminated_pods_go_in_the_first_call() {
     let mut harness = harness(&json!({}));

@@ -45,9 +45,9 @@ fn pgc_22_a_node_that_is_only_not_ready_keeps_its_pods() {
     assert_eq!(handled(&harness), [""; 0]);
 }
 
-/// With it E12: the taint's key decides, whatever its effect and value.
+/// And E12: the taint's key decides, whatever its effect and value.
 #[test]
-fn pgc_23_only_terminating_pods_on_nodes_out_of_service() {
+fn pgc_23_only_terminating_pods_leave_a_node_out_of_service() {
     let mut harness = without_threshold();
     let out = |effect| Some((OUT_OF_SERVICE, effect));
     harness.put(node("worker-1", "False", out("NoExecute")));
@@ -88,7 +88,7 @@ fn pgc_24_pods_in_any_phase_leave_a_node_out_of_service() {
 }
 
 #[test]
-fn a_node_is_ready_only_if_it_says_so() {
+fn a_node_is_ready_only_if_it_reports_so() {
     for (ready, expected) in [("True", 0), ("False", 1), ("Unknown", 1)] {
         let mut harness = without_threshold();
         harness.put(node("worker", ready, Some((OUT_OF_SERVICE, "NoExecute"))));
@@ -105,7 +105,7 @@ fn a_node_is_ready_only_if_it_says_so() {
     assert_eq!(handled(&harness), ["a"]);
 }
 
-/// And E13: it is not told that it was disrupted.
+/// And E13: it gets no disruption condition.
 #[test]
 fn pgc_36_a_pod_on_a_node_out_of_service_fails_and_its_finalizer_keeps_it() {
     let mut harness = without_threshold();
@@ -123,7 +123,7 @@ fn pgc_36_a_pod_on_a_node_out_of_service_fails_and_its_finalizer_keeps_it() {
 }
 
 #[test]
-fn e3_a_pod_without_a_node_is_no_concern_of_the_out_of_service_stage() {
+fn e3_the_out_of_service_stage_ignores_a_pod_without_a_node() {
     let mut harness = without_threshold();
     harness.put(pod("a").node("").terminating().into());
     harness.run();
@@ -147,7 +147,7 @@ fn e4_a_terminating_pod_on_a_missing_node_waits_for_the_quarantine() {
     assert_counted(&harness, "orphaned", 1, 0);
 }
 
-/// Neither many terminating pods nor many that wait for the scheduler cost more
+/// Many terminating pods, or many that wait for the scheduler, cost no more
 /// than one page of pods.
 #[test]
 fn unscheduled_pods_are_found_among_many() {
@@ -174,11 +174,11 @@ fn unscheduled_pods_are_found_among_many() {
     }
 }
 
-/// More pods than one answer may have are kept by their finalizers: those that
-/// come after them have their turn in the same pass, each once, and a call
-/// reads no more than it decides about.
+/// Finalizers keep more pods than one answer may have: the pods after them are
+/// deleted in the same pass, each once, and a call reads no more than it
+/// decides about.
 #[test]
-fn stuck_pods_hold_up_no_others() {
+fn stuck_pods_delay_no_others() {
     let mut harness = without_threshold();
     let out = Some((OUT_OF_SERVICE, "NoExecute"));
     harness.put(node("dead-1", "False", out));
@@ -213,9 +213,9 @@ fn stuck_pods_hold_up_no_others() {
 }
 
 /// A call's time does not depend on how the nodes that are out of service lie
-/// between the others: each that it goes on at costs a page of pods.
+/// between the others: each skip costs a page of pods.
 #[test]
-fn many_nodes_out_of_service_among_others_are_walked_in_parts() {
+fn many_nodes_out_of_service_are_walked_in_pages() {
     let mut harness = without_threshold();
     for number in 0..200 {
         let out = (number % 2 == 0).then_some((OUT_OF_SERVICE, "NoExecute"));
@@ -259,10 +259,10 @@ fn a_cursor_has_room_for_the_longest_names() {
     assert_eq!(handled(&harness).len(), 1_099 + 1_100);
 }
 
-/// What changes between two calls of a pass: a node that is back keeps its pods,
-/// and the place stands, though its pod is gone.
+/// Changes between two calls of a pass: a node that is back keeps its pods, and
+/// the place is valid although its pod is gone.
 #[test]
-fn every_part_looks_at_the_nodes_again() {
+fn every_page_reads_the_nodes_again() {
     let mut harness = without_threshold();
     let out = Some((OUT_OF_SERVICE, "NoExecute"));
     harness.put(node("dead-1", "False", out));
@@ -326,8 +326,8 @@ fn a_pod_is_deleted_without_a_grace_period() {
     assert_eq!(plan.steps, steps);
 }
 
-/// The patch names nothing but the uid and the status, so that a pod with
-/// fields that could not be merged, like two ports of one number, is patched.
+/// The patch contains only the uid and the status, so that it works on a pod
+/// with fields that could not be merged, like two ports of one number.
 #[test]
 fn pgc_37_duplicated_keys_in_a_pod_do_not_matter() {
     let port = json!({"containerPort": 80});

@@ -12,11 +12,11 @@ pub use crate::bindings::{
     export_component, exports::davit::controller::decide::Guest as ExportedGuest,
 };
 
-/// Makes a [`Controller`] what the crate exports as a component:
+/// Exports a [`Controller`] as the crate's component:
 /// `davit_guest::export!(PodGc);`
 ///
-/// On other targets than wasm32 it is nothing, so the same crate is tested
-/// natively.
+/// On targets other than wasm32 the macro expands to nothing, so that the same
+/// crate can be tested natively.
 #[macro_export]
 macro_rules! export {
     ($controller:ty) => {
@@ -51,29 +51,30 @@ macro_rules! export {
     };
 }
 
-/// The controller of one instance of a component, once it was described.
+/// The controller of one instance of a component, once `describe` was called.
 #[doc(hidden)]
 pub struct Instance<C>(OnceCell<C>);
 
 impl<C: Controller> Instance<C> {
-    /// An instance that was not described yet.
+    /// An instance before the call of `describe`.
     #[must_use]
     pub const fn new() -> Self {
         Self(OnceCell::new())
     }
 
     /// Builds the controller from the operator's configuration and keeps it.
-    /// The host does this once, before anything else.
+    /// The host calls this once, before any other call.
     pub fn describe(&self, config: &[u8]) -> Result<Manifest, ConfigError> {
         let controller = C::new(config::read(config)?)?;
         Ok(self.0.get_or_init(|| controller).manifest())
     }
 
-    /// Decides about the items of one call, as far as one answer has room.
+    /// Decides about the items of one call. A decision too long for one answer
+    /// is divided into pages.
     pub fn reconcile(&self, host: &dyn Host, now: Instant, items: &[WorkItem]) -> Vec<Decision> {
         let Some(controller) = self.0.get() else {
-            // The host broke the contract. Nothing that could be answered
-            // would be right: end the call with a trap.
+            // The host broke the contract. No answer would be right: end the
+            // call with a trap.
             std::process::abort();
         };
         let decisions = controller.reconcile_batch(&Context::new(now, host), items);

@@ -9,7 +9,7 @@ const EMPTY: &[u8] = &[0x80];
 /// MessagePack's nil.
 const NIL: &[u8] = &[0xc0];
 
-/// Reads a configuration: a MessagePack map; nil or nothing for the defaults.
+/// Reads a configuration: a MessagePack map. Nil or no bytes mean the defaults.
 pub(crate) fn read<T: DeserializeOwned>(config: &[u8]) -> Result<T, ConfigError> {
     let config = match config {
         [] | NIL => EMPTY,
@@ -22,7 +22,7 @@ pub(crate) fn read<T: DeserializeOwned>(config: &[u8]) -> Result<T, ConfigError>
 }
 
 impl ConfigError {
-    /// Says what is wrong with the value at a path: `terminatedPodThreshold`.
+    /// An error about the value at a path: `terminatedPodThreshold`.
     #[must_use]
     pub fn new(field: &str, message: impl Into<String>) -> Self {
         Self {
@@ -114,8 +114,7 @@ mod tests {
         );
     }
 
-    /// Every mistake is named by its path, in an operator's words and not in
-    /// those of Rust.
+    /// Every error names the path, in an operator's words and not in Rust's.
     #[test]
     fn every_mistake_is_named_by_its_path() {
         const FIELDS: &str =

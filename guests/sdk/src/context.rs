@@ -1,4 +1,4 @@
-//! What a guest can see while it decides.
+//! What a guest can read while it decides.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -16,8 +16,8 @@ use crate::{
     ResourceMapping, UnlistedResource, WatchName, fields_of, msgpack,
 };
 
-/// How many objects or keys are asked of the host at once. A pod is some 300
-/// bytes here: a page stays far below a guest's memory limit.
+/// The number of objects or keys in one page from the host. A pod takes some
+/// 300 bytes here: a page stays far below a guest's memory limit.
 const PAGE: u32 = 500;
 
 /// One call's view of the cluster: a consistent snapshot of the watches, live
@@ -28,8 +28,8 @@ pub struct Context<'a> {
     host: &'a dyn Host,
 }
 
-/// The functions that the contract lets a guest import. The component's imports
-/// implement it, and the test harness does.
+/// The functions that a guest imports. The component and the test harness
+/// implement them.
 #[doc(hidden)]
 pub trait Host {
     fn len(&self, watch: &str) -> u64;
@@ -68,14 +68,14 @@ impl<'a> Context<'a> {
         Self { now, host }
     }
 
-    /// The time of this call, the same throughout, in milliseconds since the
-    /// Unix epoch.
+    /// The time of this call in milliseconds since the Unix epoch. It does not
+    /// change during the call.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.now
     }
 
-    /// The time that has passed since then; nothing, if it is still to come.
+    /// The time since an instant; zero if the instant is in the future.
     #[must_use]
     pub fn since(&self, start: Instant) -> Duration {
         let millis = self.now.saturating_sub(start);
@@ -83,7 +83,7 @@ impl<'a> Context<'a> {
     }
 
     /// The cached objects of a watch. All watches show one state of the
-    /// cluster, at least as new as what triggered the call.
+    /// cluster, at least as new as the change that enqueued the item.
     #[must_use]
     pub fn watch<T>(&self, name: WatchName<T>) -> Cache<'a, T> {
         Cache {
@@ -93,8 +93,9 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Reads objects from the API server, in parallel; one result for each
-    /// target, in its order. The call waits for it. Needs the permission `get`.
+    /// Reads objects from the API server in parallel. Returns one result for
+    /// each target, in the order of the targets. The call waits for the answer.
+    /// Needs the permission `get`.
     #[must_use]
     pub fn live_get<T: DeserializeOwned>(
         &self,
@@ -112,8 +113,8 @@ impl<'a> Context<'a> {
         results.into_iter().map(|it| it.map(decode)).collect()
     }
 
-    /// Lists a resource at the API server; the request's fields are those of
-    /// the view. Needs the permission `list`.
+    /// Lists a resource at the API server, with the fields of the view. Needs
+    /// the permission `list`.
     pub fn live_list<T: DeserializeOwned>(
         &self,
         request: ListRequest,
@@ -125,20 +126,21 @@ impl<'a> Context<'a> {
         Ok(objects.into_iter().map(decode).collect())
     }
 
-    /// The resource of a kind; none when the server does not serve it.
+    /// The resource of a kind; none if the server does not serve the kind.
     #[must_use]
     pub fn lookup(&self, api_version: &str, kind: &str) -> Option<ResourceMapping> {
         self.host.lookup(api_version, kind)
     }
 
-    /// The item of this key, if it waits in the queue.
+    /// The item with this key, if it is in the queue.
     #[must_use]
     pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
         self.host.pending(queue, key)
     }
 
-    /// What the command [`SetNote`](crate::SetNote) last wrote under this key;
-    /// none, too, if another revision wrote something that is no `N`.
+    /// The value that the command [`SetNote`](crate::SetNote) last wrote under
+    /// this key; none, too, if another revision wrote a value that is not an
+    /// `N`.
     #[must_use]
     pub fn note<N: DeserializeOwned>(&self, key: &str) -> Option<N> {
         msgpack::decode(&self.host.note(key)?).ok()
@@ -157,7 +159,8 @@ impl<'a> Context<'a> {
 /// The objects of one watch, as this call sees them.
 ///
 /// An object that does not fit the view ends the call with a trap that names
-/// it: taking it for absent could delete what is still needed.
+/// the object. If the guest took it for absent, it could delete what is still
+/// needed.
 pub struct Cache<'a, T> {
     host: &'a dyn Host,
     watch: &'static str,
@@ -165,26 +168,26 @@ pub struct Cache<'a, T> {
 }
 
 impl<'a, T: DeserializeOwned> Cache<'a, T> {
-    /// How many objects the watch holds.
+    /// The number of objects in the watch.
     #[must_use]
     pub fn len(&self) -> u64 {
         self.host.len(self.watch)
     }
 
-    /// Whether the watch holds no object.
+    /// Whether the watch has no object.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The object of this key: `namespace/name`, or `name` for a cluster-scoped
-    /// resource.
+    /// The object with this key: `namespace/name`, or `name` for a
+    /// cluster-scoped resource.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Object<T>> {
         self.host.get(self.watch, key).map(decode)
     }
 
-    /// The object of this uid.
+    /// The object with this uid.
     #[must_use]
     pub fn get_by_uid(&self, uid: &str) -> Option<Object<T>> {
         self.host.get_by_uid(self.watch, uid).map(decode)
@@ -205,8 +208,8 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     }
 
     /// The objects that an index holds under a value, in the index's order,
-    /// after a place or from the start. They are copied as the iterator goes on,
-    /// so one that ends early costs little.
+    /// after a place or from the start. The iterator copies objects as it
+    /// advances, so an iterator that ends early costs little.
     pub fn in_order(
         &self,
         index: &'a str,
@@ -225,9 +228,10 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
         .map(decode)
     }
 
-    /// A part of the objects that an index holds under a value, `limit` at most
-    /// from `cursor` on (0 to start), and where the next part starts. For a
-    /// walk that another call goes on with, or that mostly ends early.
+    /// One page of the objects that an index holds under a value: at most
+    /// `limit`, from `cursor` on (0 for the first page). Also returns where the
+    /// next page starts. For a walk that continues in another call, or that
+    /// usually ends early.
     #[must_use]
     pub fn index_page(
         &self,
@@ -241,13 +245,14 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
         (objects, page.next)
     }
 
-    /// How many objects an index holds under a value.
+    /// The number of objects that an index holds under a value.
     #[must_use]
     pub fn index_count(&self, index: &str, value: &str) -> u32 {
         self.host.index_count(self.watch, index, value)
     }
 
-    /// The values that an index holds, in byte order, and for how many objects.
+    /// The values of an index in byte order, with the number of objects for
+    /// each.
     pub fn index_keys(&self, index: &'a str) -> impl Iterator<Item = IndexKey> + use<'a, T> {
         let (host, watch) = (self.host, self.watch);
         let mut after: Option<String> = None;
@@ -273,15 +278,14 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
         })
     }
 
-    /// The resources that the watch is of and that the cache does not cover:
-    /// what is not among their objects may exist all the same.
+    /// The resources of the watch that the cache does not cover: an object of
+    /// them may exist even if the cache does not have it.
     #[must_use]
     pub fn unlisted(&self) -> Vec<UnlistedResource> {
         self.host.unlisted(self.watch)
     }
 
-    /// Every object of the watch. It costs a copy of all of them: prefer an
-    /// index.
+    /// All objects of the watch. It copies every object: prefer an index.
     pub fn scan(&self) -> impl Iterator<Item = Object<T>> + use<'a, T> {
         let (host, watch) = (self.host, self.watch);
         pages(move |cursor| {
@@ -292,11 +296,11 @@ impl<'a, T: DeserializeOwned> Cache<'a, T> {
     }
 }
 
-/// The elements of an answer in parts, each asked for when it is needed.
-fn pages<E>(mut part: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Iterator<Item = E> {
+/// The elements of a paged answer. Each page is read when it is needed.
+fn pages<E>(mut read_page: impl FnMut(u64) -> (Vec<E>, Option<u64>)) -> impl Iterator<Item = E> {
     let mut cursor = Some(0);
     std::iter::from_fn(move || {
-        let (elements, next) = part(cursor?);
+        let (elements, next) = read_page(cursor?);
         cursor = next;
         Some(elements)
     })

@@ -1,4 +1,4 @@
-//! What a decision is built with.
+//! Constructors for decisions.
 
 use std::time::Duration;
 
@@ -18,19 +18,20 @@ impl Decision {
         Self::with(Verdict::Done)
     }
 
-    /// The item comes again after the queue's back-off.
+    /// The item is requeued after the queue's back-off.
     #[must_use]
     pub fn retry(reason: impl Into<String>) -> Self {
         Self::with(Verdict::Retry(reason.into()))
     }
 
-    /// The item comes again after that time, with the same creation time.
+    /// The item is requeued after that time, with the same creation time.
     #[must_use]
     pub fn requeue_after(pause: Duration) -> Self {
         Self::with(Verdict::RequeueAfter(milliseconds(pause)))
     }
 
-    /// The item comes again when the cache shows what the plans wrote.
+    /// The item is requeued when the cache has observed the writes of the
+    /// plans.
     #[must_use]
     pub fn requeue_when_observed() -> Self {
         Self::with(Verdict::RequeueWhenObserved)
@@ -52,14 +53,14 @@ impl Decision {
         self
     }
 
-    /// Adds commands, which are carried out before the plans.
+    /// Adds commands. The host executes them before the plans.
     #[must_use]
     pub fn commands(mut self, commands: impl IntoIterator<Item = Command>) -> Self {
         self.commands.extend(commands);
         self
     }
 
-    /// Lets so many plans be carried out at once.
+    /// Limits how many of the plans are executed at once.
     #[must_use]
     pub fn parallel(mut self, plans: u32) -> Self {
         self.parallel = plans;
@@ -68,7 +69,7 @@ impl Decision {
 }
 
 impl Plan {
-    /// A plan without a step. The target needs its uid; the reason is a short
+    /// A plan without a step. The target needs its uid. The reason is a short
     /// word for metrics and logs, the message a sentence for an operator.
     #[must_use]
     pub fn new(target: ObjectRef, reason: &str, message: impl Into<String>) -> Self {
@@ -82,7 +83,7 @@ impl Plan {
         }
     }
 
-    /// Adds a step. It is carried out only if those before it succeeded.
+    /// Adds a step. The host executes it only if the steps before it succeeded.
     #[must_use]
     pub fn step(mut self, step: Step) -> Self {
         self.steps.push(step);
@@ -107,7 +108,7 @@ impl Plan {
         self.step(Step::Evict(options))
     }
 
-    /// Creates an object: the whole of it, with `apiVersion`, `kind` and
+    /// Creates an object: the whole object, with `apiVersion`, `kind` and
     /// `metadata`.
     #[must_use]
     pub fn create(self, object: &impl Serialize) -> Self {
@@ -115,7 +116,7 @@ impl Plan {
         self.step(Step::Create(Create { body }))
     }
 
-    /// Tells of it in an event on the target; best effort.
+    /// Records an event on the target; best effort.
     #[must_use]
     pub fn event(self, event_type: &str, reason: &str, message: &str, component: &str) -> Self {
         self.step(Step::Event(Event {
@@ -126,8 +127,8 @@ impl Plan {
         }))
     }
 
-    /// Counts when the plan is carried out: `attempted`, `succeeded`, `gone` or
-    /// `failed`.
+    /// Records a number when the plan is executed: `attempted`, `succeeded`,
+    /// `gone` or `failed`.
     #[must_use]
     pub fn measure(mut self, when: &str, measure: Measure) -> Self {
         self.measures.push(PlanMeasure {
@@ -137,8 +138,8 @@ impl Plan {
         self
     }
 
-    /// Carries the plan out only if the `cancel` command of the same decision
-    /// found this item waiting.
+    /// Executes the plan only if the command `cancel` for this item, in the
+    /// same decision, removed a pending item.
     #[must_use]
     pub fn when_cancelled(mut self, queue: &str, key: &str) -> Self {
         self.when_cancelled = Some(queue_key(queue, key));
@@ -157,7 +158,7 @@ impl DeleteOptions {
         }
     }
 
-    /// At once, without asking the node: a grace period of 0 s.
+    /// Deletes immediately, without the kubelet: a grace period of 0 s.
     #[must_use]
     pub fn force() -> Self {
         Self {
@@ -173,7 +174,7 @@ impl DeleteOptions {
         self
     }
 
-    /// Only if the object still has this version.
+    /// Deletes only this version of the object.
     #[must_use]
     pub fn only_version(mut self, resource_version: &str) -> Self {
         resource_version.clone_into(&mut self.resource_version);
@@ -218,8 +219,8 @@ impl Patch {
 }
 
 impl Command {
-    /// Adds an item to a queue after a pause. If it waits already, the earlier
-    /// time holds.
+    /// Enqueues an item after a pause. If the item is pending already, the
+    /// earlier of the two times applies.
     #[must_use]
     pub fn enqueue(queue: &str, key: &str, after: Duration) -> Self {
         Self::Enqueue(Enqueue {
@@ -231,13 +232,13 @@ impl Command {
         })
     }
 
-    /// Takes a waiting item out.
+    /// Removes a pending item.
     #[must_use]
     pub fn cancel(queue: &str, key: &str) -> Self {
         Self::Cancel(queue_key(queue, key))
     }
 
-    /// Sets how fast items of a group are let through; 0 stops them.
+    /// Sets how fast the host dequeues the items of a group; 0 stops the group.
     #[must_use]
     pub fn set_rate(queue: &str, group: &str, per_second: f64, burst: u32) -> Self {
         Self::SetRate(SetRate {
@@ -248,7 +249,7 @@ impl Command {
         })
     }
 
-    /// Keeps a small value between calls; none removes it.
+    /// Keeps a small value between calls; none deletes it.
     #[must_use]
     pub fn set_note(key: &str, value: Option<&impl Serialize>) -> Self {
         Self::SetNote(SetNote {
@@ -259,8 +260,8 @@ impl Command {
 }
 
 impl Measure {
-    /// Adds to a counter or a gauge. The labels' values come in the manifest's
-    /// order.
+    /// Adds to a counter or a gauge. The values of the labels have the
+    /// manifest's order.
     #[must_use]
     pub fn add(metric: &str, labels: &[&str], number: f64) -> Self {
         Self::new(metric, labels, Amount::Add(number))
@@ -272,13 +273,13 @@ impl Measure {
         Self::new(metric, labels, Amount::Set(number))
     }
 
-    /// Puts a number into a histogram.
+    /// Adds an observation to a histogram.
     #[must_use]
     pub fn observe(metric: &str, labels: &[&str], number: f64) -> Self {
         Self::new(metric, labels, Amount::Observe(number))
     }
 
-    /// Puts the seconds that will have passed since then into a histogram.
+    /// Adds the seconds since that instant to a histogram.
     #[must_use]
     pub fn seconds_since(metric: &str, labels: &[&str], start: Instant) -> Self {
         Self::new(metric, labels, Amount::SecondsSince(start))

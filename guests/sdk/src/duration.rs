@@ -8,12 +8,12 @@ use std::time::Duration;
 use serde::Deserializer;
 use serde::de::{Error, Unexpected, Visitor};
 
-/// What a JSON Schema says of such a text.
+/// The pattern of such a text in a JSON Schema.
 pub const PATTERN: &str = "^([0-9]+(ms|s|m|h))+$";
 
 const UNITS: [(&str, u64); 4] = [("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-/// Reads a duration; anything else than such a text is refused.
+/// Reads a duration. Any other text is refused.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
     deserializer.deserialize_str(Text)
 }
@@ -32,7 +32,8 @@ impl Visitor<'_> for Text {
     }
 }
 
-/// The duration that a text names, if it is one of less than 584 million years.
+/// The duration of a text; none if the text is not a duration, or is one of 584
+/// million years or more.
 #[must_use]
 pub fn parse(text: &str) -> Option<Duration> {
     let mut total = 0_u64;

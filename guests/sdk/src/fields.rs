@@ -1,8 +1,8 @@
-//! The field paths that a view reads, found by asking the view itself.
+//! The field paths that a view reads.
 //!
-//! A view is a struct with serde's `Deserialize`. Deserializing it from a
-//! recorder, which offers every field that is asked for and writes down where,
-//! yields the paths; so a manifest cannot lack a field that its guest reads.
+//! A view is a struct with serde's `Deserialize`. The recorder deserializes the
+//! view, offers every field that the view asks for, and records its path. So a
+//! manifest cannot lack a field that its guest reads.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,25 +15,25 @@ use serde::de::{
 
 use crate::msgpack::Error;
 
-/// What every text field holds for the recorder: a time, so that types which
-/// parse one accept it.
+/// The value of every text field that the recorder offers: a time, so that
+/// types which parse a time accept it.
 const SAMPLE_TEXT: &str = "1970-01-01T00:00:00Z";
 
-/// Deeper than any Kubernetes type; reached only by a type that contains
-/// itself.
+/// Deeper than any Kubernetes type. Only a type that contains itself reaches
+/// it.
 const MAX_DEPTH: usize = 64;
 
-/// The paths of the fields that a view reads, in byte order:
-/// `spec.nodeName`, `status.conditions[*].type`.
+/// The paths of the fields that a view reads, in byte order: `spec.nodeName`,
+/// `status.conditions[*].type`.
 ///
-/// It goes through structs, options and lists; a map, an enum or a type that
+/// It descends into structs, options and lists. A map, an enum or a type that
 /// takes any value stands for everything below it.
 ///
 /// # Panics
 ///
-/// If the view cannot be declared: it is no struct, contains itself, has a
-/// field with an alias, or a type that accepts neither a default value nor a
-/// time as its text.
+/// If the view cannot be declared: it is not a struct, contains itself, has a
+/// field with an alias, or has a type that accepts neither a default value nor
+/// a time as its text.
 #[must_use]
 pub fn fields_of<T: DeserializeOwned>() -> Vec<String> {
     let found = RefCell::default();
@@ -85,10 +85,10 @@ impl Recorder<'_> {
         }
     }
 
-    /// Writes down that everything at this position is read.
+    /// Records that the view reads everything at this position.
     fn record(&self) -> Result<(), Error> {
         if self.path.is_empty() {
-            return Err(Error::custom("it is no struct with named fields"));
+            return Err(Error::custom("it is not a struct with named fields"));
         }
         self.found.borrow_mut().insert(self.path.clone());
         Ok(())
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "it is no struct with named fields")]
+    #[should_panic(expected = "it is not a struct with named fields")]
     fn a_map_is_no_view() {
         let _ = fields_of::<BTreeMap<String, String>>();
     }

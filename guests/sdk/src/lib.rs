@@ -1,12 +1,12 @@
-//! What a Davit guest is written with.
+//! The SDK for Davit guests.
 //!
 //! A guest is a Kubernetes controller's decision logic as a WebAssembly
-//! component. It implements [`Controller`], names it with [`export!`], and is
+//! component. It implements [`Controller`], exports it with [`export!`], and is
 //! tested natively with the harness in [`testing`]. `docs/writing-a-guest.md`
-//! walks through it.
+//! explains it step by step.
 //!
-//! The types of the contract (`wit/`) are re-exported here with constructors
-//! added; their fields are the contract's own.
+//! The SDK re-exports the types of the contract (`wit/`) and adds constructors.
+//! Their fields are the contract's own.
 
 pub mod bindings;
 pub mod component;
@@ -51,28 +51,28 @@ pub use time::Time;
 
 /// A controller's decision logic.
 ///
-/// An instance lives as long as the host likes and several run at once: what
-/// has to outlast a call lives in the host (the cluster's objects, queues,
-/// notes), never in `self`.
+/// The host decides how long an instance lives, and runs several at once. State
+/// that must outlast a call belongs to the host (the cluster's objects, queues,
+/// notes), never to `self`.
 pub trait Controller: Sized {
     /// The operator's configuration, with Kubernetes' field names
-    /// (`#[serde(default, rename_all = "camelCase")]`). Fields that it does not
-    /// have are refused by name, at every depth.
+    /// (`#[serde(default, rename_all = "camelCase")]`). The SDK refuses unknown
+    /// fields by name, at every depth.
     type Config: DeserializeOwned;
 
-    /// Checks the configuration. An error names the field that is wrong.
+    /// Checks the configuration. An error names the wrong field.
     fn new(config: Self::Config) -> Result<Self, ConfigError>;
 
-    /// Says what the controller needs from the host.
+    /// Returns what the controller needs from the host.
     fn manifest(&self) -> Manifest;
 
-    /// Decides about one key. It is told which one, not what happened: it reads
-    /// the current state and answers with what should be done.
+    /// Decides about one key. The item identifies the key, not the change that
+    /// enqueued it: read the current state and return what to do.
     fn reconcile(&self, cx: &Context<'_>, item: &WorkItem) -> Decision;
 
-    /// Decides about the items of one call, in their order. Override it where
-    /// several are decided better together, for instance to join their live
-    /// reads.
+    /// Decides about the items of one call, in their order. Override it if
+    /// several items are better decided together, for instance to join their
+    /// live reads.
     fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
         items.iter().map(|item| self.reconcile(cx, item)).collect()
     }

@@ -1,4 +1,4 @@
-//! What a manifest is built with.
+//! Constructors for manifests.
 
 use std::marker::PhantomData;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::{
     Trigger, TriggerKey, Watch, fields_of,
 };
 
-/// The name of a watch, with the view that its objects are read through: what
-/// declares the watch also reads it.
+/// The name of a watch, with the view of its objects: the same constant
+/// declares the watch and reads it.
 #[derive(Debug)]
 pub struct WatchName<T> {
     name: &'static str,
@@ -27,7 +27,7 @@ impl<T> Clone for WatchName<T> {
 impl<T> Copy for WatchName<T> {}
 
 impl<T> WatchName<T> {
-    /// Gives a watch its name.
+    /// Names a watch.
     #[must_use]
     pub const fn new(name: &'static str) -> Self {
         let view = PhantomData;
@@ -98,7 +98,7 @@ impl Watch {
         self
     }
 
-    /// Only the objects that these selectors choose; empty for all.
+    /// Only the objects that these selectors match; empty for all.
     #[must_use]
     pub fn select(mut self, labels: &str, fields: &str) -> Self {
         labels.clone_into(&mut self.label_selector);
@@ -106,8 +106,8 @@ impl Watch {
         self
     }
 
-    /// Adds an index, and its paths to the fields if the view does not read
-    /// them.
+    /// Adds an index. Its paths are added to the fields if the view does not
+    /// read them.
     #[must_use]
     pub fn index(mut self, index: Index) -> Self {
         for path in std::iter::once(&index.path).chain(&index.order) {
@@ -134,7 +134,8 @@ fn covers(field: &str, path: &str) -> bool {
 }
 
 impl Index {
-    /// An index over the values at a path: objects without one are not in it.
+    /// An index over the values at a path. Objects without a value are not in
+    /// it.
     #[must_use]
     pub fn new(name: &str, path: &str) -> Self {
         Self {
@@ -147,14 +148,14 @@ impl Index {
         }
     }
 
-    /// Holds these values only.
+    /// Indexes only these values.
     #[must_use]
     pub fn only(mut self, values: &[&str]) -> Self {
         self.filter = IndexFilter::Only(values.iter().map(ToString::to_string).collect());
         self
     }
 
-    /// Holds all values but these.
+    /// Indexes all values except these.
     #[must_use]
     pub fn except(mut self, values: &[&str]) -> Self {
         self.filter = IndexFilter::Except(values.iter().map(ToString::to_string).collect());
@@ -169,15 +170,15 @@ impl Index {
         self
     }
 
-    /// Holds the objects that have a value, whatever it is, under `true`.
+    /// Indexes the objects that have any value, under `true`.
     #[must_use]
     pub fn presence(mut self) -> Self {
         self.presence = true;
         self
     }
 
-    /// Also holds the objects without a value, or with an empty one, under the
-    /// empty string.
+    /// Also indexes the objects without a value, or with an empty one, under
+    /// the empty string.
     #[must_use]
     pub fn unset(mut self) -> Self {
         self.unset = true;
@@ -186,7 +187,7 @@ impl Index {
 }
 
 impl Trigger {
-    /// A change in a watch adds these keys to a queue.
+    /// A change in a watch enqueues these keys.
     #[must_use]
     pub fn new<T>(watch: WatchName<T>, queue: &str, key: TriggerKey) -> Self {
         Self {
@@ -198,8 +199,8 @@ impl Trigger {
 }
 
 impl QueueSpec {
-    /// A queue whose items are worked on one by one, and come again 1 s after a
-    /// failure, twice as long after each further one, 5 min at most.
+    /// A queue whose items are reconciled one by one. The first back-off is 1
+    /// s; it doubles with each further failure, up to 5 min.
     #[must_use]
     pub fn new(name: &str) -> Self {
         Self {
@@ -213,28 +214,28 @@ impl QueueSpec {
         }
     }
 
-    /// How many items are worked on at once, at most.
+    /// How many items are reconciled at once at most.
     #[must_use]
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
     }
 
-    /// How many items one call takes, at most.
+    /// How many items one call reconciles at most.
     #[must_use]
     pub fn batch(mut self, batch: u32) -> Self {
         self.batch = batch;
         self
     }
 
-    /// Items of a queue with a higher priority go first.
+    /// The host dequeues from the queue with the highest priority first.
     #[must_use]
     pub fn priority(mut self, priority: i32) -> Self {
         self.priority = priority;
         self
     }
 
-    /// The first and the longest pause before a failed item comes again.
+    /// The first and the longest back-off of a failed item.
     #[must_use]
     pub fn retry(mut self, initial: Duration, max: Duration) -> Self {
         self.retry_initial = milliseconds(initial);
@@ -242,7 +243,8 @@ impl QueueSpec {
         self
     }
 
-    /// How fast items of one group are let through, until a command changes it.
+    /// How fast the host dequeues the items of one group, until a command
+    /// changes the rate.
     #[must_use]
     pub fn rate(mut self, per_second: f64, burst: u32) -> Self {
         self.rate = Some(Rate { per_second, burst });
@@ -251,7 +253,8 @@ impl QueueSpec {
 }
 
 impl Tick {
-    /// An item that comes at the start, and a period after it was last done.
+    /// An item that the host enqueues at the start, and again a period after it
+    /// was last done.
     #[must_use]
     pub fn new(queue: &str, key: &str, period: Duration) -> Self {
         Self {
@@ -275,26 +278,27 @@ impl Permission {
 }
 
 impl Metric {
-    /// A number that only rises.
+    /// A number that only increases.
     #[must_use]
     pub fn counter(name: &str, help: &str, labels: &[&str]) -> Self {
         Self::new("counter", name, help, labels, &[])
     }
 
-    /// A number that rises and falls.
+    /// A number that increases and decreases.
     #[must_use]
     pub fn gauge(name: &str, help: &str, labels: &[&str]) -> Self {
         Self::new("gauge", name, help, labels, &[])
     }
 
-    /// A counter that the host itself counts: how often it could not find out
-    /// what is served, or bring the controller's watches up to it.
+    /// A counter that the host increments itself: each time that discovery
+    /// fails, or that a resource which the controller watches is not listed a
+    /// whole discovery period after its stream started.
     #[must_use]
     pub fn sync_errors(name: &str, help: &str) -> Self {
         Self::new("sync-errors", name, help, &[], &[])
     }
 
-    /// Observations counted by size, up to each of the bounds.
+    /// Observations, counted by their size up to each of the bounds.
     #[must_use]
     pub fn histogram(name: &str, help: &str, labels: &[&str], buckets: &[f64]) -> Self {
         Self::new("histogram", name, help, labels, buckets)
@@ -311,8 +315,8 @@ impl Metric {
     }
 }
 
-/// A duration as the contract writes it; the longest it can write for a longer
-/// one.
+/// A duration in the contract's form. A longer duration than the form allows
+/// becomes the longest.
 pub(crate) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,9 @@
-//! MessagePack as the contract uses it, read into types.
+//! The contract's MessagePack, read into types.
 //!
-//! It is read here and not by rmp-serde for three reasons: an error names the
-//! path of the field, a configuration's unknown fields are refused at every
-//! depth, and a component stays small (rmp-serde's code for numbers and lists
-//! comes again with every type, 5 kB each).
+//! The SDK reads it itself instead of with rmp-serde for three reasons: an
+//! error names the path of the field, unknown fields of a configuration are
+//! refused at every depth, and a component stays small (rmp-serde repeats its
+//! code for numbers and lists for every type, 5 kB each).
 
 use std::fmt::{self, Display};
 
@@ -15,17 +15,17 @@ use serde::de::{
 };
 use serde::{Serialize, forward_to_deserialize_any};
 
-/// Reads a value, of whose fields some may be of no interest.
+/// Reads a value and ignores the fields that its type does not have.
 pub(crate) fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     Reader::new(bytes, false).whole()
 }
 
-/// Reads a value that must have no field which its type does not have.
+/// Reads a value and refuses the fields that its type does not have.
 pub(crate) fn decode_strictly<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Error> {
     Reader::new(bytes, true).whole()
 }
 
-/// Writes a value, with the names of its fields.
+/// Writes a value with the names of its fields.
 pub(crate) fn encode(value: &impl Serialize) -> Vec<u8> {
     match rmp_serde::to_vec_named(value) {
         Ok(bytes) => bytes,
@@ -50,7 +50,7 @@ pub(crate) struct Error {
 }
 
 impl Error {
-    /// The same error, seen from the map or list that holds the value.
+    /// The same error, with the path of the map or list that holds the value.
     fn below(mut self, segment: &str) -> Self {
         if !self.path.is_empty() && !self.path.starts_with('[') {
             self.path.insert(0, '.');
@@ -106,7 +106,7 @@ impl serde::de::Error for Error {
 }
 
 impl Error {
-    /// Without the number's digits where it has a fraction: the code that
+    /// A number with a fraction is shown without its digits: the code that
     /// writes them is 14 kB.
     fn unfit(found: Unexpected<'_>, expected: &dyn Expected, is_range: bool) -> Self {
         let expected = in_words(&expected.to_string(), is_range);
@@ -128,8 +128,8 @@ impl Error {
     }
 }
 
-/// What a type of Rust calls itself, in an operator's words. `is_range` if a
-/// number of the right kind is out of its range.
+/// The name of a Rust type in an operator's words. `is_range`: a number of the
+/// right kind is out of range.
 fn in_words(expected: &str, is_range: bool) -> String {
     let (least, most) = match expected {
         "u8" => ("0", "255"),
@@ -237,7 +237,7 @@ impl<'de> Reader<'de> {
         })
     }
 
-    /// Goes past one value, however deep.
+    /// Skips one value, however deep.
     fn skip(&mut self) -> Result<(), Error> {
         let mut left = 1_u64;
         while left > 0 {
@@ -251,7 +251,7 @@ impl<'de> Reader<'de> {
         Ok(())
     }
 
-    /// Goes past the next value if it is nil.
+    /// Skips the next value if it is nil.
     fn skip_nil(&mut self) -> bool {
         let nil = Marker::Null.to_u8();
         match self.rest.split_first() {
@@ -396,7 +396,7 @@ impl<'de> Deserializer<'de> for &mut Reader<'de> {
     }
 }
 
-/// The elements of a list. An error below is put below their position.
+/// The elements of a list. An error inside an element names its position.
 struct Elements<'a, 'de> {
     reader: &'a mut Reader<'de>,
     len: u32,
@@ -425,18 +425,18 @@ impl<'de> SeqAccess<'de> for Elements<'_, 'de> {
     }
 }
 
-/// The entries of a map. An error below is put below their name.
+/// The entries of a map. An error inside an entry names it.
 struct Entries<'a, 'de> {
     reader: &'a mut Reader<'de>,
     left: u32,
-    /// The fields of a struct, where it is one.
+    /// The fields of the struct, if the map is one.
     fields: Option<&'static [&'static str]>,
     name: &'de str,
 }
 
 impl<'de> Entries<'_, 'de> {
-    /// The name of the next entry that has a value: to Kubernetes, null is the
-    /// same as nothing.
+    /// The name of the next entry with a value. Null is the same as an absent
+    /// field in Kubernetes.
     fn next_name(&mut self) -> Result<Option<&'de str>, Error> {
         while self.left > 0 {
             self.left -= 1;

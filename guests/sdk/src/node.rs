@@ -1,8 +1,8 @@
-//! What Kubernetes' own controllers ask of a node.
+//! What Kubernetes' own controllers read of a node.
 
 use serde::Deserialize;
 
-/// The taint with which an operator says that a node is off and will not come
+/// The taint by which an operator declares that a node is off and will not come
 /// back as it was.
 pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
@@ -16,8 +16,8 @@ pub struct NodeCondition {
     pub status: String,
 }
 
-/// Whether a node says that it is ready. The first condition of this type
-/// decides; without one it is not ready.
+/// Whether a node is ready. The first condition of the type `Ready` decides; a
+/// node without one is not ready.
 #[must_use]
 pub fn is_node_ready(conditions: &[NodeCondition]) -> bool {
     conditions

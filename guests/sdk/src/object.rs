@@ -20,8 +20,7 @@ pub struct Object<T> {
     pub view: T,
 }
 
-/// The view of a guest that needs to know nothing but that an object is there,
-/// and which one it is.
+/// The view of a guest that needs only the identity of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Identity {}
 

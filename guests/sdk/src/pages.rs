@@ -1,28 +1,28 @@
-//! Decisions that are longer than one answer may be: they are answered in parts.
+//! Divides a decision that is too long for one answer into pages.
 //!
-//! The host asks for the next part when the plans of the last have ended. The
-//! guest then decides afresh, from what the cluster is like by then, and the
-//! cursor names the first command or plan that no part has had yet. Everything
-//! before it has had its turn, whether it shows in the cluster or not: so a dry
-//! run comes to an end, and plans that fail keep nothing from those after them.
+//! After the plans of a page have ended, the host asks for the next page. The
+//! guest then decides again, from the current state of the cluster. The cursor
+//! names the first command or plan that no page contained yet. A page skips
+//! everything before the cursor, whether the cluster shows its effect or not.
+//! So a dry run ends, and failed plans do not delay the plans after them.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::{Command, Decision, Enqueue, Measure, Plan, Step, Verdict, WorkItem};
 
-/// How many plans the host takes in one decision. A decision may have more: it
-/// is carried out in parts.
+/// How many plans the host accepts in one decision. A decision with more is
+/// divided into pages.
 pub const MAX_PLANS: usize = 10_000;
 
-/// How many commands the host takes in one decision.
+/// How many commands the host accepts in one decision.
 pub const MAX_COMMANDS: usize = 10_000;
 
-/// How many bytes an answer may have in the host, which takes 16 MiB; what is
-/// not counted here needs little.
+/// How many bytes an answer may have. The host accepts 16 MiB; the rest covers
+/// what is not counted here.
 const MAX_BYTES: usize = 15 << 20;
 
-/// What the parts of a decision have in the host: never less than there, so
+/// The size of the parts of a decision in the host: never less than there, so
 /// that an answer that fits by this count fits.
 mod size {
     pub(super) const DECISION: usize = 128;
@@ -33,9 +33,10 @@ mod size {
     pub(super) const LABEL: usize = 24;
 }
 
-/// Makes every decision short enough for the host, and all of them together.
+/// Divides the decisions so that each one, and all of them together, fit into
+/// an answer.
 pub(crate) fn fitting(items: &[WorkItem], decisions: Vec<Decision>) -> Vec<Decision> {
-    // The host finds the mistake.
+    // The host reports this mistake.
     if items.len() != decisions.len() {
         return decisions;
     }
@@ -48,15 +49,15 @@ pub(crate) fn fitting(items: &[WorkItem], decisions: Vec<Decision>) -> Vec<Decis
         .collect()
 }
 
-/// What an answer has so far.
+/// What the answer contains so far.
 struct Answer {
     bytes: usize,
     is_empty: bool,
 }
 
 impl Answer {
-    /// The decision, or as much of it from the item's cursor on as there is room
-    /// for.
+    /// The decision, or the page of it that starts at the item's cursor and
+    /// fits into the answer.
     fn page(&mut self, item: &WorkItem, decision: Decision) -> Decision {
         self.bytes += size::DECISION;
         let plans = decision.plans.iter().map(plan_bytes);
@@ -99,8 +100,9 @@ impl Answer {
         page
     }
 
-    /// A single piece that is too much even for an answer of its own is for the
-    /// host to refuse: left out, it would be lost.
+    /// A single piece may be too large even for an answer of its own. It is
+    /// answered all the same, so that the host refuses it: without it, the plan
+    /// would be lost.
     fn has_room(&self, page: &Decision, piece: &Piece) -> bool {
         self.is_empty
             || (page.plans.len() + piece.plans.len() <= MAX_PLANS
@@ -109,8 +111,8 @@ impl Answer {
     }
 }
 
-/// What belongs into one part: commands that follow one another about one item
-/// of a queue, with the plans that depend on its cancellation; or one plan.
+/// What must be on one page: successive commands for one item of a queue, with
+/// the plans that depend on its cancellation; or one plan.
 #[derive(Default)]
 struct Piece {
     commands: Vec<Command>,
@@ -124,7 +126,7 @@ impl Piece {
     }
 }
 
-/// Commands first, as the host carries them out; both in their order.
+/// Commands first, as the host executes them; both in their order.
 fn pieces(plans: Vec<Plan>, commands: Vec<Command>) -> Vec<Piece> {
     let mut pieces: Vec<Piece> = Vec::with_capacity(plans.len() + commands.len());
     let mut cancels = BTreeMap::new();
@@ -160,7 +162,7 @@ fn pieces(plans: Vec<Plan>, commands: Vec<Command>) -> Vec<Piece> {
     pieces
 }
 
-/// The item of a queue that a command is about.
+/// The item of a queue that a command is for.
 fn subject(command: &Command) -> Option<(&str, &str)> {
     match command {
         Command::Enqueue(it) => Some((&it.queue, &it.key)),
@@ -169,16 +171,16 @@ fn subject(command: &Command) -> Option<(&str, &str)> {
     }
 }
 
-/// Where the piece is that a cursor names; none if it is no longer wanted. Then
-/// the decision starts from the beginning: what was done of it is not wanted
-/// any more either, or is known to the host.
+/// The position of the piece that a cursor names; none if the decision no
+/// longer contains it. Then the decision starts from the beginning: what was
+/// executed of it is no longer in the decision either, or the host knows of it.
 fn position(pieces: &[Piece], wanted: &str) -> Option<usize> {
     let mut seen = BTreeMap::new();
     let mut cursors = pieces.iter().map(|piece| cursor(piece, &mut seen));
     cursors.position(|cursor| cursor == wanted)
 }
 
-/// Names a piece by what it is about, and by how many such pieces are before it.
+/// Names a piece by its subject, and by the number of such pieces before it.
 fn cursor(piece: &Piece, seen: &mut BTreeMap<u64, u32>) -> String {
     let mut hasher = DefaultHasher::new();
     match (piece.commands.first(), piece.plans.first()) {

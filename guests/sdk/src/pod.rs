@@ -15,7 +15,7 @@ pub struct PodStatus {
     pub reason: String,
     /// The same in a sentence.
     pub message: String,
-    /// The generation that the status was written for; 0 if it does not say.
+    /// The generation that the status was written for; 0 if unknown.
     pub observed_generation: i64,
     /// What else is known about the pod, one for each type.
     pub conditions: Vec<PodCondition>,
@@ -33,19 +33,19 @@ pub struct PodCondition {
     pub reason: String,
     /// Why, in a sentence.
     pub message: String,
-    /// When it was last looked at.
+    /// When it was last probed.
     pub last_probe_time: Option<Time>,
     /// When `status` last changed.
     pub last_transition_time: Option<Time>,
-    /// The pod's generation at that time; 0 if it does not say.
+    /// The pod's generation at that time; 0 if unknown.
     pub observed_generation: i64,
 }
 
 impl PodCondition {
-    /// The condition type that says why a pod is about to be ended.
+    /// The condition type that gives the reason for a pod's coming end.
     pub const DISRUPTION_TARGET: &'static str = "DisruptionTarget";
 
-    /// A condition that holds.
+    /// A condition with the status `True`.
     #[must_use]
     pub fn holds(r#type: &str, reason: &str, message: &str, observed_generation: i64) -> Self {
         Self {
@@ -67,9 +67,9 @@ impl PodStatus {
         matches!(self.phase.as_str(), "Succeeded" | "Failed")
     }
 
-    /// Puts a condition in the place of the first one of its type, or at the
-    /// end. Its transition time is `now`, or the former one if the condition's
-    /// status stays the same. Says whether anything but the observed
+    /// Replaces the first condition of this type, or adds the condition at the
+    /// end. The transition time is `now`, or the former one if the condition's
+    /// status stays the same. Returns whether anything but the observed
     /// generation changed (`UpdatePodCondition` in pkg/api/v1/pod/util.go).
     pub fn update_condition(&mut self, mut condition: PodCondition, now: Time) -> bool {
         condition.last_transition_time = Some(now);
@@ -93,13 +93,13 @@ impl PodStatus {
     }
 }
 
-/// The strategic merge patch of the subresource `status` that makes `old` into
+/// The strategic merge patch of the subresource `status` that turns `old` into
 /// `new`, with the pod's uid as a precondition; none if there is nothing to
 /// change (`PatchPodStatus` in pkg/util/pod/pod.go).
 ///
-/// Fields of the status that [`PodStatus`] does not have are left alone. As in
-/// Kubernetes, an empty uid leaves the precondition out, and then even an empty
-/// patch is one.
+/// The patch leaves fields alone that [`PodStatus`] does not have. As in
+/// Kubernetes, an empty uid omits the precondition, and then even an empty
+/// patch is a patch.
 #[must_use]
 pub fn status_patch(uid: &str, old: &PodStatus, new: &PodStatus) -> Option<Patch> {
     if old == new && !uid.is_empty() {
@@ -172,8 +172,8 @@ struct ConditionDiff<'a> {
     r#type: &'a str,
 }
 
-/// What a patch says of a field: nothing, or its new value, which is null where
-/// the field is taken away.
+/// A patch's entry for a field: absent, or the new value. Null removes the
+/// field.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Change<T> {
     None,
@@ -282,7 +282,7 @@ fn condition_diff<'a>(old: &PodCondition, new: &'a PodCondition) -> ConditionDif
     }
 }
 
-/// The change of a text that Kubernetes leaves out when it is empty.
+/// The change of a text that Kubernetes omits when it is empty.
 fn text<'a>(old: &str, new: &'a str) -> Change<Option<&'a str>> {
     if old == new {
         Change::None
@@ -291,7 +291,7 @@ fn text<'a>(old: &str, new: &'a str) -> Change<Option<&'a str>> {
     }
 }
 
-/// The change of a number that Kubernetes leaves out when it is 0.
+/// The change of a number that Kubernetes omits when it is 0.
 fn number(old: i64, new: i64) -> Change<Option<i64>> {
     Change::between(
         &Some(old).filter(|&n| n != 0),

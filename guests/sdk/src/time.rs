@@ -1,7 +1,7 @@
 //! Kubernetes' timestamps.
 //!
-//! Written by hand because it is all that a guest needs of a calendar: with
-//! jiff, which knows time zones and much else, a component is 210 kB larger.
+//! The SDK has its own calendar because a guest needs little of one: jiff,
+//! which knows time zones and much else, would make a component 210 kB larger.
 
 use std::fmt;
 
@@ -33,8 +33,8 @@ impl Time {
         self.seconds.saturating_mul(1_000)
     }
 
-    /// Reads a time of RFC 3339: a fraction of a second is dropped, an offset
-    /// is taken into account, a leap second is the second before it.
+    /// Reads a time in RFC 3339. A fraction of a second is dropped, an offset
+    /// is applied, a leap second becomes the second before it.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (date, time) = text.split_once(['T', 't'])?;

@@ -21,7 +21,7 @@ pub struct Taint {
     pub value: String,
     /// `NoSchedule`, `PreferNoSchedule` or `NoExecute`.
     pub effect: String,
-    /// When it was added, as whoever added it says.
+    /// When the taint was added, according to whoever added it.
     pub time_added: Option<Time>,
 }
 
@@ -37,26 +37,26 @@ pub struct Toleration {
     pub value: String,
     /// Empty for every effect.
     pub effect: String,
-    /// How long the taint is tolerated; for ever if it does not say, not at all
-    /// if it is 0 or less.
+    /// How long the taint is tolerated; forever if absent, not at all if 0 or
+    /// less.
     pub toleration_seconds: Option<i64>,
 }
 
 impl Toleration {
-    /// How long it tolerates a taint; none for ever.
+    /// How long it tolerates a taint; none for forever.
     #[must_use]
     pub fn time(&self) -> Option<Duration> {
         let seconds = u64::try_from(self.toleration_seconds?).unwrap_or(0);
         Some(Duration::from_secs(seconds))
     }
 
-    /// Whether it tolerates a taint. The operators `Lt` and `Gt`, which say that
-    /// the taint's value is less or greater than the toleration's, match only if
+    /// Whether it tolerates a taint. The operators `Lt` and `Gt` compare the
+    /// taint's value with the toleration's (less, greater). They match only if
     /// `comparisons` is set (the feature gate
     /// `TaintTolerationComparisonOperators`).
     ///
-    /// As in Kubernetes, an empty key with the operator `Equal` leaves the key
-    /// alone, but compares the values.
+    /// As in Kubernetes, an empty key with the operator `Equal` matches any
+    /// key, but compares the values.
     #[must_use]
     pub fn tolerates(&self, taint: &Taint, comparisons: bool) -> bool {
         let fits = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
@@ -73,8 +73,8 @@ impl Toleration {
     }
 }
 
-/// For each taint, in their order, the first of the tolerations that tolerates
-/// it; none if there is a taint that none of them tolerates.
+/// For each taint, in order, the first toleration that tolerates it; none if no
+/// toleration tolerates one of the taints.
 ///
 /// Only the first counts: a later toleration of the same taint makes the time
 /// neither longer nor shorter.
@@ -91,8 +91,8 @@ pub fn matching_tolerations<'a>(
     taints.iter().map(first).collect()
 }
 
-/// The shortest time that any of these tolerations gives; none if each of them
-/// tolerates for ever, no time at all if there are none.
+/// The shortest time of these tolerations; none if each of them tolerates
+/// forever; zero if there are no tolerations.
 #[must_use]
 pub fn min_toleration_time(tolerations: &[&Toleration]) -> Option<Duration> {
     if tolerations.is_empty() {

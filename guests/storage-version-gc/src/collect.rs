@@ -1,4 +1,4 @@
-//! Taking the entries of API servers that are gone out of storage versions.
+//! Removes the entries of API servers that are gone from storage versions.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,8 +10,8 @@ use crate::lease::{self, Server};
 use crate::status::{Entry, Status};
 use crate::view::{StorageVersion, VERSIONS};
 
-/// When to look again at a lease that the API server has and the cache does
-/// not show: should the cache never show it, nothing would tell of its end.
+/// The requeue period for a lease that the API server has and the cache does
+/// not show: if the cache never showed it, no trigger would fire for its end.
 const CACHE_LAG: Duration = Duration::from_secs(10);
 
 type Servers = BTreeMap<String, Server>;
@@ -31,7 +31,7 @@ pub(crate) fn reconcile(cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
 }
 
 fn decide(cx: &Context<'_>, version: Object<StorageVersion>, servers: &Servers) -> Decision {
-    let decision = look_again(entries(&version), servers);
+    let decision = requeue(entries(&version), servers);
     let is_gone = |entry: &&Entry| servers.get(&entry.api_server_id) == Some(&Server::Gone);
     let gone: BTreeSet<&str> = entries(&version)
         .iter()
@@ -44,7 +44,7 @@ fn decide(cx: &Context<'_>, version: Object<StorageVersion>, servers: &Servers) 
     let gone = Vec::from_iter(gone).join(", ");
     cx.log(
         Level::Info,
-        "taking out the entries of API servers that are gone",
+        "removing the entries of API servers that are gone",
         &[
             ("storageversion", &version.reference.name),
             ("apiServers", &gone),
@@ -63,8 +63,8 @@ fn entries(version: &Object<StorageVersion>) -> &[Entry] {
     &version.view.status.storage_versions
 }
 
-/// What becomes of the item as far as its leases say.
-fn look_again(entries: &[Entry], servers: &Servers) -> Decision {
+/// The decision about the item, as far as its leases are known.
+fn requeue(entries: &[Entry], servers: &Servers) -> Decision {
     let named = || {
         entries
             .iter()
@@ -83,7 +83,7 @@ fn look_again(entries: &[Entry], servers: &Servers) -> Decision {
     }
 }
 
-/// The plan that leaves these entries. It holds only for the version that was
+/// The plan that keeps these entries. It applies only to the version that was
 /// decided on: an API server may have added itself meanwhile.
 fn plan(
     cx: &Context<'_>,

@@ -1,5 +1,5 @@
-//! Which API servers are there: those that hold a lease in `kube-system` with
-//! the identity label.
+//! The API servers that exist: those that hold a lease with the identity label
+//! in `kube-system`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,38 +7,38 @@ use davit_guest::{Context, Failure, Object, ObjectRef};
 
 use crate::view::{LEASES, Lease};
 
-/// Where API servers hold their leases.
+/// The namespace of the API servers' leases.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// What the identity label of their leases says.
+/// The value of the identity label.
 const IDENTITY: &str = "kube-apiserver";
 
-/// What is known of an API server.
+/// The state of an API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Server {
-    /// The cache shows its lease.
+    /// The cache has its lease.
     Present,
-    /// The cache does not show its lease, the API server has it.
+    /// The API server has its lease, but the cache does not show it yet.
     NotSeenYet,
-    /// The API server does not have its lease, or it is another one's.
+    /// The API server does not have its lease, or the lease is not an API
+    /// server's.
     Gone,
-    /// The lease could not be read; why.
+    /// The lease could not be read, with the reason.
     Unknown(String),
 }
 
-/// The API server whose lease has this key; none for a lease that is none of
-/// an API server by its place.
+/// The API server whose lease has this key; none for a lease elsewhere.
 pub(crate) fn server_of(key: &str) -> Option<&str> {
     key.strip_prefix(NAMESPACE)?.strip_prefix('/')
 }
 
-/// Whether the cache shows the API server's lease.
+/// Whether the cache has the API server's lease.
 pub(crate) fn is_cached(cx: &Context<'_>, server: &str) -> bool {
     let lease = cx.watch(LEASES).get(&format!("{NAMESPACE}/{server}"));
     lease.is_some_and(|lease| is_api_servers(&lease))
 }
 
-/// Looks these API servers up: in the cache, and those that it does not show
-/// all at once at the API server.
+/// Looks these API servers up: in the cache first, then the missing ones in one
+/// batch of live reads.
 pub(crate) fn look_up(cx: &Context<'_>, servers: BTreeSet<String>) -> BTreeMap<String, Server> {
     let (present, missing): (Vec<String>, Vec<String>) = servers
         .into_iter()
@@ -61,8 +61,8 @@ fn judge(answer: Result<Object<Lease>, Failure>) -> Server {
         Ok(lease) if is_api_servers(&lease) => Server::NotSeenYet,
         Ok(_) => Server::Gone,
         Err(failure) if failure.class == "not-found" => Server::Gone,
-        // kube-controller-manager takes this for an absence as well, and so a
-        // moment's trouble for the end of every API server.
+        // kube-controller-manager takes any error for an absence, and so a
+        // short outage for the end of every API server.
         Err(failure) => Server::Unknown(format!("{}: {}", failure.class, failure.message)),
     }
 }

@@ -1,17 +1,17 @@
 //! Kubernetes' StorageVersion garbage collector as a Davit guest.
 //!
-//! Every API server writes into a `StorageVersion` in which version it encodes
-//! a resource, and holds a lease in `kube-system`. When an API server is gone,
-//! and with it its lease, nobody takes its entries away; this collector does,
-//! and deletes a `StorageVersion` that has none left. A storage migration waits
-//! until all entries agree: one of an API server that is no more would hold it
-//! up for ever.
+//! Every API server writes the version in which it encodes a resource into a
+//! `StorageVersion`, and holds a lease in `kube-system`. When an API server is
+//! gone, and with it its lease, its entries remain. This collector removes
+//! them, and deletes a `StorageVersion` without entries. A storage migration
+//! waits until all entries agree: the entry of an API server that is gone would
+//! block it forever.
 //!
 //! The rules are kube-controller-manager's (pkg/controller/storageversiongc,
-//! v1.36), but for these: only a lease that the API server says it does not
-//! have, or that is no API server's, counts as gone; every write carries the
-//! resourceVersion that was decided on; there is no gate, for as long as the
-//! API is not served there is nothing to do.
+//! v1.36), except: only a lease that the API server does not have, or that is
+//! not an API server's, counts as gone; every write carries the resourceVersion
+//! that was decided on; there is no feature gate: while the API is not served
+//! there is nothing to do.
 
 mod collect;
 mod lease;
@@ -27,18 +27,18 @@ use davit_guest::{
 };
 use serde::Deserialize;
 
-/// The queue of the leases that changed, by `namespace/name`. It is called as
-/// in kube-controller-manager.
+/// The queue of the leases that changed, by `namespace/name`. Its name is
+/// kube-controller-manager's.
 pub const LEASES: &str = "storage_version_garbage_collector_leases";
-/// The queue of the storage versions to look at, by name. It is called as in
-/// kube-controller-manager.
+/// The queue of the storage versions, by name. Its name is
+/// kube-controller-manager's.
 pub const VERSIONS: &str = "storage_version_garbage_collector_storageversions";
 
-/// How many storage versions are decided in one call, which reads each lease
-/// once: an API server that goes is named by all of them.
-const TOGETHER: u32 = 50;
+/// How many storage versions one call decides about at most. A call reads each
+/// lease once: all storage versions name an API server that is gone.
+const BATCH: u32 = 50;
 
-/// The operator's configuration: there is nothing to choose.
+/// The operator's configuration: there is nothing to configure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Config {}
 
@@ -56,7 +56,7 @@ impl Controller for StorageVersionGc {
     }
 
     fn manifest(&self) -> Manifest {
-        let summary = "Takes the entries of API servers that are gone out of storage versions.";
+        let summary = "Removes the entries of API servers that are gone from storage versions.";
         Manifest {
             watches: watches(),
             triggers: vec![
@@ -65,7 +65,7 @@ impl Controller for StorageVersionGc {
             ],
             queues: vec![
                 QueueSpec::new(LEASES),
-                QueueSpec::new(VERSIONS).workers(TOGETHER).batch(TOGETHER),
+                QueueSpec::new(VERSIONS).workers(BATCH).batch(BATCH),
             ],
             permissions: vec![
                 Permission::new("get", "coordination.k8s.io", "leases"),
@@ -85,14 +85,16 @@ impl Controller for StorageVersionGc {
     fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
         match items.first() {
             Some(first) if first.queue == VERSIONS => collect::reconcile(cx, items),
-            _ => items.iter().map(|it| look_after(cx, &it.key)).collect(),
+            _ => items
+                .iter()
+                .map(|it| enqueue_versions(cx, &it.key))
+                .collect(),
         }
     }
 }
 
-/// The storage versions that name an API server are to be looked at, if its
-/// lease is gone.
-fn look_after(cx: &Context<'_>, key: &str) -> Decision {
+/// Enqueues the storage versions that name an API server, if its lease is gone.
+fn enqueue_versions(cx: &Context<'_>, key: &str) -> Decision {
     let Some(server) = lease::server_of(key) else {
         return Decision::done();
     };

@@ -3,7 +3,7 @@
 use davit_guest::Time;
 use serde::{Deserialize, Serialize};
 
-/// The condition that says whether all API servers encode in one version.
+/// The condition that tells whether all API servers encode in one version.
 pub const ALL_EQUAL: &str = "AllEncodingVersionsEqual";
 
 /// The status of a `StorageVersion`: all of its fields, since a merge patch
@@ -11,7 +11,7 @@ pub const ALL_EQUAL: &str = "AllEncodingVersionsEqual";
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Status {
-    /// What each API server says.
+    /// The entry of each API server.
     pub storage_versions: Vec<Entry>,
     /// The version in which all of them encode; none if they differ.
     pub common_encoding_version: Option<String>,
@@ -19,7 +19,7 @@ pub struct Status {
     pub conditions: Vec<Condition>,
 }
 
-/// What one API server says of a resource.
+/// One API server's entry about a resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Entry {
@@ -45,7 +45,7 @@ pub struct Condition {
     pub r#type: String,
     /// `True` or `False`.
     pub status: String,
-    /// The generation that it was written for; 0 if it does not say.
+    /// The generation that it was written for; 0 if unknown.
     #[serde(skip_serializing_if = "is_zero")]
     pub observed_generation: i64,
     /// When the status last changed.
@@ -58,12 +58,12 @@ pub struct Condition {
 }
 
 impl Status {
-    /// Works out the common encoding version and the condition that goes with
-    /// it (`SetCommonEncodingVersion` in
+    /// Sets the common encoding version and its condition
+    /// (`SetCommonEncodingVersion` in
     /// k8s.io/apiserver/pkg/storageversion/updater.go).
     ///
-    /// The condition keeps its transition time unless its status changes, or
-    /// there is another common version than before.
+    /// The condition keeps its transition time unless its status or the common
+    /// version changes.
     pub fn set_common_encoding_version(&mut self, generation: i64, now: Time) {
         let former = self.common_encoding_version.take();
         self.common_encoding_version = common(&self.storage_versions);
@@ -91,7 +91,7 @@ impl Status {
     }
 }
 
-/// The version in which all of them encode.
+/// The version in which all of them encode; none if they differ.
 fn common(entries: &[Entry]) -> Option<String> {
     let (first, rest) = entries.split_first()?;
     let same = |entry: &Entry| entry.encoding_version == first.encoding_version;

@@ -11,10 +11,10 @@ pub(crate) const GROUP: &str = "internal.apiserver.k8s.io";
 pub(crate) const LEASES: WatchName<Lease> = WatchName::new("leases");
 
 pub(crate) const VERSIONS: WatchName<StorageVersion> = WatchName::new("storageversions");
-/// Storage versions under the API servers that they name.
+/// Storage versions by the API servers that they name.
 pub(crate) const BY_SERVER: &str = "server";
 
-/// A lease, without the times at which it is renewed: those are no change.
+/// A lease without its renewal times: a renewal triggers no reconcile.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Lease {

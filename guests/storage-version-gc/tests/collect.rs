@@ -1,4 +1,4 @@
-//! What becomes of storage versions when API servers go.
+//! What happens to storage versions when API servers go away.
 
 #![allow(
     clippy::expect_used,
@@ -49,7 +49,7 @@ fn condition(status: &str, since: &str) -> Value {
     })
 }
 
-/// A storage version with these entries, of servers and versions.
+/// A storage version with these entries (server and version).
 fn version(name: &str, entries: &[(&str, &str)], common: Option<&str>) -> Value {
     let status = if common.is_some() { "True" } else { "False" };
     let entries: Vec<Value> = entries.iter().map(|(id, it)| entry(id, it)).collect();
@@ -110,8 +110,8 @@ fn sv_01_updated_with_all_encoding_versions_equal_on_lease_deletion() {
     assert_eq!(harness.executions().len(), 1);
 }
 
-/// `Test_StorageVersionUpdatedWithDifferentEncodingVersionsOnLeaseDeletion`:
-/// nobody names the API server whose lease is deleted.
+/// `Test_StorageVersionUpdatedWithDifferentEncodingVersionsOnLeaseDeletion`: no
+/// entry names the API server whose lease is deleted.
 #[test]
 fn sv_02_updated_with_different_encoding_versions_on_lease_deletion() {
     let mut harness = harness();
@@ -132,7 +132,7 @@ fn sv_02_updated_with_different_encoding_versions_on_lease_deletion() {
 
 /// `Test_StorageVersionContainsInvalidLeaseID`
 #[test]
-fn sv_03_contains_an_invalid_lease_id() {
+fn sv_03_an_entry_with_an_invalid_lease_id_is_removed() {
     let mut harness = harness();
     for server in ["s1", "s2", "s3"] {
         harness.put(lease(server));
@@ -174,8 +174,8 @@ fn sv_04_deleted_on_lease_deletion() {
 }
 
 /// `TestLocalUpdateStorageVersion` is about an API server that adds its own
-/// entry, which is none of the collector's business. The outcome it protects
-/// here: what was added with one more entry is taken back with it.
+/// entry, which the collector never does. The outcome that it protects here:
+/// what one more entry added is removed with that entry.
 #[test]
 fn sv_12_local_update_storage_version() {
     for (case, entries, common, left, then) in [
@@ -233,7 +233,7 @@ fn sv_12_local_update_storage_version() {
     }
 }
 
-/// Anything but a proven absence keeps the entry, and is asked again.
+/// Anything but a proven absence keeps the entry, and is retried.
 #[test]
 fn sv_30_a_lease_that_cannot_be_read_keeps_its_entries() {
     for class in ["server", "forbidden", "timeout", "throttled", "unmappable"] {
@@ -254,9 +254,9 @@ fn sv_30_a_lease_that_cannot_be_read_keeps_its_entries() {
     }
 }
 
-/// What is proven is done, although another lease cannot be read.
+/// The collector acts on a proven absence even if another lease cannot be read.
 #[test]
-fn a_lease_that_cannot_be_read_does_not_hold_up_the_others() {
+fn a_lease_that_cannot_be_read_does_not_delay_the_others() {
     let mut harness = harness();
     harness.put(version("a.b", &[("s1", "v1"), ("s2", "v2")], None));
     harness.fail_reads("Lease", "kube-system/s1", "server");
@@ -304,7 +304,7 @@ fn an_entry_added_between_the_decision_and_the_update_survives() {
 }
 
 #[test]
-fn a_lease_of_somebody_else_is_no_api_servers() {
+fn a_lease_without_the_identity_label_is_not_an_api_servers() {
     for mut other in [labelled("s1", "kubelet"), labelled("s1", "")] {
         if other["metadata"]["labels"][IDENTITY] == "" {
             other["metadata"]["labels"] = json!({});
@@ -320,9 +320,9 @@ fn a_lease_of_somebody_else_is_no_api_servers() {
     }
 }
 
-/// Leases of that name elsewhere prove nothing.
+/// Leases with that name elsewhere prove nothing.
 #[test]
-fn a_lease_in_another_namespace_is_no_api_servers() {
+fn a_lease_in_another_namespace_is_not_an_api_servers() {
     let mut harness = harness();
     let mut elsewhere = lease("s1");
     elsewhere["metadata"]["namespace"] = json!("default");
@@ -332,8 +332,8 @@ fn a_lease_in_another_namespace_is_no_api_servers() {
     assert_eq!(harness.keys("StorageVersion"), [""; 0]);
 }
 
-/// The lease is there again before anybody looked: nothing happens, and its
-/// end is seen although the cache never showed it.
+/// The lease exists again before the reconcile: nothing happens, and its end is
+/// found although the cache never showed it.
 #[test]
 fn a_lease_that_the_cache_does_not_show_yet_keeps_its_entries() {
     let mut harness = harness();
@@ -347,7 +347,7 @@ fn a_lease_that_the_cache_does_not_show_yet_keeps_its_entries() {
 }
 
 #[test]
-fn a_storage_version_without_entries_is_left_alone() {
+fn a_storage_version_without_entries_is_kept() {
     let mut harness = harness();
     harness.put(version("a.b", &[], None));
     let mut bare = version("c.d", &[], None);
@@ -358,7 +358,7 @@ fn a_storage_version_without_entries_is_left_alone() {
     assert!(harness.executions().is_empty());
 }
 
-/// An API server that goes is named by every storage version: one read.
+/// Every storage version names an API server that is gone: one live read.
 #[test]
 fn a_lease_is_read_once_for_many_storage_versions() {
     let mut harness = harness();
@@ -382,7 +382,7 @@ fn a_lease_is_read_once_for_many_storage_versions() {
 }
 
 #[test]
-fn a_renewed_lease_is_no_work() {
+fn a_renewed_lease_triggers_no_reconcile() {
     let mut harness = harness();
     harness.put(lease("s1"));
     harness.put(version("a.b", &[("s1", "v1")], Some("v1")));
@@ -395,7 +395,7 @@ fn a_renewed_lease_is_no_work() {
 }
 
 #[test]
-fn an_update_that_fails_is_tried_again() {
+fn a_failed_update_is_retried() {
     for class in ["server", "timeout", "conflict", "throttled"] {
         let mut harness = harness();
         harness.put(lease("s1"));

@@ -88,7 +88,7 @@ fn sv_11_common_version_changed() {
 }
 
 #[test]
-fn nobody_has_no_common_version() {
+fn without_entries_there_is_no_common_version() {
     assert_set(status(&[], Some("v1"), Some("True")), None, "False", NOW);
 }
 

@@ -20,9 +20,9 @@ fn there_is_nothing_to_configure() {
     assert_eq!(error.field, "workers");
 }
 
-/// The least privilege that the rules need, and no heartbeat among the fields.
+/// The least privilege for the rules, and no heartbeat among the fields.
 #[test]
-fn the_manifest_asks_for_no_more_than_it_needs() {
+fn the_manifest_asks_for_the_least_privilege() {
     let harness = Harness::<StorageVersionGc>::new(&Value::Null).expect("no configuration");
     let manifest = harness.manifest();
     let permissions = manifest.permissions.iter();

@@ -1,4 +1,4 @@
-//! How often a taint has come to its node.
+//! The arrivals of a taint at its node.
 //!
 //! Two calls can decide about one pod at the same time: one about its node, one
 //! about the pod. A call that waits for a live read answers from what was known when
@@ -25,33 +25,33 @@ pub(crate) type Arrival = (u64, u64);
 /// The arrivals of the taints that a node has.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrivals {
-    seen: Seen,
-    missed: Missed,
+    seen: SeenTaints,
+    missed: MissedTaints,
 }
 
-/// The taints as the node's items have seen them. The note outlives the taints, so
+/// The taints that the node's items have seen. The note outlives the taints, so
 /// that no number is given twice.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct Seen {
-    /// The uid of the node: another node of its name has no taint of this one.
+struct SeenTaints {
+    /// The uid of the node: another node with its name has none of these taints.
     node: String,
     next: u64,
     taints: BTreeMap<String, u64>,
 }
 
 /// How often the items of a node whose cache is in doubt have found a taint missing
-/// that [`Seen`] has.
+/// that [`SeenTaints`] has.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
-struct Missed {
+struct MissedTaints {
     node: String,
     taints: BTreeMap<String, u64>,
 }
 
 impl Arrivals {
-    /// What is known about the node of this name.
+    /// What is recorded about the node with this name.
     pub(crate) fn recall(cx: &Context<'_>, name: &str, node: &NodeTaints) -> Self {
-        let mut seen: Seen = cx.note(&seen_key(name)).unwrap_or_default();
-        let mut missed: Missed = cx.note(&missed_key(name)).unwrap_or_default();
+        let mut seen: SeenTaints = cx.note(&seen_key(name)).unwrap_or_default();
+        let mut missed: MissedTaints = cx.note(&missed_key(name)).unwrap_or_default();
         if seen.node != node.uid {
             seen.taints.clear();
         }
@@ -68,8 +68,8 @@ impl Arrivals {
         Some((*number, missed.copied().unwrap_or_default()))
     }
 
-    /// Numbers the taints that have come, and forgets those that are gone. Only the
-    /// items of the node's own queue may do this.
+    /// Numbers the new taints, and forgets the removed ones. Only the items of the
+    /// node's own queue may do this.
     pub(crate) fn see(
         &mut self,
         cx: &Context<'_>,
@@ -81,7 +81,7 @@ impl Arrivals {
         self.seen.node.clone_from(&node.uid);
         self.seen
             .taints
-            .retain(|key, _| keys().any(|there| there == key));
+            .retain(|key, _| keys().any(|present| present == key));
         for key in keys() {
             if !self.seen.taints.contains_key(key) {
                 self.seen.taints.insert(key.clone(), self.seen.next);
@@ -90,11 +90,11 @@ impl Arrivals {
         }
         let key = seen_key(name);
         if node.uid.is_empty() {
-            let is_noted = cx.note::<Seen>(&key).is_some();
-            return is_noted.then(|| Command::set_note(&key, None::<&Seen>));
+            let is_noted = cx.note::<SeenTaints>(&key).is_some();
+            return is_noted.then(|| Command::set_note(&key, None::<&SeenTaints>));
         }
-        let is_news = self.seen.next > 0 && self.seen != former;
-        is_news.then(|| Command::set_note(&key, Some(&self.seen)))
+        let is_new = self.seen.next > 0 && self.seen != former;
+        is_new.then(|| Command::set_note(&key, Some(&self.seen)))
     }
 
     /// Counts the taints that a live read did not find. Only the items of the nodes in
@@ -106,19 +106,19 @@ impl Arrivals {
         live: &NodeTaints,
     ) -> Option<Command> {
         let former = self.missed.clone();
-        let is_there = |key: &String| live.no_execute.iter().any(|taint| taint.key == *key);
+        let is_present = |key: &String| live.no_execute.iter().any(|taint| taint.key == *key);
         self.missed.node.clone_from(&live.uid);
-        // What was seen anew since has another number.
+        // A taint that was seen again since has another number.
         self.missed
             .taints
             .retain(|key, _| self.seen.taints.contains_key(key));
-        for key in self.seen.taints.keys().filter(|key| !is_there(key)) {
+        for key in self.seen.taints.keys().filter(|key| !is_present(key)) {
             *self.missed.taints.entry(key.clone()).or_default() += 1;
         }
         let key = missed_key(name);
         if self.missed.taints.is_empty() {
-            let is_noted = cx.note::<Missed>(&key).is_some();
-            return is_noted.then(|| Command::set_note(&key, None::<&Missed>));
+            let is_noted = cx.note::<MissedTaints>(&key).is_some();
+            return is_noted.then(|| Command::set_note(&key, None::<&MissedTaints>));
         }
         (self.missed != former).then(|| Command::set_note(&key, Some(&self.missed)))
     }

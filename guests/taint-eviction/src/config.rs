@@ -3,44 +3,45 @@
 use davit_guest::ConfigError;
 use serde::Deserialize;
 
-/// What an operator can choose.
+/// What an operator can configure.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// What a change of the tolerated time means for a pod whose time already
-    /// runs.
+    /// What a change of the tolerated time means for a pod whose timer is
+    /// running.
     pub reschedule: Reschedule,
-    /// When the time of a taint begins.
+    /// When the tolerated time of a taint starts.
     pub count_from: CountFrom,
     /// How a pod is removed.
     pub deletion: Deletion,
     /// Whether the operators `Lt` and `Gt` match (Kubernetes' feature gate
     /// `TaintTolerationComparisonOperators`).
     pub toleration_comparison_operators: bool,
-    /// How many pods are evicted at once.
+    /// How many pods are evicted at once at most.
     pub max_parallel_evictions: u32,
 }
 
-/// When a pod is evicted whose tolerated time changes while it runs. The time
-/// always counts from the start of its taint.
+/// When a pod is evicted if its tolerated time changes while the timer is
+/// running. The time always counts from the start of its taint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reschedule {
-    /// When it was first decided, as kube-controller-manager does.
+    /// At the time that was first decided, as in kube-controller-manager.
     Keep,
-    /// When the shortest of the times has passed.
+    /// After the shortest of the times.
     ShortenOnly,
-    /// When the present time has passed.
+    /// After the present time.
     Recompute,
 }
 
-/// When the time that a pod tolerates a taint for begins.
+/// When the time for which a pod tolerates a taint starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 pub enum CountFrom {
-    /// When the host has first seen the pod under the taint, as in
+    /// When the host first saw the pod under the taint, as in
     /// kube-controller-manager.
     Observed,
-    /// When the taint was added, as its `timeAdded` says, or the pod came.
+    /// When the taint was added, according to its `timeAdded`, or when the pod
+    /// was bound, whichever was later.
     TimeAdded,
 }
 
@@ -48,7 +49,7 @@ pub enum CountFrom {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Deletion {
-    /// By a DELETE, as kube-controller-manager does.
+    /// By a DELETE, as in kube-controller-manager.
     Delete,
     /// Through the eviction API, so that disruption budgets hold.
     Evict,

@@ -1,18 +1,18 @@
-//! What people are told, in kube-controller-manager's words.
+//! The events, in kube-controller-manager's words.
 
 use davit_guest::{ObjectRef, Plan};
 
 const COMPONENT: &str = "taint-eviction-controller";
-/// Of both events.
+/// The reason of both events.
 const REASON: &str = "TaintManagerEviction";
 
-/// Tells that the plan's target is about to be deleted.
+/// Adds the event that the plan's target is about to be deleted.
 pub(crate) fn marking(plan: Plan) -> Plan {
     let message = format!("Marking for deletion Pod {}", named(&plan.target));
     plan.event("Normal", REASON, &message, COMPONENT)
 }
 
-/// The plan that tells that a pod stays after all.
+/// The plan with the event that a pod stays after all.
 pub(crate) fn cancelled(pod: ObjectRef) -> Plan {
     let message = format!("Cancelling deletion of Pod {}", named(&pod));
     Plan::new(pod, "cancelled", "its eviction is no longer due")

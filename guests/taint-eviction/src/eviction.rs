@@ -1,4 +1,4 @@
-//! Evicting one pod whose time has come. The work items are pods' uids.
+//! Evicting one pod whose time is over. The work items are pods' uids.
 
 use davit_guest::pod::{PodCondition, PodStatus, status_patch};
 use davit_guest::{
@@ -7,7 +7,7 @@ use davit_guest::{
 
 use crate::config::{Config, Deletion};
 use crate::event;
-use crate::taints::{LiveNodes, Source, Unproven, is_proven};
+use crate::taints::{LiveNodes, Source, UnprovenNode, is_proven};
 use crate::timer;
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
@@ -17,7 +17,7 @@ const BUCKETS: [f64; 12] = [
     0.005, 0.025, 0.1, 0.5, 1.0, 2.5, 10.0, 30.0, 60.0, 120.0, 180.0, 240.0,
 ];
 
-/// What the controller counts, under kube-controller-manager's names.
+/// The controller's metrics, under kube-controller-manager's names.
 pub(crate) fn metrics() -> Vec<Metric> {
     vec![
         Metric::counter(
@@ -35,46 +35,45 @@ pub(crate) fn metrics() -> Vec<Metric> {
     ]
 }
 
-/// Decides about a pod whose time has come, from the present state: what called
-/// for its eviction may be gone by now. That its time got longer meanwhile is of
-/// no account.
+/// Decides about a pod whose time is over, from the present state: the cause of
+/// its eviction may be gone. A longer time since then does not count.
 pub(crate) fn reconcile(
     config: &Config,
     cx: &Context<'_>,
     item: &WorkItem,
     nodes: &LiveNodes,
-) -> Result<Decision, Unproven> {
+) -> Result<Decision, UnprovenNode> {
     let Some(pod) = cx.watch(PODS_WITH_STATUS).get_by_uid(&item.key) else {
         return Ok(timer::is_gone(cx, &item.key));
     };
     let taints = nodes.taints(cx, &pod.view.spec.node_name);
     if !timer::is_over(config, cx, &item.key, &pod.view.spec, &taints) {
-        return Ok(called_off(item, pod));
+        return Ok(cancelled_eviction(item, pod));
     }
     let node = &pod.view.spec.node_name;
     match taints.source {
-        Source::Cache if !is_proven(cx, node) => Err(Unproven { node: node.clone() }),
+        Source::Cache if !is_proven(cx, node) => Err(UnprovenNode { node: node.clone() }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Cache | Source::Live => Ok(Decision::done().plans(plan(config, cx, item, pod))),
     }
 }
 
-/// The pod may stay. That is worth an event if a timer ran out or an attempt
-/// was made, and so people may think the opposite; and if it can stay.
-fn called_off(item: &WorkItem, pod: Object<PodWithStatus>) -> Decision {
+/// The pod may stay. An event says so if a timer ended or an attempt was made,
+/// because an observer may expect the opposite; and only if the pod is not
+/// terminating.
+fn cancelled_eviction(item: &WorkItem, pod: Object<PodWithStatus>) -> Decision {
     let has_waited = item.due_at > item.created_at;
     let is_terminating = pod.view.metadata.deletion_timestamp.is_some();
     let plan = (has_waited && !is_terminating).then(|| event::cancelled(pod.reference));
     Decision::done().plans(plan)
 }
 
-/// The plan that says why the pod is disrupted and removes it, with the pod's
-/// own grace period; none if both have been done. If the condition cannot be
-/// written, the pod stays.
+/// The plan that adds the reason to the pod's status and removes the pod, with
+/// the pod's own grace period; none if both were done. If the condition cannot
+/// be written, the pod stays.
 ///
-/// A pod that is evicted gets the condition from the API server, in the same
-/// step that takes from its budget: one that its budget keeps must not be
-/// marked.
+/// For an evicted pod, the API server writes the condition in the same step
+/// that takes from its budget: a pod that its budget keeps must not be marked.
 fn plan(
     config: &Config,
     cx: &Context<'_>,
@@ -91,9 +90,9 @@ fn plan(
     }
     let node = &pod.view.spec.node_name;
     let message =
-        format!("it does not, or no longer, tolerate the NoExecute taints of its node {node}");
+        format!("it does not tolerate the NoExecute taints of its node {node}, or no longer does");
     let mut plan = Plan::new(pod.reference, "not-tolerated", message);
-    // Further attempts are not news.
+    // No event for further attempts.
     if item.failures.is_empty() {
         plan = event::marking(plan);
     }
@@ -108,8 +107,8 @@ fn plan(
         Deletion::Delete => plan.delete(options),
         Deletion::Evict => plan.evict(options),
     };
-    // An eviction is created when the pod's time has come, however often it is
-    // tried.
+    // The eviction's item is created when the pod's time is over, however often
+    // it is retried.
     let latency = Measure::seconds_since(DURATION, &[], item.created_at);
     let plan = plan.measure("succeeded", Measure::add(DELETIONS, &[], 1.0));
     Some(plan.measure("succeeded", latency))

@@ -10,16 +10,16 @@ use crate::view::PodSpec;
 /// What the taints of its node mean for a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fate<'a> {
-    /// There is a taint that it does not tolerate.
+    /// It does not tolerate one of the taints.
     LeavesNow,
-    /// Each of these taints it tolerates for a while. Without one, it may stay
-    /// for good.
-    MayStay(Vec<Bound<'a>>),
+    /// It tolerates each of these taints for a limited time. If the list is
+    /// empty, it may stay forever.
+    MayStay(Vec<TimedTaint<'a>>),
 }
 
-/// A taint that a pod tolerates for a while.
+/// A taint that a pod tolerates for a limited time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Bound<'a> {
+pub(crate) struct TimedTaint<'a> {
     pub(crate) taint: &'a Taint,
     pub(crate) time: Duration,
 }
@@ -34,7 +34,7 @@ impl<'a> Fate<'a> {
         let bounds = taints.iter().zip(used);
         let bounds = bounds.filter_map(|(taint, toleration)| {
             let time = toleration.time()?;
-            Some(Bound { taint, time })
+            Some(TimedTaint { taint, time })
         });
         Self::MayStay(bounds.collect())
     }

@@ -1,18 +1,18 @@
 //! Kubernetes' taint eviction as a Davit guest.
 //!
 //! It evicts pods from nodes with `NoExecute` taints that they do not tolerate,
-//! or that they have tolerated for long enough. A node whose taints change and
-//! a pod that is bound, or changes its tolerations, start and cancel timers
-//! (module `timer`); a pod whose time has come is evicted (module `eviction`),
-//! which is tried until it succeeds or is cancelled. Nobody is evicted for a
-//! taint that only the cache still shows (module `taints`).
+//! or that they have tolerated for long enough. Timers (module `timer`) start
+//! and end when the taints of a node change, and when a pod is bound or changes
+//! its tolerations. A pod whose time is over is evicted (module `eviction`).
+//! The eviction is retried until it succeeds or is cancelled. No pod is evicted
+//! for a taint that only the cache still shows (module `taints`).
 //!
 //! The rules are kube-controller-manager's (pkg/controller/tainteviction,
-//! v1.36), but for these: a timer belongs to a pod's uid, not to its name; it
-//! is cancelled with the node's end; an eviction that fails is tried again
-//! until it succeeds or is cancelled; a toleration that gets shorter counts,
-//! unless the operator wants it otherwise; each taint has its own start; a pod
-//! that is being deleted is not deleted again.
+//! v1.36), except: a timer belongs to a pod's uid, not to its name; it is
+//! cancelled when the node is deleted; a failed eviction is retried until it
+//! succeeds or is cancelled; a toleration that becomes shorter counts, unless
+//! the operator configures otherwise; each taint has its own start; a
+//! terminating pod is not deleted again.
 
 mod arrival;
 mod config;
@@ -34,30 +34,32 @@ use davit_guest::{
 };
 
 pub use config::{Config, CountFrom, Deletion, Reschedule};
-use taints::{LiveNodes, Unproven};
+use taints::{LiveNodes, UnprovenNode};
 
-/// The queue of the nodes whose taints changed. It is called as in
-/// kube-controller-manager.
+/// The queue of the nodes whose taints changed. Its name is
+/// kube-controller-manager's.
 pub const NODES: &str = "noexec_taint_node";
-/// The queue of the nodes whose taints the cache does not show as they are.
+/// The queue of the nodes whose taints the cache shows wrongly.
 pub const DOUBTFUL: &str = "noexec_taint_doubtful_node";
-/// The queue of the nodes whose taints the cache has been proven to show as they
-/// are. Nothing is done about an item: that it waits is what it says.
+/// The queue of the nodes whose taints a live read has confirmed. Its items
+/// have no effect of their own: a pending item means that the node is
+/// confirmed.
 pub const PROVEN: &str = "noexec_taint_proven_node";
-/// The queue of the pods, by uid, that changed. It is called as in
-/// kube-controller-manager.
+/// The queue of the pods that changed, by uid. Its name is
+/// kube-controller-manager's.
 pub const PODS: &str = "noexec_taint_pod";
-/// The queue of the times that run: the pod may stay, with regard to one taint,
-/// until the item is due, which is created when the time begins. The keys are a
-/// pod's uid and a taint's key, with a space in between.
+/// The queue of the running timers. As far as one taint is concerned, the pod
+/// may stay until the item is due. The item's creation time is the start of the
+/// tolerated time. The keys are a pod's uid and a taint's key, with a space in
+/// between.
 pub const TIMERS: &str = "noexec_taint_timer";
-/// The queue of the pods, by uid, that are to be evicted. An item is created
-/// when the pod's time has come.
+/// The queue of the pods to evict, by uid. The creation time of an item is when
+/// the pod's time was over.
 pub const EVICTIONS: &str = "noexec_taint_eviction";
 
-/// The first pause after an eviction, or the read of a node, failed.
+/// The first back-off after an eviction, or the read of a node, failed.
 const FIRST_RETRY: Duration = Duration::from_millis(100);
-/// The longest such pause.
+/// The longest back-off.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
 /// The taint eviction controller.
@@ -83,7 +85,8 @@ impl Controller for TaintEviction {
             watches: watches(),
             triggers: vec![
                 Trigger::new(view::NODES, NODES, TriggerKey::OwnKey),
-                // By uid, so that the timer of a pod that is gone can be named.
+                // By uid, so that the timer of a pod that is gone can be
+                // cancelled.
                 Trigger::new(view::PODS, PODS, TriggerKey::OwnUid),
             ],
             queues: queues(&self.config),
@@ -99,24 +102,26 @@ impl Controller for TaintEviction {
         decisions.pop().unwrap_or_else(Decision::done)
     }
 
-    /// The items are decided from the cache. Those that would evict are decided
-    /// once more when their nodes were read, each once for all of them.
+    /// Decides from the cache first. Then it reads the nodes of the items that
+    /// would evict, each node once, and decides about these items again.
     fn reconcile_batch(&self, cx: &Context<'_>, items: &[WorkItem]) -> Vec<Decision> {
         let nodes = LiveNodes::default();
         let decide = |item| self.decide(cx, item, &nodes);
-        let drafts: Vec<Result<Decision, Unproven>> = items.iter().map(decide).collect();
+        let drafts: Vec<Result<Decision, UnprovenNode>> = items.iter().map(decide).collect();
         let unproven = drafts.iter().filter_map(|draft| draft.as_ref().err());
         let names: BTreeSet<String> = unproven.map(|it| it.node.clone()).collect();
         if names.is_empty() {
             return drafts.into_iter().filter_map(Result::ok).collect();
         }
         let nodes = LiveNodes::read(cx, names);
-        let mut learnt = nodes.learnt(cx);
-        let settle = |(item, draft): (&WorkItem, Result<Decision, Unproven>)| match draft {
+        let mut learnt = nodes.record_reads(cx);
+        let settle = |(item, draft): (&WorkItem, Result<Decision, UnprovenNode>)| match draft {
             Ok(decision) => decision,
             Err(_) => match self.decide(cx, item, &nodes) {
                 Ok(decision) => decision.commands(std::mem::take(&mut learnt)),
-                Err(Unproven { node }) => Decision::retry(format!("{node} was not read")),
+                Err(UnprovenNode { node }) => {
+                    Decision::retry(format!("the node {node} was not read"))
+                }
             },
         };
         items.iter().zip(drafts).map(settle).collect()
@@ -129,7 +134,7 @@ impl TaintEviction {
         cx: &Context<'_>,
         item: &WorkItem,
         nodes: &LiveNodes,
-    ) -> Result<Decision, Unproven> {
+    ) -> Result<Decision, UnprovenNode> {
         match item.queue.as_str() {
             NODES => timer::reconcile_node(&self.config, cx, &item.key, nodes),
             PROVEN => Ok(Decision::done()),
@@ -150,9 +155,9 @@ fn watches() -> Vec<Watch> {
     ]
 }
 
-/// Evictions go first, so that a pod of the first node does not wait for the
-/// last node to be read; nodes go before timers, which they may cancel, and
-/// before pods, of which they settle many at once.
+/// Evictions go first, so that a pod of the first node does not wait until the
+/// last node is read. Nodes go before timers, which they may cancel, and before
+/// pods, because one node decides about many pods.
 fn queues(config: &Config) -> Vec<QueueSpec> {
     let queue = |name| QueueSpec::new(name).retry(FIRST_RETRY, LAST_RETRY);
     vec![

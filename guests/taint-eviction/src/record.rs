@@ -1,9 +1,10 @@
-//! For which taints a pod has timers: what their keys are cannot be asked of the
+//! The taints for which a pod has timers: a guest cannot list the keys of a
 //! queue.
 //!
-//! A timer counts only if the record has it for the present arrival of its taint. So
-//! of two calls that decide about one pod at once, whichever ends last, a timer of a
-//! taint that was gone in between is never taken for one of the taint that came back.
+//! A timer counts only if the record has it for the present arrival of its
+//! taint. So if two calls decide about one pod at once, whichever ends last, a
+//! timer of a taint that was removed in between never counts for the taint that
+//! was added again.
 
 use std::collections::BTreeMap;
 
@@ -18,14 +19,14 @@ use crate::taints::Taints;
 /// The timers of one pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Record {
-    /// The uid of the node: another of its name is another node.
+    /// The uid of the node: another node with the same name is another node.
     pub(crate) node: String,
-    /// The timers by the keys of their taints. One whose time has ended stays, for
-    /// as long as the eviction may be called off.
+    /// The timers by the keys of their taints. A timer whose time is over stays,
+    /// as long as the eviction may be cancelled.
     pub(crate) taints: BTreeMap<String, Timer>,
 }
 
-/// What a timer was started for.
+/// The taint for which a timer was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub(crate) struct Timer {
     /// The value of the taint.
@@ -35,14 +36,14 @@ pub(crate) struct Timer {
 }
 
 impl Record {
-    /// What there is for a pod.
+    /// The record of a pod.
     pub(crate) fn recall(cx: &Context<'_>, pod: &str) -> Self {
         cx.note(&note_key(pod)).unwrap_or_default()
     }
 
-    /// Whether the pod's time under a taint of its node has started. A timer that was
-    /// started before the node's own item saw the taint does not count: the taint may
-    /// be another one by now.
+    /// Whether the pod's time under a taint of its node has started. A timer that
+    /// started before the node's own item saw the taint does not count: the taint
+    /// may be another one by now.
     pub(crate) fn knows(&self, taints: &Taints, taint: &Taint) -> bool {
         let timer = self.taints.get(&taint.key);
         let arrival = timer.and_then(|timer| timer.arrival);
@@ -57,7 +58,7 @@ impl Record {
         self.taints.insert(taint.key.clone(), timer);
     }
 
-    /// Keeps it in the place of what there was, if it is different.
+    /// Replaces the former record, if it differs.
     pub(crate) fn keep(&self, pod: &str, former: &Self) -> Option<Command> {
         let value = (!self.taints.is_empty()).then_some(self);
         let is_kept = self == former || (self.taints.is_empty() && former.taints.is_empty());
@@ -77,7 +78,7 @@ fn note_key(pod: &str) -> String {
 }
 
 /// The key of the timer of a pod and a taint. Neither a uid nor a taint's key
-/// has a space.
+/// contains a space.
 pub(crate) fn timer_key(pod: &str, taint: &str) -> String {
     format!("{pod} {taint}")
 }

@@ -1,4 +1,4 @@
-//! Since when a taint counts for a pod.
+//! The start of a taint's time for a pod.
 
 use davit_guest::toleration::Taint;
 use davit_guest::{Context, Instant, Time};
@@ -7,12 +7,13 @@ use crate::config::{Config, CountFrom};
 use crate::taints::NodeTaints;
 use crate::view::{PODS_WITH_STATUS, PodWithStatus};
 
-/// Objects have times without the fraction of their second: what they say
-/// happened up to a second later. In milliseconds.
+/// Objects have times without a fraction of a second: the real time may be up
+/// to a second later. In milliseconds.
 const ROUNDING: Instant = 1_000;
 
-/// Since when a taint counts for a pod that was `seen` under it at that time: by
-/// choice, since the taint was added or the pod came, whichever was later.
+/// The start of a taint's time for a pod that was `seen` under it at that time.
+/// If the operator configures it: when the taint was added or the pod was
+/// bound, whichever was later.
 pub(crate) fn start(
     config: &Config,
     cx: &Context<'_>,
@@ -27,8 +28,8 @@ pub(crate) fn start(
     }
 }
 
-/// None if the API server does not say, or says what cannot be: a time that is
-/// still to come, or one before there was a node.
+/// None if the API server gives no time, or an impossible one: in the future,
+/// or before the node's creation.
 fn added_at(cx: &Context<'_>, node: &NodeTaints, taint: &Taint, pod: &str) -> Option<Instant> {
     let added = taint.time_added?;
     let pod = cx.watch(PODS_WITH_STATUS).get_by_uid(pod)?;
@@ -40,8 +41,8 @@ fn added_at(cx: &Context<'_>, node: &NodeTaints, taint: &Taint, pod: &str) -> Op
     Some(start.to_instant() + ROUNDING)
 }
 
-/// When the pod came to its node: it was bound then, which the API server writes
-/// down, or created there.
+/// When the pod was bound to its node, according to the API server, or created
+/// there.
 fn came_at(pod: &PodWithStatus) -> Option<Time> {
     let mut conditions = pod.status.conditions.iter();
     let bound = conditions.find(|it| it.r#type == "PodScheduled" && it.status == "True");

@@ -1,11 +1,11 @@
-//! The `NoExecute` taints of nodes: as the cache has them, and as the API server
-//! does.
+//! The `NoExecute` taints of nodes: according to the cache, and according to
+//! the API server.
 //!
-//! What the cache shows is enough to start, move and cancel timers, which ask
-//! again when they are due. It is no proof: a watch can be broken, and the taint
-//! gone. So an eviction is decided only for a taint that a live read has found,
-//! one read for all the pods of a node that a call is about. While many wait for
-//! their turn, that holds for some seconds; then one of them has the node read
+//! The cache is enough to start, move and cancel timers, because a due timer
+//! decides again. It is no proof: a watch may be interrupted, and the taint
+//! gone. So an eviction needs a taint that a live read has found. One live read
+//! per node covers all pods of a call. While many evictions wait for their
+//! turn, a confirmation holds for some seconds; then one of them reads the node
 //! again.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,24 +18,24 @@ use crate::arrival::Arrivals;
 use crate::view::{NODES, Node};
 use crate::{DOUBTFUL, PROVEN};
 
-/// For how long it counts for the evictions that wait that a live read has shown
-/// a node's taints to be those of the cache.
+/// How long a live read confirms the cached taints of a node for pending
+/// evictions.
 const PROVEN_FOR: Duration = Duration::from_secs(10);
 
-/// When a node is read again whose taints the cache shows wrongly. When the cache
-/// is right again nothing may have changed there, and nothing else would tell
-/// that the taints were different in between.
-const READ_AGAIN: Duration = Duration::from_secs(5);
+/// When to read a node again whose taints the cache shows wrongly. When the
+/// cache is right again, nothing may have changed in it, and no trigger would
+/// show that the taints differed in between.
+const REREAD_AFTER: Duration = Duration::from_secs(5);
 
-/// The `NoExecute` taints of a node, and where they are known from.
+/// The `NoExecute` taints of a node, and their source.
 pub(crate) struct Taints {
     pub(crate) node: NodeTaints,
     pub(crate) arrivals: Arrivals,
     pub(crate) source: Source,
 }
 
-/// The `NoExecute` taints of a node; none if there is no such node. The pods of
-/// a node that is gone are the pod garbage collector's.
+/// The `NoExecute` taints of a node; none if the node does not exist. The pod
+/// garbage collector deletes the pods of a node that is gone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeTaints {
     pub(crate) uid: String,
@@ -43,29 +43,29 @@ pub(crate) struct NodeTaints {
     pub(crate) no_execute: Vec<Taint>,
 }
 
-/// Where taints are known from.
+/// Where taints were read.
 pub(crate) enum Source {
     Cache,
-    /// The API server has just named them.
+    /// The API server, in this call.
     Live,
-    /// The cache. The API server was asked, and did not answer.
+    /// The cache, because the live read failed.
     Unread(String),
 }
 
-/// A decision cannot be made before the taints of this node are read live.
-pub(crate) struct Unproven {
+/// A decision needs a live read of this node.
+pub(crate) struct UnprovenNode {
     pub(crate) node: String,
 }
 
-/// The nodes that were read live in this call.
+/// The nodes that this call has read live.
 #[derive(Default)]
 pub(crate) struct LiveNodes {
     by_name: BTreeMap<String, Result<NodeTaints, String>>,
 }
 
 impl LiveNodes {
-    /// Reads these nodes, in parallel. They go by name, as in a pod's spec: if a
-    /// node was created again, it is the new one that counts.
+    /// Reads these nodes in parallel. It uses names, as a pod's spec does: if a
+    /// node was created again, the new one counts.
     pub(crate) fn read(cx: &Context<'_>, names: BTreeSet<String>) -> Self {
         let target = |name| ObjectRef::named("v1", "Node", "", name);
         let targets: Vec<ObjectRef> = names.iter().map(|name| target(name)).collect();
@@ -80,7 +80,7 @@ impl LiveNodes {
         }
     }
 
-    /// The taints of a node, as well as they are known.
+    /// The best known taints of a node.
     pub(crate) fn taints(&self, cx: &Context<'_>, name: &str) -> Taints {
         let (node, source) = match self.by_name.get(name) {
             Some(Ok(live)) => (live.clone(), Source::Live),
@@ -97,9 +97,9 @@ impl LiveNodes {
         }
     }
 
-    /// Remembers which nodes the cache shows as they are, and has the others
-    /// read again.
-    pub(crate) fn learnt(&self, cx: &Context<'_>) -> Vec<Command> {
+    /// Records which nodes the cache shows rightly, and enqueues the others for
+    /// another read.
+    pub(crate) fn record_reads(&self, cx: &Context<'_>) -> Vec<Command> {
         let mut commands = Vec::new();
         for (name, live) in &self.by_name {
             match live {
@@ -108,7 +108,7 @@ impl LiveNodes {
                 }
                 Ok(_) => commands.extend([
                     Command::cancel(PROVEN, name),
-                    Command::enqueue(DOUBTFUL, name, READ_AGAIN),
+                    Command::enqueue(DOUBTFUL, name, REREAD_AFTER),
                 ]),
                 Err(_) => {}
             }
@@ -117,7 +117,7 @@ impl LiveNodes {
     }
 }
 
-/// Whether a live read has shown lately that the cache is right about a node.
+/// Whether a recent live read has confirmed the cached taints of a node.
 pub(crate) fn is_proven(cx: &Context<'_>, node: &str) -> bool {
     cx.pending(PROVEN, node).is_some()
 }

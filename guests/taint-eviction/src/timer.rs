@@ -1,12 +1,12 @@
-//! The time that pods have left on tainted nodes: starting, moving, cancelling
-//! it, and what happens when it has passed.
+//! The time that pods may stay on tainted nodes: starting, moving and
+//! cancelling timers, and what happens when a timer is due.
 //!
-//! For each pod and each taint that it tolerates for a while, a timer waits in
-//! the host. The creation time of its item is when the taint was first seen on
-//! the node, or the pod under it: each taint has its own start, and the pod
-//! leaves when the first of its timers is due. Then the timer decides again, and
-//! so does the eviction that follows: whatever is wrong here makes an eviction
-//! late, but never early, and never wrong.
+//! For each pod and each taint that it tolerates for a limited time, there is a
+//! timer in the host. The creation time of its item is when the taint was first
+//! seen on the node, or the pod under it: each taint has its own start, and the
+//! pod leaves when the first of its timers is due. A due timer decides again,
+//! and so does the eviction after it: an error here makes an eviction late, but
+//! never early and never wrong.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,32 +17,32 @@ use davit_guest::{
 
 use crate::config::{Config, Reschedule};
 use crate::event;
-use crate::fate::{Bound, Fate};
+use crate::fate::{Fate, TimedTaint};
 use crate::record::{Record, parse, timer_key};
 use crate::start::start;
-use crate::taints::{LiveNodes, Source, Taints, Unproven};
+use crate::taints::{LiveNodes, Source, Taints, UnprovenNode};
 use crate::view::{BY_NODE, PODS, Pod, PodSpec};
 use crate::{DOUBTFUL, EVICTIONS, NODES, TIMERS};
 
-/// Tolerations count whole seconds: smaller differences come from rounding. In
+/// Tolerations have whole seconds: smaller differences are rounding errors. In
 /// milliseconds.
 const SLACK: Instant = 500;
 
-/// As good as for ever, and less than what any clock can hold.
+/// Practically forever, and within the range of any clock.
 const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
 
-/// Decides about the pods of a node whose taints changed. If a live read has shown that
-/// the cache is wrong about the node, the cache does not decide.
+/// Decides about the pods of a node whose taints changed. If a live read has
+/// shown that the cache is wrong about the node, another live read decides.
 pub(crate) fn reconcile_node(
     config: &Config,
     cx: &Context<'_>,
     node: &str,
     nodes: &LiveNodes,
-) -> Result<Decision, Unproven> {
+) -> Result<Decision, UnprovenNode> {
     let mut taints = nodes.taints(cx, node);
     if cx.pending(DOUBTFUL, node).is_some() {
         match taints.source {
-            Source::Cache => return Err(Unproven { node: node.into() }),
+            Source::Cache => return Err(UnprovenNode { node: node.into() }),
             Source::Unread(why) => return Ok(Decision::retry(why)),
             Source::Live => {}
         }
@@ -57,7 +57,7 @@ fn set_all(
     cx: &Context<'_>,
     node: &str,
     taints: &Taints,
-) -> Result<Decision, Unproven> {
+) -> Result<Decision, UnprovenNode> {
     let mut timers = Timers::new(config, cx);
     for pod in cx.watch(PODS).by_index(BY_NODE, node) {
         timers.set(pod, taints)?;
@@ -65,17 +65,17 @@ fn set_all(
     Ok(timers.decision())
 }
 
-/// Decides about the pods of a node by the taints that it really has: the cache
-/// was found to be wrong about it.
+/// Decides about the pods of a node by its real taints: the cache showed them
+/// wrongly.
 pub(crate) fn reconcile_doubtful(
     config: &Config,
     cx: &Context<'_>,
     node: &str,
     nodes: &LiveNodes,
-) -> Result<Decision, Unproven> {
+) -> Result<Decision, UnprovenNode> {
     let mut taints = nodes.taints(cx, node);
     match taints.source {
-        Source::Cache => Err(Unproven { node: node.into() }),
+        Source::Cache => Err(UnprovenNode { node: node.into() }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Live => {
             let missed = taints.arrivals.miss(cx, node, &taints.node);
@@ -84,17 +84,17 @@ pub(crate) fn reconcile_doubtful(
     }
 }
 
-/// Decides about a pod that came, was bound to a node, changed its tolerations,
-/// or is gone.
+/// Decides about a pod that was created, bound to a node or deleted, or whose
+/// tolerations changed.
 pub(crate) fn reconcile_pod(
     config: &Config,
     cx: &Context<'_>,
     uid: &str,
     nodes: &LiveNodes,
-) -> Result<Decision, Unproven> {
+) -> Result<Decision, UnprovenNode> {
     let mut timers = Timers::new(config, cx);
     let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
-        // Nobody is left to be told.
+        // No event: the pod is gone.
         let queues = [TIMERS, EVICTIONS];
         let items = queues.map(|queue| Command::cancel(queue, uid));
         let timers = Record::recall(cx, uid).discard(uid);
@@ -105,13 +105,13 @@ pub(crate) fn reconcile_pod(
     Ok(timers.decision())
 }
 
-/// Decides about a pod whose time under one taint has passed.
+/// Decides about a pod whose time under one taint is over.
 pub(crate) fn reconcile_timer(
     config: &Config,
     cx: &Context<'_>,
     item: &WorkItem,
     nodes: &LiveNodes,
-) -> Result<Decision, Unproven> {
+) -> Result<Decision, UnprovenNode> {
     let (uid, taint) = parse(&item.key);
     let Some(pod) = cx.watch(PODS).get_by_uid(uid) else {
         return Ok(is_gone(cx, uid));
@@ -132,13 +132,13 @@ pub(crate) fn reconcile_timer(
         timers.set(pod, &taints)?;
         return Ok(timers.decision());
     }
-    // It has its own pace after a failure.
+    // The eviction has its own back-off after a failure.
     if cx.pending(EVICTIONS, uid).is_some() {
         return Ok(Decision::done());
     }
     if let Fate::MayStay(bounds) = Fate::of(config, &taints.node.no_execute, &pod.view.spec) {
         let Some(bound) = bounds.iter().find(|it| it.taint.key == taint) else {
-            return Ok(run_out_for_nothing(cx, pod, taint));
+            return Ok(ended_without_cause(cx, pod, taint));
         };
         let start = start(config, cx, &taints.node, bound.taint, uid, item.created_at);
         let rest = later(start, bound.time).saturating_sub(cx.now());
@@ -150,7 +150,7 @@ pub(crate) fn reconcile_timer(
         }
     }
     match taints.source {
-        Source::Cache => Err(Unproven { node }),
+        Source::Cache => Err(UnprovenNode { node }),
         Source::Unread(why) => Ok(Decision::retry(why)),
         Source::Live => {
             let since = Some(item.due_at);
@@ -159,8 +159,8 @@ pub(crate) fn reconcile_timer(
     }
 }
 
-/// Whether a timer is of a taint that has been there since, and not of a former node
-/// of that name. Of a taint that is gone, there is nothing to start again.
+/// Whether a timer belongs to a taint that has existed since, and not to a former
+/// node with that name. For a taint that is gone, there is nothing to restart.
 fn counts(record: &Record, key: &str, taints: &Taints) -> bool {
     let mut present = taints.node.no_execute.iter();
     match present.find(|taint| taint.key == key) {
@@ -169,14 +169,14 @@ fn counts(record: &Record, key: &str, taints: &Taints) -> bool {
     }
 }
 
-/// What is left of a pod that is gone: a call that began before its end may have
-/// ended after it.
+/// Cleans up after a pod that is gone: a call that started before the deletion
+/// may have ended after it.
 pub(crate) fn is_gone(cx: &Context<'_>, uid: &str) -> Decision {
     Decision::done().commands(Record::recall(cx, uid).discard(uid))
 }
 
-/// The taint of a timer is gone, or is tolerated for good.
-fn run_out_for_nothing(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decision {
+/// The taint of a timer is gone, or is tolerated forever.
+fn ended_without_cause(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decision {
     let uid = &pod.reference.uid;
     let former = Record::recall(cx, uid);
     let mut record = former.clone();
@@ -186,10 +186,10 @@ fn run_out_for_nothing(cx: &Context<'_>, pod: Object<Pod>, taint: &str) -> Decis
         .plans([event::cancelled(pod.reference)])
 }
 
-/// Whether a pod has to leave by now: there is a taint that it does not
-/// tolerate, or the time that it tolerates one for has passed. The time of a taint
-/// that has just come may not have begun: the change of the node may be looked at
-/// later than an eviction that another taint called for.
+/// Whether a pod must leave now: it does not tolerate one of the taints, or the
+/// time for which it tolerates one is over. The time of a new taint may not
+/// have started: the change of the node may be reconciled after an eviction
+/// that another taint caused.
 pub(crate) fn is_over(
     config: &Config,
     cx: &Context<'_>,
@@ -198,7 +198,7 @@ pub(crate) fn is_over(
     taints: &Taints,
 ) -> bool {
     let record = Record::recall(cx, uid);
-    let has_passed = |bound: &Bound<'_>| {
+    let has_passed = |bound: &TimedTaint<'_>| {
         let key = timer_key(uid, &bound.taint.key);
         record.knows(taints, bound.taint) && cx.pending(TIMERS, &key).is_none()
     };
@@ -208,7 +208,7 @@ pub(crate) fn is_over(
     }
 }
 
-/// What becomes of a timer.
+/// What happens to a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Change {
     Leave,
@@ -216,8 +216,8 @@ enum Change {
     Postpone,
 }
 
-/// What becomes of a timer that is due at another time than the taint's start
-/// and the pod's toleration say.
+/// What happens to a timer that is due at another time than the taint's start
+/// and the pod's toleration imply.
 fn change(policy: Reschedule, is_renewed: bool, due_at: Instant, wanted: Instant) -> Change {
     let longer = wanted.saturating_sub(due_at);
     match policy {
@@ -228,8 +228,8 @@ fn change(policy: Reschedule, is_renewed: bool, due_at: Instant, wanted: Instant
     }
 }
 
-/// Whether a taint started later than a timer's: it is another one, of the same
-/// key.
+/// Whether a taint started later than the taint of the timer: it is another
+/// taint with the same key.
 fn is_renewed(start: Instant, created_at: Instant) -> bool {
     start.saturating_sub(created_at) >= SLACK
 }
@@ -248,34 +248,34 @@ struct Timers<'a> {
     unread: Option<String>,
 }
 
-/// The timers of one pod, as they are changed.
-struct OfPod {
+/// The timers of one pod, while they change.
+struct PodTimers {
     uid: String,
-    /// Whether an eviction of the pod waits.
+    /// Whether an eviction of the pod is pending.
     is_evicted: bool,
     former: Record,
     record: Record,
-    /// The key of the first of the former ones, and when it was due.
+    /// The former timer that was due first: its time and its key.
     first: Option<(Instant, String)>,
     /// The timer of a former version of this guest.
     inherited: Option<PendingItem>,
-    /// Not before this time do timers run out that are new.
+    /// New timers are not due before this time.
     decided: Option<Instant>,
-    /// When the first timer is due now.
+    /// When the first timer is now due.
     next: Option<Instant>,
-    /// Whether the pod has to leave.
+    /// Whether the pod must leave.
     is_over: bool,
 }
 
-impl OfPod {
-    fn key(&self, bound: &Bound<'_>) -> String {
+impl PodTimers {
+    fn key(&self, bound: &TimedTaint<'_>) -> String {
         timer_key(&self.uid, &bound.taint.key)
     }
 
-    /// Since when the pod is under a taint that it has no timer for. A timer of a
-    /// former version was for the shortest time: a taint whose time is shorter has
-    /// come after it.
-    fn seen(&self, bound: &Bound<'_>, now: Instant) -> Instant {
+    /// Since when the pod is under a taint without a timer. A timer of a former
+    /// version was for the shortest time: a taint with a shorter time was added
+    /// after it.
+    fn seen(&self, bound: &TimedTaint<'_>, now: Instant) -> Instant {
         let inherited = self.inherited.filter(|timer| {
             let due_at = later(timer.created_at, bound.time);
             due_at.saturating_sub(timer.due_at) > -SLACK
@@ -283,8 +283,8 @@ impl OfPod {
         inherited.map_or(now, |timer| timer.created_at)
     }
 
-    /// The pod leaves at once. Timers go on if their taints are there: what
-    /// calls for its eviction may go.
+    /// The pod leaves now. Timers of taints that still exist continue: the
+    /// cause of its eviction may go.
     fn leave(&mut self, taints: &Taints) {
         self.is_over = true;
         if self.former.node == self.record.node {
@@ -311,7 +311,7 @@ impl<'a> Timers<'a> {
         }
     }
 
-    fn set(&mut self, pod: Object<Pod>, taints: &Taints) -> Result<(), Unproven> {
+    fn set(&mut self, pod: Object<Pod>, taints: &Taints) -> Result<(), UnprovenNode> {
         let uid = pod.reference.uid.clone();
         let is_evicted = self.cx.pending(EVICTIONS, &uid).is_some();
         let mut timers = self.former(&uid, taints, is_evicted);
@@ -320,7 +320,7 @@ impl<'a> Timers<'a> {
             Fate::MayStay(bounds) => {
                 timers.inherited = self.inherited(&uid);
                 timers.decided = self.decided(&timers, &bounds, taints);
-                let is_unseen = |it: &Bound<'_>| taints.arrivals.of(it.taint).is_none();
+                let is_unseen = |it: &TimedTaint<'_>| taints.arrivals.of(it.taint).is_none();
                 if bounds.iter().any(is_unseen) {
                     let node = &pod.view.spec.node_name;
                     self.commands.push(enqueue(NODES, node, 0, None));
@@ -341,27 +341,27 @@ impl<'a> Timers<'a> {
         match (timers.is_over, is_evicted) {
             (true, true) => {}
             (true, false) => self.evict(&pod, taints)?,
-            (false, true) => self.call_off(pod, EVICTIONS, &uid),
+            (false, true) => self.cancel_eviction(pod, EVICTIONS, &uid),
             (false, false) => {
                 if let Some((due_at, key)) = timers.first
                     && timers
                         .next
                         .is_none_or(|next| next.saturating_sub(due_at) >= SLACK)
                 {
-                    self.call_off(pod, TIMERS, &key);
+                    self.cancel_eviction(pod, TIMERS, &key);
                 }
             }
         }
         Ok(())
     }
 
-    fn former(&self, uid: &str, taints: &Taints, is_evicted: bool) -> OfPod {
+    fn former(&self, uid: &str, taints: &Taints, is_evicted: bool) -> PodTimers {
         let former = Record::recall(self.cx, uid);
         let timers = former.taints.keys().filter_map(|taint| {
             let key = timer_key(uid, taint);
             Some((self.cx.pending(TIMERS, &key)?.due_at, key))
         });
-        OfPod {
+        PodTimers {
             uid: uid.to_owned(),
             is_evicted,
             first: timers.min(),
@@ -377,9 +377,14 @@ impl<'a> Timers<'a> {
         }
     }
 
-    /// When the pod was to leave, as far as what called for it is still there.
-    /// If that is to be kept, no other taint makes it earlier.
-    fn decided(&self, timers: &OfPod, bounds: &[Bound<'_>], taints: &Taints) -> Option<Instant> {
+    /// When the pod was to leave, as far as the causes still exist. If the
+    /// policy keeps that time, no other taint makes it earlier.
+    fn decided(
+        &self,
+        timers: &PodTimers,
+        bounds: &[TimedTaint<'_>],
+        taints: &Taints,
+    ) -> Option<Instant> {
         if self.config.reschedule != Reschedule::Keep {
             return None;
         }
@@ -390,7 +395,7 @@ impl<'a> Timers<'a> {
     }
 
     /// The timer that a former version of this guest started, if there is one.
-    /// Those of each taint take its place.
+    /// The timers of each taint replace it.
     fn inherited(&mut self, uid: &str) -> Option<PendingItem> {
         if let Some(waiting) = self.cx.pending(TIMERS, uid) {
             self.commands.push(Command::cancel(TIMERS, uid));
@@ -400,21 +405,21 @@ impl<'a> Timers<'a> {
     }
 
     /// Starts, moves or leaves the timer of a pod and a taint.
-    fn bound(&mut self, timers: &mut OfPod, bound: &Bound<'_>, taints: &Taints) {
+    fn bound(&mut self, timers: &mut PodTimers, bound: &TimedTaint<'_>, taints: &Taints) {
         let key = timers.key(bound);
         let is_known = timers.former.knows(taints, bound.taint);
         timers.record.add(taints, bound.taint);
         let due_at = match self.cx.pending(TIMERS, &key) {
-            Some(waiting) if is_known => self.go_on(&key, &waiting, timers, bound, taints),
-            // It was due, and has led to the eviction.
+            Some(waiting) if is_known => self.continue_timer(&key, &waiting, timers, bound, taints),
+            // It was due, and has caused the eviction.
             None if is_known && timers.is_evicted => {
                 timers.is_over = true;
                 return;
             }
             waiting => {
-                let start = self.begun(timers, bound, taints, timers.seen(bound, self.cx.now()));
+                let start = self.start_of(timers, bound, taints, timers.seen(bound, self.cx.now()));
                 let due_at = later(start, bound.time).max(timers.decided.unwrap_or(start));
-                // Of a taint that is gone, or a node.
+                // The timer of a former taint or node.
                 if waiting.is_some() {
                     self.commands.push(Command::cancel(TIMERS, &key));
                 }
@@ -429,25 +434,31 @@ impl<'a> Timers<'a> {
         timers.next = Some(timers.next.map_or(due_at, |next| next.min(due_at)));
     }
 
-    /// Since when a taint counts that was seen then.
-    fn begun(&self, timers: &OfPod, bound: &Bound<'_>, taints: &Taints, seen: Instant) -> Instant {
+    /// The start of a taint's time, given when it was first seen.
+    fn start_of(
+        &self,
+        timers: &PodTimers,
+        bound: &TimedTaint<'_>,
+        taints: &Taints,
+        seen: Instant,
+    ) -> Instant {
         let (node, uid) = (&taints.node, &timers.uid);
         start(self.config, self.cx, node, bound.taint, uid, seen)
     }
 
-    /// Moves or leaves a timer that counts. Returns when it is due then.
+    /// Moves or leaves a timer that counts. Returns its due time.
     ///
-    /// Of a new value that is tolerated for a shorter time, this time has just
-    /// begun.
-    fn go_on(
+    /// If the taint has a new value with a shorter tolerated time, that time
+    /// starts now.
+    fn continue_timer(
         &mut self,
         key: &str,
         timer: &PendingItem,
-        timers: &OfPod,
-        bound: &Bound<'_>,
+        timers: &PodTimers,
+        bound: &TimedTaint<'_>,
         taints: &Taints,
     ) -> Instant {
-        let start = self.begun(timers, bound, taints, timer.created_at);
+        let start = self.start_of(timers, bound, taints, timer.created_at);
         let wanted = later(start, bound.time);
         let policy = self.config.reschedule;
         let is_renewed = is_renewed(start, timer.created_at);
@@ -466,7 +477,7 @@ impl<'a> Timers<'a> {
         due_at
     }
 
-    /// Returns when the timer is due then.
+    /// Returns the timer's due time.
     fn reschedule(
         &mut self,
         key: &str,
@@ -490,11 +501,11 @@ impl<'a> Timers<'a> {
         self.commands.push(enqueue(TIMERS, key, after, Some(start)));
     }
 
-    fn evict(&mut self, pod: &Object<Pod>, taints: &Taints) -> Result<(), Unproven> {
+    fn evict(&mut self, pod: &Object<Pod>, taints: &Taints) -> Result<(), UnprovenNode> {
         match &taints.source {
             Source::Cache => {
                 let node = pod.view.spec.node_name.clone();
-                return Err(Unproven { node });
+                return Err(UnprovenNode { node });
             }
             Source::Unread(why) => self.unread = Some(why.clone()),
             Source::Live => {
@@ -505,9 +516,10 @@ impl<'a> Timers<'a> {
         Ok(())
     }
 
-    /// Tells that a pod may stay for longer, if what called for its eviction was
-    /// still waiting. If not, its own item sees that it is not needed.
-    fn call_off(&mut self, pod: Object<Pod>, queue: &str, key: &str) {
+    /// Adds the event that a pod may stay for longer, if the cause of its
+    /// eviction was still pending. If not, the eviction's own item finds that
+    /// it is not needed.
+    fn cancel_eviction(&mut self, pod: Object<Pod>, queue: &str, key: &str) {
         if queue == EVICTIONS {
             self.commands.push(Command::cancel(queue, key));
         }
@@ -516,8 +528,8 @@ impl<'a> Timers<'a> {
         self.has_cancelled = true;
     }
 
-    /// What was cancelled is looked at once more: two items can be about one
-    /// pod at the same time, and this one may have seen the older state.
+    /// An item with cancellations is requeued at once: two items can be about
+    /// one pod at the same time, and this one may have read the older state.
     fn decision(self) -> Decision {
         let decision = match self.unread {
             Some(why) => Decision::retry(why),
@@ -528,7 +540,7 @@ impl<'a> Timers<'a> {
     }
 }
 
-/// So much later, at most a hundred years.
+/// An instant that much later, at most a hundred years.
 fn later(start: Instant, time: Duration) -> Instant {
     let millis = i64::try_from(time.min(LONGEST).as_millis()).unwrap_or(i64::MAX);
     start.saturating_add(millis)

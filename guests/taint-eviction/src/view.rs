@@ -5,13 +5,13 @@ use davit_guest::toleration::{Taint, Toleration};
 use davit_guest::{Time, WatchName};
 use serde::Deserialize;
 
-/// Pods as far as they decide where a pod may stay: a change of anything else
-/// wakes nobody.
+/// The fields of a pod that decide whether it may stay: a change of any other
+/// field triggers no reconcile.
 pub(crate) const PODS: WatchName<Pod> = WatchName::new("pods");
-/// Pods under the name of their node.
+/// Pods by the name of their node.
 pub(crate) const BY_NODE: &str = "node";
 
-/// Pods with what an eviction needs besides. No trigger hangs on it.
+/// Pods with the further fields that an eviction needs. No trigger uses it.
 pub(crate) const PODS_WITH_STATUS: WatchName<PodWithStatus> = WatchName::new("pods-with-status");
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");

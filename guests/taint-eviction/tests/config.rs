@@ -1,4 +1,4 @@
-//! The operator's configuration, and what the manifest makes of it.
+//! The operator's configuration, and the manifest that follows from it.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn the_schema_names_the_fields_that_are_read() {
 }
 
 #[test]
-fn the_schemas_defaults_are_the_ones_that_hold() {
+fn the_schemas_defaults_match_the_configuration() {
     let schema = schema();
     let properties = schema["properties"].as_object().unwrap();
     let defaults: Value = properties
@@ -33,14 +33,14 @@ fn the_schemas_defaults_are_the_ones_that_hold() {
 }
 
 #[test]
-fn the_schemas_words_are_the_ones_that_are_known() {
+fn the_schemas_words_match_the_configuration() {
     let schema = schema();
     for name in ["reschedule", "countFrom", "deletion"] {
         let words = schema["properties"][name]["enum"].as_array().unwrap();
         for word in words {
             assert_eq!(refused(&json!({name: word})), None);
         }
-        // A word that is not known is refused with those that are.
+        // The error for an unknown word lists the known ones.
         let (field, message) = refused(&json!({name: "other"})).unwrap();
         assert_eq!(field, name);
         for word in words {
@@ -81,10 +81,9 @@ fn a_wrong_configuration_is_refused_by_name() {
     }
 }
 
-/// The least privilege that each way of deletion needs: nothing is read live but
-/// nodes.
+/// The least privilege for each kind of deletion: only nodes are read live.
 #[test]
-fn the_manifest_asks_for_no_more_than_it_needs() {
+fn the_manifest_asks_for_the_least_privilege() {
     for (deletion, expected) in [
         (
             "delete",

@@ -1,4 +1,4 @@
-//! Timers that run out, fail, are cancelled and counted.
+//! Timers that end, fail, are cancelled and counted.
 
 mod common;
 
@@ -11,7 +11,7 @@ use davit_guest::{DeleteOptions, Event, Step};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, TaintEviction};
 
-/// The node under `taint1` with so many pods, which tolerate it for so long.
+/// The node under `taint1` with that many pods, and how long they tolerate it.
 fn timers(pods: usize, lasts: Option<i64>) -> Harness<TaintEviction> {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
@@ -49,9 +49,9 @@ fn events(harness: &Harness<TaintEviction>) -> Vec<(&str, &Event)> {
         .collect()
 }
 
-/// `TestEmitPodDeletionEvent`. Kubernetes leaves the uid out.
+/// `TestEmitPodDeletionEvent`. Kubernetes omits the uid.
 #[test]
-fn te_30_the_event_of_a_deletion() {
+fn te_30_a_deletion_has_its_event() {
     let mut harness = timers(1, None);
     harness.run();
     let expected = event("Marking for deletion Pod default/pod0");
@@ -60,7 +60,7 @@ fn te_30_the_event_of_a_deletion() {
 
 /// `TestEmitCancelPodDeletionEvent`
 #[test]
-fn te_31_the_event_of_a_cancelled_deletion() {
+fn te_31_a_cancelled_deletion_has_its_event() {
     let mut harness = timers(1, Some(10));
     harness.run();
     harness.put(node(&[]));
@@ -69,10 +69,10 @@ fn te_31_the_event_of_a_cancelled_deletion() {
     assert_eq!(events(&harness), [("Pod/default/pod0", &expected)]);
 }
 
-/// `TestExecute`. A worker queue of immediate work in Kubernetes; what it
-/// protected is that each pod is deleted once, and at once.
+/// `TestExecute`. A worker queue of immediate work in Kubernetes; its purpose
+/// is that each pod is deleted once, and immediately.
 #[test]
-fn te_32_five_pods_leave_at_once() {
+fn te_32_five_pods_are_evicted_immediately() {
     let mut harness = timers(5, None);
     harness.run();
     let names = ["pod0", "pod1", "pod2", "pod3", "pod4"];
@@ -80,10 +80,10 @@ fn te_32_five_pods_leave_at_once() {
     assert_eq!(left(&harness), [""; 0]);
 }
 
-/// `TestExecuteDelayed`: what asks for an eviction that waits already does not
-/// ask for a second one.
+/// `TestExecuteDelayed`: an eviction that is pending already is not enqueued
+/// twice.
 #[test]
-fn te_33_five_timers_run_out_once_each() {
+fn te_33_five_timers_end_once_each() {
     let mut harness = timers(5, Some(10));
     harness.run();
     for number in 0..5 {
@@ -101,7 +101,7 @@ fn te_33_five_timers_run_out_once_each() {
 
 /// `TestCancel`
 #[test]
-fn te_34_a_cancelled_timer_does_not_run_out() {
+fn te_34_a_cancelled_timer_does_not_end() {
     let mut harness = timers(5, Some(10));
     harness.advance(SECOND);
     for name in ["pod2", "pod4"] {
@@ -137,9 +137,9 @@ fn deletions_are_counted_and_their_latency_is_in_seconds() {
     assert_counted(&harness, 3.0, &[0.0, 0.0, 0.0]);
 }
 
-/// Kubernetes gives up after five attempts in 50 ms.
+/// Kubernetes stops after five attempts in 50 ms.
 #[test]
-fn a_failed_eviction_is_tried_again_until_it_succeeds() {
+fn a_failed_eviction_is_retried_until_it_succeeds() {
     for class in ["server", "conflict", "throttled", "timeout"] {
         let mut harness = timers(1, None);
         harness.fail_writes("Pod", "default/pod0", class);
@@ -151,20 +151,20 @@ fn a_failed_eviction_is_tried_again_until_it_succeeds() {
         harness.heal();
         harness.advance(seconds(30));
         assert_eq!(left(&harness), [""; 0], "{class}");
-        // People are told once.
+        // One event.
         assert_eq!(
             messages(&harness),
             ["Marking for deletion Pod default/pod0"]
         );
-        // Its time had come an hour before.
+        // Its time was over an hour before.
         let latency = harness.observed(common::LATENCY, &[]);
         assert!((3600.0..3630.0).contains(&latency[0]), "{latency:?}");
     }
 }
 
-/// Its latency counts from when its time had come, not from when it began.
+/// The latency counts from the end of the pod's time, not from its start.
 #[test]
-fn the_latency_of_a_timer_that_failed() {
+fn the_latency_of_a_failed_eviction_counts_from_the_end_of_its_timer() {
     let mut harness = timers(1, Some(100));
     harness.run();
     harness.fail_writes("Pod", "default/pod0", "server");
@@ -175,10 +175,10 @@ fn the_latency_of_a_timer_that_failed() {
     assert!((2.0..5.0).contains(&latency[0]), "{latency:?}");
 }
 
-/// And that of a pod whose timer was overtaken by a taint that it does not
+/// And the latency of a pod with a timer that gets a taint which it does not
 /// tolerate at all.
 #[test]
-fn the_latency_of_a_timer_that_was_overtaken() {
+fn the_latency_of_an_overtaken_timer_counts_from_its_cause() {
     let mut harness = timers(1, Some(100));
     harness.advance(seconds(50));
     harness.fail_writes("Pod", "default/pod0", "server");
@@ -190,10 +190,10 @@ fn the_latency_of_a_timer_that_was_overtaken() {
     assert!((2.0..5.0).contains(&latency[0]), "{latency:?}");
 }
 
-/// While it waits to be tried again, it can still be cancelled, and people were
-/// told the opposite before.
+/// A pending retry can still be cancelled, with an event that takes the first
+/// one back.
 #[test]
-fn an_eviction_that_is_tried_again_can_be_cancelled() {
+fn an_eviction_that_is_retried_can_be_cancelled() {
     let mut harness = timers(1, None);
     harness.fail_writes("Pod", "default/pod0", "server");
     harness.advance(seconds(60));
@@ -212,10 +212,10 @@ fn an_eviction_that_is_tried_again_can_be_cancelled() {
     );
 }
 
-/// Kubernetes takes 404 for an error; here it is what was wanted, and so is
-/// another pod under that name.
+/// Kubernetes takes 404 for an error. Here it is the wanted result, and so is
+/// another pod with that name.
 #[test]
-fn a_pod_that_is_gone_already_is_no_failure() {
+fn a_pod_that_is_gone_already_is_not_a_failure() {
     for successor in [None, Some(pod("pod0").uid("second"))] {
         let mut harness = defaults();
         harness.put(node(&[]));
@@ -251,14 +251,14 @@ fn a_pod_that_cannot_be_marked_is_not_deleted() {
     let (step, failure) = carried.result.clone().unwrap_err();
     assert_eq!((step, failure.class.as_str()), (1, "forbidden"));
     assert!(matches!(carried.plan.steps[1], Step::Patch(_)));
-    // Permissions rarely change from one second to the next.
+    // Permissions rarely change within a second.
     let timer = harness.pending(EVICTIONS, &uid("pod0")).unwrap();
     assert_eq!(timer.due_at, START + 30_000);
 }
 
-/// With budgets, the API server writes the condition, if it lets the pod go.
+/// With budgets, the API server writes the condition if it admits the eviction.
 #[test]
-fn an_eviction_through_the_api_leaves_the_condition_to_it() {
+fn an_eviction_through_the_api_leaves_the_condition_to_the_api_server() {
     let mut harness = harness(&json!({"deletion": "evict"}));
     harness.put(node(&["taint1"]));
     harness.put(pod("pod0").finalizer().into());

@@ -1,4 +1,4 @@
-//! Nodes that come, change their taints, and go.
+//! Nodes that appear, change their taints, and disappear.
 
 mod common;
 
@@ -24,7 +24,7 @@ fn te_01_only_no_execute_taints_evict() {
     harness.put(node_with("c", &taints(&["NoExecute", ""])));
     harness.put(pod("on-a").node("a").into());
     harness.put(pod("on-b").node("b").into());
-    // It tolerates what is left of the node's taints.
+    // It tolerates the node's other taints.
     let tolerant = pod("on-b-tolerant").node("b").tolerates("taint2", None);
     harness.put(tolerant.into());
     let tolerant = pod("on-c-tolerant").node("c").tolerates("taint1", None);
@@ -63,11 +63,11 @@ fn te_15_a_new_node_with_a_taint_keeps_the_pods_that_tolerate_it() {
     assert_eq!(left(&harness), ["pod1"]);
 }
 
-/// In Kubernetes: the node is no longer among the tainted ones. Here nothing is
-/// remembered of a node; what it protected is that a pod of a node that is gone
-/// is left to PodGC. And E6: Kubernetes lets the timers run out.
+/// In Kubernetes: the node is no longer among the tainted ones. Here the guest
+/// keeps no such list; the purpose is that PodGC deletes the pods of a node
+/// that is gone. And E6: Kubernetes lets the timers end.
 #[test]
-fn te_16_a_node_that_is_gone_evicts_nobody() {
+fn te_16_a_node_that_is_gone_evicts_no_pod() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("early").tolerates("taint1", Some(10)).into());
@@ -110,7 +110,7 @@ fn te_18_an_added_taint_that_is_tolerated_does_not_evict() {
 }
 
 #[test]
-fn te_19_one_of_two_added_taints_is_not_tolerated() {
+fn te_19_one_intolerable_taint_of_two_evicts() {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod1").tolerates("taint1", Some(100)).into());
@@ -122,7 +122,7 @@ fn te_19_one_of_two_added_taints_is_not_tolerated() {
 
 /// And E3
 #[test]
-fn te_20_a_taint_that_is_removed_in_time_evicts_nobody() {
+fn te_20_a_taint_that_is_removed_in_time_evicts_no_pod() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").tolerates("taint1", Some(1)).into());
@@ -138,7 +138,7 @@ fn te_20_a_taint_that_is_removed_in_time_evicts_nobody() {
 }
 
 #[test]
-fn te_21_of_several_tolerations_the_first_to_run_out_evicts() {
+fn te_21_of_several_tolerations_the_first_to_end_evicts() {
     let mut harness = defaults();
     harness.put(node(&[]));
     let pod = pod("pod1")
@@ -152,9 +152,9 @@ fn te_21_of_several_tolerations_the_first_to_run_out_evicts() {
 }
 
 /// `TestUpdateNodeWithMultipleTaints` (and E2): a pod that tolerates one taint
-/// for ever and the other for a minute waits only while the other is there.
+/// forever and the other for a minute has a timer only while the other exists.
 #[test]
-fn te_22_a_timer_runs_only_while_its_taint_is_there() {
+fn te_22_a_timer_runs_only_while_its_taint_exists() {
     let mut harness = defaults();
     let pod = pod("pod1")
         .tolerates("taint1", None)
@@ -175,7 +175,7 @@ fn te_22_a_timer_runs_only_while_its_taint_is_there() {
 
 /// `TestUpdateNodeWithMultiplePods`
 #[test]
-fn te_23_pods_of_different_tolerations_leave_at_different_times() {
+fn te_23_pods_with_different_tolerations_leave_at_different_times() {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod1").into());
@@ -190,7 +190,7 @@ fn te_23_pods_of_different_tolerations_leave_at_different_times() {
 
 /// `TestUpdateNodeWithMultiplePods`
 #[test]
-fn te_24_all_pods_that_do_not_match_all_taints_leave_at_once() {
+fn te_24_all_pods_that_do_not_tolerate_all_taints_leave_immediately() {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod1").tolerates("taint1", Some(1)).into());
@@ -261,17 +261,18 @@ fn te_29_a_pod_with_a_toleration_that_is_created_late_stays() {
 }
 
 /// In Kubernetes these are the helpers that write a node's taints; this
-/// controller writes none. What they protect for it is which changes of a
-/// node's taints are one: a taint is told apart by its key and effect, a new
-/// value is compared afresh.
+/// controller writes none. Their purpose here is which changes of a node's
+/// taints count: key and effect identify a taint, and a new value is compared
+/// again.
 #[test]
-fn te_51_changes_of_a_nodes_taints() {
+fn te_51_key_and_effect_identify_a_taint() {
     let tolerated = || taint("key", "old", "NoExecute");
     let exact = json!({
         "key": "key", "operator": "Equal", "value": "old", "effect": "NoExecute",
     });
     for (taints, stays) in [
-        // Nothing, the same again, in another order, one more of another effect.
+        // No taint, the same taint, another order, one more with another
+        // effect.
         (vec![], true),
         (vec![tolerated()], true),
         (vec![taint("key", "new", "NoSchedule"), tolerated()], true),
@@ -294,9 +295,9 @@ fn te_51_changes_of_a_nodes_taints() {
     }
 }
 
-/// What else changes on a node is no work: not even its pods are read.
+/// Other changes of a node trigger no reconcile: not even its pods are read.
 #[test]
-fn a_heartbeat_wakes_nobody() {
+fn a_heartbeat_triggers_no_reconcile() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").tolerates("taint1", Some(100)).into());
@@ -327,14 +328,13 @@ fn a_node_reads_no_other_nodes_pods() {
     harness.run();
     assert_eq!(left(&harness).len(), 200);
     let read = harness.objects_read() - read;
-    // The node and its pods, before and after the node was read live; then for
-    // each eviction the pod and its node.
+    // The node and its pods, before and after the live read of the node; then
+    // the pod and its node for each eviction.
     assert_eq!(read, 2 * (1 + 5) + 5 * 2);
     assert_eq!(harness.live_reads().len(), 1);
 }
 
-/// A taint that is exchanged for another takes its time with it: the other has
-/// its own, from then.
+/// A taint that replaces another has a time of its own, from then on.
 #[test]
 fn an_exchanged_taint_has_its_own_time() {
     let mut harness = defaults();
@@ -349,9 +349,9 @@ fn an_exchanged_taint_has_its_own_time() {
     assert_eq!(deletions(&harness), [("pod1", 308)]);
 }
 
-/// Removed and added again, it does begin anew.
+/// Removed and added again, it starts again.
 #[test]
-fn a_taint_that_comes_back_begins_anew() {
+fn a_taint_that_is_added_again_starts_again() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").tolerates("taint1", Some(10)).into());
@@ -363,17 +363,17 @@ fn a_taint_that_comes_back_begins_anew() {
     assert_eq!(deletions(&harness), [("pod1", 19)]);
 }
 
-/// The timer is taken in the moment in which the taint goes: the node's item
-/// finds nothing to cancel, and the timer tells of it itself.
+/// The timer is dequeued in the moment in which the taint is removed: the
+/// node's item finds nothing to cancel, and the timer adds the event itself.
 #[test]
-fn a_timer_that_runs_out_as_the_taint_goes_is_called_off() {
+fn a_timer_that_ends_as_the_taint_is_removed_is_cancelled() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").tolerates("taint1", Some(10)).into());
     harness.run();
     harness.put(node(&[]));
     let decision = harness.decide(TIMERS, &timer("pod1", "taint1"));
-    // What is known of the pod is forgotten.
+    // The pod's record is deleted.
     let [Command::SetNote(_)] = &decision.commands[..] else {
         panic!("{:?}", decision.commands);
     };
@@ -384,9 +384,9 @@ fn a_timer_that_runs_out_as_the_taint_goes_is_called_off() {
     assert_eq!(decision.plans[0].when_cancelled, None);
 }
 
-/// And so does an eviction, which is worked on before the node is.
+/// And so does an eviction that is reconciled before the node is.
 #[test]
-fn an_eviction_that_begins_as_the_taint_goes_is_called_off() {
+fn an_eviction_that_starts_as_the_taint_is_removed_is_cancelled() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").into());
@@ -406,9 +406,9 @@ fn an_eviction_that_begins_as_the_taint_goes_is_called_off() {
     );
 }
 
-/// Nobody was told of an eviction that never began.
+/// There was no event for an eviction that never started.
 #[test]
-fn an_eviction_that_never_began_is_called_off_in_silence() {
+fn an_eviction_that_never_started_is_cancelled_without_an_event() {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod1").into());
@@ -419,9 +419,9 @@ fn an_eviction_that_never_began_is_called_off_in_silence() {
 }
 
 /// Two items can be about one pod at once, and the one with the older state can
-/// end last: it looks again at what it cancelled.
+/// end last: it is requeued after a cancellation.
 #[test]
-fn what_is_cancelled_is_looked_at_once_more() {
+fn an_item_with_cancellations_is_requeued() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").tolerates("taint1", Some(10)).into());
@@ -442,10 +442,10 @@ fn what_is_cancelled_is_looked_at_once_more() {
     assert!(decision.commands.is_empty() && decision.plans.is_empty());
 }
 
-/// A pod that somebody else deletes while its eviction keeps failing is not
-/// told that it may stay.
+/// A pod that somebody else deletes while its eviction keeps failing gets no
+/// event that it may stay.
 #[test]
-fn the_eviction_of_a_pod_that_goes_anyway_is_not_called_off() {
+fn the_eviction_of_a_terminating_pod_is_not_cancelled() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     let held = pod("pod1").finalizer();

@@ -1,4 +1,4 @@
-//! Pods that come, are bound, change their tolerations, and go.
+//! Pods that are created, bound, change their tolerations, and are deleted.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn te_03_a_pod_on_an_untainted_node_stays() {
     assert!(harness.executions().is_empty());
 }
 
-/// Marked first, and then deleted with its own grace period.
+/// Marked first, then deleted with its own grace period.
 #[test]
 fn te_04_a_pod_on_a_tainted_node_is_marked_and_deleted() {
     let mut harness = tainted();
@@ -73,7 +73,7 @@ fn te_05_a_pod_that_tolerates_for_a_while_is_not_deleted_yet() {
 }
 
 #[test]
-fn te_06_a_pod_that_tolerates_for_ever_stays() {
+fn te_06_a_pod_that_tolerates_forever_stays() {
     let mut harness = tainted();
     harness.put(pod("pod1").tolerates("taint1", None).into());
     harness.advance(seconds(1_000_000));
@@ -91,7 +91,7 @@ fn te_07_a_pod_that_tolerates_another_taint_is_deleted() {
     assert_eq!(deletions(&harness), [("pod1", 0)]);
 }
 
-/// In Kubernetes: does not panic. Here: its timer goes with it.
+/// In Kubernetes: does not panic. Here: its timer is cancelled with it.
 #[test]
 fn te_08_a_deleted_pod_leaves_no_timer() {
     let mut harness = tainted();
@@ -116,7 +116,7 @@ fn te_09_a_pod_that_is_scheduled_onto_a_tainted_node_is_deleted() {
 }
 
 #[test]
-fn te_10_a_pod_with_a_toleration_is_scheduled_onto_a_tainted_node() {
+fn te_10_a_pod_with_a_toleration_stays_on_a_tainted_node() {
     let mut harness = tainted();
     let pod = pod("pod1").tolerates("taint1", Some(100));
     harness.put(pod.clone().node("").into());
@@ -127,7 +127,7 @@ fn te_10_a_pod_with_a_toleration_is_scheduled_onto_a_tainted_node() {
 }
 
 #[test]
-fn te_11_removing_a_toleration_deletes_at_once() {
+fn te_11_removing_a_toleration_deletes_immediately() {
     for policy in ["keep", "shorten-only", "recompute"] {
         let mut harness = harness(&json!({"reschedule": policy}));
         harness.put(node(&["taint1"]));
@@ -137,7 +137,7 @@ fn te_11_removing_a_toleration_deletes_at_once() {
         harness.advance(SECOND);
         assert_eq!(left(&harness), [""; 0], "{policy}");
         assert_eq!(deletions(&harness), [("pod1", 7)], "{policy}");
-        // It is not called off in between.
+        // It is not cancelled in between.
         assert_eq!(
             messages(&harness),
             ["Marking for deletion Pod default/pod1"]
@@ -146,7 +146,7 @@ fn te_11_removing_a_toleration_deletes_at_once() {
 }
 
 #[test]
-fn te_12_lengthening_a_toleration_should_not_work() {
+fn te_12_lengthening_a_toleration_changes_nothing() {
     let mut harness = tainted();
     harness.put(pod("pod1").tolerates("taint1", Some(1)).into());
     harness.run();
@@ -158,7 +158,7 @@ fn te_12_lengthening_a_toleration_should_not_work() {
 
 /// When each policy deletes a pod whose 100 s become another time after 5 s.
 #[test]
-fn a_toleration_that_changes_counts_from_when_its_time_began() {
+fn a_changed_toleration_counts_from_the_start_of_its_time() {
     for (policy, lasts, expected) in [
         ("keep", 10, 100),
         ("keep", 1000, 100),
@@ -182,16 +182,16 @@ fn a_toleration_that_changes_counts_from_when_its_time_began() {
             [("pod1", expected)],
             "{policy} {lasts}"
         );
-        // A longer time is never given silently.
+        // A longer time always comes with an event.
         let cancelled = told.contains(&"Cancelling deletion of Pod default/pod1");
         assert_eq!(cancelled, expected > 100, "{policy} {lasts}: {told:?}");
     }
 }
 
-/// The last word is the eviction's own: here, the pod's change is not seen
-/// before its time has come.
+/// The eviction decides last: here, the pod's change is observed only after its
+/// time is over.
 #[test]
-fn a_time_that_got_longer_unseen_is_recomputed() {
+fn a_time_that_became_longer_unobserved_is_recomputed() {
     let mut harness = harness(&json!({"reschedule": "recompute"}));
     harness.put(node(&["taint1"]));
     harness.put(pod("pod1").tolerates("taint1", Some(100)).into());
@@ -206,7 +206,7 @@ fn a_time_that_got_longer_unseen_is_recomputed() {
 
 /// E1
 #[test]
-fn no_seconds_and_less_than_none_are_no_time() {
+fn zero_and_negative_seconds_are_no_time() {
     for none in [0, -1, i64::MIN] {
         let mut harness = tainted();
         harness.put(pod("pod1").tolerates("taint1", Some(none)).into());
@@ -215,7 +215,7 @@ fn no_seconds_and_less_than_none_are_no_time() {
     }
 }
 
-/// Kubernetes wraps around: some of these are for ever, others 290 ms.
+/// Kubernetes overflows: some of these become forever, others 290 ms.
 #[test]
 fn a_very_long_toleration_is_a_timer_that_can_be_cancelled() {
     for long in [9_223_372_037, 18_446_744_074, i64::MAX] {
@@ -237,7 +237,7 @@ fn a_very_long_toleration_is_a_timer_that_can_be_cancelled() {
     }
 }
 
-/// E4 and E5: Kubernetes deletes the new pod when the old one's time has come.
+/// E4 and E5: Kubernetes deletes the new pod when the old pod's time is over.
 #[test]
 fn a_pod_created_again_under_its_name_has_its_own_time() {
     for (node_of_second, expected) in [("other", None), ("node", Some(15))] {
@@ -246,7 +246,7 @@ fn a_pod_created_again_under_its_name_has_its_own_time() {
         let tolerant = pod("pod1").tolerates("taint1", Some(10));
         harness.put(tolerant.clone().uid("first").into());
         harness.advance(seconds(5));
-        // The cache sees nothing of the time in between.
+        // The cache shows nothing of the time in between.
         harness.remove_from_server("Pod", "default/pod1");
         harness.put(tolerant.uid("second").node(node_of_second).into());
         harness.advance(seconds(100));
@@ -306,7 +306,7 @@ fn the_first_toleration_that_matches_counts() {
 
 /// E14
 #[test]
-fn comparison_operators_are_an_operators_choice() {
+fn comparison_operators_match_only_if_configured() {
     for (on, expected) in [(false, &[][..]), (true, &["pod1"])] {
         let mut harness = harness(&json!({"tolerationComparisonOperators": on}));
         let risk = taint("risk", "5", "NoExecute");
@@ -320,7 +320,7 @@ fn comparison_operators_are_an_operators_choice() {
     }
 }
 
-/// E7: the phase does not matter, and what terminates is marked only.
+/// E7: the phase does not matter, and a terminating pod is marked only.
 #[test]
 fn a_terminating_pod_is_marked_and_not_deleted_again() {
     let mut harness = tainted();
@@ -331,7 +331,7 @@ fn a_terminating_pod_is_marked_and_not_deleted_again() {
     let stored = harness.object("Pod", "default/pod1").unwrap();
     assert_eq!(stored["status"]["conditions"], json!([condition(0, 1)]));
     let plans = harness.executions().len();
-    // What is done is not done again.
+    // Nothing is done twice.
     harness.put(node(&["taint1", "taint2"]));
     harness.advance(SECOND);
     assert_eq!(harness.executions().len(), plans);
@@ -339,7 +339,7 @@ fn a_terminating_pod_is_marked_and_not_deleted_again() {
 
 /// An older generation in the condition is no reason to write it again.
 #[test]
-fn a_condition_that_is_there_is_not_written_again() {
+fn an_existing_condition_is_not_written_again() {
     let mut harness = tainted();
     let conditions = json!([condition(-60, 1), {"type": "Ready", "status": "True"}]);
     let marked = pod("pod1").finalizer().conditions(conditions.clone());
@@ -366,7 +366,7 @@ fn another_condition_of_that_type_is_replaced_in_its_place() {
     assert_eq!(*conditions, json!([condition(0, 1), ready]));
 }
 
-/// The pod's own event comes late: the timer counts from when it is seen.
+/// The pod's own event comes late: the timer counts from when it is observed.
 #[test]
 fn a_pod_that_the_cache_does_not_show_waits_for_it() {
     let mut harness = tainted();

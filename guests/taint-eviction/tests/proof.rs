@@ -1,4 +1,4 @@
-//! Nobody is evicted for a taint that only the cache still shows.
+//! No pod is evicted for a taint that only the cache still shows.
 
 mod common;
 
@@ -7,8 +7,8 @@ use davit_guest::testing::Harness;
 use serde_json::{Value, json};
 use taint_eviction::{NODES, TIMERS, TaintEviction};
 
-/// The node `node`, tainted in the cache and, by now, as given on the API
-/// server, whose watch says nothing.
+/// The node `node`, tainted in the cache. The API server has the given node by
+/// now, but the watch shows nothing.
 fn stale(now: Option<Value>) -> Harness<TaintEviction> {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
@@ -44,7 +44,7 @@ fn a_pod_that_is_bound_after_an_untaint_stays() {
         harness.advance(seconds(600));
         assert_eq!(left(&harness), ["pod"]);
         assert_eq!(messages(&harness), [""; 0]);
-        // It is read now and then until the cache is found to be right.
+        // It is read from time to time until the cache is found to be right.
         let read = reads(&harness).len();
         assert!((60..200).contains(&read), "{read} in ten minutes");
         harness.put(node(&[]));
@@ -54,8 +54,8 @@ fn a_pod_that_is_bound_after_an_untaint_stays() {
     }
 }
 
-/// The cache never shows that the taint was gone, and so no event tells that it
-/// is there again.
+/// The cache never shows that the taint was gone, and so no trigger shows that
+/// it was added again.
 #[test]
 fn a_taint_that_is_back_before_the_cache_missed_it_evicts() {
     let mut harness = stale(Some(node(&[])));
@@ -68,7 +68,7 @@ fn a_taint_that_is_back_before_the_cache_missed_it_evicts() {
 }
 
 #[test]
-fn a_node_that_is_there_again_with_a_taint_evicts() {
+fn a_node_that_was_created_again_with_a_taint_evicts() {
     let mut harness = stale(Some(recreated(&["taint2"])));
     harness.put(pod("pod").into());
     harness.run();
@@ -76,7 +76,7 @@ fn a_node_that_is_there_again_with_a_taint_evicts() {
 }
 
 #[test]
-fn a_timer_that_runs_out_after_an_untaint_is_cancelled() {
+fn a_timer_that_ends_after_an_untaint_is_cancelled() {
     let mut harness = stale(Some(node(&["taint1"])));
     harness.put(pod("pod").tolerates("taint1", Some(10)).into());
     harness.run();
@@ -89,9 +89,9 @@ fn a_timer_that_runs_out_after_an_untaint_is_cancelled() {
     assert_eq!(messages(&harness), [cancelled]);
 }
 
-/// The taints that the API server has decide, not those of the cache.
+/// The taints of the API server decide, not those of the cache.
 #[test]
-fn a_taint_that_became_another_counts_as_it_is_now() {
+fn a_taint_that_was_replaced_counts_with_its_present_value() {
     let mut harness = stale(Some(node(&["taint2"])));
     harness.put(pod("pod").tolerates("taint2", Some(10)).into());
     harness.advance(seconds(9));
@@ -101,7 +101,7 @@ fn a_taint_that_became_another_counts_as_it_is_now() {
             .pending(TIMERS, &common::timer("pod", "taint2"))
             .is_some()
     );
-    // The watch delivers: the timer goes on.
+    // The watch continues: the timer continues.
     harness.put(node(&["taint2"]));
     harness.advance(seconds(1));
     assert_eq!(deletions(&harness), [("pod", 10)]);
@@ -133,9 +133,10 @@ fn a_node_is_read_once_for_all_of_its_pods() {
     }
 }
 
-/// Nothing is known then: no pod goes, and what needs no proof goes on.
+/// The taints are unknown then: no pod is evicted, and whatever needs no proof
+/// continues.
 #[test]
-fn a_node_that_cannot_be_read_evicts_nobody_yet() {
+fn a_node_that_cannot_be_read_evicts_no_pod_yet() {
     for class in ["server", "timeout", "throttled", "forbidden"] {
         let mut harness = defaults();
         harness.put(node(&[]));
@@ -157,10 +158,9 @@ fn a_node_that_cannot_be_read_evicts_nobody_yet() {
     }
 }
 
-/// What was true when an eviction was decided need not be when it is tried
-/// again.
+/// What was true when an eviction was decided may be wrong when it is retried.
 #[test]
-fn a_later_attempt_is_proven_anew() {
+fn a_later_attempt_needs_a_new_proof() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod").into());
@@ -177,9 +177,9 @@ fn a_later_attempt_is_proven_anew() {
     );
 }
 
-/// Pods that wait for long are proven together, too.
+/// Pods that wait for long share a live read, too.
 #[test]
-fn attempts_that_fail_for_long_read_their_node_now_and_then() {
+fn attempts_that_fail_for_long_read_their_node_from_time_to_time() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     for number in 0..20 {

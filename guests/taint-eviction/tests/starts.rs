@@ -1,4 +1,4 @@
-//! When the time of each taint begins, and what ends it.
+//! When the time of each taint starts, and what ends it.
 
 #![allow(clippy::indexing_slicing, reason = "objects of a test")]
 
@@ -41,7 +41,7 @@ fn each_taint_has_its_own_start() {
         (&[(0, &["taint1"]), (30, &["taint1", "taint2"])], 45, 60),
         // Too late to make a difference.
         (&[(0, &["taint1"]), (50, &["taint1", "taint2"])], 60, 60),
-        // What was earlier is gone.
+        // The earlier taint is gone.
         (
             &[
                 (0, &["taint1"]),
@@ -52,7 +52,7 @@ fn each_taint_has_its_own_start() {
             60,
         ),
         (&[(0, &["taint1", "taint2"]), (10, &["taint1"])], 60, 60),
-        // What remains was there before, or comes in the same moment.
+        // The remaining taint was there before, or is added in the same moment.
         (
             &[
                 (0, &["taint1"]),
@@ -64,7 +64,7 @@ fn each_taint_has_its_own_start() {
         ),
         (&[(0, &["taint1"]), (50, &["taint2"])], 65, 65),
         (&[(0, &["taint2"]), (10, &["taint1"])], 70, 70),
-        // It comes back.
+        // It is added again.
         (
             &[
                 (0, &["taint1", "taint2"]),
@@ -87,9 +87,9 @@ fn each_taint_has_its_own_start() {
     }
 }
 
-/// Nothing was ever due later than it was said to be.
+/// No timer is ever due later than an event announced.
 #[test]
-fn a_later_time_is_told() {
+fn a_later_time_has_its_event() {
     let cancelled = "Cancelling deletion of Pod default/pod";
     let marked = "Marking for deletion Pod default/pod";
     for (taints, expected) in [
@@ -109,7 +109,7 @@ fn a_later_time_is_told() {
     }
 }
 
-/// A taint is told apart by its key, as everywhere in Kubernetes.
+/// The key identifies a taint, as everywhere in Kubernetes.
 #[test]
 fn another_value_is_the_same_taint() {
     let mut harness = defaults();
@@ -131,9 +131,9 @@ fn a_pod_that_comes_later_has_all_of_its_time() {
     assert_eq!(deletions(&harness), [("pod", 1060)]);
 }
 
-/// There was no time that could have begun.
+/// There was no time that could have started.
 #[test]
-fn what_was_tolerated_for_good_counts_from_the_change() {
+fn a_taint_that_was_tolerated_forever_counts_from_the_change() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod").tolerates("taint1", None).into());
@@ -143,9 +143,9 @@ fn what_was_tolerated_for_good_counts_from_the_change() {
     assert_eq!(deletions(&harness), [("pod", 1060)]);
 }
 
-/// The cache sees one change.
+/// The cache shows one change.
 #[test]
-fn a_node_created_again_under_its_name_starts_anew() {
+fn a_node_created_again_under_its_name_starts_again() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod").tolerates("taint1", Some(60)).into());
@@ -154,7 +154,7 @@ fn a_node_created_again_under_its_name_starts_anew() {
     again["metadata"]["uid"] = json!("another");
     harness.remove_from_server("Node", "node");
     harness.put(again);
-    // What makes the pod come up again does not find the former node's timer.
+    // What enqueues the pod again does not find the former node's timer.
     harness.enqueue(PODS, &uid("pod"));
     harness.advance(seconds(600));
     assert!(
@@ -164,8 +164,7 @@ fn a_node_created_again_under_its_name_starts_anew() {
     );
 }
 
-/// Only the watch says that there is a second taint: the timer of the first goes
-/// on.
+/// Only the watch shows a second taint: the timer of the first continues.
 #[test]
 fn a_taint_that_only_the_cache_shows_ends_no_other_taints_time() {
     for policy in POLICIES {
@@ -184,10 +183,10 @@ fn a_taint_that_only_the_cache_shows_ends_no_other_taints_time() {
     }
 }
 
-/// What called for an eviction that keeps failing goes, while another taint's
-/// time runs: from its own start.
+/// The cause of a failing eviction is removed while another taint's time is
+/// running: that time counts from its own start.
 #[test]
-fn an_eviction_is_called_off_for_a_taint_that_is_still_tolerated() {
+fn an_eviction_is_cancelled_for_a_taint_that_is_still_tolerated() {
     for (evicting, at) in [("taint2", 15), ("untolerated", 20)] {
         let mut harness = defaults();
         harness.put(node(&["taint1"]));
@@ -211,9 +210,9 @@ fn an_eviction_is_called_off_for_a_taint_that_is_still_tolerated() {
     }
 }
 
-/// And so it is if nobody but the API server knows.
+/// The same if only the API server shows it.
 #[test]
-fn an_eviction_that_is_tried_again_decides_on_the_taints_there_are() {
+fn an_eviction_that_is_retried_decides_on_the_present_taints() {
     let mut harness = defaults();
     harness.put(node(&["taint1", "taint2"]));
     let tolerant = pod("pod")
@@ -227,14 +226,14 @@ fn an_eviction_that_is_tried_again_decides_on_the_taints_there_are() {
     harness.heal();
     harness.advance(seconds(30));
     let gone = deletions(&harness).into_iter();
-    // It is proven for 10 s what the taints are.
+    // A live read confirms the taints for 10 s.
     let late: Vec<_> = gone.filter(|(_, at)| (31..60).contains(at)).collect();
     assert!(late.is_empty(), "{late:?}");
 }
 
-/// A lengthened toleration comes too late once the pod's time has come.
+/// A lengthened toleration is too late once the pod's time is over.
 #[test]
-fn an_eviction_goes_on_while_its_taint_is_there() {
+fn an_eviction_continues_while_its_taint_exists() {
     let mut harness = defaults();
     harness.put(node(&["taint1", "taint2"]));
     let tolerant = |second| {
@@ -255,7 +254,7 @@ fn an_eviction_goes_on_while_its_taint_is_there() {
 
 /// The former version of this guest had one timer for each pod, under its uid.
 #[test]
-fn the_timers_of_a_former_version_go_on() {
+fn the_timers_of_a_former_version_continue() {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod").tolerates("taint1", Some(60)).into());
@@ -269,9 +268,9 @@ fn the_timers_of_a_former_version_go_on() {
     assert_eq!(deletions(&harness), [("pod", 60)]);
 }
 
-/// One that is due before anything else made the pod come up.
+/// A timer that is due before anything else enqueues the pod.
 #[test]
-fn a_timer_of_a_former_version_that_is_due_hands_its_start_on() {
+fn a_due_timer_of_a_former_version_passes_its_start_on() {
     let mut harness = defaults();
     harness.put(node(&[]));
     harness.put(pod("pod").tolerates("taint1", Some(60)).into());
@@ -310,17 +309,17 @@ fn created(at: i64) -> common::Pod {
 }
 
 #[test]
-fn by_choice_a_time_counts_from_when_the_taint_was_added() {
+fn if_configured_a_time_counts_from_when_the_taint_was_added() {
     let scheduled = |pod: common::Pod, status: &str, at| {
         pod.conditions(json!([
             {"type": "PodScheduled", "status": status, "lastTransitionTime": added(at)},
         ]))
     };
     for (node, pod, expected) in [
-        // A second later, of which the API server has cut the fraction off.
+        // A second later: the API server has dropped the fraction.
         (aged(taint_added(-40)), created(-900), 21),
         (aged(taint_added(-500)), created(-900), 0),
-        // The pod came later, or was bound later.
+        // The pod was created later, or bound later.
         (aged(taint_added(-500)), created(-40), 21),
         (
             aged(taint_added(-500)),
@@ -332,7 +331,7 @@ fn by_choice_a_time_counts_from_when_the_taint_was_added() {
             scheduled(created(-900), "False", -30),
             21,
         ),
-        // Nothing that can be true.
+        // Impossible times.
         (aged(taint_added(3_600)), created(-900), 60),
         (aged(taint_added(-1_001)), created(-900), 60),
         (aged(taint("taint1", "", "NoExecute")), created(-900), 60),
@@ -346,9 +345,9 @@ fn by_choice_a_time_counts_from_when_the_taint_was_added() {
     }
 }
 
-/// By default, nobody is asked.
+/// By default, no live read.
 #[test]
-fn a_time_counts_from_when_the_taint_was_seen() {
+fn by_default_a_time_counts_from_when_the_taint_was_seen() {
     let mut harness = defaults();
     harness.put(aged(taint_added(-40)));
     harness.put(created(-900).into());
@@ -359,9 +358,9 @@ fn a_time_counts_from_when_the_taint_was_seen() {
     assert_eq!(deletions(&harness), [("pod", 60)]);
 }
 
-/// It was gone in between, although no event said so.
+/// It was gone in between, although no event showed it.
 #[test]
-fn a_taint_that_was_added_again_starts_anew() {
+fn a_taint_that_was_added_again_has_a_new_start() {
     for policy in POLICIES {
         let config = json!({"countFrom": "TimeAdded", "reschedule": policy});
         let mut harness = harness(&config);
@@ -376,10 +375,11 @@ fn a_taint_that_was_added_again_starts_anew() {
     }
 }
 
-/// The taint that called for an eviction is replaced before the eviction succeeds
-/// or has its turn, and the eviction comes up before the change of the node.
+/// The taint that caused an eviction is replaced before the eviction succeeds
+/// or has its turn, and the eviction is reconciled before the change of the
+/// node.
 #[test]
-fn an_eviction_does_not_end_the_time_of_a_taint_that_has_just_come() {
+fn an_eviction_does_not_end_the_time_of_a_new_taint() {
     for evicting in ["taint2", "untolerated"] {
         let mut harness = defaults();
         harness.put(node(&[evicting]));
@@ -399,9 +399,10 @@ fn an_eviction_does_not_end_the_time_of_a_taint_that_has_just_come() {
     }
 }
 
-/// The timer of the former node is due before the change of the node comes up.
+/// The timer of the former node is due before the change of the node is
+/// reconciled.
 #[test]
-fn a_timer_of_a_former_node_of_that_name_evicts_nobody() {
+fn a_timer_of_a_former_node_with_that_name_evicts_no_pod() {
     let mut harness = defaults();
     harness.put(node(&["taint1"]));
     harness.put(pod("pod").tolerates("taint1", Some(60)).into());
@@ -409,7 +410,7 @@ fn a_timer_of_a_former_node_of_that_name_evicts_nobody() {
     let mut again = node(&["taint1"]);
     again["metadata"]["uid"] = json!("another");
     harness.remove_from_server("Node", "node");
-    // Only the live read tells.
+    // Only the live read shows it.
     harness.put_on_server(again.clone());
     harness.advance(seconds(14));
     assert_eq!(left(&harness), ["pod"]);
@@ -419,7 +420,7 @@ fn a_timer_of_a_former_node_of_that_name_evicts_nobody() {
     assert!(matches!(gone[..], [("pod", 110..=125)]), "{gone:?}");
 }
 
-/// It is another taint to whoever tolerates its values differently.
+/// It is another taint for a pod that tolerates its values differently.
 #[test]
 fn another_value_that_is_tolerated_for_less_counts_from_its_own_start() {
     let tolerates = |pod: common::Pod, value: &str, seconds: i64| {
@@ -431,7 +432,7 @@ fn another_value_that_is_tolerated_for_less_counts_from_its_own_start() {
     for (policy, changed, expected) in [
         ("shorten-only", 100, 160),
         ("recompute", 100, 160),
-        // Never later than it was said to be, unless that is wanted.
+        // Never later than announced, unless that is configured.
         ("shorten-only", 960, 1_000),
         ("recompute", 960, 1_020),
         ("keep", 100, 1_000),
@@ -443,7 +444,7 @@ fn another_value_that_is_tolerated_for_less_counts_from_its_own_start() {
         harness.advance(seconds(changed));
         harness.put(node_with("node", &[taint("taint1", "now", "NoExecute")]));
         harness.advance(SECOND);
-        // What else makes the pod come up changes nothing.
+        // Enqueueing the pod again changes nothing.
         harness.enqueue(PODS, &uid("pod"));
         harness.advance(seconds(2_000));
         assert_eq!(
@@ -454,16 +455,17 @@ fn another_value_that_is_tolerated_for_less_counts_from_its_own_start() {
     }
 }
 
-/// A call that began before the pod went ends after its end was seen.
+/// A call that started before the pod was deleted ends after its deletion was
+/// observed.
 #[test]
-fn nothing_is_kept_of_a_pod_that_went_during_a_call() {
+fn nothing_is_kept_of_a_pod_that_was_deleted_during_a_call() {
     for queue in [TIMERS, EVICTIONS] {
         let mut harness = defaults();
         harness.put(node(&["taint1"]));
         harness.put(pod("pod").tolerates("taint1", Some(60)).into());
         harness.run();
         assert_eq!(harness.notes(), ["node/node", "pod/Pod/default/pod"]);
-        // As it is when the call's answer comes after the pod's own item.
+        // The state when the call's answer comes after the pod's own item.
         harness.hide("Pod", "default/pod");
         let key = if queue == TIMERS {
             timer("pod", "taint1")
@@ -481,9 +483,9 @@ fn nothing_is_kept_of_a_pod_that_went_during_a_call() {
     }
 }
 
-/// That timer was for a taint that was there when it started.
+/// That timer belonged to a taint that existed when it started.
 #[test]
-fn a_timer_of_a_former_version_is_no_start_of_a_taint_that_comes_later() {
+fn a_timer_of_a_former_version_is_not_the_start_of_a_later_taint() {
     let mut harness = defaults();
     harness.put(node(&[]));
     let tolerant = pod("pod")

@@ -1,6 +1,6 @@
 //! Deletes terminated pods above a threshold, the oldest first, as Kubernetes'
-//! pod garbage collector does, but keeps the failed pods of some namespaces for
-//! a while, so that somebody can look at them.
+//! pod garbage collector does. It keeps the failed pods of some namespaces for a
+//! while, so that somebody can inspect them.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use davit_guest::{
 };
 use serde::Deserialize;
 
-/// The queue of the looks at the cluster, which has one key.
-const LOOKS: &str = "looks";
-/// Pods under their phase.
+/// The queue of the periodic pass. It has one key.
+const PASSES: &str = "passes";
+/// Pods by their phase.
 const BY_PHASE: &str = "phase";
 /// The phases of pods that have ended.
 const TERMINATED: [&str; 2] = ["Succeeded", "Failed"];
 const PODS: WatchName<Pod> = WatchName::new("pods");
 
-/// What an operator can choose, as `config.schema.json` describes it.
+/// What an operator can configure, as `config.schema.json` describes it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Config {
-    /// How many terminated pods the cluster keeps, those that are kept for a
-    /// while not counted. 0 keeps all.
+    /// How many terminated pods the cluster keeps. Failed pods that are kept for
+    /// a while do not count. 0 keeps all.
     pub terminated_pod_threshold: u32,
     /// The namespaces whose failed pods are kept for a while.
     pub keep_failed_in: Vec<String>,
-    /// How long they are kept after they have failed.
+    /// How long these pods are kept after they failed.
     #[serde(with = "davit_guest::duration")]
     pub keep_failed_for: Duration,
-    /// The pause between two looks at the cluster.
+    /// The pause between two passes over the cluster.
     #[serde(with = "davit_guest::duration")]
     pub period: Duration,
 }
@@ -46,8 +46,8 @@ impl Default for Config {
     }
 }
 
-/// What the guest reads of a pod. The host keeps these fields and no others,
-/// and a change of another one wakes nobody.
+/// The fields that the guest reads of a pod. The host caches only these fields.
+/// An update outside of them triggers no reconcile.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Pod {
@@ -78,12 +78,12 @@ struct ContainerStatus {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct ContainerState {
-    terminated: Option<Terminated>,
+    terminated: Option<TerminatedState>,
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Terminated {
+struct TerminatedState {
     finished_at: Option<Time>,
 }
 
@@ -111,8 +111,8 @@ impl Controller for Policy {
                        namespaces for a while.";
         Manifest {
             watches: vec![Watch::of(PODS, pods).index(Index::new(BY_PHASE, "status.phase"))],
-            queues: vec![QueueSpec::new(LOOKS)],
-            ticks: vec![Tick::new(LOOKS, "cluster", self.config.period)],
+            queues: vec![QueueSpec::new(PASSES)],
+            ticks: vec![Tick::new(PASSES, "cluster", self.config.period)],
             permissions: vec![Permission::new("delete", "", "pods")],
             config_schema: include_str!("../config.schema.json").to_owned(),
             ..Manifest::new(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"), summary)
@@ -122,7 +122,7 @@ impl Controller for Policy {
     fn reconcile(&self, cx: &Context<'_>, _: &WorkItem) -> Decision {
         let pods = cx.watch(PODS);
         let threshold = self.config.terminated_pod_threshold as usize;
-        // Counting copies nothing: begin with it.
+        // Counting copies no object, so it comes first.
         let counts = TERMINATED.map(|phase| pods.index_count(BY_PHASE, phase) as usize);
         if threshold == 0 || counts.iter().sum::<usize>() <= threshold {
             return Decision::done();
@@ -138,7 +138,7 @@ impl Controller for Policy {
             .into_iter()
             .take(count.saturating_sub(threshold))
             .map(|pod| {
-                let message = format!("{count} pods have terminated, {threshold} are kept");
+                let message = format!("{count} terminated pods, the threshold is {threshold}");
                 Plan::new(pod.reference, "terminated", message).delete(DeleteOptions::force())
             });
         Decision::done().plans(plans)
@@ -146,7 +146,7 @@ impl Controller for Policy {
 }
 
 impl Policy {
-    /// Whether somebody may still want to look at a failed pod.
+    /// Whether a failed pod is still kept for its namespace.
     fn is_kept(&self, cx: &Context<'_>, pod: &Object<Pod>) -> bool {
         let namespace = &pod.reference.namespace;
         pod.view.status.phase == "Failed"
@@ -156,15 +156,15 @@ impl Policy {
     }
 }
 
-/// When the last container ended; a pod whose containers never ran failed when
-/// it was made, as far as anybody can say.
+/// When the last container ended. For a pod whose containers never ran, the
+/// creation time is the best known time.
 fn failed_at(pod: &Pod) -> Option<Time> {
     let containers = pod.status.container_statuses.iter();
     let ends = containers.filter_map(|it| it.state.terminated.as_ref()?.finished_at);
     ends.max().or(pod.metadata.creation_timestamp)
 }
 
-/// The order in which pods are deleted: evicted ones first, then by age. Names
+/// The order in which pods are deleted: evicted pods first, then by age. Names
 /// and uid break ties, so that the same cluster always leads to the same plans.
 fn age(pod: &Object<Pod>) -> impl Ord + '_ {
     let status = &pod.view.status;

@@ -26,12 +26,12 @@ fn harness() -> Harness<Policy> {
     harness
 }
 
-/// So many hours after the clock's start, or before it.
+/// A time so many hours after the start of the clock, or before it.
 fn hour(hours: i64) -> String {
     Time::from_instant(START + hours * 3_600_000).to_string()
 }
 
-/// A pod that was made two days before the clock's start.
+/// A pod that was created two days before the start of the clock.
 fn pod(namespace: &str, name: &str, phase: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -41,7 +41,7 @@ fn pod(namespace: &str, name: &str, phase: &str) -> Value {
     })
 }
 
-/// A pod whose container failed so many hours after the clock's start.
+/// A pod whose container failed so many hours after the start of the clock.
 fn failed(namespace: &str, name: &str, at: i64) -> Value {
     let mut pod = pod(namespace, name, "Failed");
     let state = json!({"terminated": {"exitCode": 1, "finishedAt": hour(at)}});
@@ -65,7 +65,7 @@ fn a_failed_pod_of_the_namespace_is_kept_for_a_day() {
     assert_eq!(harness.keys("Pod"), ["ci/test", "shop/youngest"]);
 }
 
-/// It was evicted before its container ran: nothing says when it failed.
+/// It was evicted before its container ran: no field says when it failed.
 #[test]
 fn a_pod_that_never_ran_is_as_old_as_it_is() {
     let mut harness = harness();

@@ -5,6 +5,7 @@
 //! as an argument ([`time::Now`]), effects go out as values.
 
 pub mod api;
+pub mod bucket;
 pub mod budget;
 pub mod controller;
 pub mod coverage;

@@ -22,7 +22,7 @@ use super::describe::{Noticed, describe};
 use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
 use super::text::one_line;
 use super::trips::remembered_trip;
-use crate::host::DesiredController;
+use crate::driver::DesiredController;
 use davit_core::api::HumanDuration;
 use davit_core::api::ModuleSource;
 use davit_core::api::StepConfig;

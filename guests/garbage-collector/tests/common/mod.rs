@@ -27,8 +27,8 @@ pub(crate) fn collector() -> Gc {
     harness(&json!({}))
 }
 
-/// An object of the namespace `default`, or with an empty one cluster-scoped,
-/// whose uid is its name.
+/// An object of the namespace `default`, or cluster-scoped with an empty one.
+/// Its uid is its name.
 pub(crate) fn object(
     api_version: &str,
     kind: &str,
@@ -56,18 +56,18 @@ pub(crate) fn owner(api_version: &str, kind: &str, name: &str, uid: &str) -> Val
     json!({"apiVersion": api_version, "kind": kind, "name": name, "uid": uid})
 }
 
-/// A reference to a pod of that name, whose uid is its name.
+/// A reference to a pod with that name. Its uid is its name.
 pub(crate) fn to_pod(name: &str) -> Value {
     owner("v1", "Pod", name, name)
 }
 
-/// The same reference with or without the right to block.
+/// The same reference, blocking or not.
 pub(crate) fn blocking(mut reference: Value, blocks: bool) -> Value {
     reference["blockOwnerDeletion"] = json!(blocks);
     reference
 }
 
-/// An object that is being deleted, and what holds it.
+/// A terminating object with its finalizers.
 pub(crate) fn terminating(mut object: Value, finalizers: &[&str]) -> Value {
     set(
         &mut object,

@@ -50,7 +50,7 @@ impl Cluster {
         }
     }
 
-    /// A cluster with a node that is well, in a zone of its own.
+    /// A cluster with a healthy node in a zone of its own.
     pub(crate) fn with_witness() -> Self {
         let mut cluster = Self::new(&Value::Null);
         cluster.well("witness", "elsewhere");
@@ -58,7 +58,7 @@ impl Cluster {
     }
 
     /// Adds a node, by its zone and the status of its condition `Ready`, if it
-    /// has one. It gives no sign of life by itself.
+    /// has one. It sends no heartbeat by itself.
     pub(crate) fn node(&mut self, name: &str, zone: &str, ready: Option<&str>) {
         let conditions: Vec<Value> = ready
             .map(|status| json!({"type": "Ready", "status": status, "lastHeartbeatTime": self.now()}))
@@ -77,18 +77,18 @@ impl Cluster {
         self.renew(name);
     }
 
-    /// From now on the node renews its lease.
+    /// From now on, the node renews its lease.
     pub(crate) fn renew(&mut self, name: &str) {
         self.renewing.insert(name.to_owned());
         self.put_lease(name);
     }
 
-    /// From now on the node posts its status.
+    /// From now on, the node posts its status.
     pub(crate) fn post(&mut self, name: &str) {
         self.posting.insert(name.to_owned());
     }
 
-    /// The kubelet stops, just after a sign of life.
+    /// The kubelet stops just after a heartbeat.
     pub(crate) fn silence(&mut self, name: &str) {
         if self.renewing.remove(name) {
             self.put_lease(name);
@@ -98,7 +98,7 @@ impl Cluster {
         }
     }
 
-    /// What somebody writes into the node.
+    /// Changes the node, as another client does.
     pub(crate) fn change(&mut self, name: &str, change: impl FnOnce(&mut Value)) {
         let mut node = self.harness.object("Node", name).expect("the node").clone();
         change(&mut node);
@@ -140,7 +140,7 @@ impl Cluster {
         });
     }
 
-    /// Lets so many seconds pass, with heartbeats.
+    /// Advances by that many seconds, with heartbeats.
     pub(crate) fn pass(&mut self, seconds: u64) {
         let mut left = Duration::from_secs(seconds);
         while !left.is_zero() {
@@ -164,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// Adds a pod that stays until a kubelet says that it ended.
+    /// Adds a pod that stays until a kubelet reports its end.
     pub(crate) fn pod(&mut self, name: &str, node: &str) {
         self.pod_with(name, node, |_| {});
     }
@@ -196,7 +196,7 @@ impl Cluster {
         metadata.get("deletionTimestamp").is_some()
     }
 
-    /// The pods that are evicted, of those in the namespace `default`.
+    /// The evicted pods in the namespace `default`.
     pub(crate) fn evicted(&self) -> Vec<&str> {
         let pods = self.harness.keys("Pod").into_iter();
         pods.filter_map(|key| key.strip_prefix("default/"))
@@ -204,7 +204,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Asserts that the pod is evicted after so many seconds, and not before.
+    /// Asserts that the pod is evicted after that many seconds, and not before.
     #[track_caller]
     pub(crate) fn assert_evicted_after(&mut self, pod: &str, seconds: u64) {
         self.pass(seconds - 1);
@@ -216,7 +216,7 @@ impl Cluster {
         );
     }
 
-    /// Asserts that nothing was written at all for so many seconds.
+    /// Asserts that nothing is written for that many seconds.
     #[track_caller]
     pub(crate) fn assert_quiet(&mut self, seconds: u64) {
         self.pass(seconds);
@@ -235,7 +235,7 @@ impl Cluster {
             .collect()
     }
 
-    /// Asserts a zone's rate and the numbers that are published of it.
+    /// Asserts a zone's rate and its metrics.
     #[track_caller]
     pub(crate) fn assert_zone(&self, name: &str, rate: f64, size: f64, unhealthy: f64) {
         let found = self

@@ -25,7 +25,7 @@ pub(crate) fn harness(config: &Value) -> Harness<PodGc> {
     Harness::new(config).expect("a valid configuration")
 }
 
-/// A collector that leaves terminated pods alone.
+/// A collector that ignores terminated pods.
 pub(crate) fn without_threshold() -> Harness<PodGc> {
     harness(&json!({"terminatedPodThreshold": -1}))
 }
@@ -97,7 +97,7 @@ fn hour(hours: i64) -> String {
     Time::from_instant(START + hours * 3_600_000).to_string()
 }
 
-/// A node that is ready, or not, with a taint of this key and effect.
+/// A node that is ready or not, with a taint of this key and effect.
 pub(crate) fn node(name: &str, ready: &str, taint: Option<(&str, &str)>) -> Value {
     let taints: Vec<Value> = taint
         .map(|(key, effect)| json!({"key": key, "effect": effect}))
@@ -119,7 +119,7 @@ pub(crate) fn ready_node(name: &str) -> Value {
     node(name, "True", None)
 }
 
-/// The names of the pods that plans were carried out for, in order.
+/// The names of the pods whose plans were executed, in order.
 pub(crate) fn handled(harness: &Harness<PodGc>) -> Vec<&str> {
     let plans = harness.executions().iter();
     plans.map(|it| it.plan.target.name.as_str()).collect()

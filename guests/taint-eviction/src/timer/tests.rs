@@ -6,7 +6,7 @@ fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// What becomes of a timer of 100 s when the pod has another time.
+/// What happens to a timer of 100 s when the pod gets another time.
 #[test]
 fn the_policies_differ_in_what_a_new_time_does() {
     for (policy, lasts, expected) in [
@@ -27,9 +27,9 @@ fn the_policies_differ_in_what_a_new_time_does() {
     }
 }
 
-/// Another taint of the same key is no change of the time.
+/// Another taint with the same key is not a change of the time.
 #[test]
-fn a_taint_that_started_again_has_its_time_under_every_policy() {
+fn a_taint_that_was_added_again_has_its_time_under_every_policy() {
     for policy in [
         Reschedule::Keep,
         Reschedule::ShortenOnly,
@@ -45,7 +45,7 @@ fn a_taint_that_started_again_has_its_time_under_every_policy() {
 
 /// The host rounds the two times of a timer to milliseconds, each by itself.
 #[test]
-fn rounding_is_no_change() {
+fn a_rounding_error_is_not_a_change() {
     let due_at = later(NOW, seconds(100));
     for error in [-1, 1] {
         let change = change(Reschedule::Recompute, true, due_at + error, due_at);
@@ -55,7 +55,7 @@ fn rounding_is_no_change() {
 }
 
 #[test]
-fn no_time_is_too_long() {
+fn any_time_is_within_range() {
     let century = later(NOW, LONGEST);
     assert_eq!(later(NOW, Duration::MAX), century);
     assert_eq!(later(NOW, Duration::from_secs(u64::MAX)), century);

@@ -76,8 +76,8 @@ impl Pod {
         self.set("/status/conditions", conditions)
     }
 
-    /// Tolerates the `NoExecute` taint of this key for so many seconds, or for
-    /// ever.
+    /// Tolerates the `NoExecute` taint of this key for that many seconds, or
+    /// forever.
     pub(crate) fn tolerates(self, key: &str, seconds: Option<i64>) -> Self {
         let toleration = json!({
             "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
@@ -129,7 +129,7 @@ pub(crate) fn timer(name: &str, taint: &str) -> String {
     format!("{} {taint}", uid(name))
 }
 
-/// Whether a timer or an eviction of the pod of this name waits.
+/// Whether a timer or an eviction of the pod with this name is pending.
 pub(crate) fn waits(harness: &Harness<TaintEviction>, name: &str) -> bool {
     let timers = ["taint1", "taint2"].map(|taint| timer(name, taint));
     let mut timers = timers.iter().map(|key| (TIMERS, key));
@@ -137,15 +137,15 @@ pub(crate) fn waits(harness: &Harness<TaintEviction>, name: &str) -> bool {
     timers.any(waits) || waits((EVICTIONS, &uid(name)))
 }
 
-/// The names of the pods that the API server has.
+/// The names of the pods on the API server.
 pub(crate) fn left(harness: &Harness<TaintEviction>) -> Vec<&str> {
     let keys = harness.keys("Pod").into_iter();
     keys.map(|key| key.rsplit_once('/').map_or(key, |(_, name)| name))
         .collect()
 }
 
-/// The names of the pods that were to be deleted or evicted, and the seconds
-/// after the start, in order.
+/// The names of the deleted or evicted pods, and the seconds after the start,
+/// in order.
 pub(crate) fn deletions(harness: &Harness<TaintEviction>) -> Vec<(&str, i64)> {
     let plans = harness.executions().iter();
     plans

@@ -149,7 +149,7 @@ async fn ask_version(api: &Api, group: &str, mut version: Version) -> Version {
 }
 
 async fn ask<T: DeserializeOwned>(api: &Api, at: &str, accept: &'static str) -> Result<T, Failure> {
-    let attempt = Discovery(at);
+    let attempt = Attempt(at);
     let body = api
         .send(&Request::get(at.to_owned(), accept))
         .await
@@ -160,9 +160,9 @@ async fn ask<T: DeserializeOwned>(api: &Api, at: &str, accept: &'static str) -> 
     })
 }
 
-struct Discovery<'a>(&'a str);
+struct Attempt<'a>(&'a str);
 
-impl fmt::Display for Discovery<'_> {
+impl fmt::Display for Attempt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ask what is served at {}", self.0)
     }
