@@ -16,7 +16,6 @@ use davit_core::control::{
     is_same_revision,
 };
 use davit_core::object::ObjectRef;
-use davit_core::observation::Observation;
 use davit_engine::Guest;
 use futures::future::try_join_all;
 use serde_json::{Value, json};
@@ -25,6 +24,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::{sleep_until, timeout};
 
 use crate::config::ControllerConfig;
+use crate::driver::Handle;
 use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::loading;
@@ -34,22 +34,10 @@ use crate::records::{RecordError, Records};
 /// How long reading or writing a record may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-type DesiredController = davit_core::desired::DesiredController<Arc<Guest>>;
-
-/// The data half, as far as the control half needs it.
-pub trait DataHalf: Send + Sync + 'static {
-    /// Runs exactly these controllers.
-    fn run(&self, desired: Vec<DesiredController>);
-    /// What is observed of each controller.
-    fn observe(&self) -> impl Future<Output = BTreeMap<String, Observation>> + Send;
-    /// Resets a controller's tripped guardrails.
-    fn reset(&self, controller: &str);
-}
-
 /// What the task needs.
-pub(crate) struct ControlOptions<D> {
-    /// What runs the controllers.
-    pub(crate) data: D,
+pub(crate) struct ControlOptions {
+    /// Runs the controllers.
+    pub(crate) data: Handle,
     /// The clocks of the host.
     pub(crate) clock: Clock,
     /// Loads their revisions.
@@ -93,7 +81,7 @@ enum Input {
 type Query = Box<dyn FnOnce(&Control<Arc<Guest>>) + Send>;
 
 impl ControlTask {
-    pub(crate) fn start<D: DataHalf>(options: ControlOptions<D>) -> Self {
+    pub(crate) fn start(options: ControlOptions) -> Self {
         let (inbox, inputs) = mpsc::unbounded_channel();
         let loader = Arc::clone(&options.loader);
         let records = Arc::clone(&options.records);
@@ -231,8 +219,8 @@ async fn query<T: Send + 'static>(
     answered.await.ok()
 }
 
-struct Task<D> {
-    options: ControlOptions<D>,
+struct Task {
+    options: ControlOptions,
     control: Control<Arc<Guest>>,
     inbox: mpsc::WeakUnboundedSender<Input>,
     /// Who waits until what was declared is recorded.
@@ -241,7 +229,7 @@ struct Task<D> {
     changes: BTreeMap<ChangeId, oneshot::Sender<Result<Value, ChangeError>>>,
 }
 
-impl<D: DataHalf> Task<D> {
+impl Task {
     async fn until_unused(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
         let mut number = 0;
         loop {
@@ -313,7 +301,7 @@ impl<D: DataHalf> Task<D> {
                 });
             }
             ControlEffect::Remember { id, owner } => self.spawn(async move {
-                let remembered = remember(&records, &owner).await;
+                let remembered = Box::new(remember(&records, &owner).await);
                 ControlInput::Remembered { id, remembered }
             }),
             ControlEffect::Record { id, owner, record } => self.spawn(async move {

@@ -7,6 +7,7 @@ pub mod commands;
 pub mod config;
 pub mod control;
 pub mod demo;
+pub mod driver;
 pub mod health;
 pub mod host;
 pub mod http;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-use crate::engine::{MAX_TABLE_ELEMENTS, TICK};
+/// How often running guests are interrupted: the unit of their CPU time, and the
+/// longest that one keeps others of its thread waiting.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// How much one guest may use. A call that goes over a limit fails, and costs
 /// the guest the instance that it ran in.
@@ -42,8 +44,9 @@ pub struct Limits {
 
 impl Limits {
     /// What the engine reserves for each table, so what
-    /// [`Limits::table_elements`] can be at most.
-    pub const MAX_TABLE_ELEMENTS: usize = MAX_TABLE_ELEMENTS;
+    /// [`Limits::table_elements`] can be at most. Rust guests need one element for each
+    /// function whose address is taken.
+    pub const MAX_TABLE_ELEMENTS: usize = 20_000;
 
     /// How many ticks a call may notice before it used up its CPU time. The
     /// first one comes a part of a tick after the call began.

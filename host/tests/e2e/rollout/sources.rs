@@ -110,7 +110,7 @@ fn a_configuration_that_the_guest_refuses() {
 fn another_digest_than_the_pinned_one() {
     let digest = "0123456789abcdef".repeat(4);
     let module = format!("{{builtin: podgc, digest: \"sha256:{digest}\"}}");
-    let words = ["is wanted", digest.as_str()];
+    let words = ["digest pins", digest.as_str()];
     refused(&module, "{}", "Verified", "OtherDigest", &words);
 }
 
@@ -243,12 +243,12 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
         digest: format!("sha256:{digest}"),
         ..ran
     };
-    let activation = Record::Revision(Activation {
+    let activation = Record::Revision(Box::new(Activation {
         revision: before.revision.clone(),
         spec: spec.clone(),
         at: "2026-11-20T10:00:00Z".into(),
         stable_since: Some(before.since.clone()),
-    });
+    }));
     image.records.write(&owner, activation).await.unwrap();
     let status = ControllerStatus {
         stable: Some(before.clone()),
