@@ -1,9 +1,9 @@
-//! What this program was built from.
+//! The build of this program.
 
 use davit_engine::WorldVersion;
 use serde::Serialize;
 
-/// The name of the metric that says it.
+/// The name of the metric with the build.
 pub const METRIC: &str = "davit_build_info";
 
 /// What this program was built from.
@@ -11,7 +11,7 @@ pub const METRIC: &str = "davit_build_info";
 pub struct Info {
     /// Its version.
     pub version: &'static str,
-    /// The commit, if the build was told by `DAVIT_COMMIT`.
+    /// The commit, from `DAVIT_COMMIT` at build time.
     pub commit: &'static str,
     /// The latest version of the interface that its guests are built for.
     pub interface: &'static str,
@@ -38,7 +38,7 @@ const INTERFACE: WorldVersion = {
     last
 };
 
-/// The version that a page of metrics says.
+/// The version in a page of metrics.
 #[must_use]
 pub fn version_in(metrics: &str) -> Option<String> {
     let mut lines = metrics.lines();

@@ -20,83 +20,81 @@ pub use tools::{CheckArguments, CompletionArguments, GetArguments, GetFormat, Ve
 #[derive(Debug, Parser)]
 #[command(name = "davit", version, arg_required_else_help = true)]
 pub struct Arguments {
-    /// How the log is written.
+    /// Format of the log.
     #[arg(long, global = true, value_enum, default_value = "text")]
     pub log_format: LogFormat,
-    /// What is logged: `info` if absent, or such as
-    /// `davit=debug,davit_cluster=trace`.
+    /// Log filter, such as `info` or `davit=debug,davit_cluster=trace`.
     #[arg(long, global = true, env = "RUST_LOG", value_name = "FILTER")]
     pub log: Option<String>,
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What to do.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Runs controllers against a cluster until it is told to stop.
+    /// Runs controllers against a cluster, until SIGINT or SIGTERM.
     Run(RunArguments),
-    /// Serves a Kubernetes API from memory, for trying things out.
+    /// Serves a Kubernetes API from memory, for tests and experiments.
     Sim(SimArguments),
-    /// Shows the controllers at work on an API server in memory, in 30 seconds.
+    /// Runs the five controllers on an API server in memory, in 30 seconds.
     Demo(DemoArguments),
-    /// Shows what a guest is and what it asks for.
+    /// Shows what a guest watches and writes, and its configuration schema.
     #[command(after_long_help = examples::INSPECT)]
     Inspect(InspectArguments),
-    /// Writes a guest to begin with: a crate that builds and passes its test.
+    /// Creates a guest: a crate that builds and passes its test.
     New(NewArguments),
-    /// Shows Controllers, or the rollout of one of them.
+    /// Lists Controllers, or shows the rollout of one Controller.
     #[command(after_long_help = examples::GET)]
     Get(GetArguments),
-    /// Checks configuration, modules and permissions, and changes nothing.
+    /// Checks configuration, modules and permissions; changes nothing.
     #[command(after_long_help = examples::CHECK)]
     Check(CheckArguments),
-    /// Lets a controller's candidate leave its step.
+    /// Promotes a controller's candidate to the next step.
     #[command(after_long_help = examples::PROMOTE)]
     Promote(PromoteArguments),
-    /// Keeps a controller's candidate in its step.
+    /// Pauses a rollout: the candidate stays in its step.
     #[command(after_long_help = examples::PAUSE)]
     Pause(RequestArguments),
-    /// Lets a paused rollout continue.
+    /// Resumes a paused rollout.
     #[command(after_long_help = examples::RESUME)]
     Resume(RequestArguments),
-    /// Tries a rejected revision again.
+    /// Starts the rollout of a rejected revision again.
     #[command(after_long_help = examples::RETRY)]
     Retry(RequestArguments),
-    /// Rolls a controller's candidate back.
+    /// Aborts a rollout: the host rolls the candidate back.
     #[command(after_long_help = examples::ABORT)]
     Abort(RequestArguments),
     /// Resets a controller's tripped guardrails.
     #[command(after_long_help = examples::RESET)]
     Reset(RequestArguments),
-    /// Brings module, configuration and limits of a former spec back.
+    /// Restores module, configuration and limits of a former spec.
     #[command(after_long_help = examples::ROLLBACK)]
     Rollback(RollbackArguments),
-    /// Shows the specs of a controller that were active.
+    /// Shows the recorded specs of a controller.
     #[command(after_long_help = examples::HISTORY)]
     History(HistoryArguments),
     /// Shows where candidate and stable revision disagree.
     #[command(after_long_help = examples::DIFF)]
     Diff(DiffArguments),
-    /// Prints the completion script of a shell.
+    /// Prints a shell completion script.
     #[command(after_long_help = examples::COMPLETION)]
     Completion(CompletionArguments),
-    /// Shows the versions of this program, of the server and of the host.
+    /// Shows the versions of this program, the API server and the host.
     Version(VersionArguments),
     /// Prints the definition of the custom resource.
     #[command(hide = true)]
     Crds,
 }
 
-/// Where the guests lie that are shipped with Davit.
+/// Where guests are loaded from.
 #[derive(Debug, Args)]
 pub struct GuestArguments {
-    /// The directory of the built-in guests; beside this program if absent.
+    /// Directory of the built-in guests [default: beside this program]
     #[arg(long = "guests", env = "DAVIT_GUESTS", value_name = "DIR")]
     pub directory: Option<PathBuf>,
-    /// Where guests are kept, as they were fetched and compiled; nowhere if
-    /// absent.
+    /// Directory that caches fetched and compiled guests [default: no cache]
     #[arg(long, env = "DAVIT_CACHE", value_name = "DIR")]
     pub cache: Option<PathBuf>,
 }
@@ -104,20 +102,22 @@ pub struct GuestArguments {
 /// `davit run`
 #[derive(Debug, Args)]
 pub struct RunArguments {
-    /// The controllers to run (YAML). The host reloads a changed file
-    /// without a restart. If it names none, or is absent, those of the cluster's
-    /// Controllers are run.
+    /// Configuration file (YAML). The host reloads a changed file without a
+    /// restart. Without `controllers` in it, or without a file, the host runs
+    /// the cluster's Controllers.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub cluster: ClusterArguments,
-    /// Serves /metrics, /livez, /readyz and /controllers/NAME/disagreements
-    /// there: 127.0.0.1:8080, localhost:8080, or :8080 for every address.
+    /// Address that serves /metrics, /livez, /readyz and
+    /// /controllers/NAME/disagreements: 127.0.0.1:8080, localhost:8080, or :8080
+    /// for every address.
     #[arg(long, value_name = "ADDRESS")]
     pub http: Option<ListenAddress>,
-    /// With controllers of a file, takes requests such as promote and abort from
-    /// everybody who reaches --http, even if that is not loopback.
+    /// Accepts requests such as promote and abort from everyone who reaches
+    /// --http, even if that address is not loopback. Only for controllers of a
+    /// file.
     #[arg(long, requires = "http", requires = "config")]
     pub allow_remote_requests: bool,
     #[command(flatten)]
@@ -131,25 +131,27 @@ pub struct RunArguments {
 /// `davit sim`
 #[derive(Debug, Args)]
 pub struct SimArguments {
-    /// Where to listen; port 0 takes a free one.
+    /// Address to listen on; port 0 picks a free port.
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: SocketAddr,
-    /// What `kubectl get -o json` or `-o yaml` printed; may be repeated.
+    /// Loads the objects of a file that `kubectl get -o json` or `-o yaml`
+    /// printed; may be repeated.
     #[arg(long, value_name = "FILE", num_args = 1..)]
     pub load: Vec<PathBuf>,
-    /// Starts pods that are bound to nodes, ends those that are deleted after
-    /// their grace, and renews the nodes' leases.
+    /// Runs a kubelet for every node: starts pods that are bound to the node,
+    /// ends deleted pods after their grace period, renews the node's lease.
     #[arg(long)]
     pub kubelet: bool,
-    /// A node whose kubelet does nothing; may be repeated. While it runs, the
-    /// label davit-sim/kubelet=silent on a node does the same.
+    /// Node whose kubelet does nothing; may be repeated. The label
+    /// davit-sim/kubelet=silent on a node does the same at any time.
     #[arg(long, value_name = "NAME", requires = "kubelet")]
     pub silent_node: Vec<String>,
-    /// Empties namespaces that are deleted, and lets them go.
+    /// Runs a namespace controller: deletes the objects of a deleted namespace,
+    /// then the namespace.
     #[arg(long)]
     pub namespaces: bool,
-    /// Lets new pods tolerate nodes that are not ready or not reachable, for
-    /// 300 seconds if it does not say for how long.
+    /// Adds the default tolerations to new pods: they tolerate nodes that are
+    /// not ready or unreachable for that long, or for 300 seconds.
     #[arg(
         long,
         value_name = "SECONDS",
@@ -158,22 +160,23 @@ pub struct SimArguments {
         default_missing_value = "300"
     )]
     pub default_tolerations: Option<u32>,
-    /// Enforces RBAC: clients need a token, and may do what roles allow. The
-    /// kubeconfig holds the token of an administrator.
+    /// Enforces RBAC: a client needs a token, and may do what its roles allow.
+    /// The kubeconfig holds an administrator's token.
     #[arg(long)]
     pub rbac: bool,
-    /// What goes wrong, `delete pods 10% 429=3` or `watch any abort=5`; may be
-    /// repeated. docs/sim.md has the grammar.
+    /// Fault to inject, such as `delete pods 10% 429=3` or `watch any abort=5`;
+    /// may be repeated. See docs/sim.md for the grammar.
     #[arg(long, value_name = "FAULT")]
     pub fault: Vec<Fault>,
-    /// Makes uids, generated names and faults by chance repeat from run to run.
+    /// Seed of uids, generated names and random faults: the same seed repeats
+    /// them.
     #[arg(long, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// How long changes are kept for watches and pages: what asks for older
-    /// ones is answered 410.
+    /// How long changes are kept for watches and pages; the server answers 410
+    /// to a request for older ones.
     #[arg(long, value_name = "DURATION", default_value = "5m")]
     pub history: HumanDuration,
-    /// How many changes of one resource are kept at most.
+    /// How many changes of one resource are kept.
     #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
     pub history_events: usize,
 }
@@ -189,25 +192,24 @@ pub struct DemoArguments {
 /// `davit inspect`
 #[derive(Debug, Args)]
 pub struct InspectArguments {
-    /// The guest.
+    /// The guest's module.
     #[arg(value_name = "MODULE.wasm")]
     pub module: PathBuf,
-    /// A configuration to describe it with (JSON or YAML); its defaults if
-    /// absent.
+    /// Configuration of the guest (JSON or YAML) [default: the guest's defaults]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// How it is printed.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
-    /// Prints the roles that the guest's controller needs, and their bindings,
-    /// in YAML for kubectl apply.
+    /// Prints the roles that the guest's controller needs and their bindings, in
+    /// YAML for kubectl apply.
     #[arg(long, conflicts_with = "output")]
     pub rbac: bool,
-    /// With --rbac: the controller's name; the guest's if absent.
+    /// With --rbac: name of the controller [default: the guest's name]
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub name: Option<String>,
-    /// With --rbac: the spec's serviceAccountName, in whose name the controller
-    /// writes; Davit's own account if absent.
+    /// With --rbac: serviceAccountName of the spec, as which the controller
+    /// writes [default: Davit's own account]
     #[arg(long, value_name = "NAME", requires = "rbac")]
     pub service_account: Option<String>,
     #[command(flatten)]
@@ -218,14 +220,14 @@ pub struct InspectArguments {
 /// `davit new`
 #[derive(Debug, Args)]
 pub struct NewArguments {
-    /// The guest's name, which is its crate's: `keep-failed`.
+    /// Name of the guest and of its crate: `keep-failed`.
     #[arg(value_name = "NAME")]
     pub name: String,
-    /// Where it is written; a directory of its name if absent.
+    /// Directory to create [default: NAME]
     #[arg(long, value_name = "DIR")]
     pub path: Option<PathBuf>,
-    /// A copy of the crate davit-guest to build with; one is written beside
-    /// the guest if absent.
+    /// Directory of the crate davit-guest to build with [default: a copy that
+    /// is written beside the guest]
     #[arg(long, value_name = "DIR")]
     pub sdk: Option<PathBuf>,
 }
@@ -233,10 +235,11 @@ pub struct NewArguments {
 /// Which cluster.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterArguments {
-    /// Which cluster; otherwise as kubectl finds it, or the cluster it runs in.
+    /// Kubeconfig of the cluster [default: as kubectl finds it, else the cluster
+    /// that davit runs in]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// Which context of the kubeconfig; its current one if absent.
+    /// Context of the kubeconfig [default: the current context]
     #[arg(long, value_name = "NAME")]
     pub context: Option<String>,
 }
@@ -244,8 +247,7 @@ pub struct ClusterArguments {
 /// Where Davit runs.
 #[derive(Debug, Args)]
 pub struct NamespaceArgument {
-    /// The namespace that Davit runs in: the specs that were active are kept
-    /// there.
+    /// Namespace that Davit runs in, which holds the recorded specs.
     #[arg(
         long,
         short,
@@ -259,12 +261,12 @@ pub struct NamespaceArgument {
 /// `davit pause`, `resume`, `retry`, `abort` and `reset`
 #[derive(Debug, Args)]
 pub struct RequestArguments {
-    /// The Controller.
+    /// Name of the controller.
     pub name: String,
-    /// How long to wait for the host's answer; 0 does not wait.
+    /// How long to wait for the host's answer; with 0, do not wait.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration_or_zero)]
     pub wait: Duration,
-    /// The running Davit, if its controllers are those of a file, such as
+    /// Address of a host that runs controllers of a file, such as
     /// `http://127.0.0.1:8080`.
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
     pub server: Option<ServerAddress>,
@@ -280,10 +282,10 @@ fn duration_or_zero(text: &str) -> Result<Duration, String> {
     }
 }
 
-/// A Controller, and the cluster that it is in.
+/// A Controller and its cluster.
 #[derive(Debug, Args)]
 pub struct ControllerArguments {
-    /// The Controller.
+    /// Name of the controller.
     pub name: String,
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
@@ -296,8 +298,9 @@ pub struct PromoteArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub request: RequestArguments,
-    /// Skips the steps that are left: the candidate takes over at once. So does
-    /// what the spec describes if the stable revision is lost.
+    /// Skips the remaining steps: the candidate becomes stable immediately. If
+    /// the stable revision is lost, abandons it for the revision that the spec
+    /// describes.
     #[arg(long)]
     pub full: bool,
 }
@@ -308,13 +311,13 @@ pub struct HistoryArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub controller: ControllerArguments,
-    /// Shows only the spec of that number.
+    /// Shows the spec with this number.
     #[arg(long, value_name = "NUMBER")]
     pub revision: Option<i64>,
-    /// Shows how the spec of that number differs from --revision.
+    /// Shows how the spec with this number differs from --revision.
     #[arg(long, value_name = "NUMBER", requires = "revision")]
     pub diff: Option<i64>,
-    /// How it is printed.
+    /// Output format.
     #[arg(
         long,
         short,
@@ -338,11 +341,11 @@ pub struct RollbackArguments {
     #[command(flatten)]
     #[allow(missing_docs, reason = "clap shows the flattened arguments' own texts")]
     pub namespace: NamespaceArgument,
-    /// The number that `davit history` shows. If absent, the stable revision
-    /// if the spec asks for another, or else the one that was active before.
+    /// Number of a spec in `davit history` [default: the stable revision if the
+    /// spec describes another one, else the revision that was stable before it]
     #[arg(long, value_name = "NUMBER")]
     pub to: Option<i64>,
-    /// Takes over at once, without the steps of the rollout.
+    /// Makes the revision stable immediately, without the steps of the rollout.
     #[arg(long)]
     pub now: bool,
 }
@@ -350,16 +353,16 @@ pub struct RollbackArguments {
 /// `davit diff`
 #[derive(Debug, Args)]
 pub struct DiffArguments {
-    /// The controller.
+    /// Name of the controller.
     pub name: String,
-    /// The running Davit, such as `http://127.0.0.1:8080`; through the API
-    /// server and the Service davit if absent.
+    /// Address of the host, such as `http://127.0.0.1:8080` [default: the Service
+    /// davit, through the API server]
     #[arg(long, value_name = "URL", conflicts_with_all = ["kubeconfig", "context"])]
     pub server: Option<ServerAddress>,
-    /// How it is printed.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
-    /// So many disagreements are shown as text; as JSON, all are.
+    /// Number of disagreements in the text; JSON and YAML have all of them.
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
     pub last: usize,
     #[command(flatten)]
@@ -370,21 +373,21 @@ pub struct DiffArguments {
     pub namespace: NamespaceArgument,
 }
 
-/// How something is printed.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Plain text.
     Text,
-    /// For programs.
+    /// JSON.
     Json,
-    /// For programs, and readable.
+    /// YAML.
     Yaml,
 }
 
-/// How something is printed for programs.
+/// An output format for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// JSON, over several lines.
+    /// JSON, indented.
     Json,
     /// YAML.
     Yaml,

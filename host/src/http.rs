@@ -1,4 +1,5 @@
-//! `/metrics`, `/livez` and `/readyz`, and what a rollout is judged by.
+//! The HTTP server of a host: `/metrics`, `/livez`, `/readyz`, the disagreements of
+//! rollouts, and requests to a host that runs from a file.
 
 pub mod address;
 pub mod disagreements;
@@ -28,25 +29,25 @@ use requests::RequestPolicy;
 /// How long a client may take to send the headers of its next request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// What is served.
+/// What the server answers from.
 #[derive(Clone)]
-pub struct Served {
+pub struct Endpoints {
     /// For `/metrics`.
     pub metrics: Arc<HostMetrics>,
     /// For the probes.
     pub health: Arc<Health>,
-    /// For what a rollout is judged by.
+    /// For `/controllers/NAME/disagreements`.
     pub host: Handle,
-    /// For how far rollouts are, and for requests about them.
+    /// For the progress of rollouts, and for requests.
     pub rollouts: RolloutsHandle,
-    /// Whose requests are taken.
+    /// Which requests the host accepts.
     pub requests: RequestPolicy,
 }
 
-/// Listens and answers until the task is aborted.
+/// Listens, and answers until the task is aborted.
 pub async fn serve(
     address: &ListenAddress,
-    served: Served,
+    endpoints: Endpoints,
 ) -> std::io::Result<(SocketAddr, JoinHandle<()>)> {
     let listener = address.listen().await?;
     let address = listener.local_addr()?;
@@ -55,25 +56,25 @@ pub async fn serve(
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of file descriptors, most likely: let some close.
+                    // Most likely the process is out of file descriptors: wait until some close.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
                 }
             };
-            let served = served.clone();
+            let endpoints = endpoints.clone();
             let service = service_fn(move |request| {
-                let served = served.clone();
-                async move { Ok::<_, Infallible>(answer(request, address, &served).await) }
+                let endpoints = endpoints.clone();
+                async move { Ok::<_, Infallible>(answer(request, address, &endpoints).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
-                // Without a timer it waits for a request's headers for ever.
+                // Without a timer, hyper waits for a request's headers for ever.
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADERS_WITHIN)
                 .serve_connection(TokioIo::new(stream), service);
             tokio::spawn(async move {
                 if let Err(error) = connection.await {
-                    tracing::debug!(%error, "a connection to the metrics endpoint ended");
+                    tracing::debug!(%error, "an HTTP connection failed");
                 }
             });
         }
@@ -84,16 +85,19 @@ pub async fn serve(
 async fn answer(
     request: Request<Incoming>,
     address: SocketAddr,
-    served: &Served,
+    endpoints: &Endpoints,
 ) -> Response<Full<Bytes>> {
-    let Served {
+    let Endpoints {
         metrics, health, ..
-    } = served;
+    } = endpoints;
     if request.uri().path().starts_with(requests::PATH) {
-        return requests::answer(request, address, served).await;
+        return requests::answer(request, address, endpoints).await;
     }
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return text(StatusCode::METHOD_NOT_ALLOWED, "only GET\n".to_owned());
+        return text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            "only GET is allowed\n".to_owned(),
+        );
     }
     match request.uri().path() {
         "/livez" if health.is_live() => text(StatusCode::OK, "ok\n".to_owned()),
@@ -101,10 +105,11 @@ async fn answer(
         "/readyz" => readiness(health),
         "/metrics" => text(StatusCode::OK, metrics.render()),
         path => match controller_of(path) {
-            Some(controller) => disagreements(served, controller).await,
+            Some(controller) => disagreements(endpoints, controller).await,
             None => text(
                 StatusCode::NOT_FOUND,
-                "there is /metrics, /livez, /readyz and /controllers/NAME/disagreements\n"
+                "not found: the paths are /metrics, /livez, /readyz and \
+                 /controllers/NAME/disagreements\n"
                     .to_owned(),
             ),
         },
@@ -125,12 +130,12 @@ fn controller_of(path: &str) -> Option<&str> {
     name.strip_suffix("/disagreements")
 }
 
-async fn disagreements(served: &Served, controller: &str) -> Response<Full<Bytes>> {
-    let Some(found) = served.host.disagreements(controller).await else {
-        let sentence = format!("no candidate of a controller \"{controller}\" is being tried\n");
+async fn disagreements(endpoints: &Endpoints, controller: &str) -> Response<Full<Bytes>> {
+    let Some(found) = endpoints.host.disagreements(controller).await else {
+        let sentence = format!("the controller \"{controller}\" has no candidate\n");
         return text(StatusCode::NOT_FOUND, sentence);
     };
-    let progress = served.rollouts.progress(controller).await;
+    let progress = endpoints.rollouts.progress(controller).await;
     match serde_json::to_string(&Page::new(&found, progress.as_ref())) {
         Ok(page) => with_type("application/json", StatusCode::OK, page),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

@@ -1,4 +1,4 @@
-//! `davit inspect`: what a guest is and what it asks for.
+//! `davit inspect`: a guest's manifest and schema, and the roles that it needs.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::cli::{Format, InspectArguments};
 use crate::commands::print::{out, serialized};
 use crate::rbac::{self, Accounts};
 
-/// Prints what a module is.
+/// Prints the description of a module.
 pub async fn run(arguments: InspectArguments) -> Result<()> {
     let name = arguments.module.display().to_string();
     let wasm = std::fs::read(&arguments.module)
@@ -56,7 +56,7 @@ fn configuration(path: &Path) -> Result<Value> {
     let text = std::fs::read_to_string(path)
         .with_context(|| format!("the configuration {} cannot be read", path.display()))?;
     serde_saphyr::from_str(&text)
-        .with_context(|| format!("the configuration {} is no YAML", path.display()))
+        .with_context(|| format!("the configuration {} is not YAML", path.display()))
 }
 
 fn facts(module: &Module, manifest: &Manifest, size: usize) -> Value {

@@ -12,7 +12,7 @@ use davit_core::revision::{self, CallLimits, RevisionIdentity};
 use davit_core::untrusted;
 use davit_engine::{DescribeError, Engine, Guest, Limits, LoadError, Module};
 
-use crate::modules::{Fetched, ModuleError, Modules};
+use crate::modules::{FetchedModule, ModuleError, Modules};
 use davit_core::api::ModuleConfig;
 use davit_core::api::{ControllerSpec, SpecError, encode_config};
 
@@ -118,7 +118,7 @@ impl Loader {
     pub async fn load(&self, spec: &ControllerSpec) -> Result<LoadedRevision, RevisionLoadError> {
         let found = match self.modules.fetch(&spec.module).await {
             Ok(fetched) => self.compile(fetched).await?,
-            Err(error) => match self.loaded(&spec.module).filter(|_| error.is_away()) {
+            Err(error) => match self.loaded(&spec.module).filter(|_| error.is_unavailable()) {
                 Some(module) => (module, Some(chain(&error))),
                 None => return Err(error.into()),
             },
@@ -175,9 +175,9 @@ impl Loader {
 
     async fn compile(
         &self,
-        fetched: Fetched,
+        fetched: FetchedModule,
     ) -> Result<(Module, Option<String>), RevisionLoadError> {
-        let (digest, away) = (fetched.digest, fetched.away);
+        let (digest, away) = (fetched.digest, fetched.unavailable);
         if let Some(module) = self.known().module(digest) {
             return Ok((module, away));
         }

@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Parser as _;
 use davit::cli::{Arguments, Command};
-use davit::commands::answer::NotAnswered;
+use davit::commands::answer::NoAnswer;
 use davit::{commands, demo, inspect, new, resource, run, sim, telemetry};
 use davit_cluster::api::chain;
 
-/// How a command ends whose request no host has answered in time. A usage that
-/// makes no sense ends with clap's 2.
-const NOT_ANSWERED: u8 = 3;
+/// The exit code of a request that no host answered in time. clap exits with 2
+/// after a usage error.
+const NO_ANSWER: u8 = 3;
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -22,8 +22,8 @@ fn main() -> ExitCode {
             let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
             eprintln!("davit: {}", words.join(" "));
-            match error.downcast_ref::<NotAnswered>() {
-                Some(_) => ExitCode::from(NOT_ANSWERED),
+            match error.downcast_ref::<NoAnswer>() {
+                Some(_) => ExitCode::from(NO_ANSWER),
                 None => ExitCode::FAILURE,
             }
         }
@@ -32,8 +32,8 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn start(arguments: Arguments) -> Result<()> {
-    // The demo has the terminal for itself unless it is told otherwise; what goes
-    // wrong with a command about a Controller is said once, in the end.
+    // The demo has the terminal for itself by default. A command about a Controller
+    // prints its error once, at the end.
     let filter = match arguments.command {
         Command::Run(_) | Command::Sim(_) | Command::Inspect(_) => "info",
         Command::Demo(_) => "error",

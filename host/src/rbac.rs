@@ -1,4 +1,5 @@
-//! What a controller needs from Kubernetes' RBAC, by its guest's manifest.
+//! The permissions that a controller needs in Kubernetes' RBAC, by its guest's
+//! manifest.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +14,7 @@ const VERSION: &str = "rbac.authorization.k8s.io/v1";
 /// The order in which verbs are written.
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
-/// A verb on a resource.
+/// A permission that is needed: a verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// The only namespace in which it is needed; none for all of them.
@@ -26,7 +27,7 @@ pub struct Need {
     pub verb: String,
 }
 
-/// Who needs it.
+/// The accounts that get the permissions.
 pub struct Accounts<'a> {
     /// The controller's name, for the names of roles.
     pub controller: &'a str,
@@ -40,15 +41,14 @@ pub struct Accounts<'a> {
 }
 
 impl Need {
-    /// Whether it changes something. A dry run makes no write.
+    /// Whether it is a write. A dry run makes none.
     #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "patch" | "delete")
     }
 }
 
-/// Everything that a guest needs: for its watches, its live reads and its
-/// writes.
+/// The permissions that a guest needs for its watches, live reads and writes.
 #[must_use]
 pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
     let watched = watched(manifest);
@@ -74,8 +74,8 @@ pub fn needs(manifest: &Manifest) -> BTreeSet<Need> {
     reads.chain(asked).collect()
 }
 
-/// The resources that a guest watches, and in which namespaces; the empty one
-/// stands for all.
+/// The resources that a guest watches, and their namespaces; the empty one stands
+/// for all.
 fn watched(manifest: &Manifest) -> BTreeMap<(String, String), BTreeSet<String>> {
     let mut watched: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     for watch in &manifest.watches {
@@ -89,7 +89,7 @@ fn watched(manifest: &Manifest) -> BTreeMap<(String, String), BTreeSet<String>> 
     watched
 }
 
-/// The roles that hold what is needed, and their bindings.
+/// The roles that grant the permissions, and their bindings.
 #[must_use]
 pub fn roles(needs: &BTreeSet<Need>, accounts: &Accounts<'_>) -> Vec<Value> {
     let name = format!("davit-{}", accounts.controller);

@@ -18,7 +18,7 @@ use crate::config::{self, Config};
 use crate::health::Health;
 use crate::host::{Host, HostOptions};
 use crate::http::requests::RequestPolicy;
-use crate::http::{self, Served};
+use crate::http::{self, Endpoints};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
 use crate::resource;
@@ -56,17 +56,17 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     let policy = match (&config.controllers, arguments.allow_remote_requests) {
         (None, _) => RequestPolicy::Cluster,
         (Some(_), false) => RequestPolicy::Loopback,
-        (Some(_), true) => RequestPolicy::Everybody,
+        (Some(_), true) => RequestPolicy::AnyAddress,
     };
     if let Some(address) = arguments.http {
-        let served = Served {
+        let endpoints = Endpoints {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
             rollouts: host.rollouts(),
             requests: policy,
         };
-        let (address, _) = http::serve(&address, served)
+        let (address, _) = http::serve(&address, endpoints)
             .await
             .with_context(|| format!("--http {address}"))?;
         tracing::info!(%address, "serving /metrics, the probes and disagreements");
@@ -77,7 +77,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
                  loopback: a step that waits for an operator stays until the file changes; \
                  see --allow-remote-requests"
             ),
-            RequestPolicy::Loopback | RequestPolicy::Everybody => tracing::info!(
+            RequestPolicy::Loopback | RequestPolicy::AnyAddress => tracing::info!(
                 "davit promote, pause, abort and the like reach this host with --server \
                  http://{address}"
             ),

@@ -21,14 +21,14 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     tracing::info!("the seed is {}", config.seed);
     let rbac = config.rbac.clone();
     let sim = new(config)?;
-    // Nobody would ever read it, and it would grow for as long as this serves.
+    // Nobody reads the request log of a server process, and it would grow without end.
     sim.limit_log(0);
     load(&sim, &arguments.load)?;
     for fault in &arguments.fault {
         check(&sim, fault)?;
         sim.add_fault(fault.clone());
     }
-    // They work until they are dropped.
+    // The helpers run until they are dropped.
     let _kubelet = arguments
         .kubelet
         .then(|| start_kubelet(&sim, &arguments.silent_node));
@@ -50,13 +50,13 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     );
     let name = stop.received().await;
     tracing::info!("{name}: stopped");
-    // Nobody minds if somebody else removed it first.
+    // The file may be gone already.
     let _ = std::fs::remove_file(path);
     Ok(())
 }
 
-/// Listens, and answers what clients need to know. Tokens go over TLS: kubectl
-/// sends none without it.
+/// Starts the server; returns it with the text of a kubeconfig. With RBAC it speaks TLS:
+/// kubectl sends no token without TLS.
 async fn serve(listen: SocketAddr, sim: Sim, rbac: Option<&Rbac>) -> Result<(Server, String)> {
     let context = || format!("--listen {listen}");
     let Some(rbac) = rbac else {
@@ -108,14 +108,14 @@ fn config(arguments: &SimArguments) -> Config {
     }
 }
 
-/// 128 random bits. They are the operating system's: the standard library seeds
-/// its hash maps with them.
+/// 128 random bits of the operating system, with which the standard library seeds its
+/// hash maps.
 fn random_token() -> String {
     let half = || RandomState::new().build_hasher().finish();
     format!("{:016x}{:016x}", half(), half())
 }
 
-/// Clients show a refusal in many ways, some of them not at all.
+/// Logs every denied request: some clients do not show the refusal.
 async fn log_denials(mut denials: broadcast::Receiver<String>) {
     loop {
         match denials.recv().await {
@@ -139,7 +139,7 @@ fn load(sim: &Sim, files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// A fault that can never happen is a mistake.
+/// Refuses a fault that can never happen.
 fn check(sim: &Sim, fault: &Fault) -> Result<()> {
     let (plural, subresource) = (&fault.matches.resource, &fault.matches.subresource);
     let served = sim.with_model(|model, _| {
@@ -153,7 +153,7 @@ fn check(sim: &Sim, fault: &Fault) -> Result<()> {
     }
     let name = [plural.as_str(), subresource.as_str()].join("/");
     bail!(
-        "--fault: no resource {:?} is served: write its plural, and --load the CustomResourceDefinition of a custom one",
+        "--fault: no resource {:?} is served: use the plural, and --load the CustomResourceDefinition of a custom resource",
         name.trim_end_matches('/')
     )
 }
@@ -174,8 +174,8 @@ fn write_kubeconfig(server: &Server, kubeconfig: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Writes a file that nobody else may read. One that is there is replaced: its
-/// permissions would stay.
+/// Writes a file that only its owner may read. An existing file is replaced, because
+/// it would keep its permissions.
 fn write_private(path: &Path, text: &str) -> std::io::Result<()> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),

@@ -8,12 +8,12 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-/// How the log is written.
+/// The format of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum LogFormat {
-    /// For people.
+    /// Text, with colour on a terminal.
     Text,
-    /// For collectors.
+    /// One JSON object a line.
     Json,
 }
 
@@ -21,7 +21,7 @@ pub enum LogFormat {
 /// `davit=debug,davit_cluster=trace`.
 pub fn start(format: LogFormat, filter: &str) -> Result<()> {
     let filter = EnvFilter::try_new(without_kube(filter))
-        .with_context(|| format!("--log: \"{filter}\" is no filter"))?;
+        .with_context(|| format!("--log: \"{filter}\" is not a valid filter"))?;
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer()
         .with_target(false)
@@ -34,8 +34,8 @@ pub fn start(format: LogFormat, filter: &str) -> Result<()> {
     Ok(())
 }
 
-/// The kube library logs every request that fails, as an error and without saying
-/// which. Davit tells of them itself. Whoever names the library wants its log.
+/// The kube library logs every failed request as an error, without its URL. Davit
+/// reports these failures itself. A filter that names the library keeps its log.
 fn without_kube(filter: &str) -> String {
     if filter.contains("kube_client") || filter.contains("kube_runtime") || filter.trim() == "off" {
         return filter.to_owned();
@@ -44,8 +44,7 @@ fn without_kube(filter: &str) -> String {
     format!("{filter}{separator}kube_client::client::builder=off,kube_runtime::watcher=off")
 }
 
-/// Whether what is written there may be coloured: it is a terminal, and the
-/// environment variable `NO_COLOR` is absent or empty (<https://no-color.org>).
+/// Whether the output may have colour: it is a terminal, and the environment variable `NO_COLOR` is absent or empty (<https://no-color.org>).
 pub(crate) fn has_colour(stream: &impl IsTerminal) -> bool {
     may_colour(
         stream.is_terminal(),
@@ -62,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_library_is_silent_unless_it_is_named() {
+    fn the_kube_library_logs_only_if_the_filter_names_it() {
         for (given, expected) in [
             (
                 "info",
@@ -81,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_is_for_terminals_whose_user_wants_it() {
+    fn only_a_terminal_without_no_color_has_colour() {
         for (is_terminal, no_color, expected) in [
             (true, None, true),
             (true, Some(""), true),

@@ -1,7 +1,5 @@
-//! `davit new` as a stranger meets it: the crate that it writes passes its own
-//! test, builds, and does its work in the host.
-//!
-//! It is built without a network, from what the workspace was built from.
+//! The crate that `davit new` writes passes its own test, builds without a network,
+//! and runs in the host.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,7 +33,7 @@ fn error(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Runs cargo on a crate, with what it builds kept for the next time.
+/// Runs cargo on a crate, with a target directory that the tests share.
 fn cargo(directory: &Path, arguments: &[&str]) {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("new-guest-target");
     let output = Command::new(env!("CARGO"))
@@ -70,8 +68,7 @@ fn built() -> PathBuf {
     tmp.join("new-guest-target/wasm32-wasip2/release/keep_failed.wasm")
 }
 
-/// As the tutorial has it: beside what PodGC would do, the failed pods of one
-/// namespace stay for a day.
+/// The template deletes the failed pods of a namespace after their time.
 #[test]
 fn a_new_guest_is_tested_built_and_runs() {
     let module = built();
@@ -96,8 +93,8 @@ fn a_new_guest_is_tested_built_and_runs() {
     });
 }
 
-/// The status of a pod whose container failed so many hours ago: the time that
-/// guests are told is the machine's, also while timers are virtual.
+/// The status of a pod whose container failed so many hours ago: guests get the
+/// machine's time, also while timers are virtual.
 fn failed(hours: i64) -> Value {
     let at = Timestamp::now() - SignedDuration::from_hours(hours);
     let state = json!({"terminated": {"exitCode": 1, "finishedAt": at.to_string()}});
@@ -108,7 +105,7 @@ fn failed(hours: i64) -> Value {
 }
 
 #[test]
-fn an_sdk_that_is_there_is_built_with() {
+fn with_sdk_the_crate_builds_with_that_sdk() {
     let parent = tempfile::tempdir().unwrap();
     let directory = parent.path().join("guest");
     let sdk = Path::new(env!("CARGO_MANIFEST_DIR")).join("../guests/sdk");
@@ -127,7 +124,7 @@ fn an_sdk_that_is_there_is_built_with() {
 }
 
 #[test]
-fn what_cannot_be_written_is_refused() {
+fn an_existing_directory_and_invalid_names_are_refused() {
     let parent = tempfile::tempdir().unwrap();
     let place = parent.path().to_str().unwrap();
     let exists = error(&davit_new(&["mine", "--path", place]));
@@ -135,7 +132,10 @@ fn what_cannot_be_written_is_refused() {
     let absent = parent.path().join("absent");
     let absent = absent.to_str().unwrap();
     let name = error(&davit_new(&["Mine!", "--path", absent]));
-    assert!(name.contains("\"Mine!\" is no name for a guest"), "{name}");
+    assert!(
+        name.contains("\"Mine!\" is not a valid name of a guest"),
+        "{name}"
+    );
     let sdk = error(&davit_new(&["mine", "--path", absent, "--sdk", place]));
     assert!(sdk.contains("there is no Cargo.toml in it"), "{sdk}");
     assert!(!Path::new(absent).exists());

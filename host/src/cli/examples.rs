@@ -1,38 +1,38 @@
-//! What `davit COMMAND --help` shows as examples.
+//! The examples of `davit COMMAND --help`.
 
 pub(super) const GET: &str = "\
 Examples:
   # All Controllers, in the columns of kubectl get controllers
   davit get
 
-  # The rollout of one of them, and again whenever it changes
+  # The rollout of one Controller, and again after every change
   davit get podgc --watch
 
-  # The resource itself
+  # The resource
   davit get podgc -o yaml";
 
 pub(super) const CHECK: &str = "\
 The command changes nothing. It exits 1 if a finding is an error.
 
 Examples:
-  # The cluster's Controllers, and what Davit's account may do
+  # The cluster's Controllers, and the permissions of Davit's account
   davit check
 
-  # A manifest before it is applied
+  # A manifest, before kubectl apply
   davit check -f deploy/controllers/podgc/controller.yaml
 
-  # The file of davit run --config, in a pipeline without a cluster
+  # A file of davit run --config, in a pipeline without a cluster
   davit check --config davit.yaml --offline -o json";
 
 pub(super) const PROMOTE: &str = "\
 The command waits for the host's answer. It exits 1 if the host refuses, and 3 if
-no host has answered within --wait; the request stays in force.
+no host answers within --wait; the request stays in force.
 
 Examples:
-  # Let the candidate leave its step
+  # End the current step
   davit promote podgc
 
-  # Let it take over at once
+  # End the rollout: the candidate becomes the stable revision
   davit promote podgc --full";
 
 pub(super) const PAUSE: &str = "\
@@ -40,37 +40,38 @@ Examples:
   davit pause podgc";
 
 pub(super) const RESUME: &str = "\
-To try a rejected revision again, run davit retry.
+To start the rollout of a rejected revision again, run davit retry.
 
 Examples:
   davit resume podgc";
 
 pub(super) const RETRY: &str = "\
-A revision that was rolled back is not tried again by itself, as long as the spec
-describes it. It begins with the first step.
+The host does not start the rollout of a rejected revision again by itself, as long
+as the spec describes that revision. The rollout starts with the first step.
 
 Examples:
   davit retry podgc";
 
 pub(super) const ABORT: &str = "\
-The stable revision gets the candidate's share at once. The candidate is not tried
-again until davit retry, or until the spec describes another revision in between.
+The stable revision owns all targets again immediately. The host starts the rollout of
+the same revision again only after davit retry, or after the spec described another
+revision in between.
 
 Examples:
   davit abort podgc
 
-  # Do not wait for the host
+  # Do not wait for the host's answer
   davit abort podgc --wait=0";
 
 pub(super) const RESET: &str = "\
-The guardrails count from zero again. A guardrail that trips later is not affected.
+The guardrails count from zero again. The request does not affect later trips.
 
 Examples:
   davit reset podgc";
 
 pub(super) const ROLLBACK: &str = "\
 Examples:
-  # To the stable revision, or else to the one that was stable before it
+  # To the stable revision, or to the revision that was stable before it
   davit rollback podgc
 
   # To number 3 of davit history, without the steps of the rollout
@@ -80,7 +81,7 @@ pub(super) const HISTORY: &str = "\
 Examples:
   davit history podgc
 
-  # The spec of number 3
+  # The spec with number 3
   davit history podgc --revision 3
 
   # What changed from number 3 to number 5
@@ -90,7 +91,7 @@ pub(super) const DIFF: &str = "\
 Examples:
   davit diff podgc
 
-  # A host outside of the cluster
+  # A host outside the cluster
   davit diff podgc --server http://127.0.0.1:8080";
 
 pub(super) const INSPECT: &str = "\

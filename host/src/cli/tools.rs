@@ -1,5 +1,4 @@
-//! The arguments of commands that only look: at Controllers, at what they need,
-//! at Davit itself.
+//! The arguments of commands that only read.
 
 use std::path::PathBuf;
 
@@ -11,12 +10,12 @@ use super::{ClusterArguments, NamespaceArgument, Output};
 /// `davit get`
 #[derive(Debug, Args)]
 pub struct GetArguments {
-    /// The Controller; all of them in a table if absent.
+    /// Name of the controller [default: all of them, in a table]
     pub name: Option<String>,
-    /// How it is printed.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: GetFormat,
-    /// Prints again whenever something changes, until it is interrupted.
+    /// Prints again after every change, until interrupted.
     #[arg(long, short)]
     pub watch: bool,
     #[command(flatten)]
@@ -24,16 +23,16 @@ pub struct GetArguments {
     pub cluster: ClusterArguments,
 }
 
-/// How Controllers are printed.
+/// An output format of `davit get`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum GetFormat {
-    /// One Controller as a tree, all of them in a table.
+    /// A tree of one Controller, or a table of all of them.
     Text,
-    /// As text, with every column, and digests and times in full.
+    /// The same with every column, and with digests and times in full.
     Wide,
     /// `controller.davit.dev/NAME`
     Name,
-    /// The resource, or a list of them, in JSON.
+    /// The resource, or a list of resources, in JSON.
     Json,
     /// The same in YAML.
     Yaml,
@@ -42,29 +41,27 @@ pub enum GetFormat {
 /// `davit check`
 #[derive(Debug, Args)]
 pub struct CheckArguments {
-    /// Only these controllers; all if absent.
+    /// Names of controllers [default: all of them]
     #[arg(value_name = "NAME")]
     pub names: Vec<String>,
-    /// The file of `davit run --config`, instead of the cluster's Controllers.
+    /// Checks a file of `davit run --config` instead of the cluster's Controllers.
     #[arg(long, value_name = "FILE", conflicts_with = "filename")]
     pub config: Option<PathBuf>,
-    /// Controllers in YAML, as for `kubectl apply -f`, instead of the cluster's;
-    /// may be repeated. Other kinds in them are passed over.
+    /// Checks the Controllers of a YAML file instead of the cluster's; may be
+    /// repeated. Other kinds in the file are ignored.
     #[arg(long, short, value_name = "FILE")]
     pub filename: Vec<PathBuf>,
-    /// The account that Davit runs as: a ServiceAccount of its namespace.
-    /// Without it, that of the kubeconfig is checked if `--config` is given,
-    /// and `davit` if not.
+    /// ServiceAccount that Davit runs as, in its namespace [default: davit; with
+    /// --config, the kubeconfig's user]
     #[arg(long, value_name = "NAME")]
     pub service_account: Option<String>,
-    /// Checks without a cluster: not whether resources are served and
-    /// permissions are granted.
+    /// Checks without a cluster. Resources and permissions are not checked.
     #[arg(long, conflicts_with_all = ["kubeconfig", "context", "service_account"])]
     pub offline: bool,
-    /// The directory of the built-in guests; beside this program if absent.
+    /// Directory of the built-in guests [default: beside this program]
     #[arg(long, env = "DAVIT_GUESTS", value_name = "DIR")]
     pub guests: Option<PathBuf>,
-    /// How the findings are printed.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
     #[command(flatten)]
@@ -86,10 +83,10 @@ pub struct CompletionArguments {
 /// `davit version`
 #[derive(Debug, Args)]
 pub struct VersionArguments {
-    /// Only this program's version: no server is asked.
+    /// Shows the version of this program only, and sends no request.
     #[arg(long)]
     pub client: bool,
-    /// How it is printed.
+    /// Output format.
     #[arg(long, short, value_enum, default_value = "text", value_name = "FORMAT")]
     pub output: Output,
     #[command(flatten)]

@@ -1,5 +1,5 @@
-//! Waiting for the host: what is asked for with a command is done by a running
-//! host, or by none.
+//! Waiting for the host's answer to a request: a command writes the request, and
+//! only a running host acts on it.
 
 use std::time::Duration;
 
@@ -7,59 +7,63 @@ use anyhow::{Result, anyhow, bail};
 use kube::core::DynamicObject;
 use tokio::time::{Instant, sleep};
 
-use super::{Found, status_of};
+use super::{ControllerObject, status_of};
 use crate::resource::describe;
 use crate::rollout::declared::{RequestKind, subject};
 use davit_core::api::HumanDuration;
 use davit_core::api::{ConditionStatus, ControllerStatus, RequestResult};
 
-/// How often the Controller is looked at. The host looks at its rollouts every
-/// second.
+/// How often the Controller is read. The host evaluates its rollouts every second.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// What was asked for stands, and nobody knows yet what comes of it.
+/// The request stays in force, and no host has answered it.
 #[derive(Debug, thiserror::Error)]
-#[error("{controller}: {what}: {reason}; davit get {controller} shows the answer")]
-pub struct NotAnswered {
+#[error("{controller}: {action}: {reason}; davit get {controller} shows the answer")]
+pub struct NoAnswer {
     /// The Controller.
     pub controller: String,
-    /// What was asked for: `pause the rollout`.
-    pub what: String,
+    /// The requested action: `pause the rollout`.
+    pub action: String,
     /// Why there is no answer.
     pub reason: String,
 }
 
-/// A Controller whose answer is waited for, and for how long.
+/// A wait for the answer about a Controller.
 pub(super) struct Wait<'a> {
-    found: &'a Found,
+    found: &'a ControllerObject,
     name: &'a str,
-    what: &'a str,
+    action: &'a str,
     patience: Duration,
     deadline: Instant,
 }
 
-/// What a look at the Controller shows.
-enum Look<T> {
-    Answered(T),
-    /// Not yet, for this reason; none if no host has said anything.
-    NotYet(Option<String>),
+/// The state of an answer.
+enum Answer<T> {
+    Given(T),
+    /// There is no answer yet, for this reason; none if no host gave one.
+    Pending(Option<String>),
     /// There will be no answer.
-    Never(String),
+    Impossible(String),
 }
 
 impl<'a> Wait<'a> {
-    pub(super) fn new(found: &'a Found, name: &'a str, what: &'a str, patience: Duration) -> Self {
+    pub(super) fn new(
+        found: &'a ControllerObject,
+        name: &'a str,
+        action: &'a str,
+        patience: Duration,
+    ) -> Self {
         Self {
             found,
             name,
-            what,
+            action,
             patience,
             deadline: Instant::now() + patience,
         }
     }
 
-    /// Waits until the host has answered this request; returns its message. A
-    /// request that the host refuses is an error.
+    /// Waits until the host has answered this request, and returns its message.
+    /// A refusal is an error.
     pub(super) async fn for_request(&self, kind: RequestKind, value: String) -> Result<String> {
         let mut value = value;
         let (result, message) = self
@@ -67,34 +71,34 @@ impl<'a> Wait<'a> {
                 if let Some(answer) = status.answer(kind.name(), &value) {
                     let message = answer.message.clone();
                     return match answer.result {
-                        RequestResult::Pending => Look::NotYet(Some(message)),
-                        result => Look::Answered((result, message)),
+                        RequestResult::Pending => Answer::Pending(Some(message)),
+                        result => Answer::Given((result, message)),
                     };
                 }
                 let annotations = object.metadata.annotations.as_ref();
                 match annotations.and_then(|all| all.get(kind.annotation())) {
-                    Some(present) if *present == value => Look::NotYet(None),
-                    // Somebody else asks for the same: one answer is for both.
+                    Some(present) if *present == value => Answer::Pending(None),
+                    // Another operator made the same request: one answer is for both.
                     Some(present) if subject(present) == subject(&value) => {
                         value.clone_from(present);
-                        Look::NotYet(None)
+                        Answer::Pending(None)
                     }
-                    Some(present) => Look::Never(format!(
-                        "somebody else replaced the request before its answer was seen: the \
+                    Some(present) => Answer::Impossible(format!(
+                        "somebody else replaced the request before the host answered: the \
                          annotation {} is now {present}",
                         kind.annotation()
                     )),
-                    None => Look::Never(format!(
-                        "somebody else removed the annotation {} before its answer was seen",
+                    None => Answer::Impossible(format!(
+                        "somebody else removed the annotation {} before the host answered",
                         kind.annotation()
                     )),
                 }
             })
             .await?;
         if result == RequestResult::Refused {
-            let (name, what) = (self.name, self.what);
+            let (name, action) = (self.name, self.action);
             bail!(
-                "{name}: the host refused to {what}: {message}; davit get {name} shows the rollout"
+                "{name}: the host refused to {action}: {message}; davit get {name} shows the rollout"
             );
         }
         Ok(message)
@@ -106,22 +110,22 @@ impl<'a> Wait<'a> {
         let status = self
             .until(|_, status| {
                 if status.observed_generation >= generation {
-                    Look::Answered(status.clone())
+                    Answer::Given(status.clone())
                 } else {
-                    Look::NotYet(None)
+                    Answer::Pending(None)
                 }
             })
             .await?;
         if let Some(ConditionStatus { message, .. }) = bad_spec(&status) {
-            let (name, what) = (self.name, self.what);
-            bail!("{name}: the host cannot {what}: it does not accept the spec: {message}");
+            let (name, action) = (self.name, self.action);
+            bail!("{name}: the host cannot {action}: it does not accept the spec: {message}");
         }
         Ok(status)
     }
 
     async fn until<T>(
         &self,
-        mut look: impl FnMut(&DynamicObject, &ControllerStatus) -> Look<T>,
+        mut check: impl FnMut(&DynamicObject, &ControllerStatus) -> Answer<T>,
     ) -> Result<T> {
         let name = self.name;
         loop {
@@ -130,16 +134,16 @@ impl<'a> Wait<'a> {
                     if object.metadata.uid != self.found.object.metadata.uid {
                         return Err(self.deleted());
                     }
-                    match look(&object, &status_of(name, &object)?) {
-                        Look::Answered(answer) => return Ok(answer),
-                        Look::NotYet(reason) => reason,
-                        Look::Never(reason) => return Err(self.not_answered(reason)),
+                    match check(&object, &status_of(name, &object)?) {
+                        Answer::Given(answer) => return Ok(answer),
+                        Answer::Pending(reason) => reason,
+                        Answer::Impossible(reason) => return Err(self.not_answered(reason)),
                     }
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() => {
                     return Err(self.deleted());
                 }
-                // It may come back.
+                // The API server may answer again.
                 Err(error) => Some(describe(&error)),
             };
             if Instant::now() >= self.deadline {
@@ -150,8 +154,8 @@ impl<'a> Wait<'a> {
     }
 
     fn deleted(&self) -> anyhow::Error {
-        let (name, what) = (self.name, self.what);
-        anyhow!("{name}: {what}: the Controller was deleted before the host answered")
+        let (name, action) = (self.name, self.action);
+        anyhow!("{name}: {action}: the Controller was deleted before the host answered")
     }
 
     fn timed_out(&self, missing: Option<String>) -> anyhow::Error {
@@ -159,23 +163,24 @@ impl<'a> Wait<'a> {
         self.not_answered(match missing {
             None => format!(
                 "requested, no host has answered within {patience}: a host that starts later \
-                 still acts on it; check that Davit runs and may write the Controller's status"
+                 still acts on the request; check that Davit runs and may write the \
+                 Controller's status"
             ),
             Some(reason) => format!("requested, not done within {patience}: {reason}"),
         })
     }
 
     fn not_answered(&self, reason: String) -> anyhow::Error {
-        NotAnswered {
+        NoAnswer {
             controller: self.name.to_owned(),
-            what: self.what.to_owned(),
+            action: self.action.to_owned(),
             reason,
         }
         .into()
     }
 }
 
-/// The condition that says that the spec makes no sense.
+/// The condition that rejects the spec, if there is one.
 fn bad_spec(status: &ControllerStatus) -> Option<&ConditionStatus> {
     let mut conditions = status.conditions.iter();
     conditions.find(|condition| condition.status == "False" && condition.reason == "BadSpec")

@@ -1,4 +1,4 @@
-//! `davit check`: whether controllers can run as they are configured. It changes
+//! `davit check`: checks whether controllers can run as configured. It changes
 //! nothing.
 
 mod access;
@@ -25,32 +25,32 @@ use crate::resource::describe;
 use access::Access;
 use davit_core::api::{ControllerSpec, ModeConfig, SpecError};
 
-/// What was looked at, and how it is.
+/// The result of one check.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// How it is.
+    /// Its level.
     pub level: Level,
-    /// The controller; none for Davit itself and the cluster.
+    /// The controller; none for checks of Davit itself and the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller: Option<String>,
-    /// What was looked at: `spec`, `module`, `guest`, `config`, `resources`,
+    /// The check: `spec`, `module`, `guest`, `config`, `resources`,
     /// `permissions` or `cluster`.
     pub check: &'static str,
-    /// What was found, in a line.
+    /// The finding, on one line.
     pub message: String,
 }
 
-/// How something is.
+/// The level of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Level {
-    /// As it should be.
+    /// No problem.
     Ok,
-    /// The controller runs, but not as it may be meant.
+    /// The controller runs, but probably not as intended.
     Warning,
     /// The controller cannot run, or cannot do its work.
     Error,
-    /// Nobody knows: it could not be looked at.
+    /// The check was not possible.
     NotChecked,
 }
 
@@ -65,13 +65,13 @@ impl fmt::Display for Level {
     }
 }
 
-/// A controller that is checked: its spec, or what is wrong with it.
+/// A controller to check: its spec, or the error in it.
 pub(super) struct Subject {
     pub(super) name: String,
     pub(super) spec: Result<ControllerSpec, SpecError>,
 }
 
-/// What is found, in the order in which it is.
+/// The findings, in the order of the checks.
 #[derive(Default)]
 pub(super) struct Findings {
     all: Vec<Finding>,
@@ -91,7 +91,7 @@ impl Findings {
     }
 }
 
-/// `davit check`: prints what is found, and fails if any of it is an error.
+/// `davit check`: prints the findings, and fails if one of them is an error.
 pub async fn check(arguments: CheckArguments) -> Result<()> {
     let client = if arguments.offline {
         None
@@ -131,8 +131,8 @@ fn in_columns(findings: &[Finding]) -> String {
     table(&rows.collect::<Vec<_>>())
 }
 
-/// Everything that is found, in the order in which it was looked at. Without a
-/// client, no cluster is asked.
+/// All findings, in the order of the checks. Without a client, no cluster is
+/// contacted.
 pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result<Vec<Finding>> {
     let mut findings = Findings::default();
     let cluster = match client {
@@ -177,7 +177,7 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
             }
         };
         findings.add(Level::Ok, "spec", format!("mode {:?}", spec.mode));
-        let Some(manifest) = prepare(&loader, &spec, &mut findings).await else {
+        let Some(manifest) = load(&loader, &spec, &mut findings).await else {
             continue;
         };
         check_grants(&spec, &manifest, &mut findings);
@@ -185,7 +185,7 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
             check_resources(&manifest, discovered.as_ref(), &mut findings);
             access.check(&spec, &manifest, &mut findings).await;
         } else {
-            let message = "resources and permissions: no cluster was asked";
+            let message = "resources and permissions: --offline, or no cluster answered";
             findings.add(Level::NotChecked, "permissions", message);
         }
     }
@@ -193,7 +193,7 @@ pub async fn find(client: Option<&Client>, arguments: &CheckArguments) -> Result
 }
 
 fn loader(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<Loader> {
-    // Without a cache: a module has to be found at its source.
+    // Without a cache: the check is whether the source has the module.
     let modules = Modules::new(ModulesOptions {
         guests,
         cache: None,
@@ -202,7 +202,7 @@ fn loader(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<
     Ok(Loader::new(Engine::new(EngineConfig::default())?, modules))
 }
 
-/// Whether the API server answers, and what it serves.
+/// Contacts the API server; returns the resources that it serves.
 async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Option<Discovered>)> {
     match client.apiserver_version().await {
         Ok(version) => {
@@ -218,36 +218,36 @@ async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Opti
     let api = Api::new(client.clone(), Clock::start(), &ApiSettings::default());
     let discovered = discover(&api).await;
     let discovered = discovered.map_err(|failure| {
-        let message = format!("what the API server serves is not known: {failure}");
+        let message = format!("discovery failed: {failure}");
         findings.add(Level::NotChecked, "resources", message);
     });
     Some((client.clone(), discovered.ok()))
 }
 
-/// Fetches a module, loads it and has it check its configuration, as the host
-/// does; returns what it says that it needs.
-async fn prepare(
+/// Loads a module and validates its configuration, as the host does; returns the
+/// manifest.
+async fn load(
     loader: &Loader,
     spec: &ControllerSpec,
     findings: &mut Findings,
 ) -> Option<std::sync::Arc<Manifest>> {
     let source = &spec.module.source;
     let reason = match loader.load(spec).await {
-        Ok(prepared) => {
+        Ok(loaded) => {
             let pinned = match spec.module.digest {
                 Some(_) => "pinned",
                 None => "not pinned",
             };
-            let digest = prepared.identity.digest();
+            let digest = loaded.identity.digest();
             let message = format!("{source}: sha256:{digest}, {pinned}");
             findings.add(Level::Ok, "module", message);
-            let (manifest, world) = (prepared.guest.manifest(), prepared.guest.module().world());
+            let (manifest, world) = (loaded.guest.manifest(), loaded.guest.module().world());
             let message = format!(
                 "{} {}, interface {world}; revision {}",
-                manifest.name, manifest.version, prepared.identity
+                manifest.name, manifest.version, loaded.identity
             );
             findings.add(Level::Ok, "guest", message);
-            findings.add(Level::Ok, "config", "the guest accepts it");
+            findings.add(Level::Ok, "config", "the guest accepts the configuration");
             return Some(std::sync::Arc::clone(manifest));
         }
         Err(reason) => reason,
@@ -265,7 +265,8 @@ async fn prepare(
     None
 }
 
-/// What the spec grants that the guest never asks for is most likely a mistake.
+/// A permission that the spec grants and the guest never asks for is most likely a
+/// mistake.
 fn check_grants(spec: &ControllerSpec, manifest: &Manifest, findings: &mut Findings) {
     let granted = spec.settings().granted;
     for rule in granted.into_iter().flatten() {
@@ -275,13 +276,13 @@ fn check_grants(spec: &ControllerSpec, manifest: &Manifest, findings: &mut Findi
                 || asked.covers(&rule.verb, &rule.group, &rule.resource)
         });
         if asks.count() == 0 {
-            let message = format!("permissions grants {rule}, which the guest never asks for");
+            let message = format!("spec.permissions grants {rule}, which the guest never asks for");
             findings.add(Level::Warning, "spec", message);
         }
     }
 }
 
-/// Whether what the guest watches is served.
+/// Checks whether the API server serves the resources that the guest watches.
 fn check_resources(manifest: &Manifest, discovered: Option<&Discovered>, findings: &mut Findings) {
     let Some(discovered) = discovered else {
         return;
@@ -299,12 +300,11 @@ fn check_resources(manifest: &Manifest, discovered: Option<&Discovered>, finding
         let unknown = discovered.failed.iter().find(|(of, _)| *of == version);
         match unknown {
             Some((_, why)) => {
-                let message = format!("whether {resource} is served is not known: {why}");
+                let message = format!("discovery failed for {resource}: {why}");
                 findings.add(Level::NotChecked, "resources", message);
             }
             None if watch.optional => {
-                let message =
-                    format!("{resource} is not served: the controller does nothing about it");
+                let message = format!("{resource} is not served: the controller ignores it");
                 findings.add(Level::Warning, "resources", message);
             }
             None => {
@@ -314,7 +314,11 @@ fn check_resources(manifest: &Manifest, discovered: Option<&Discovered>, finding
         }
     }
     if missing.is_empty() {
-        findings.add(Level::Ok, "resources", "what the guest watches is served");
+        findings.add(
+            Level::Ok,
+            "resources",
+            "the API server serves every resource that the guest watches",
+        );
     }
 }
 

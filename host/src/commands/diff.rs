@@ -1,4 +1,4 @@
-//! `davit diff`: on what a candidate and the stable revision do not agree.
+//! `davit diff`: where candidate and stable revision disagree.
 
 use std::fmt::Write as _;
 
@@ -12,15 +12,15 @@ use crate::http::address::ServerAddress;
 use crate::http::disagreements::{Disagreement, Page, Side};
 use crate::resource::describe;
 
-/// Where the running host is asked.
+/// How the running host is reached.
 pub enum Server<'a> {
-    /// There, without the cluster: `http://127.0.0.1:8080`.
+    /// Directly: `http://127.0.0.1:8080`.
     At(&'a ServerAddress),
-    /// Through the API server, by the Service `davit` of this namespace.
+    /// Through the API server and the Service `davit` of this namespace.
     Service(&'a Client, &'a str),
 }
 
-/// Asks the running host for the disagreements of a controller.
+/// Requests the disagreements of a controller from the running host.
 pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
     check_name(name)?;
     let path = format!("/controllers/{name}/disagreements");
@@ -28,15 +28,15 @@ pub async fn fetch(server: Server<'_>, name: &str) -> Result<Page> {
         Server::At(server) => {
             let client = connect::client(kube::Config::new(server.uri().clone()))?;
             let page = get(&client, &path).await;
-            page.with_context(|| format!("the Davit at {server}"))
+            page.with_context(|| format!("the host at {server}"))
         }
         Server::Service(client, namespace) => {
             let service = format!("/api/v1/namespaces/{namespace}/services/davit:http/proxy");
             let page = get(client, &format!("{service}{path}")).await;
             page.with_context(|| {
                 format!(
-                    "the Service davit of the namespace {namespace}, as the API server passes it \
-                     on (--namespace names another namespace, --server a Davit)"
+                    "the Service davit of the namespace {namespace}, through the API server \
+                     (--namespace names another namespace, --server the host itself)"
                 )
             })
         }
@@ -49,7 +49,7 @@ async fn get(client: &Client, path: &str) -> Result<Page> {
     answer.map_err(|error| anyhow!(describe(&error).trim().to_owned()))
 }
 
-/// The counts, and the last disagreements of that many.
+/// The counts, and that many of the last disagreements.
 #[must_use]
 pub fn in_words(name: &str, page: &Page, most: usize) -> String {
     let Page {
@@ -62,7 +62,7 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
         ..
     } = page;
     let mut text = format!("{name}: stable {stable}, candidate {candidate}\n");
-    // Writing to a text does not fail, here and below.
+    // Writing to a String does not fail, here and below.
     if let Some(step) = step {
         let _ = writeln!(text, "{step}");
     }
@@ -82,7 +82,7 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
     }
     if page.disagreements.len() > most {
         let more = page.disagreements.len() - most;
-        let _ = writeln!(text, "\nand {more} more: --last shows them");
+        let _ = writeln!(text, "\nand {more} more: --last NUMBER shows more");
     }
     text
 }
@@ -90,12 +90,12 @@ pub fn in_words(name: &str, page: &Page, most: usize) -> String {
 fn write_disagreement(text: &mut String, disagreement: &Disagreement) {
     let Disagreement {
         at,
-        verdict,
+        result,
         target,
         stable,
         candidate,
     } = disagreement;
-    let _ = writeln!(text, "\n{at}  {verdict}  {target}");
+    let _ = writeln!(text, "\n{at}  {result}  {target}");
     write_side(text, "stable", stable.as_ref());
     write_side(text, "candidate", candidate.as_ref());
 }

@@ -1,4 +1,4 @@
-//! `davit get`: Controllers, and the rollout of one of them.
+//! `davit get`: lists Controllers, or shows the rollout of one of them.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -13,41 +13,41 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use super::print::{out_to_reader, part, serialized, table, text_at};
-use super::{Found, status_of, tree};
+use super::{ControllerObject, status_of, tree};
 use crate::cli::{Format, GetFormat};
 use crate::resource::Controller;
 use crate::resource::{controllers, describe};
 
-/// How often a Controller is read that is being watched.
+/// How often `--watch` reads the Controllers.
 const PERIOD: Duration = Duration::from_secs(1);
-/// Clears a terminal.
+/// Clears the terminal.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
-/// What is shown.
-pub struct Shown<'a> {
-    /// The Controller; all of them if none.
+/// What `davit get` prints, and how.
+pub struct GetOptions<'a> {
+    /// The name of the Controller; all of them if none.
     pub name: Option<&'a str>,
-    /// How it is printed.
+    /// The output format.
     pub format: GetFormat,
 }
 
-/// What `davit get` prints.
-pub async fn get(client: &Client, shown: &Shown<'_>) -> Result<String> {
-    match (shown.name, shown.format) {
+/// The output of `davit get`.
+pub async fn get(client: &Client, options: &GetOptions<'_>) -> Result<String> {
+    match (options.name, options.format) {
         (None, format @ (GetFormat::Text | GetFormat::Wide)) => {
             columns(client, format == GetFormat::Wide).await
         }
         (None, format) => objects(client, format).await,
         (Some(name), format) => {
-            let found = Found::read(client, name).await?;
+            let found = ControllerObject::read(client, name).await?;
             one(name, found.object, format)
         }
     }
 }
 
-/// Prints what `davit get` shows, and prints it again whenever it changes.
-pub async fn watch(client: &Client, shown: &Shown<'_>) -> Result<()> {
-    let mut printed = get(client, shown).await?;
+/// Prints the output of `davit get`, and again after every change.
+pub async fn watch(client: &Client, options: &GetOptions<'_>) -> Result<()> {
+    let mut printed = get(client, options).await?;
     let is_terminal = std::io::stdout().is_terminal();
     let show = |text: &str, first: bool| match (is_terminal, first) {
         (true, _) => out_to_reader(&format!("{CLEAR}{text}")),
@@ -57,12 +57,12 @@ pub async fn watch(client: &Client, shown: &Shown<'_>) -> Result<()> {
     if !show(&printed, true)? {
         return Ok(());
     }
-    let mut told = None;
+    let mut reported = None;
     loop {
         sleep(PERIOD).await;
-        match get(client, shown).await {
+        match get(client, options).await {
             Ok(text) => {
-                told = None;
+                reported = None;
                 if text != printed {
                     if !show(&text, false)? {
                         return Ok(());
@@ -71,11 +71,11 @@ pub async fn watch(client: &Client, shown: &Shown<'_>) -> Result<()> {
                 }
             }
             Err(error) => {
-                // It may come back. Each cause is told once.
+                // The API server may answer again. Each cause is printed once.
                 let error = format!("{error:#}");
-                if told.as_ref() != Some(&error) {
-                    eprintln!("davit: {error}; trying again every second");
-                    told = Some(error);
+                if reported.as_ref() != Some(&error) {
+                    eprintln!("davit: {error}; will retry every second");
+                    reported = Some(error);
                 }
             }
         }
@@ -99,7 +99,7 @@ async fn objects(client: &Client, format: GetFormat) -> Result<String> {
     let listed = controllers(client.clone())
         .list(&ListParams::default())
         .await;
-    let items = listed.map_err(|error| unlisted(&error))?.items;
+    let items = listed.map_err(|error| list_error(&error))?.items;
     if format == GetFormat::Name {
         let names: Vec<String> = items.iter().map(full_name).collect();
         return Ok(names.join("\n"));
@@ -113,7 +113,7 @@ async fn objects(client: &Client, format: GetFormat) -> Result<String> {
     serialized(&list, format)
 }
 
-/// The columns that the definition declares, as kubectl shows them.
+/// The columns of the definition, as kubectl shows them.
 async fn columns(client: &Client, wide: bool) -> Result<String> {
     const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
     let path = controllers(client.clone()).resource_url().to_owned();
@@ -123,7 +123,7 @@ async fn columns(client: &Client, wide: bool) -> Result<String> {
     let answer: Value = client
         .request(request)
         .await
-        .map_err(|error| unlisted(&error))?;
+        .map_err(|error| list_error(&error))?;
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let definitions = list(part(&answer, "/columnDefinitions"));
     let is_shown = |index: usize| {
@@ -163,7 +163,7 @@ fn text(cell: &Value) -> String {
     }
 }
 
-fn unlisted(error: &kube::Error) -> anyhow::Error {
+fn list_error(error: &kube::Error) -> anyhow::Error {
     let advice = match error {
         kube::Error::Api(status) if status.code == 404 => ": apply deploy/crds first",
         _ => "",
@@ -179,7 +179,7 @@ fn full_name(object: &DynamicObject) -> String {
     format!("controller.davit.dev/{name}")
 }
 
-/// As kubectl prints an object: with its type, and without who set which field.
+/// The object as kubectl prints it: with its type, without managed fields.
 fn presentable(mut object: DynamicObject) -> DynamicObject {
     object.types = Some(TypeMeta::resource::<Controller>());
     object.metadata.managed_fields = None;

@@ -1,4 +1,4 @@
-//! The specs that were active, and the way back to one of them.
+//! The recorded specs of a controller, and the rollback to one of them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::answer::Wait;
 use super::print::{serialized, table};
 use super::requests::requested;
-use super::{Found, refused};
+use super::{ControllerObject, refused};
 use crate::cli::Format;
 use crate::rollout::declared::{RequestKind, swap};
 use crate::rollout::records::{Kept, Owner, Records};
@@ -18,31 +18,31 @@ use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 use davit_core::api::ModuleConfig;
 
-/// What makes a revision: the part of a spec that a rollback brings back.
+/// The fields of a spec that identify a revision: a rollback restores them.
 const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];
-/// How often a rollback is tried anew because the status was written meanwhile.
+/// How often a rollback repeats its write after a conflict with a status write.
 const MOST_TRIES: usize = 5;
 
-/// What of a history is shown.
+/// Which part of a history is options.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Shown {
-    /// Only the spec of that number.
+pub struct HistoryOptions {
+    /// Only the spec with this number.
     pub revision: Option<i64>,
-    /// How the spec of that number differs from the other.
+    /// The difference to the spec with this number.
     pub diff: Option<i64>,
-    /// For programs; a table, or YAML, for people if none.
+    /// JSON or YAML; a table, or one spec in YAML, if none.
     pub format: Option<Format>,
 }
 
-/// The specs that are kept in this namespace, the latest first; or one of them;
-/// or how two of them differ.
+/// The specs that are recorded in this namespace, the latest first; or one of
+/// them; or the difference of two.
 pub async fn history(
     client: &Client,
     namespace: &str,
     name: &str,
-    shown: &Shown,
+    options: &HistoryOptions,
 ) -> Result<String> {
-    let found = Found::read(client, name).await?;
+    let found = ControllerObject::read(client, name).await?;
     let kept = kept(client, namespace, name, &found).await?;
     let entry = |kept: &Kept| {
         json!({
@@ -54,8 +54,8 @@ pub async fn history(
             "spec": kept.spec,
         })
     };
-    let Some(number) = shown.revision else {
-        return match shown.format {
+    let Some(number) = options.revision else {
+        return match options.format {
             None => Ok(in_columns(&kept, &found.status)),
             Some(format) => {
                 let entries: Vec<Value> = kept.iter().map(entry).collect();
@@ -64,8 +64,8 @@ pub async fn history(
         };
     };
     let one = numbered(name, &kept, number)?;
-    let Some(other) = shown.diff else {
-        return serialized(&entry(one), shown.format.unwrap_or(Format::Yaml));
+    let Some(other) = options.diff else {
+        return serialized(&entry(one), options.format.unwrap_or(Format::Yaml));
     };
     let other = numbered(name, &kept, other)?;
     difference(one, other)
@@ -95,7 +95,7 @@ fn in_columns(kept: &[Kept], status: &ControllerStatus) -> String {
     table(&rows)
 }
 
-/// How two specs differ, as `diff -u` says it.
+/// The difference of two specs, in the form of `diff -u`.
 fn difference(one: &Kept, other: &Kept) -> Result<String> {
     let text = |kept: &Kept| serialized(&kept.spec, Format::Yaml).map(|text| text + "\n");
     let title = |kept: &Kept| format!("number {} ({})", kept.number, kept.revision);
@@ -116,71 +116,74 @@ fn numbered<'a>(name: &str, kept: &'a [Kept], number: i64) -> Result<&'a Kept> {
     there.ok_or_else(|| {
         let numbers: Vec<String> = kept.iter().map(|kept| kept.number.to_string()).collect();
         let numbers = numbers.join(", ");
-        anyhow!("no spec of {name} with the number {number} is kept, only {numbers}")
+        anyhow!("no spec of {name} with the number {number} is recorded, only {numbers}")
     })
 }
 
-/// How far a rollback goes back, and how.
+/// Which spec a rollback restores, and how.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Rollback {
-    /// To the spec of that number. If absent, to the stable revision if the spec
-    /// asks for another, or for whatever its source holds and that is another;
-    /// or else to the one that was stable before it.
+    /// The number of a spec. If absent: the stable revision if the spec describes
+    /// another one, or pins no digest and its source holds another module; else
+    /// the revision that was stable before it.
     pub to: Option<i64>,
     /// Without the steps of the rollout.
     pub now: bool,
-    /// How long the host's answer is waited for.
+    /// How long to wait for the host's answer.
     pub wait: Duration,
 }
 
-/// Brings module, configuration and limits of a former spec back.
+/// Restores module, configuration and limits of a recorded spec.
 pub async fn rollback(
     client: &Client,
     namespace: &str,
     name: &str,
     rollback: &Rollback,
 ) -> Result<String> {
-    let mut found = Found::read(client, name).await?;
+    let mut found = ControllerObject::read(client, name).await?;
     let generation = found.object.metadata.generation;
     let kept = kept(client, namespace, name, &found).await?;
     let target = target(&found, name, &kept, rollback.to)?;
-    let wanted = serde_json::to_value(&target.spec).context("the kept spec cannot be written")?;
+    let wanted =
+        serde_json::to_value(&target.spec).context("the recorded spec cannot be written")?;
     let number = target.number;
     for _ in 0..MOST_TRIES {
         let mut object = found.object.clone();
         let spec = object.data.get_mut("spec").and_then(Value::as_object_mut);
         let spec = spec.ok_or_else(|| anyhow!("the Controller {name} has no spec"))?;
-        if !bring_back(spec, &wanted) {
-            let what = format!("the spec asks for number {number} already");
+        if !restore(spec, &wanted) {
+            let done = format!("the spec describes number {number} already");
             return found
-                .follow(name, target, rollback, generation, &what)
+                .finish_rollback(name, target, rollback, generation, &done)
                 .await;
         }
         let params = PostParams::default();
         match found.api.replace(name, &params, &object).await {
             Ok(written) => {
                 let generation = written.metadata.generation;
-                let what = format!("the spec asks for number {number} again");
+                let done = format!("the spec describes number {number} again");
                 return found
-                    .follow(name, target, rollback, generation, &what)
+                    .finish_rollback(name, target, rollback, generation, &done)
                     .await;
             }
             Err(kube::Error::Api(status)) if status.is_conflict() => {}
             Err(error) => return Err(refused(name, &error)),
         }
-        // Most likely its status was written. But nobody else's spec is undone.
-        found = Found::read(client, name).await?;
+        // Most likely the host wrote the status. Another operator's change of the
+        // spec must not be undone.
+        found = ControllerObject::read(client, name).await?;
         if found.object.metadata.generation != generation {
-            bail!("{name}: its spec was changed meanwhile: look at it, and roll back again");
+            bail!(
+                "{name}: somebody else changed the spec meanwhile: check it, then roll back again"
+            );
         }
     }
-    bail!("{name}: it was changed by others {MOST_TRIES} times in between: try again")
+    bail!("{name}: {MOST_TRIES} writes conflicted with other changes: try again")
 }
 
-impl Found {
-    /// Sees to it that the host acts on the spec of a rollback, of that
-    /// generation.
-    async fn follow(
+impl ControllerObject {
+    /// Waits until the host acts on the spec of a rollback, with that generation.
+    async fn finish_rollback(
         &self,
         name: &str,
         target: &Kept,
@@ -192,77 +195,89 @@ impl Found {
         let digest = short_digest(&target.spec.module);
         let written = format!("{written} ({revision}, {digest})");
         if rollback.now {
-            // Names the generation that the spec has got, so no later spec is
-            // swapped in because of it.
+            // The request names the generation of this spec, so that it does not
+            // swap a later spec in.
             let subject = swap(revision, generation.unwrap_or_default());
-            let what = format!("swap {revision} in without steps");
+            let action = format!("swap {revision} in without steps");
             let wait = rollback.wait;
-            let done = self.ask(name, RequestKind::Swap, &subject, &what, wait);
+            let done = self.ask(name, RequestKind::Swap, &subject, &action, wait);
             let done = done.await.with_context(|| format!("{name}: {written}"))?;
             return Ok(format!("{done}; {written}"));
         }
-        let what = format!("roll back to number {} ({revision})", target.number);
+        let action = format!("roll back to number {} ({revision})", target.number);
         if rollback.wait.is_zero() {
-            return Ok(requested(name, &what));
+            return Ok(requested(name, &action));
         }
-        let answer = Wait::new(self, name, &what, rollback.wait);
+        let answer = Wait::new(self, name, &action, rollback.wait);
         let status = answer.for_spec(generation).await?;
         let is = match mark(&status, revision) {
             "stable" => "it is the stable revision",
             "candidate" => "it is the candidate",
-            "rejected" => "it was rejected before; davit retry tries it again",
-            _ => "it becomes the candidate, as with any change",
+            "rejected" => "it was rejected before; davit retry starts its rollout again",
+            _ => "it becomes the candidate, as after any change",
         };
         Ok(format!("{name}: {written}: {is}"))
     }
 }
 
-async fn kept(client: &Client, namespace: &str, name: &str, found: &Found) -> Result<Vec<Kept>> {
+async fn kept(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+    found: &ControllerObject,
+) -> Result<Vec<Kept>> {
     let uid = found.object.metadata.uid.as_deref();
     let records = Records::cluster(client.clone(), namespace);
     let kept = records.history(Owner { name, uid }).await?;
     if kept.is_empty() {
         bail!(
-            "no spec of {name} is kept in the namespace {namespace}: if Davit runs in another \
+            "no spec of {name} is recorded in the namespace {namespace}: if Davit runs in another \
              one, name it with --namespace"
         );
     }
     Ok(kept)
 }
 
-fn target<'a>(found: &Found, name: &str, kept: &'a [Kept], to: Option<i64>) -> Result<&'a Kept> {
+fn target<'a>(
+    found: &ControllerObject,
+    name: &str,
+    kept: &'a [Kept],
+    to: Option<i64>,
+) -> Result<&'a Kept> {
     if let Some(number) = to {
         return numbered(name, kept, number);
     }
     let Some(stable) = &found.status.stable else {
-        bail!("nothing of {name} runs yet that could be rolled back: name a number with --to");
+        bail!("{name} has no stable revision yet: name a number with --to");
     };
     let running = kept.iter().find(|kept| kept.revision == stable.revision);
     let running = running.ok_or_else(|| {
-        anyhow!("the spec of the stable revision of {name} is not kept: name a number with --to")
+        anyhow!(
+            "the spec of the stable revision of {name} is not recorded: name a number with --to"
+        )
     })?;
-    // Without a digest, a spec asks for the stable revision and for another at
-    // once: what is tried, or was taken back, says so.
+    // A spec without a digest fits the stable revision and another one: then a
+    // candidate or a rejected revision shows that it describes another.
     let is_another = found.status.candidate.is_some() || found.status.rejected.is_some();
-    if is_another || !asks_for(found.spec(""), &running.spec) {
+    if is_another || !describes(found.spec(""), &running.spec) {
         return Ok(running);
     }
-    // Never one that was tried and taken back. Texts of the same form are in the
-    // order of their times.
+    // Never a revision that was only a candidate. Times of the same form sort as
+    // text.
     let others = kept.iter().filter(|kept| kept.revision != stable.revision);
     let stable_ones = others.filter(|kept| kept.stable_since.is_some());
     let before = stable_ones.max_by(|a, b| a.stable_since.cmp(&b.stable_since));
     before.ok_or_else(|| {
         anyhow!(
-            "no spec of {name} is kept that was stable before this one: davit history {name} \
-             shows what is kept, and --to names one of them"
+            "no recorded spec of {name} was stable before this one: davit history {name} shows \
+             the recorded specs, and --to names one of them"
         )
     })
 }
 
-/// Whether a spec asks for a revision: for any module of its source, if it pins
-/// none.
-fn asks_for(spec: &Value, kept: &ControllerSpec) -> bool {
+/// Whether a spec describes a revision. Without a digest, it describes any module of
+/// its source.
+fn describes(spec: &Value, kept: &ControllerSpec) -> bool {
     ControllerSpec::read(spec).is_ok_and(|spec| {
         spec.module.source == kept.module.source
             && (spec.module.digest.is_none() || spec.module.digest == kept.module.digest)
@@ -271,8 +286,8 @@ fn asks_for(spec: &Value, kept: &ControllerSpec) -> bool {
     })
 }
 
-/// Puts the parts of a revision into a spec. Whether that changes it.
-fn bring_back(spec: &mut Map<String, Value>, wanted: &Value) -> bool {
+/// Restores the fields of a revision in a spec; returns whether that changed it.
+fn restore(spec: &mut Map<String, Value>, wanted: &Value) -> bool {
     let before = spec.clone();
     for part in OF_A_REVISION {
         match wanted.get(part) {

@@ -1,9 +1,9 @@
-//! What an operator does with the Controllers of a cluster.
+//! The commands about the Controllers of a cluster.
 //!
 //! `davit promote`, `pause`, `resume`, `retry`, `abort`, `reset` and `rollback`
-//! read the Controller, say no if what is asked for makes no sense as things
-//! are, write one change, and wait until the running host has acted on it. `get`,
-//! `history`, `diff`, `check` and `version` change nothing.
+//! read the Controller, fail if the request does not fit its state, write one
+//! change, and wait until the running host has acted on it. `get`, `history`,
+//! `diff`, `check` and `version` change nothing.
 
 pub mod answer;
 pub mod check;
@@ -88,8 +88,8 @@ pub async fn rollback(arguments: RollbackArguments) -> Result<()> {
     } = arguments;
     if let Some(server) = request.server {
         bail!(
-            "the Davit at {server} runs the controllers of its configuration file: bring the former \
-             entry of {} back there; davit abort rolls back a candidate",
+            "the Davit at {server} runs the controllers of its configuration file: restore the former \
+             entry of {} in that file; davit abort rolls back a candidate",
             request.name
         );
     }
@@ -108,26 +108,26 @@ pub async fn history(arguments: HistoryArguments) -> Result<()> {
     let ControllerArguments { name, cluster } = arguments.controller;
     let client = connect(cluster).await?;
     let namespace = arguments.namespace.namespace;
-    let shown = history::Shown {
+    let options = history::HistoryOptions {
         revision: arguments.revision,
         diff: arguments.diff,
         format: arguments.output.format(),
     };
-    let text = history::history(&client, &namespace, &name, &shown).await?;
+    let text = history::history(&client, &namespace, &name, &options).await?;
     print::out(&text)
 }
 
 /// `davit get`
 pub async fn get(arguments: GetArguments) -> Result<()> {
     let client = connect(arguments.cluster).await?;
-    let shown = get::Shown {
+    let options = get::GetOptions {
         name: arguments.name.as_deref(),
         format: arguments.output,
     };
     if arguments.watch {
-        return get::watch(&client, &shown).await;
+        return get::watch(&client, &options).await;
     }
-    print::out(&get::get(&client, &shown).await?)
+    print::out(&get::get(&client, &options).await?)
 }
 
 /// `davit completion`
@@ -153,8 +153,8 @@ pub async fn diff(arguments: DiffArguments) -> Result<()> {
     }
 }
 
-/// A client of whoever has the Controllers: a host that runs those of a file, or
-/// else the cluster.
+/// A client of the server that serves the Controllers: a host that runs those of a
+/// file, or the cluster.
 async fn request_client(
     server: Option<ServerAddress>,
     cluster: ClusterArguments,
@@ -165,7 +165,7 @@ async fn request_client(
     }
 }
 
-/// A client of the cluster that is meant.
+/// A client of the cluster.
 pub(crate) async fn connect(arguments: ClusterArguments) -> Result<Client> {
     Ok(connect::connect(&arguments.into()).await?)
 }
@@ -184,23 +184,23 @@ impl From<ClusterArguments> for ConnectOptions {
     }
 }
 
-/// A Controller as a command finds it.
-struct Found {
+/// A Controller as a command read it.
+struct ControllerObject {
     api: Api<DynamicObject>,
     object: DynamicObject,
     status: ControllerStatus,
 }
 
-impl Found {
+impl ControllerObject {
     async fn read(client: &Client, name: &str) -> Result<Self> {
         check_name(name)?;
         let api = controllers(client.clone());
         let object = api.get(name).await.map_err(|error| {
             let reason = describe(&error);
-            // A host that runs from a file names those of its file itself.
+            // A host that runs from a file names its controllers in the message.
             let advice = match &error {
                 kube::Error::Api(status) if names(status, name) => {
-                    "; davit get lists those that there are"
+                    "; davit get lists the Controllers"
                 }
                 _ => "",
             };
@@ -213,13 +213,13 @@ impl Found {
         })
     }
 
-    /// A part of its spec; null if it says nothing of it.
+    /// A field of its spec; null if absent.
     fn spec(&self, pointer: &str) -> &Value {
         print::part(&self.object.data, &format!("/spec{pointer}"))
     }
 }
 
-/// Whether an API server says that it has no object of this name.
+/// Whether an API server answered that it has no object of this name.
 fn names(status: &kube::core::Status, name: &str) -> bool {
     let details = status.details.as_ref();
     status.code == 404 && details.is_some_and(|details| details.name == name)
@@ -229,14 +229,14 @@ fn status_of(name: &str, object: &DynamicObject) -> Result<ControllerStatus> {
     match object.data.get("status") {
         None | Some(Value::Null) => Ok(ControllerStatus::default()),
         Some(status) => serde_json::from_value(status.clone()).map_err(|error| {
-            anyhow!("the status of the Controller {name} is none that Davit writes: {error}")
+            anyhow!("the status of the Controller {name} was not written by Davit: {error}")
         }),
     }
 }
 
 fn check_name(name: &str) -> Result<()> {
     if !is_dns_label(name) {
-        bail!("\"{name}\" is no Controller's name, which is a DNS label");
+        bail!("\"{name}\" is not a valid name of a Controller: it must be a DNS label");
     }
     Ok(())
 }

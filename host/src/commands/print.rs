@@ -1,4 +1,4 @@
-//! How commands print: tables, ages, JSON and YAML.
+//! The output of commands: tables, ages, JSON and YAML.
 
 use std::io::{ErrorKind, Write as _};
 
@@ -9,12 +9,12 @@ use serde_json::Value;
 
 use crate::cli::Format;
 
-/// Prints to standard output. Whoever reads it may have read enough.
+/// Prints to standard output. A closed pipe is no error.
 pub(crate) fn out(text: &str) -> Result<()> {
     out_to_reader(text).map(|_| ())
 }
 
-/// Prints to standard output; whether anybody still reads it.
+/// Prints to standard output; returns whether a reader is left.
 pub(crate) fn out_to_reader(text: &str) -> Result<bool> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{text}").and_then(|()| out.flush()) {
@@ -24,7 +24,7 @@ pub(crate) fn out_to_reader(text: &str) -> Result<bool> {
     }
 }
 
-/// A value for programs.
+/// A value in JSON or YAML.
 pub(crate) fn serialized(value: &impl Serialize, format: Format) -> Result<String> {
     match format {
         Format::Json => serde_json::to_string_pretty(value).context("cannot be written as JSON"),
@@ -35,18 +35,18 @@ pub(crate) fn serialized(value: &impl Serialize, format: Format) -> Result<Strin
     }
 }
 
-/// A part of a value; null if it is not there.
+/// A part of a value; null if absent.
 pub(crate) fn part<'a>(value: &'a Value, pointer: &str) -> &'a Value {
     const NOTHING: &Value = &Value::Null;
     value.pointer(pointer).unwrap_or(NOTHING)
 }
 
-/// A text in a value; empty if it is not there.
+/// A text in a value; empty if absent.
 pub(crate) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
     part(value, pointer).as_str().unwrap_or_default()
 }
 
-/// Rows of equally many cells, in columns.
+/// Rows of cells, aligned in columns.
 pub(crate) fn table(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |column: usize| {
@@ -64,8 +64,7 @@ pub(crate) fn table(rows: &[Vec<String>]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// How long ago that was, as kubectl writes ages; the text itself if it is no
-/// time.
+/// The age of a time, as kubectl writes ages; the text itself if it is no time.
 pub(crate) fn age(since: &str, now: Timestamp) -> String {
     let Ok(since) = since.parse::<Timestamp>() else {
         return since.to_owned();
@@ -74,8 +73,7 @@ pub(crate) fn age(since: &str, now: Timestamp) -> String {
     span(seconds)
 }
 
-/// A span of time in its two largest units, if it is short enough for the
-/// second to matter.
+/// A span of time in its largest unit, and the next one while the span is short.
 pub(crate) fn span(seconds: u64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let two = |large: u64, unit: &str, small: u64, small_unit: &str| match small {
@@ -98,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_as_kubectl_writes_them() {
+    fn spans_are_written_as_kubectl_writes_them() {
         for (seconds, text) in [
             (0, "0s"),
             (119, "119s"),
@@ -116,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_shown_as_it_is() {
+    fn a_text_that_is_no_time_is_its_own_age() {
         let now = "2026-11-20T10:00:00Z".parse().unwrap();
         assert_eq!(age("2026-11-20T09:47:00.000Z", now), "13m");
         assert_eq!(age("2026-11-20T10:00:05Z", now), "0s", "clocks differ");

@@ -1,10 +1,10 @@
-//! Requests about a rollout: they are annotations of the Controller, or its
+//! Requests about a rollout: annotations of the Controller, or its
 //! `spec.rollout.paused`.
 //!
-//! A request names what it is about, and does nothing once things are
-//! otherwise. So it is written without looking whether somebody else has
-//! written as well: the host writes the status every few seconds, and answers
-//! there.
+//! A request names the rollout, step, trip or loss that it is about, and has no
+//! effect on any other. A command therefore writes it without a precondition on
+//! the resource version: the host writes the status every few seconds, and
+//! answers there.
 
 use std::time::Duration;
 
@@ -16,46 +16,46 @@ use kube::core::DynamicObject;
 use serde_json::{Value, json};
 
 use super::answer::Wait;
-use super::{Found, refused};
+use super::{ControllerObject, refused};
 use crate::rollout::declared::{
     self, RequestKind, abandon, promote_fully, promote_step, retry as retry_value,
 };
 use davit_core::api::{CandidateStatus, LostStatus, RevisionStatus};
 
-/// Lets the candidate leave its step, or (`full`) take over at once. What the
-/// spec describes also takes over from a stable revision that is lost.
+/// Promotes the candidate to its next step, or (`full`) to the stable revision. A
+/// lost stable revision is abandoned for the revision that the spec describes.
 pub async fn promote(client: &Client, name: &str, full: bool, wait: Duration) -> Result<String> {
-    let found = Found::read(client, name).await?;
+    let found = ControllerObject::read(client, name).await?;
     if let Some((stable, lost)) = found.status.stable.as_ref().zip(found.status.lost.as_ref()) {
-        let ready = may_be_given_up(name, stable, lost, full)?;
-        let what = format!(
+        let ready = successor(name, stable, lost, full)?;
+        let action = format!(
             "abandon the lost stable revision {} for {ready}",
             stable.revision
         );
         let subject = abandon(stable, lost);
         return found
-            .ask(name, RequestKind::Abandon, &subject, &what, wait)
+            .ask(name, RequestKind::Abandon, &subject, &action, wait)
             .await;
     }
     let candidate = found.candidate(name)?;
     let revision = &candidate.revision;
-    let (subject, what) = if full {
-        let what = format!("let the candidate {revision} take over");
-        (promote_fully(candidate), what)
+    let (subject, action) = if full {
+        let action = format!("promote the candidate {revision} to the stable revision");
+        (promote_fully(candidate), action)
     } else {
-        let what = format!(
-            "let the candidate {revision} leave {}",
+        let action = format!(
+            "promote the candidate {revision} from {}",
             candidate.step_in_words()
         );
-        (promote_step(candidate), what)
+        (promote_step(candidate), action)
     };
     found
-        .ask(name, RequestKind::Promote, &subject, &what, wait)
+        .ask(name, RequestKind::Promote, &subject, &action, wait)
         .await
 }
 
-/// What takes over if the lost stable revision is abandoned.
-fn may_be_given_up<'a>(
+/// The revision for which the lost stable revision can be abandoned.
+fn successor<'a>(
     name: &str,
     stable: &RevisionStatus,
     lost: &'a LostStatus,
@@ -69,17 +69,17 @@ fn may_be_given_up<'a>(
              davit promote --full {name} abandons it for {ready}, which the spec describes"
         ),
         None => bail!(
-            "the stable revision {revision} of {name} is lost, and nothing runs: {reason}; what \
-             the spec describes cannot be had either, so there is nothing to take over: the \
-             conditions of {name} say why"
+            "the stable revision {revision} of {name} is lost, and nothing runs: {reason}; the \
+             revision that the spec describes cannot be loaded either: the conditions of {name} \
+             have the reason"
         ),
     }
 }
 
-/// Keeps the candidate, or the next one, in its step.
+/// Pauses the rollout of the candidate, or of the next one.
 pub async fn pause(client: &Client, name: &str, wait: Duration) -> Result<String> {
-    let found = Found::read(client, name).await?;
-    let what = match &found.status.candidate {
+    let found = ControllerObject::read(client, name).await?;
+    let action = match &found.status.candidate {
         Some(candidate) => {
             let revision = &candidate.revision;
             format!(
@@ -89,94 +89,96 @@ pub async fn pause(client: &Client, name: &str, wait: Duration) -> Result<String
         }
         None => "keep the next candidate in its first step".to_owned(),
     };
-    found.set_paused(name, true, &what, wait).await
+    found.set_paused(name, true, &action, wait).await
 }
 
-/// Lets a paused rollout continue.
+/// Resumes a paused rollout.
 pub async fn resume(client: &Client, name: &str, wait: Duration) -> Result<String> {
-    let found = Found::read(client, name).await?;
+    let found = ControllerObject::read(client, name).await?;
     if let (false, Some(rejected)) = (found.is_paused(), &found.status.rejected) {
         bail!(
             "the rollout of {name} is not paused: the revision {} was rejected at {}: {}; davit \
-             retry {name} tries it again",
+             retry {name} starts its rollout again",
             rejected.revision,
             rejected.at,
             rejected.reason
         );
     }
-    let what = "let the rollout continue";
-    found.set_paused(name, false, what, wait).await
+    let action = "resume the rollout";
+    found.set_paused(name, false, action, wait).await
 }
 
-/// Tries a rejected revision again.
+/// Starts the rollout of a rejected revision again.
 pub async fn retry(client: &Client, name: &str, wait: Duration) -> Result<String> {
-    let found = Found::read(client, name).await?;
+    let found = ControllerObject::read(client, name).await?;
     let Some(rejected) = &found.status.rejected else {
         match &found.status.candidate {
             Some(candidate) => bail!(
-                "no revision of {name} is rejected: {} is being tried, in {}",
+                "no revision of {name} is rejected: the candidate {} is in {}",
                 candidate.revision,
                 candidate.step_in_words()
             ),
-            None => bail!("no revision of {name} is rejected: there is nothing to try again"),
+            None => bail!("no revision of {name} is rejected: there is nothing to retry"),
         }
     };
-    let what = format!(
-        "try the revision {} again, which was rejected at {} ({})",
+    let action = format!(
+        "start the rollout of {} again, which was rejected at {} ({})",
         rejected.revision, rejected.at, rejected.reason
     );
     let subject = retry_value(rejected);
     found
-        .ask(name, RequestKind::Retry, &subject, &what, wait)
+        .ask(name, RequestKind::Retry, &subject, &action, wait)
         .await
 }
 
-/// Rolls the candidate back.
+/// Aborts the rollout of the candidate.
 pub async fn abort(client: &Client, name: &str, wait: Duration) -> Result<String> {
-    let found = Found::read(client, name).await?;
+    let found = ControllerObject::read(client, name).await?;
     let candidate = found.candidate(name)?;
-    let what = format!("roll the candidate {} back", candidate.revision);
+    let action = format!("roll the candidate {} back", candidate.revision);
     let subject = declared::abort(candidate);
     found
-        .ask(name, RequestKind::Abort, &subject, &what, wait)
+        .ask(name, RequestKind::Abort, &subject, &action, wait)
         .await
 }
 
 /// Resets a controller's tripped guardrails.
 pub async fn reset(client: &Client, name: &str, wait: Duration) -> Result<String> {
-    let found = Found::read(client, name).await?;
+    let found = ControllerObject::read(client, name).await?;
     let Some(last) = found.status.last_trip() else {
         bail!("no guardrail of {name} has tripped: there is nothing to reset");
     };
     let tripped = found.status.tripped.iter();
     let tripped = tripped.map(|one| format!("{} (tripped at {})", one.guardrail, one.since));
     let tripped: Vec<String> = tripped.collect();
-    let what = format!("reset the guardrails {}", tripped.join(", "));
-    found.ask(name, RequestKind::Reset, last, &what, wait).await
+    let action = format!("reset the guardrails {}", tripped.join(", "));
+    found
+        .ask(name, RequestKind::Reset, last, &action, wait)
+        .await
 }
 
-/// The value of a request: what it is about, and what tells it from the same
-/// request made before, whose answer may still stand in the status.
+/// The value of a request: its subject, and a suffix that distinguishes it from the
+/// same request made before, whose answer may still be in the status.
 fn unique(subject: &str) -> String {
     format!("{subject}#{:x}", Timestamp::now().as_nanosecond())
 }
 
-/// What is said of a request whose answer nobody waits for.
-pub(super) fn requested(name: &str, what: &str) -> String {
-    format!("{name}: requested to {what}; the host has not answered yet")
+/// The output for a request whose answer the command does not wait for.
+pub(super) fn requested(name: &str, action: &str) -> String {
+    format!("{name}: requested to {action}; the host has not answered yet")
 }
 
-impl Found {
+impl ControllerObject {
     fn candidate(&self, name: &str) -> Result<&CandidateStatus> {
         match (&self.status.candidate, &self.status.rejected) {
             (Some(candidate), _) => Ok(candidate),
             (None, Some(rejected)) => bail!(
-                "no candidate of {name} is being tried: the last one, {}, was rejected at {}: {}",
+                "{name} has no candidate: the last one, {}, was rejected at {}: {}",
                 rejected.revision,
                 rejected.at,
                 rejected.reason
             ),
-            (None, None) => bail!("no candidate of {name} is being tried"),
+            (None, None) => bail!("{name} has no candidate"),
         }
     }
 
@@ -184,13 +186,13 @@ impl Found {
         *self.spec("/rollout/paused") == true
     }
 
-    /// Makes a request, and waits for the host's answer.
+    /// Writes a request, and waits for the host's answer.
     pub(super) async fn ask(
         &self,
         name: &str,
         kind: RequestKind,
         subject: &str,
-        what: &str,
+        action: &str,
         wait: Duration,
     ) -> Result<String> {
         let value = unique(subject);
@@ -198,20 +200,20 @@ impl Found {
         self.change(name, json!({"metadata": {"annotations": annotations}}))
             .await?;
         if wait.is_zero() {
-            return Ok(requested(name, what));
+            return Ok(requested(name, action));
         }
-        let answer = Wait::new(self, name, what, wait);
+        let answer = Wait::new(self, name, action, wait);
         let message = answer.for_request(kind, value).await?;
         Ok(format!("{name}: {message}"))
     }
 
-    /// Pauses a rollout or lets it continue, and waits until the host knows. If
-    /// the spec says so already, the host may still have to read it.
+    /// Pauses or resumes a rollout, and waits until the host has read the spec. If
+    /// the spec has the value already, the host may still have to read it.
     async fn set_paused(
         &self,
         name: &str,
         paused: bool,
-        what: &str,
+        action: &str,
         wait: Duration,
     ) -> Result<String> {
         let (present, before) = (self.is_paused(), &self.object);
@@ -223,9 +225,9 @@ impl Found {
             self.change(name, change).await?.metadata.generation
         };
         if wait.is_zero() {
-            return Ok(requested(name, what));
+            return Ok(requested(name, action));
         }
-        let answer = Wait::new(self, name, what, wait);
+        let answer = Wait::new(self, name, action, wait);
         let status = answer.for_spec(generation).await?;
         let state = match (paused, present == paused) {
             (true, false) => "paused",
@@ -241,11 +243,11 @@ impl Found {
                     candidate.step_in_words()
                 )
             }
-            None => format!("{name}: {state}: no candidate is being tried"),
+            None => format!("{name}: {state}: there is no candidate"),
         })
     }
 
-    /// Merges a change into the very object that was read.
+    /// Merges a change into the object that was read, by its uid.
     async fn change(&self, name: &str, mut change: Value) -> Result<DynamicObject> {
         if let Some(change) = change.as_object_mut() {
             let metadata = change.entry("metadata").or_insert(json!({}));

@@ -11,7 +11,7 @@ use davit_core::api::{
     CandidateStatus, ConditionStatus, ControllerStatus, RequestResult, RevisionStatus,
 };
 
-/// A line, and what belongs to it.
+/// A line and its children.
 struct Node {
     text: String,
     children: Vec<Node>,
@@ -46,8 +46,8 @@ impl Node {
     }
 }
 
-/// A Controller and its rollout at this time, in plain text. `wide` shows
-/// digests, values and times in full.
+/// A Controller and its rollout as plain text. `wide` shows digests, values and
+/// times in full.
 pub(super) fn draw(
     object: &DynamicObject,
     status: &ControllerStatus,
@@ -69,7 +69,7 @@ pub(super) fn draw(
 }
 
 struct View<'a> {
-    /// None if it makes no sense: then the conditions say so.
+    /// None if it is not valid: the conditions have the reason.
     spec: Option<ControllerSpec>,
     raw: &'a Value,
     status: &'a ControllerStatus,
@@ -94,10 +94,7 @@ impl View<'_> {
             ("Status", self.status.summary.clone()),
         ];
         if paused {
-            facts.push((
-                "Paused",
-                "yes: davit resume lets the rollout continue".to_owned(),
-            ));
+            facts.push(("Paused", "yes: davit resume ends the pause".to_owned()));
         }
         if self.status.observed_generation.is_none() {
             facts.push(("Host", "no host has run this Controller yet".to_owned()));
@@ -148,11 +145,11 @@ impl View<'_> {
                 self.ago(&lost.since),
                 lost.reason
             )));
-            children.extend(
-                lost.ready
-                    .iter()
-                    .map(|ready| Node::new(format!("{ready} is ready: davit promote --full"))),
-            );
+            children.extend(lost.ready.iter().map(|ready| {
+                Node::new(format!(
+                    "{ready} is ready: davit promote --full abandons the lost revision"
+                ))
+            }));
         }
         let since = self.ago(&stable.since);
         Node::with(format!("stable {}, {since}", stable.revision), children)
@@ -182,13 +179,13 @@ impl View<'_> {
         Node::with(text, children)
     }
 
-    /// The steps; done, current, next.
+    /// The steps: done, current, next.
     fn steps(&self, candidate: &CandidateStatus) -> Vec<Node> {
         let steps = self.spec.as_ref().map(|spec| &spec.rollout.steps);
         let Some(steps) = steps.filter(|steps| !steps.is_empty()) else {
             return vec![Node::new(format!("[current] {}", candidate.step_text))];
         };
-        // With fewer steps than were taken, the last one holds.
+        // If the spec has fewer steps by now, the last one is the current one.
         let current = (candidate.step as usize).clamp(1, steps.len());
         let lines = steps.iter().enumerate().map(|(index, step)| {
             let number = index + 1;
@@ -327,7 +324,7 @@ impl View<'_> {
     }
 }
 
-/// How far the current step is, and what it waits for.
+/// The progress of the current step, and what it waits for.
 fn progress(step: &StepConfig, candidate: &CandidateStatus) -> String {
     let elapsed = candidate.elapsed_seconds;
     let waits = match candidate.waits_for.as_str() {

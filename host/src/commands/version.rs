@@ -15,7 +15,7 @@ use crate::build;
 use crate::cli::VersionArguments;
 use crate::resource::describe;
 
-/// How long a server may take: a version is asked for when things go wrong.
+/// How long a server may take: operators ask for versions while something fails.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Serialize)]
@@ -26,14 +26,14 @@ struct Versions {
     server: Option<Server>,
     #[serde(skip_serializing_if = "Option::is_none")]
     server_error: Option<String>,
-    /// The Davit that runs in the cluster.
+    /// The version of the host in the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     host_error: Option<String>,
 }
 
-/// What an API server says of itself, as far as it is shown.
+/// The part of an API server's version that is shown.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Server {
@@ -42,8 +42,8 @@ struct Server {
     platform: String,
 }
 
-/// Prints the versions. A server that cannot be reached is no failure: what can
-/// be said is said.
+/// Prints the versions. An unreachable server is no failure: the other versions are
+/// printed.
 pub async fn version(arguments: VersionArguments) -> Result<()> {
     let mut versions = Versions {
         client: build::INFO,
@@ -74,7 +74,7 @@ impl Versions {
         }
         match metrics.map(|page| build::version_in(&page)) {
             Ok(Some(version)) => self.host = Some(version),
-            Ok(None) => self.host_error = Some("it does not publish its version".to_owned()),
+            Ok(None) => self.host_error = Some("the host does not publish its version".to_owned()),
             Err(error) => self.host_error = Some(error),
         }
     }
@@ -99,7 +99,7 @@ impl Versions {
             (Some(host), _) => lines.push(format!("Host:   davit {host}")),
             (None, Some(error)) if self.server.is_some() => {
                 lines.push(format!(
-                    "Host:   not reachable by the Service davit: {error}"
+                    "Host:   not reachable through the Service davit: {error}"
                 ));
             }
             (None, _) => {}
@@ -108,7 +108,7 @@ impl Versions {
     }
 }
 
-/// The body of an answer; or why there is none.
+/// The body of an answer, or the reason for its absence.
 async fn text(client: &Client, path: &str) -> Result<String, String> {
     let request = Request::get(path).body(Vec::new());
     let request = request.map_err(|error| error.to_string())?;

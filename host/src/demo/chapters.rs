@@ -1,5 +1,5 @@
-//! The chapters. PodGC runs from the first on; the other controllers join one
-//! after the other, while the others run.
+//! The chapters. PodGC runs from the first one; each later controller is added while
+//! the others run.
 
 use std::collections::BTreeSet;
 
@@ -8,28 +8,28 @@ use anyhow::Result;
 use super::Story;
 
 impl Story {
-    pub(super) async fn begin(&mut self) -> Result<()> {
+    pub(super) async fn start_podgc(&mut self) -> Result<()> {
         self.screen
             .chapter("Six nodes with four running pods each appear");
         self.cluster.populate()?;
         self.screen.action(
-            "PodGC starts: threshold 12, a pass every second, nodes are missed for 2 s \
-             before their pods go",
+            "PodGC starts: threshold 12, a pass every second, and it waits 2 s for a missing \
+             node before it deletes the node's pods",
         );
         self.run(podgc(12)).await?;
         self.screen
-            .action("PodGC has read the cluster and finds nothing to do");
+            .action("PodGC is synced and has nothing to delete");
         self.pause().await;
         Ok(())
     }
 
     pub(super) async fn remove_a_node(&mut self) -> Result<()> {
         self.screen
-            .chapter("node-6 is removed, and its kubelet with it");
+            .chapter("node-6 is deleted, and its kubelet is gone");
         let pods = self.cluster.remove_node("node-6")?;
         self.screen.action(&format!(
-            "{} pods are bound to a node that is gone: PodGC waits 2 s, asks the API server \
-             itself, then deletes them",
+            "{} pods are bound to a missing node: PodGC waits 2 s, confirms with a live read that \
+             the node is gone, then deletes them",
             pods.len()
         ));
         self.until_gone("orphaned", pods).await
@@ -37,10 +37,10 @@ impl Story {
 
     pub(super) async fn finish_pods(&mut self) -> Result<()> {
         self.screen
-            .chapter("18 batch pods come to their end: 12 succeed, 4 fail, 2 are evicted");
+            .chapter("18 batch pods terminate: 12 succeed, 4 fail, 2 are evicted");
         self.cluster.finish_pods()?;
         self.screen
-            .action("6 more than the 12 that are kept: the evicted go first, then the oldest");
+            .action("6 more than the threshold of 12: PodGC deletes the evicted pods first, then the oldest");
         let pods = [
             "batch-17", "batch-18", "batch-01", "batch-02", "batch-03", "batch-04",
         ];
@@ -50,10 +50,10 @@ impl Story {
 
     pub(super) async fn lose_a_node(&mut self) -> Result<()> {
         self.screen
-            .chapter("node-5 loses power; an operator taints it out-of-service");
+            .chapter("node-5 loses power; an operator adds the taint out-of-service");
         let pods = self.cluster.hang_node("node-5")?;
         self.screen.action(&format!(
-            "its {} pods were deleted, but hang: no kubelet confirms it",
+            "its {} pods are terminating, and no kubelet ends them",
             pods.len()
         ));
         self.until_gone("out-of-service", pods).await
@@ -61,22 +61,22 @@ impl Story {
 
     pub(super) async fn delete_an_unscheduled_pod(&mut self) -> Result<()> {
         self.screen
-            .chapter("A pod is deleted before it was ever scheduled, held by a finalizer");
+            .chapter("A pod with a finalizer is deleted before it is scheduled");
         let pod = self.cluster.strand_a_pod()?;
         self.screen
-            .action("PodGC marks it Failed and deletes it; then its finalizer is taken off");
+            .action("PodGC marks the pod Failed and deletes it; then its finalizer is removed");
         let marked = pod.clone();
         self.until("the pod is marked as failed", |cluster| {
             cluster.is_failed(&marked)
         })
         .await?;
-        self.cluster.release(&pod)?;
+        self.cluster.remove_finalizers(&pod)?;
         self.until_gone("unscheduled", [pod].into()).await
     }
 
     pub(super) async fn change_the_threshold(&mut self) -> Result<()> {
         self.screen.chapter(
-            "The operator lowers the threshold from 8 to 5 without steps; nothing restarts",
+            "An operator lowers the threshold from 8 to 5 without steps; nothing restarts",
         );
         self.controllers.clear();
         self.run(podgc(5)).await?;
@@ -84,61 +84,66 @@ impl Story {
         self.until_gone("terminated", pods.collect()).await
     }
 
-    /// An owner is deleted in each of the three ways.
+    /// Owners are deleted with each propagation policy.
     pub(super) async fn delete_owners(&mut self) -> Result<()> {
-        self.screen
-            .chapter("The garbage collector joins; ReplicaSets are deleted in the three ways");
+        self.screen.chapter(
+            "The garbage collector starts; ReplicaSets are deleted with each propagation policy",
+        );
         self.run(controller("garbage-collector", "{}")).await?;
         let background = self.cluster.create_owner("shop")?;
         let foreground = self.cluster.create_owner("cart")?;
         let orphaned = self.cluster.create_owner("blog")?;
         self.pause().await;
-        self.screen
-            .action("shop in the background: it goes at once, its pods follow");
+        self.screen.action(
+            "shop, background: the owner is gone immediately, the collector deletes its pods",
+        );
         self.cluster.delete_owner("shop", "Background")?;
         self.until_gone("owners-gone", background).await?;
         self.screen
-            .action("cart in the foreground: it stays until its pods are gone");
+            .action("cart, foreground: the owner stays until its pods are gone");
         self.cluster.delete_owner("cart", "Foreground")?;
         self.until_gone("owners-gone", foreground).await?;
         self.screen
-            .action("blog as an orphaning owner: its pods stay and forget it");
+            .action("blog, orphan: the pods stay and lose their owner reference");
         self.cluster.delete_owner("blog", "Orphan")?;
-        self.until("the owners are gone and the pods of blog free", |cluster| {
-            Ok(cluster.owners()?.is_empty() && cluster.are_free(&orphaned)?)
-        })
+        self.until(
+            "the owners are gone, and the pods of blog have no owner",
+            |cluster| Ok(cluster.owners()?.is_empty() && cluster.are_free(&orphaned)?),
+        )
         .await
     }
 
     /// A node is tainted, and one of its pods may stay for a while.
     pub(super) async fn taint_a_node(&mut self) -> Result<()> {
-        self.screen
-            .chapter("Taint eviction joins; node-4 is tainted, which web-44 tolerates for 2 s");
+        self.screen.chapter(
+            "Taint eviction starts; node-4 gets a NoExecute taint, which web-44 tolerates for 2 s",
+        );
         self.run(controller("taint-eviction", "{}")).await?;
         let pods = self.cluster.pods_of("node-4")?;
         self.cluster.taint("node-4")?;
         self.until_gone("not-tolerated", pods).await
     }
 
-    /// An API server is gone, and what it stored is forgotten.
+    /// An API server is gone, and StorageVersion GC removes its entries.
     pub(super) async fn lose_an_api_server(&mut self) -> Result<()> {
         self.screen
-            .chapter("StorageVersion GC joins; one of two API servers is gone for good");
+            .chapter("StorageVersion GC starts; one of two API servers is gone for good");
         self.run(controller("storage-version-gc", "{}")).await?;
         self.cluster.lose_api_server()?;
         self.until("the API servers agree on apps/v1", |cluster| {
             Ok(cluster.common_version()?.as_deref() == Some("apps/v1"))
         })
         .await?;
-        self.screen
-            .action("it stored deployments as apps/v2; all that are left agree on apps/v1");
+        self.screen.action(
+            "its entry apps/v2 is removed; the remaining API server stores deployments as apps/v1",
+        );
         Ok(())
     }
 
-    /// One node of a zone of three falls silent.
+    /// One node of a zone of three stops its heartbeats.
     pub(super) async fn silence_a_node(&mut self) -> Result<()> {
         self.screen
-            .chapter("Node eviction joins; node-3, one of three in its zone, falls silent");
+            .chapter("Node eviction starts; node-3, one of three in its zone, sends no heartbeats");
         let config = "{nodeMonitorPeriod: 500ms, nodeMonitorGracePeriod: 2s, \
                       podEvictionTimeout: 1s, nodeEvictionRate: 1}";
         self.run(controller("node-eviction", config)).await?;
@@ -149,19 +154,19 @@ impl Story {
         })
         .await?;
         self.screen
-            .action("node-3 is back, and its kubelet ends what was deleted");
+            .action("node-3 is back, and its kubelet ends the terminating pods");
         self.cluster.resume("node-3");
         self.until_gone("node-lost", pods).await
     }
 }
 
-/// PodGC in a hurry, with this threshold.
+/// PodGC with short periods and this threshold.
 pub(super) fn podgc(threshold: u32) -> String {
     let config = format!("{{terminatedPodThreshold: {threshold}, period: 1s, quarantine: 2s}}");
     controller("podgc", &config)
 }
 
-/// A controller's part of the configuration.
+/// A controller's entry of the configuration.
 fn controller(name: &str, config: &str) -> String {
     format!("- name: {name}\n  module: {{builtin: {name}}}\n  mode: Enforce\n  config: {config}\n")
 }

@@ -1,5 +1,5 @@
-//! The demo's cluster: what it does to the API server, and what it expects to
-//! find there in the end.
+//! The demo's cluster: how it changes the API server, and the state that it expects
+//! in the end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,7 +20,7 @@ pub(super) struct Cluster {
     sim: Sim,
     kubelet: Kubelet,
     expected: BTreeSet<String>,
-    /// The pod that a finalizer holds: it is deleted until that is taken off.
+    /// The pod with a finalizer: it is terminating until the finalizer is removed.
     held: String,
 }
 
@@ -42,7 +42,7 @@ impl Cluster {
         &self.sim
     }
 
-    /// Nodes that are ready, with pods that run.
+    /// Creates ready nodes with running pods.
     pub(super) fn populate(&mut self) -> Result<()> {
         for node in 1..=NODES {
             let name = format!("node-{node}");
@@ -240,12 +240,12 @@ impl Cluster {
         Ok(common.and_then(Value::as_str).map(str::to_owned))
     }
 
-    /// A node's kubelet says nothing any more.
+    /// Stops a node's kubelet.
     pub(super) fn silence(&self, node: &str) {
         self.kubelet.silence(node);
     }
 
-    /// A node's kubelet is back.
+    /// Starts a node's kubelet again.
     pub(super) fn resume(&self, node: &str) {
         self.kubelet.resume(node);
     }
@@ -282,8 +282,8 @@ impl Cluster {
         Ok(pod.pointer("/status/phase") == Some(&json!("Failed")))
     }
 
-    /// Takes a pod's finalizers off.
-    pub(super) fn release(&self, pod: &str) -> Result<()> {
+    /// Removes a pod's finalizers.
+    pub(super) fn remove_finalizers(&self, pod: &str) -> Result<()> {
         self.sim.apply(json!({
             "apiVersion": "v1",
             "kind": "Pod",
@@ -303,13 +303,13 @@ impl Cluster {
         self.expected.retain(|name| !pods.contains(name));
     }
 
-    /// Everything in which the API server differs from what it should hold.
+    /// The differences between the API server and the expected state.
     pub(super) fn problems(&self) -> Result<Vec<String>> {
         let pods = self.pods()?;
         let missing = self.expected.difference(&pods);
-        let missing = missing.map(|pod| format!("{pod} was deleted and should not have been"));
+        let missing = missing.map(|pod| format!("{pod} was deleted, and is expected to exist"));
         let left = pods.difference(&self.expected);
-        let left = left.map(|pod| format!("{pod} is there and should have been deleted"));
+        let left = left.map(|pod| format!("{pod} exists, and is expected to be deleted"));
         let mut problems: Vec<String> = missing.chain(left).collect();
         let deleted = self
             .sim
@@ -375,7 +375,7 @@ impl Cluster {
     }
 }
 
-/// One pod puts up with maintenance for two seconds.
+/// One pod tolerates the maintenance taint for two seconds.
 fn tolerations(pod: &str) -> Value {
     match pod {
         "web-44" => json!([{

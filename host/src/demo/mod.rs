@@ -1,8 +1,8 @@
-//! `davit demo`: the controllers at work on an API server in memory.
+//! `davit demo`: the five controllers on an API server in memory.
 //!
-//! The story makes things happen in the cluster and waits until a controller
-//! has dealt with them. In the end it looks at what the API server holds:
-//! exactly the pods that should be left, each of the others deleted once.
+//! The story changes the cluster and waits until a controller has reacted. In the end
+//! it compares the API server with the expected state: exactly the expected pods are
+//! left, and each of the others was deleted once.
 
 mod chapters;
 mod cluster;
@@ -32,13 +32,12 @@ use crate::run;
 use cluster::Cluster;
 use screen::Screen;
 
-/// How long a controller may take for any one thing. It takes two or three
-/// seconds.
+/// How long a controller may take to react. It usually takes two or three seconds.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// A pause to read what the screen says.
+/// A pause to read the screen.
 const READING: Duration = Duration::from_millis(300);
 
-/// Tells the story; an error means that something did not come out right.
+/// Plays the story. It fails if the API server does not hold the expected state.
 pub async fn run(arguments: DemoArguments) -> Result<()> {
     let cluster = Cluster::new(crate::sim::start()?);
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
@@ -72,7 +71,7 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
         deleted: BTreeMap::new(),
         expected: BTreeMap::new(),
     };
-    story.tell().await?;
+    story.play().await?;
     let Story { host, .. } = story;
     host.stop().await;
     Ok(())
@@ -81,23 +80,23 @@ pub async fn run(arguments: DemoArguments) -> Result<()> {
 struct Story {
     cluster: Cluster,
     host: Host,
-    /// Where the host writes down how rollouts are.
+    /// The host's records of rollouts.
     records: Arc<Records>,
     reports: mpsc::UnboundedReceiver<Report>,
     screen: Screen,
-    /// The controllers that run, as they stand in the configuration.
+    /// The entries of the configuration.
     controllers: Vec<String>,
     /// How many pods were deleted, by reason.
     deleted: BTreeMap<String, usize>,
-    /// How many should have been.
+    /// How many are expected.
     expected: BTreeMap<&'static str, usize>,
 }
 
 impl Story {
-    async fn tell(&mut self) -> Result<()> {
+    async fn play(&mut self) -> Result<()> {
         self.screen
             .title("Davit runs Kubernetes' controllers as WebAssembly guests");
-        self.begin().await?;
+        self.start_podgc().await?;
         self.remove_a_node().await?;
         self.finish_pods().await?;
         self.lose_a_node().await?;
@@ -109,10 +108,10 @@ impl Story {
         self.taint_a_node().await?;
         self.lose_an_api_server().await?;
         self.silence_a_node().await?;
-        self.judge()
+        self.check()
     }
 
-    /// Adds a controller to those that run, and waits until it has begun.
+    /// Adds a controller to the configuration, and waits until it has started.
     async fn run(&mut self, controller: String) -> Result<()> {
         self.controllers.push(controller);
         self.apply().await?;
@@ -131,7 +130,7 @@ impl Story {
         }
     }
 
-    /// Applies the configuration of those that run.
+    /// Applies the configuration.
     async fn apply(&self) -> Result<()> {
         let text = format!("controllers:\n{}", self.controllers.concat());
         let config: Config = config::parse(Path::new("the demo's configuration"), &text)?;
@@ -140,7 +139,7 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until something holds, telling what happens meanwhile.
+    /// Waits until a condition holds, and prints the host's reports meanwhile.
     async fn until(&mut self, what: &str, holds: impl Fn(&Cluster) -> Result<bool>) -> Result<()> {
         let deadline = Instant::now() + PATIENCE;
         while !holds(&self.cluster)? {
@@ -153,7 +152,7 @@ impl Story {
         Ok(())
     }
 
-    /// Waits until these pods are gone, telling what happens meanwhile.
+    /// Waits until these pods are gone, and prints the host's reports meanwhile.
     async fn until_gone(&mut self, reason: &'static str, pods: BTreeSet<String>) -> Result<()> {
         *self.expected.entry(reason).or_default() += pods.len();
         let what = format!("gone are {pods:?}");
@@ -165,7 +164,7 @@ impl Story {
     }
 
     async fn pause(&mut self) {
-        // Ended early, it is noticed by whoever waits for something next.
+        // The next wait fails if the host has ended.
         let _ = self.listen_until(Instant::now() + READING).await;
     }
 
@@ -191,8 +190,8 @@ impl Story {
         }
     }
 
-    /// Compares what the API server holds with what it should.
-    fn judge(&mut self) -> Result<()> {
+    /// Compares the API server with the expected state.
+    fn check(&mut self) -> Result<()> {
         self.screen.chapter("What was deleted, by reason");
         let mut right = true;
         for (reason, expected) in &self.expected {
@@ -206,12 +205,11 @@ impl Story {
             self.screen.problem(problem);
         }
         if !right || !problems.is_empty() {
-            bail!("the API server does not hold what it should");
+            bail!("the API server does not hold the expected state");
         }
         let left = self.cluster.pods()?.len();
         self.screen.success(&format!(
-            "the API server holds exactly the {left} pods that should be left, and no pod was \
-             deleted twice"
+            "the API server holds exactly the {left} expected pods, and no pod was deleted twice"
         ));
         Ok(())
     }

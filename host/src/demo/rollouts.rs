@@ -1,4 +1,4 @@
-//! Two revisions of `PodGC`, each tried beside the one that runs.
+//! Two rollouts of `PodGC`: one candidate is promoted, one is rolled back.
 
 use std::collections::BTreeSet;
 
@@ -12,45 +12,48 @@ use crate::rollout::Owner;
 use davit_core::api::{CandidateStatus, ControllerStatus};
 
 const PODGC: &str = "podgc";
-/// How often a rollout is looked at.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often the rollout's status is read.
+const PERIOD: Duration = Duration::from_millis(50);
 
 impl Story {
-    /// A stricter revision is tried, and takes over.
+    /// A stricter candidate is promoted.
     pub(super) async fn promote_a_canary(&mut self) -> Result<()> {
         self.screen.chapter(
-            "A threshold of 8 is tried beside the 12 that runs: a shadow first, then with half \
-             of the pods",
+            "A candidate with a threshold of 8 runs beside the stable 12: as a shadow, then with \
+             half of the pods",
         );
         let rollout = "{steps: [shadow 2s, weight 50 for 1s], \
                        analysis: {minDecisions: 4, window: 200ms}}";
         let before = self.stable().await?;
-        self.try_beside(8, rollout).await?;
-        let after = self.follow().await?;
+        self.start_rollout(8, rollout).await?;
+        let after = self.finish_rollout().await?;
         let stable = after.stable.context("no revision of PodGC is stable")?;
         if stable.revision == before {
-            bail!("the candidate did not take over: {}", after.summary);
+            bail!("the candidate was not promoted: {}", after.summary);
         }
         let revision = &stable.revision;
         self.screen
-            .action(&format!("{revision} has taken the place of {before}"));
+            .action(&format!("{revision} is promoted and replaces {before}"));
         let pods = (5..=8).map(|number| format!("batch-{number:02}"));
         self.until_gone("terminated", pods.collect()).await
     }
 
-    /// A revision that goes too far is taken back, and nothing was deleted.
+    /// A candidate that disagrees too often is rolled back, and deletes nothing.
     pub(super) async fn roll_a_canary_back(&mut self) -> Result<()> {
         self.screen.chapter(
-            "A threshold of 1 is tried the same way, and may disagree on a quarter at most",
+            "A candidate with a threshold of 1 may disagree with the stable revision on 25 % of \
+             the pods",
         );
         let rollout = "{steps: [shadow 10s, weight 50 for 10s], \
                        analysis: {minDecisions: 4, maxDisagreementPercent: 25, window: 200ms}}";
         let before = self.stable().await?;
-        self.try_beside(1, rollout).await?;
-        let after = self.follow().await?;
-        let rejected = after.rejected.context("the candidate was not taken back")?;
+        self.start_rollout(1, rollout).await?;
+        let after = self.finish_rollout().await?;
+        let rejected = after
+            .rejected
+            .context("the candidate was not rolled back")?;
         self.screen.failure(&format!(
-            "{} was taken back in step {}: {}",
+            "{} is rolled back in step {}: {}",
             rejected.revision, rejected.step, rejected.reason
         ));
         let stable = self.stable().await?;
@@ -58,24 +61,23 @@ impl Story {
             bail!("{stable} runs instead of {before}");
         }
         self.screen
-            .action(&format!("{before} runs as before, and no pod was deleted"));
+            .action(&format!("{before} still runs, and no pod was deleted"));
         self.pause().await;
         Ok(())
     }
 
     /// Applies another threshold as an operator does, with a rollout.
-    async fn try_beside(&mut self, threshold: u32, rollout: &str) -> Result<()> {
+    async fn start_rollout(&mut self, threshold: u32, rollout: &str) -> Result<()> {
         let controller = format!("{}  rollout: {rollout}\n", podgc(threshold));
         self.controllers = vec![controller];
         self.apply().await
     }
 
-    /// Tells how a rollout goes on until it has come to its end; returns the
-    /// status that this left behind.
-    async fn follow(&mut self) -> Result<ControllerStatus> {
+    /// Prints the progress of a rollout until its end; returns the status after it.
+    async fn finish_rollout(&mut self) -> Result<ControllerStatus> {
         let deadline = Instant::now() + PATIENCE;
         let mut step = 0;
-        let mut told = BTreeSet::new();
+        let mut printed = BTreeSet::new();
         loop {
             let status = self.status().await?;
             let Some(candidate) = &status.candidate else {
@@ -85,16 +87,16 @@ impl Story {
                 step = candidate.step;
                 self.screen.action(&describe(candidate));
             }
-            self.tell_disagreements(&mut told).await;
+            self.print_disagreements(&mut printed).await;
             if Instant::now() > deadline {
                 bail!("the rollout does not end: {}", status.summary);
             }
-            self.listen_until(Instant::now() + LOOK).await?;
+            self.listen_until(Instant::now() + PERIOD).await?;
         }
     }
 
-    /// Tells of each target on which the revisions do not agree, once.
-    async fn tell_disagreements(&mut self, told: &mut BTreeSet<String>) {
+    /// Prints each target on which the revisions disagree, once.
+    async fn print_disagreements(&mut self, printed: &mut BTreeSet<String>) {
         let Some(found) = self.host.handle().disagreements(PODGC).await else {
             return;
         };
@@ -107,7 +109,7 @@ impl Story {
         } in oldest_first
         {
             if let Some(side) = candidate.as_ref().or(stable.as_ref())
-                && told.insert(side.plan.target.uid.clone())
+                && printed.insert(side.plan.target.uid.clone())
             {
                 self.screen.disagreement(verdict.as_str(), &side.plan);
             }
@@ -120,7 +122,7 @@ impl Story {
         Ok(stable.revision)
     }
 
-    /// What is written down of PodGC.
+    /// The recorded status of PodGC.
     async fn status(&self) -> Result<ControllerStatus> {
         Ok(self.records.load(Owner::named(PODGC)).await?)
     }

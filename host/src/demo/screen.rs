@@ -1,4 +1,4 @@
-//! What the demo shows: one line for each thing that happens.
+//! The demo's output: one line for each step of the story and each executed plan.
 
 use std::time::Instant;
 
@@ -9,7 +9,7 @@ use crate::telemetry::has_colour;
 
 /// The terminal.
 pub(super) struct Screen {
-    begun: Instant,
+    started: Instant,
     colour: bool,
 }
 
@@ -20,7 +20,7 @@ const GREEN: &str = "32";
 const YELLOW: &str = "33";
 const CYAN: &str = "36";
 
-/// Whether a plan ends its target.
+/// Whether a plan deletes its target.
 pub(super) fn deletes(plan: &Plan) -> bool {
     let ends = |step: &Step| matches!(step, Step::Delete(_) | Step::Evict(_));
     plan.steps.iter().any(ends)
@@ -30,7 +30,7 @@ impl Screen {
     pub(super) fn new() -> Self {
         let colour = has_colour(&std::io::stdout());
         Self {
-            begun: Instant::now(),
+            started: Instant::now(),
             colour,
         }
     }
@@ -48,7 +48,7 @@ impl Screen {
         println!("{}  {text}", self.time());
     }
 
-    /// What a controller did to one object, and why.
+    /// An executed plan, with its reason.
     pub(super) fn outcome(&self, plan: &Plan, outcome: &Outcome) {
         let target = format!("{} {}", plan.target.kind, plan.target.name);
         let (colour, what) = match &outcome.failed {
@@ -66,20 +66,19 @@ impl Screen {
         );
     }
 
-    /// What only one of two revisions would do to one object, or both
-    /// differently.
-    pub(super) fn disagreement(&self, verdict: &str, plan: &Plan) {
+    /// A plan on whose target the revisions disagree.
+    pub(super) fn disagreement(&self, result: &str, plan: &Plan) {
         let target = format!("{} {}", plan.target.kind, plan.target.name);
         println!(
             "{}    {} {:<15} {target:<24} {}",
             self.time(),
-            self.paint(YELLOW, &format!("{verdict:<12}")),
+            self.paint(YELLOW, &format!("{result:<12}")),
             plan.reason,
             self.paint(DIM, &plan.message)
         );
     }
 
-    /// Something that did not come to its end, and why.
+    /// A failure, with its reason.
     pub(super) fn failure(&self, text: &str) {
         println!("{}  {}", self.time(), self.paint(RED, text));
     }
@@ -99,7 +98,7 @@ impl Screen {
     }
 
     fn time(&self) -> String {
-        let seconds = self.begun.elapsed().as_secs_f64();
+        let seconds = self.started.elapsed().as_secs_f64();
         self.paint(YELLOW, &format!("{seconds:>6.2}s"))
     }
 

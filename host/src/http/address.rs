@@ -1,5 +1,5 @@
-//! Addresses as people write them: where the host listens, and where it is
-//! asked.
+//! Addresses on the command line: where the host listens, and where a command
+//! reaches it.
 
 use std::fmt;
 use std::io;
@@ -9,12 +9,11 @@ use std::str::FromStr;
 use hyper::Uri;
 use tokio::net::{TcpListener, lookup_host};
 
-/// Where the host listens: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or
+/// The address that the host listens on: `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`, or
 /// `:8080` for every address of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenAddress {
-    /// Empty for every address; otherwise a name or an address, one of IPv6 in
-    /// brackets.
+    /// Empty for every address; else a name or an address, one of IPv6 in brackets.
     host: String,
     port: u16,
 }
@@ -56,7 +55,7 @@ impl fmt::Display for ListenAddress {
     }
 }
 
-/// Nothing, a name, an IPv4 address, or one of IPv6 in brackets.
+/// Whether the text is empty, a name, an IPv4 address, or one of IPv6 in brackets.
 fn is_host(text: &str) -> bool {
     if let Some(inner) = text.strip_prefix('[') {
         let inner = inner.strip_suffix(']').unwrap_or_default();
@@ -67,8 +66,8 @@ fn is_host(text: &str) -> bool {
 }
 
 impl ListenAddress {
-    /// Listens there: on the first address that a name stands for and that can
-    /// be listened on, IPv4 first.
+    /// Listens on the address. A name stands for its first address that can be
+    /// bound, IPv4 first.
     pub async fn listen(&self) -> io::Result<TcpListener> {
         let port = self.port;
         if self.host.is_empty() {
@@ -106,7 +105,7 @@ impl FromStr for ServerAddress {
     fn from_str(text: &str) -> Result<Self, String> {
         let wrong = || {
             format!(
-                "\"{text}\" is not the address of a running Davit, such as \
+                "\"{text}\" is not the address of a running host, such as \
                  http://127.0.0.1:8080 or localhost:8080"
             )
         };
@@ -126,7 +125,7 @@ impl FromStr for ServerAddress {
         {
             return Err(wrong());
         }
-        // A port that is none is left out of what hyper reads.
+        // hyper drops a port that is no number.
         let port = authority.as_str().strip_prefix(authority.host());
         if port.is_some_and(|port| !port.is_empty()) && authority.port_u16().is_none() {
             return Err(wrong());
@@ -146,7 +145,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn the_host_listens_where_it_is_told() {
+    async fn the_host_listens_on_the_given_address() {
         for (text, is_everywhere) in [
             ("127.0.0.1:0", false),
             ("localhost:0", false),
@@ -192,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_is_found_with_and_without_a_scheme() {
+    fn a_server_address_may_lack_its_scheme() {
         for (text, uri) in [
             ("127.0.0.1:19080", "http://127.0.0.1:19080/"),
             ("localhost:8080", "http://localhost:8080/"),
@@ -219,7 +218,7 @@ mod tests {
         ] {
             let error = text.parse::<ServerAddress>().unwrap_err();
             let expected = format!(
-                "\"{text}\" is not the address of a running Davit, such as \
+                "\"{text}\" is not the address of a running host, such as \
                  http://127.0.0.1:8080 or localhost:8080"
             );
             assert_eq!(error, expected);

@@ -1,5 +1,5 @@
-//! `GET /controllers/NAME/disagreements`: on what a candidate and the stable
-//! revision do not agree, as JSON; and the same in words for `davit diff`.
+//! `GET /controllers/NAME/disagreements`: where candidate and stable revision
+//! disagree, as JSON; and the same as text for `davit diff`.
 
 use std::fmt;
 use std::time::Duration;
@@ -25,58 +25,58 @@ pub struct Page {
     pub stable: String,
     /// The candidate's name.
     pub candidate: String,
-    /// How far the step is; none while the rollout has not taken it on yet.
+    /// The progress of the step; none before the rollout has recorded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<StepPage>,
-    /// Since when counts and disagreements are: since the step began, or since
-    /// the host did if that was later. RFC 3339.
+    /// The start of the counts: the start of the step, or of the host if that was
+    /// later. RFC 3339.
     pub counted_since: String,
-    /// How many targets were decided on alike since then.
+    /// The targets compared since then, by result.
     pub counts: ComparisonStatus,
-    /// Targets on which one revision has decided, and which wait for the other
-    /// before they are counted.
+    /// Targets on which one revision has decided, and which are counted once the
+    /// other has decided too.
     pub pending: usize,
     /// The last disagreements since then, the newest first.
     pub disagreements: Vec<Disagreement>,
 }
 
-/// How far a step is.
+/// The progress of a step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StepPage {
-    /// Which, counted from 1.
+    /// Its number, counted from 1.
     pub number: u32,
-    /// How many there are.
+    /// The number of steps.
     pub of: u32,
-    /// In words: `shadow for 10m`.
+    /// As in the spec: `shadow for 10m`.
     pub text: String,
-    /// How long it has been under way.
+    /// The time that has passed in the step.
     pub elapsed_seconds: u64,
-    /// How much of its time is left; none until it is promoted.
+    /// The time that is left; none if the step lasts until promoted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left_seconds: Option<u64>,
-    /// Why it goes on.
+    /// What the step waits for.
     pub waits_for: String,
-    /// Targets compared in the step, by earlier hosts as well.
+    /// Targets compared in the step, also by earlier hosts.
     pub decisions: u64,
-    /// How many it takes for the step to end well by itself.
+    /// The number of decisions that the step needs to succeed by itself.
     pub min_decisions: u64,
 }
 
-/// A target on which the revisions do not agree.
+/// A target on which the revisions disagree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Disagreement {
-    /// Since when, RFC 3339.
+    /// The time of the disagreement, RFC 3339.
     pub at: String,
     /// `only-stable`, `only-candidate` or `different`.
-    pub verdict: String,
+    pub result: String,
     /// The object.
     pub target: Target,
-    /// What the stable revision decided, if anything.
+    /// The stable revision's decision, if it decided on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stable: Option<Side>,
-    /// What the candidate decided, if anything.
+    /// The candidate's decision, if it decided on the target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub candidate: Option<Side>,
 }
@@ -99,21 +99,21 @@ pub struct Target {
     pub uid: String,
 }
 
-/// What one revision decided about a target.
+/// The decision of one revision about a target.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Side {
-    /// When, RFC 3339.
+    /// The time of the decision, RFC 3339.
     pub at: String,
     /// The queue of the item that it was decided for.
     pub queue: String,
     /// That item's key.
     pub key: String,
-    /// The plan's reason, a short word.
+    /// The plan's reason, one word.
     pub reason: String,
     /// The plan's message, a sentence.
     pub message: String,
-    /// What it does, in order.
+    /// The plan's steps, in order.
     pub steps: Vec<Step>,
 }
 
@@ -143,7 +143,7 @@ pub enum Step {
         /// The object.
         body: Value,
     },
-    /// Tells people about the target.
+    /// Emits a Kubernetes event about the target.
     Event {
         /// `Normal` or `Warning`.
         event_type: String,
@@ -154,23 +154,23 @@ pub enum Step {
     },
 }
 
-/// How a target is deleted.
+/// The options of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Deletion {
     /// A precondition besides the uid.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub resource_version: String,
-    /// What becomes of dependents; the resource's default if none.
+    /// The propagation policy; the resource's default if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub propagation_policy: Option<String>,
-    /// Seconds until it is killed; the object's own if none.
+    /// The grace period in seconds; the object's own if none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_period_seconds: Option<i64>,
 }
 
 impl Page {
-    /// What the host found, and how far the rollout is.
+    /// Converts the disagreements that the host found and the progress of the step.
     #[must_use]
     pub fn new(found: &Disagreements, progress: Option<&StepProgress>) -> Self {
         let [stable, candidate] = found.revisions.clone();
@@ -197,7 +197,7 @@ impl From<&StepProgress> for StepPage {
             of: progress.of,
             text: progress.text.clone(),
             elapsed_seconds: progress.elapsed.as_secs(),
-            // A second that has begun is not over.
+            // Rounded up: a started second is not over.
             left_seconds: progress
                 .left
                 .map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0)),
@@ -233,7 +233,7 @@ impl fmt::Display for StepPage {
     }
 }
 
-/// None if neither revision decided anything, which is no disagreement.
+/// None if neither revision decided on the target, which is no disagreement.
 fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement> {
     let any = found.stable.as_ref().or(found.candidate.as_ref())?;
     let side = |side: &compare::Side| Side {
@@ -246,7 +246,7 @@ fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement>
     };
     Some(Disagreement {
         at: time(now, found.at),
-        verdict: found.verdict.as_str().to_owned(),
+        result: found.verdict.as_str().to_owned(),
         target: (&any.plan.target).into(),
         stable: found.stable.as_ref().map(side),
         candidate: found.candidate.as_ref().map(side),
@@ -278,11 +278,11 @@ fn step(step: &plan::Step) -> Step {
     }
 }
 
-/// A guest's MessagePack as JSON. What is none was refused before it came here,
-/// or is shown as what is wrong with it.
+/// A guest's MessagePack as JSON. The engine refuses malformed MessagePack; should
+/// some get here, the result is the error.
 fn decode(body: &[u8]) -> Value {
     rmp_serde::from_slice(body)
-        .unwrap_or_else(|error| Value::String(format!("no MessagePack: {error}")))
+        .unwrap_or_else(|error| Value::String(format!("not MessagePack: {error}")))
 }
 
 fn time(now: Now, at: Instant) -> String {
@@ -340,7 +340,7 @@ impl fmt::Display for Step {
                 body,
             } => {
                 let of = if subresource.is_empty() {
-                    "it"
+                    "the object"
                 } else {
                     subresource
                 };

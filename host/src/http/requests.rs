@@ -1,10 +1,10 @@
 //! `/apis/davit.dev/v1alpha1/controllers`: the controllers of a configuration
 //! file in the form of the custom resource, for the commands of operators.
 //!
-//! What is asked for here decides what is deleted in a cluster. So it is served
-//! on loopback only, unless the operator who started the host said otherwise,
-//! and never to a browser: a page that somebody visits must not be able to
-//! promote anything, however it found the port.
+//! A request decides what is deleted in a cluster. The host therefore accepts
+//! requests on loopback only, unless the operator who started it allowed others, and
+//! never from a browser: a page that somebody visits must not promote anything, even
+//! if it finds the port.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,29 +15,29 @@ use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
-use super::{Served, with_type};
+use super::{Endpoints, with_type};
 use crate::rollout::{Change, ChangeError};
 
-/// Where the controllers are.
+/// The path of the controllers.
 pub(super) const PATH: &str = "/apis/davit.dev/v1alpha1/controllers";
 
-/// The most that a change may take, in bytes.
+/// The largest change, in bytes.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// What browsers send with every request that a page makes.
+/// A header that browsers send with every request of a page.
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Whose requests a host takes on its own port.
+/// Which requests a host accepts on its own port.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RequestPolicy {
-    /// Nobody's: it runs the Controllers of the cluster, which is where requests
-    /// are made.
+    /// None: the host runs the cluster's Controllers, whose annotations are the
+    /// requests.
     #[default]
     Cluster,
-    /// Of those who reach it over loopback.
+    /// Requests over loopback.
     Loopback,
-    /// Of everybody who reaches it.
-    Everybody,
+    /// Requests from every address.
+    AnyAddress,
 }
 
 struct Refusal {
@@ -46,13 +46,13 @@ struct Refusal {
     message: String,
 }
 
-/// Answers as an API server does.
+/// Answers in the form of an API server.
 pub(super) async fn answer(
     request: Request<Incoming>,
     address: SocketAddr,
-    served: &Served,
+    endpoints: &Endpoints,
 ) -> Response<Full<Bytes>> {
-    let answer = match respond(request, address, served).await {
+    let answer = match respond(request, address, endpoints).await {
         Ok(value) => (StatusCode::OK, value),
         Err(Refusal {
             code,
@@ -72,9 +72,9 @@ pub(super) async fn answer(
 async fn respond(
     request: Request<Incoming>,
     address: SocketAddr,
-    served: &Served,
+    endpoints: &Endpoints,
 ) -> Result<Value, Refusal> {
-    check_policy(served.requests, address.ip())?;
+    check_policy(endpoints.requests, address.ip())?;
     check_sender(request.headers(), address.ip())?;
     let (parts, body) = request.into_parts();
     let rest = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
@@ -82,21 +82,24 @@ async fn respond(
     match parts.method {
         Method::GET if name.is_empty() => Ok(json!({
             "apiVersion": "davit.dev/v1alpha1", "kind": "ControllerList", "metadata": {},
-            "items": served.rollouts.file_controllers().await,
+            "items": endpoints.rollouts.file_controllers().await,
         })),
         Method::GET => {
-            let found = served.rollouts.file_controller(name).await;
+            let found = endpoints.rollouts.file_controller(name).await;
             found.ok_or_else(|| refusal(&ChangeError::NotFound(name.to_owned())))
         }
         Method::PATCH if !name.is_empty() => {
             let change = read_change(&parts, body).await?;
-            let changed = served.rollouts.change_file_controller(name, change).await;
+            let changed = endpoints
+                .rollouts
+                .change_file_controller(name, change)
+                .await;
             changed.map_err(|error| refusal(&error))
         }
         _ => Err(Refusal {
             code: StatusCode::METHOD_NOT_ALLOWED,
             reason: "MethodNotAllowed",
-            message: "only GET, and PATCH of one controller".to_owned(),
+            message: "only GET, and PATCH of one controller, are allowed".to_owned(),
         }),
     }
 }
@@ -113,7 +116,7 @@ async fn read_change(parts: &Parts, body: Incoming) -> Result<Change, Refusal> {
         return Err(Refusal {
             code: StatusCode::UNSUPPORTED_MEDIA_TYPE,
             reason: "UnsupportedMediaType",
-            message: format!("the content type has to be {MERGE_PATCH}"),
+            message: format!("the content type must be {MERGE_PATCH}"),
         });
     }
     let body = Limited::new(body, MOST_BYTES).collect().await;
@@ -125,30 +128,34 @@ async fn read_change(parts: &Parts, body: Incoming) -> Result<Change, Refusal> {
 
 fn check_policy(policy: RequestPolicy, address: IpAddr) -> Result<(), Refusal> {
     let message = match policy {
-        RequestPolicy::Everybody => return Ok(()),
+        RequestPolicy::AnyAddress => return Ok(()),
         RequestPolicy::Loopback if address.is_loopback() => return Ok(()),
         RequestPolicy::Loopback => format!(
-            "requests are served on loopback only, and this host listens on {address}: start it \
-             with --http 127.0.0.1:PORT, or with --allow-remote-requests if only those reach the \
-             port who may decide what is deleted"
+            "requests are accepted on loopback only, and this host listens on {address}: start \
+             it with --http 127.0.0.1:PORT, or with --allow-remote-requests if everyone who reaches \
+             the port may decide what is deleted"
         ),
-        RequestPolicy::Cluster => "this host runs the Controllers of its cluster: ask there, \
-             without --server"
-            .to_owned(),
+        RequestPolicy::Cluster => {
+            "this host runs the Controllers of its cluster: make the request there, without \
+             --server"
+                .to_owned()
+        }
     };
     Err(forbidden(message))
 }
 
-/// Refuses browsers: other sites' pages, and pages of a name that leads here by
-/// now. Those send an `Origin` with every PATCH, the newer ones `Sec-Fetch-Site`
-/// with everything.
+/// Refuses browsers: pages of other sites, and pages whose name resolves to this host
+/// by now. Browsers send `Origin` with every PATCH, newer ones `Sec-Fetch-Site` with
+/// every request.
 fn check_sender(headers: &HeaderMap, address: IpAddr) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {
-        return Err(forbidden("requests of browsers are refused".to_owned()));
+        return Err(forbidden(
+            "this host refuses requests of browsers".to_owned(),
+        ));
     }
     let host = headers.get(HOST).and_then(|host| host.to_str().ok());
     if address.is_loopback() && !host.is_some_and(is_loopback_name) {
-        let message = "the request's Host is not localhost or a loopback address".to_owned();
+        let message = "the request's Host header is not localhost or a loopback address".to_owned();
         return Err(forbidden(message));
     }
     Ok(())
@@ -194,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn requests_are_served_on_loopback_unless_said_otherwise() {
+    fn requests_are_accepted_on_loopback_unless_the_operator_allows_any_address() {
         let (loopback, remote) = ("127.0.0.1".parse().unwrap(), "10.0.0.1".parse().unwrap());
         let every = "0.0.0.0".parse().unwrap();
         for (policy, address, expected) in [
@@ -202,8 +209,8 @@ mod tests {
             (RequestPolicy::Loopback, "::1".parse().unwrap(), true),
             (RequestPolicy::Loopback, remote, false),
             (RequestPolicy::Loopback, every, false),
-            (RequestPolicy::Everybody, remote, true),
-            (RequestPolicy::Everybody, every, true),
+            (RequestPolicy::AnyAddress, remote, true),
+            (RequestPolicy::AnyAddress, every, true),
             (RequestPolicy::Cluster, loopback, false),
         ] {
             let found = check_policy(policy, address);
@@ -212,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_loopback_by_name_or_address() {
+    fn a_host_header_is_loopback_by_name_or_address() {
         for (host, expected) in [
             ("localhost", true),
             ("LOCALHOST:8080", true),

@@ -2,31 +2,33 @@
 
 use std::path::{Path, PathBuf};
 
-/// Where the guests that are shipped with Davit lie.
+/// The directories of the guests that are shipped with Davit.
 #[derive(Clone, Debug)]
 pub struct BuiltinGuests {
     directories: Vec<PathBuf>,
 }
 
-/// Why there is no such guest.
+/// Why a built-in guest is not found.
 #[derive(Debug, thiserror::Error)]
 pub enum BuiltinError {
-    /// None is shipped.
+    /// There is no such guest.
     #[error(
-        "there is no built-in guest \"{name}\": looked for {name}.wasm in {}; name the directory \
+        "there is no built-in guest \"{name}\": {name}.wasm is in none of {}; name the directory \
          of the guests with --guests",
         places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
     )]
     NotFound {
-        /// The name asked for.
+        /// The name.
         name: String,
-        /// Where it was looked for.
+        /// The directories that were searched.
         places: Vec<PathBuf>,
     },
-    /// The name leads out of the guests' directory.
-    #[error("\"{name}\" is no name of a built-in guest: use lower-case letters, digits and dashes")]
+    /// The name would lead out of the directory.
+    #[error(
+        "\"{name}\" is not a valid name of a built-in guest: use lower-case letters, digits and dashes"
+    )]
     NoName {
-        /// The name asked for.
+        /// The name.
         name: String,
     },
 }

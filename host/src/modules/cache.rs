@@ -1,8 +1,8 @@
-//! Modules that were fetched, kept by their digest.
+//! The module cache: fetched modules, by their digest.
 //!
-//! A module that is pinned or recorded by its digest is had from here, also
-//! when its source is away. The file's name is its digest, so what lies there
-//! is believed only if it still has that digest.
+//! A module that is pinned or recorded by its digest is loaded from here, also while
+//! its source is unavailable. A file's name is its digest, and the file is used only if
+//! its content still has that digest.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder};
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use davit_core::digest::ModuleDigest;
 use davit_engine::kept::{self, Room};
 
-/// More modules are not kept.
+/// The cache holds at most so many modules.
 const ROOM: Room = Room {
     files: 64,
     bytes: 256 << 20,
@@ -26,26 +26,26 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Makes the directory if there is none, for this user alone.
+    /// Creates the directory if it is missing, for this user alone.
     pub(super) fn open(directory: PathBuf) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&directory)?;
         Ok(Self { directory })
     }
 
-    /// The module of a digest, if it is there and whole.
+    /// The module of a digest, if the cache has it undamaged.
     pub(super) fn load(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
         let path = self.path(digest);
         let wasm = match fs::read(&path) {
             Ok(wasm) => wasm,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "cannot read a kept module");
+                tracing::warn!(path = %path.display(), %error, "cannot read a cached module");
                 return None;
             }
         };
         if ModuleDigest::of(&wasm) != digest {
-            tracing::warn!(path = %path.display(), "a kept module is damaged, and is dropped");
+            tracing::warn!(path = %path.display(), "a cached module is damaged and was removed");
             kept::drop_file(&path);
             return None;
         }
@@ -53,20 +53,20 @@ impl Cache {
         Some(wasm)
     }
 
-    /// Keeps a module, unless it is there and whole. A failure costs a later start without the source its
-    /// module, so it is told, and nothing else.
-    pub(super) fn keep(&self, digest: ModuleDigest, wasm: &[u8]) {
+    /// Adds a module, unless the cache has it undamaged. A failure is only logged: it
+    /// matters at a later start while the source is unavailable.
+    pub(super) fn add(&self, digest: ModuleDigest, wasm: &[u8]) {
         if self.load(digest).is_some() {
             return;
         }
         let path = self.path(digest);
         if let Err(error) = kept::write_whole(&path, wasm) {
-            tracing::warn!(path = %path.display(), %error, "cannot keep a module");
+            tracing::warn!(path = %path.display(), %error, "cannot cache a module");
         }
     }
 
-    /// Drops the modules that were not used for the longest time, as far as
-    /// there are too many. Those in use stay, however many they are.
+    /// Removes the modules that were not used for the longest time, if there are too
+    /// many. Those in use stay.
     pub(super) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
         kept::prune(&self.directory, ROOM, |file| {
             digest_of(file).map(|digest| in_use.contains(&digest))
@@ -78,7 +78,7 @@ impl Cache {
     }
 }
 
-/// The directory also holds what the engine compiled, under other names.
+/// The directory also holds compiled modules, under other names.
 fn digest_of(file: &str) -> Option<ModuleDigest> {
     let digits = file.strip_suffix(".wasm")?;
     format!("sha256:{digits}").parse().ok()
@@ -96,7 +96,7 @@ mod tests {
 
     fn keep(cache: &Cache, wasm: &[u8]) -> ModuleDigest {
         let digest = ModuleDigest::of(wasm);
-        cache.keep(digest, wasm);
+        cache.add(digest, wasm);
         digest
     }
 
@@ -117,7 +117,7 @@ mod tests {
             fs::write(cache.path(digest), torn).unwrap();
             assert_eq!(cache.load(digest), None);
             fs::write(cache.path(digest), torn).unwrap();
-            cache.keep(digest, b"wasm");
+            cache.add(digest, b"wasm");
             assert_eq!(cache.load(digest).unwrap(), b"wasm");
         }
     }

@@ -1,4 +1,4 @@
-//! Modules and certificates in Davit's own file system.
+//! Reads modules and certificates from files.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read as _};
@@ -11,37 +11,36 @@ use super::{MOST_BYTES, blocking};
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {path} cannot be read", path = path.display())]
 pub struct FileError {
-    /// What it was to be: `the module`.
+    /// Its purpose: `the module`.
     pub what: &'static str,
     /// The file.
     pub path: PathBuf,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: FileProblem,
 }
 
-/// What can be wrong with a file.
+/// A problem with a file.
 #[derive(Debug, thiserror::Error)]
 pub enum FileProblem {
-    /// It is not there, or not for Davit.
+    /// It is missing, or Davit may not read it.
     #[error(transparent)]
     Io(#[from] io::Error),
-    /// A directory, a pipe or a device, which may have no end, or not begin.
-    #[error("it is no regular file")]
-    NoFile,
-    /// It is larger than any guest.
-    #[error("it has more than {MOST_BYTES} bytes, the most that is loaded")]
+    /// A directory, a pipe or a device: a read might never end.
+    #[error("it is not a regular file")]
+    NotRegular,
+    /// It is larger than the largest module.
+    #[error("it has more than {MOST_BYTES} bytes, the largest module that Davit loads")]
     TooLarge,
 }
 
-/// The content of a file; `what` it is to be is for the error.
+/// The content of a file; `what` names its purpose in the error.
 pub(super) async fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, FileError> {
     about(what, path, read_whole).await
 }
 
-/// What tells a file's content from another without reading it. A file that is
-/// written anew, or replaced by another, has another version, also through the
-/// links by which a mounted `ConfigMap` changes.
+/// Identifies a file's content without reading it. A file that is written or replaced
+/// has another version, also through the links by which a mounted `ConfigMap` changes.
 pub(super) async fn version(what: &'static str, path: &Path) -> Result<String, FileError> {
     let found = about(what, path, regular).await?;
     Ok(format!(
@@ -71,7 +70,7 @@ async fn about<T: Send + 'static>(
 }
 
 fn read_whole(path: &Path) -> Result<Vec<u8>, FileProblem> {
-    // Opening a pipe waits for somebody who writes into it.
+    // Opening a pipe would wait for a writer.
     regular(path)?;
     let mut bytes = Vec::new();
     let mut limited = File::open(path)?.take(MOST_BYTES as u64 + 1);
@@ -87,6 +86,6 @@ fn regular(path: &Path) -> Result<Metadata, FileProblem> {
     if found.is_file() {
         Ok(found)
     } else {
-        Err(FileProblem::NoFile)
+        Err(FileProblem::NotRegular)
     }
 }

@@ -1,9 +1,9 @@
-//! Finding the wasm of a guest: built in, in a file, in a `ConfigMap` or in an
-//! OCI registry; and keeping what was found, by its digest.
+//! Fetches the module of a guest: built in, or from a file, a `ConfigMap` or an OCI
+//! registry. The module cache holds fetched modules by their digest.
 //!
-//! Nothing here decides what runs. A caller that runs a module and cannot load
-//! its successor goes on with what it runs; one that starts recalls what it
-//! recorded, which is loaded without the source.
+//! Nothing here decides which module runs. While a module cannot be fetched, the host
+//! runs the former one; at a start, the host recalls the recorded modules from the
+//! cache, without their sources.
 
 mod builtin;
 mod cache;
@@ -34,29 +34,29 @@ use cache::Cache;
 use objects::Cluster;
 use oci::{Artefact, Layer};
 
-/// The largest module that is read, in bytes: what the engine compiles at most.
+/// The largest module, in bytes: the engine compiles no larger one.
 pub const MOST_BYTES: usize = 32 << 20;
 
-/// What files are to be, for errors.
+/// The purposes of files, for errors.
 const MODULE: &str = "the module";
 const CA_CERT: &str = "the caCert.file";
 
-/// How long a registry may take for everything together.
+/// How long a registry may take for all requests of one fetch.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Where modules are looked for.
+/// Where modules are fetched from and cached.
 #[derive(Default)]
 pub struct ModulesOptions {
     /// The directory of the built-in guests; beside the program if none.
     pub guests: Option<PathBuf>,
-    /// Where modules are kept by their digest; nowhere if none. It may be the
-    /// directory of compiled guests.
+    /// The directory of the module cache; no cache if none. It may be the directory of
+    /// compiled guests.
     pub cache: Option<PathBuf>,
     /// The cluster whose `ConfigMaps` and Secrets are read.
     pub client: Option<kube::Client>,
 }
 
-/// Finds modules. Clones share what they keep.
+/// Fetches modules. Clones share the cache.
 #[derive(Clone)]
 pub struct Modules {
     builtin: BuiltinGuests,
@@ -64,27 +64,27 @@ pub struct Modules {
     cluster: Cluster,
 }
 
-/// A module as it was found.
+/// A module that was fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fetched {
+pub struct FetchedModule {
     /// Its bytes.
     pub wasm: Vec<u8>,
     /// Their SHA-256.
     pub digest: ModuleDigest,
-    /// Where it was found, for people.
+    /// Its source, as text.
     pub origin: String,
     /// Why it was loaded from the module cache: its source cannot be read.
-    pub away: Option<String>,
+    pub unavailable: Option<String>,
 }
 
-/// What a source's content is known by without reading it.
+/// Identifies a source's content without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Version(String);
 
-/// Why a module cannot be had.
+/// Why a module cannot be fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum ModuleError {
-    /// No such guest is shipped.
+    /// There is no such built-in guest.
     #[error(transparent)]
     Builtin(#[from] BuiltinError),
     /// A file cannot be used.
@@ -93,7 +93,7 @@ pub enum ModuleError {
     /// A `ConfigMap` or Secret cannot be used.
     #[error(transparent)]
     Object(#[from] ObjectError),
-    /// An artefact cannot be had.
+    /// An artefact cannot be pulled.
     #[error("the artefact {reference}")]
     Oci {
         /// The artefact.
@@ -102,27 +102,27 @@ pub enum ModuleError {
         #[source]
         problem: OciProblem,
     },
-    /// It is another module than the one that is wanted.
+    /// The source holds another module than the pinned one.
     #[error(
-        "{origin} is the module sha256:{found}, and sha256:{wanted} is wanted: change the digest \
-         if this is the one that should run"
+        "{origin} is the module sha256:{found}, and digest pins sha256:{wanted}: change digest if \
+         the source's module should run"
     )]
     OtherDigest {
-        /// Where it was found.
+        /// The source.
         origin: String,
         /// Its digest.
         found: ModuleDigest,
-        /// The digest that was asked for.
+        /// The pinned digest.
         wanted: ModuleDigest,
     },
 }
 
 impl ModuleError {
-    /// Whether the source could not be read, so that nothing is known of what
-    /// it holds. Davit's own guests can always be looked through: one that is
-    /// not there was misspelt, or is no longer shipped.
+    /// Whether the source could not be read, so that its content is unknown. The
+    /// directory of built-in guests is always known: a missing guest was misspelt, or
+    /// is no longer shipped.
     #[must_use]
-    pub fn is_away(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         match self {
             Self::Builtin(_) | Self::OtherDigest { .. } => false,
             Self::File(error) => matches!(error.problem, FileProblem::Io(_)),
@@ -143,15 +143,15 @@ impl ModuleError {
 }
 
 impl Version {
-    /// That of a source that cannot be read.
+    /// The version of a source that cannot be read.
     #[must_use]
-    pub fn away() -> Self {
+    pub fn unavailable() -> Self {
         Self(String::new())
     }
 }
 
 impl Modules {
-    /// Looks there. Fails if modules cannot be kept where they should be.
+    /// Opens the cache; fails if its directory cannot be used.
     pub fn new(options: ModulesOptions) -> io::Result<Self> {
         Ok(Self {
             builtin: BuiltinGuests::new(options.guests),
@@ -160,23 +160,23 @@ impl Modules {
         })
     }
 
-    /// Loads what an operator asks for from its source, and keeps it. A source
-    /// that can be read and holds another module than the pinned one is
-    /// refused; the module cache stands in only for a source that cannot be
-    /// read. Else a pin would hide that another source was named.
-    pub async fn fetch(&self, module: &ModuleConfig) -> Result<Fetched, ModuleError> {
+    /// Fetches the module that a spec names from its source, and caches it. A source
+    /// that can be read and holds another module than the pinned one is an error: the
+    /// cache replaces only a source that cannot be read. Otherwise a pin would hide
+    /// that the spec names another source.
+    pub async fn fetch(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
         let (wanted, origin) = (module.digest, module.source.to_string());
         let wasm = match (self.read(&module.source, wanted).await, wanted) {
             (Ok(wasm), _) => wasm,
-            (Err(error), Some(digest)) if error.is_away() => {
-                let Some(wasm) = self.kept(digest).await else {
+            (Err(error), Some(digest)) if error.is_unavailable() => {
+                let Some(wasm) = self.cached(digest).await else {
                     return Err(error);
                 };
-                return Ok(Fetched {
+                return Ok(FetchedModule {
                     wasm,
                     digest,
                     origin,
-                    away: Some(chain(&error)),
+                    unavailable: Some(chain(&error)),
                 });
             }
             (Err(error), _) => return Err(error),
@@ -186,38 +186,36 @@ impl Modules {
             let digest = ModuleDigest::of(&wasm);
             check_digest(&origin, digest, wanted)?;
             if let Some(cache) = cache {
-                cache.keep(digest, &wasm);
+                cache.add(digest, &wasm);
             }
-            Ok(Fetched {
+            Ok(FetchedModule {
                 wasm,
                 digest,
                 origin,
-                away: None,
+                unavailable: None,
             })
         })
         .await
     }
 
-    /// Loads what ran before, by its recorded digest: from the module cache,
-    /// else from its source.
-    pub async fn recall(&self, module: &ModuleConfig) -> Result<Fetched, ModuleError> {
+    /// Fetches a recorded module by its digest: from the cache, else from its source.
+    pub async fn recall(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
         if let Some(digest) = module.digest
-            && let Some(wasm) = self.kept(digest).await
+            && let Some(wasm) = self.cached(digest).await
         {
-            return Ok(Fetched {
+            return Ok(FetchedModule {
                 wasm,
                 digest,
                 origin: module.source.to_string(),
-                away: None,
+                unavailable: None,
             });
         }
         self.fetch(module).await
     }
 
-    /// Looks whether a source may hold another module than before: as long as
-    /// the version is the same, it does not. Costs a request where the source
-    /// is not a file; [`ModuleConfig::look_every`] says how often it is meant to
-    /// be asked.
+    /// The current version of a source: as long as it is the same, the source holds
+    /// the same module. Costs a request unless the source is a file;
+    /// [`ModuleConfig::look_every`] is the period.
     pub async fn probe(&self, source: &ModuleSource) -> Result<Version, ModuleError> {
         let version = match source {
             ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
@@ -231,8 +229,8 @@ impl Modules {
         Ok(Version(version))
     }
 
-    /// Drops modules that were not used for long, if too many are kept: those of
-    /// other digests than these.
+    /// Removes modules that were not used for long, if the cache holds too many; those
+    /// with these digests stay.
     pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
         if let Some(cache) = &self.cache {
             cache.prune(in_use);
@@ -252,8 +250,8 @@ impl Modules {
         })
     }
 
-    /// Pulls an artefact's module, unless it is kept. Where the tag has moved on,
-    /// that is the one wanted, as long as the repository has it.
+    /// Pulls an artefact's module, unless the cache has it. If the tag names another
+    /// module than the pinned one, pulls the pinned one while the repository has it.
     async fn pull(
         &self,
         oci: &OciSource,
@@ -263,7 +261,7 @@ impl Modules {
         let layer = bounded(oci, artefact.layer()).await?;
         if let Some(wanted) = wanted.filter(|wanted| *wanted != layer.digest) {
             let former = Layer::of(wanted);
-            let pulled = match self.kept(wanted).await {
+            let pulled = match self.cached(wanted).await {
                 Some(wasm) => bounded(oci, artefact.has(&former)).await.map(|()| wasm),
                 None => bounded(oci, artefact.pull(&former)).await,
             };
@@ -279,7 +277,7 @@ impl Modules {
                 answer => answer,
             };
         }
-        match self.kept(layer.digest).await {
+        match self.cached(layer.digest).await {
             Some(wasm) => Ok(wasm),
             None => bounded(oci, artefact.pull(&layer)).await,
         }
@@ -304,7 +302,7 @@ impl Modules {
             .map_err(|problem| oci_error(oci, problem))
     }
 
-    async fn kept(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
+    async fn cached(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
         let cache = self.cache.clone()?;
         blocking(move || cache.load(digest)).await
     }
@@ -343,13 +341,13 @@ fn oci_error(oci: &OciSource, problem: OciProblem) -> ModuleError {
     }
 }
 
-/// Does what reads, writes or hashes a whole module off the async threads.
+/// Runs work that reads, writes or hashes a whole module off the async threads.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     match spawn_blocking(work).await {
         Ok(done) => done,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => resume_unwind(panic),
-            // The program ends: nobody waits for it any more.
+            // The program ends.
             Err(_) => std::future::pending().await,
         },
     }

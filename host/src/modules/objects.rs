@@ -1,5 +1,4 @@
-//! Reading what lies in the cluster: modules and certificates in `ConfigMaps`,
-//! credentials in Secrets.
+//! Reads modules and certificates from `ConfigMaps` and credentials from Secrets.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -15,63 +14,63 @@ use tokio::time::timeout;
 use super::pull_secret::{Credentials, SecretError};
 use davit_core::api::{KeyReference, SecretReference};
 
-/// What a value may hold at most: the API server accepts no larger `ConfigMap`.
+/// The largest value, in bytes: the API server accepts no larger `ConfigMap`.
 const MOST_BYTES: usize = 1 << 20;
 
 /// How long the API server may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why something in the cluster cannot be used.
+/// Why an object of the cluster cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("the {object}")]
 pub struct ObjectError {
     /// Its kind, namespace and name: `Secret davit/registry`.
     pub object: String,
-    /// What is wrong.
+    /// The problem.
     #[source]
     pub problem: ObjectProblem,
 }
 
-/// What can be wrong with an object.
+/// A problem with an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectProblem {
     /// Davit was started without a cluster.
-    #[error("there is no cluster to read it from")]
+    #[error("there is no cluster to read the object from")]
     NoCluster,
-    /// There is none.
-    #[error("there is no such object")]
+    /// It does not exist.
+    #[error("the object does not exist")]
     Missing,
     /// RBAC.
-    #[error("Davit may not read it: grant its service account the verb get on this object")]
+    #[error("Davit may not read the object: grant Davit's service account the verb get on it")]
     Forbidden,
     /// The API server did not answer.
     #[error("the API server did not answer within {} s", PATIENCE.as_secs())]
     NoAnswer,
     /// Something else.
-    #[error("it cannot be read: {0}")]
+    #[error("the object cannot be read: {0}")]
     Unreadable(String),
-    /// The key is not there.
+    /// The key is missing.
     #[error(
-        "it has no key \"{key}\" under {field}; its keys there: {}",
+        "there is no key \"{key}\" under {field}; the keys there: {}",
         list(keys)
     )]
     NoKey {
         /// The key.
         key: String,
-        /// Where it was looked for.
+        /// The field that should hold it.
         field: &'static str,
-        /// What is there.
+        /// The keys of that field.
         keys: Vec<String>,
     },
-    /// A module that is written as text.
+    /// The module is under `data`.
     #[error(
-        "its key \"{0}\" is under data, which holds text; a module belongs under binaryData, \
-         where kubectl create configmap --from-file puts it"
+        "the key \"{0}\" is under data, which holds text: put the module under binaryData, as \
+         kubectl create configmap --from-file does"
     )]
     Text(String),
     /// Larger than a `ConfigMap` can be.
     #[error(
-        "its key \"{key}\" has {bytes} bytes, and a ConfigMap holds {MOST_BYTES} at most: put a \
+        "the key \"{key}\" has {bytes} bytes, and a ConfigMap holds {MOST_BYTES} at most: put a \
          module of this size into a registry"
     )]
     TooLarge {
@@ -80,12 +79,12 @@ pub enum ObjectProblem {
         /// Its size.
         bytes: usize,
     },
-    /// Credentials that cannot be used.
+    /// The credentials cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
 }
 
-/// The cluster that modules may lie in, if there is one.
+/// The cluster that modules are read from, if there is one.
 #[derive(Clone)]
 pub(super) struct Cluster(pub(super) Option<kube::Client>);
 
@@ -105,7 +104,7 @@ impl Cluster {
             .map_err(|problem| error("ConfigMap", &at.namespace, &at.name, problem))
     }
 
-    /// Which version of a `ConfigMap` there is: its uid and resourceVersion.
+    /// The version of a `ConfigMap`: its uid and resourceVersion.
     pub(super) async fn version(&self, at: &KeyReference) -> Result<String, ObjectError> {
         let api = self.api::<ConfigMap>(&at.namespace, &at.name)?;
         let asked = timeout(PATIENCE, api.get_metadata(&at.name)).await;

@@ -1,10 +1,9 @@
 //! Artefacts in OCI registries.
 //!
-//! A guest is an artefact with one layer, the wasm itself. Two media types are
-//! in use for it: that of the CNCF's layout, `application/wasm`, and the one
-//! that was there before, `application/vnd.wasm.content.layer.v1+wasm`. A
-//! layer's digest is the SHA-256 of the wasm, so the manifest says already
-//! which module it is.
+//! A guest is an artefact with one layer, the wasm itself. The layer has one of two
+//! media types: `application/wasm` of the CNCF's layout, or the older
+//! `application/vnd.wasm.content.layer.v1+wasm`. A layer's digest is the SHA-256 of
+//! the wasm, so the manifest identifies the module.
 
 use std::error::Error;
 use std::time::Duration;
@@ -30,7 +29,7 @@ const CONNECT: Duration = Duration::from_secs(10);
 /// Between two pieces of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
-/// Why an artefact cannot be had.
+/// Why an artefact cannot be pulled.
 #[derive(Debug, thiserror::Error)]
 pub enum OciProblem {
     /// No connection, or one that broke.
@@ -38,7 +37,7 @@ pub enum OciProblem {
     Unreachable {
         /// The registry.
         registry: String,
-        /// The cause behind it all.
+        /// The root cause.
         reason: String,
     },
     /// It took too long.
@@ -46,87 +45,88 @@ pub enum OciProblem {
     NoAnswer(String),
     /// No access.
     #[error(
-        "the registry {registry} refuses {who}; some do so too if there is no such artefact{}",
-        if *anonymous { ": a private one needs a pullSecret" } else { "" }
+        "the registry {registry} denies {who}; some registries answer so if the artefact \
+         does not exist{}",
+        if *anonymous { ": a private artefact needs a pullSecret" } else { "" }
     )]
     Unauthorised {
         /// The registry.
         registry: String,
-        /// With which credentials.
+        /// The credentials.
         who: String,
-        /// Without any.
+        /// Whether there were none.
         anonymous: bool,
     },
-    /// No token from the service that the registry sends its clients to.
+    /// The registry's token service gave no token.
     #[error("the registry {registry} has no token for {who}; its token service answers: {answer}")]
     NoToken {
         /// The registry.
         registry: String,
-        /// With which credentials.
+        /// The credentials.
         who: String,
-        /// What the token service said.
+        /// The token service's answer.
         answer: String,
     },
-    /// A token that is none.
-    #[error("the token that the registry {registry} gave out cannot be used: {reason}")]
+    /// The token is malformed.
+    #[error("the token of the registry {registry} cannot be used: {reason}")]
     OddToken {
         /// The registry.
         registry: String,
         /// What is wrong with it.
         reason: String,
     },
-    /// There is none.
-    #[error("the registry {0} has no such artefact: look at the repository and the tag")]
+    /// The artefact does not exist.
+    #[error("the registry {0} has no such artefact: check the repository and the tag")]
     NotFound(String),
-    /// Another answer than it should be.
+    /// An unexpected answer.
     #[error("the registry {registry} answered: {answer}")]
     Refused {
         /// The registry.
         registry: String,
-        /// What it said.
+        /// The answer.
         answer: String,
     },
     /// An index.
-    #[error("it is an index of several artefacts: name one of them, by its own tag or digest")]
+    #[error("the artefact is an index of several: name one of them by its own tag or digest")]
     Index,
     /// No module.
     #[error(
-        "it is no module: its layers are of type {}; a guest's is {WASM} or \
-         {WASM_LAYER_MEDIA_TYPE}",
+        "the artefact holds no module: its layers are of type {}; the layer of a guest is of \
+         type {WASM} or {WASM_LAYER_MEDIA_TYPE}",
         list(_0)
     )]
     NoWasm(Vec<String>),
     /// More than one module.
-    #[error("it has {0} layers of wasm: a guest is one component, in one layer")]
+    #[error("the artefact has {0} layers of wasm: a guest is one component, in one layer")]
     Several(usize),
-    /// Its manifest cannot be understood.
-    #[error("its manifest cannot be used: {0}")]
+    /// The manifest is malformed.
+    #[error("the artefact's manifest cannot be used: {0}")]
     Manifest(String),
-    /// Larger than what is loaded.
-    #[error("it has {0} bytes, and guests of up to {MOST_BYTES} bytes are loaded")]
+    /// It is larger than the largest module.
+    #[error("the module has {0} bytes, and the host loads modules of up to {MOST_BYTES} bytes")]
     TooLarge(u64),
-    /// What came is not what was promised.
-    #[error("what the registry sent is not what its digest says: {0}")]
+    /// The content does not have its digest.
+    #[error("the content that the registry sent does not match its digest: {0}")]
     Torn(String),
-    /// The certificates of `caCert`.
+    /// The certificates of `caCert` are malformed.
     #[error("the certificates of caCert cannot be used: {0}")]
     Certificates(String),
     /// No TLS, for want of certificates.
     #[error(
-        "there is no TLS here: {0}; give caCert, or install the system's certificates \
+        "TLS cannot be used: {0}; set caCert, or install the system's certificates \
          (ca-certificates)"
     )]
     Tls(String),
 }
 
-/// One artefact in a registry, and the way to it.
+/// An artefact in a registry, with a client for it.
 pub(super) struct Artefact<'a> {
     client: Client,
     reference: &'a Reference,
     auth: RegistryAuth,
 }
 
-/// Which module an artefact holds.
+/// The layer of a module.
 pub(super) struct Layer {
     descriptor: OciDescriptor,
     /// The digest of the wasm.
@@ -134,7 +134,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// The layer that is a module, whatever artefact it is of.
+    /// The layer of the module with this digest, in whatever artefact.
     pub(super) fn of(digest: ModuleDigest) -> Self {
         let descriptor = OciDescriptor {
             digest: format!("sha256:{digest}"),
@@ -145,7 +145,7 @@ impl Layer {
 }
 
 impl<'a> Artefact<'a> {
-    /// Prepares the way; nothing is sent yet.
+    /// Creates the client; sends nothing yet.
     pub(super) fn new(
         reference: &'a Reference,
         insecure: bool,
@@ -183,7 +183,7 @@ impl<'a> Artefact<'a> {
         })
     }
 
-    /// The digest of its manifest: as long as it is the same, so is the module.
+    /// The digest of the manifest: as long as it is the same, so is the module.
     pub(super) async fn manifest_digest(&self) -> Result<String, OciProblem> {
         self.log_in().await?;
         let asked = self
@@ -192,7 +192,7 @@ impl<'a> Artefact<'a> {
         asked.await.map_err(|error| self.problem(error))
     }
 
-    /// What its manifest says of the module.
+    /// The module's layer, from the manifest.
     pub(super) async fn layer(&self) -> Result<Layer, OciProblem> {
         self.log_in().await?;
         let asked = self.client.pull_manifest(self.reference, &self.auth);
@@ -203,7 +203,7 @@ impl<'a> Artefact<'a> {
         only_module(manifest.layers)
     }
 
-    /// The module. It has the digest that its manifest says.
+    /// Pulls the module. It has the digest of the layer.
     pub(super) async fn pull(&self, layer: &Layer) -> Result<Vec<u8>, OciProblem> {
         let asked = self
             .client
@@ -216,7 +216,7 @@ impl<'a> Artefact<'a> {
             .map_err(|error| self.broken(&error))?
         {
             wasm.extend_from_slice(&piece);
-            // The registry sends more than its manifest says.
+            // A registry may send more than its manifest declares.
             if wasm.len() > MOST_BYTES {
                 return Err(OciProblem::TooLarge(wasm.len() as u64));
             }
@@ -224,7 +224,7 @@ impl<'a> Artefact<'a> {
         Ok(wasm)
     }
 
-    /// Whether its repository has a module, which is not pulled.
+    /// Succeeds if the repository has the module; pulls nothing.
     pub(super) async fn has(&self, layer: &Layer) -> Result<(), OciProblem> {
         let asked = self
             .client
@@ -236,9 +236,9 @@ impl<'a> Artefact<'a> {
         }
     }
 
-    /// Asks for a token where the registry wants one. The client would do so by
-    /// itself, but would not say why it got none, and would panic at one that
-    /// no header can hold.
+    /// Requests a token if the registry requires one. The client would do so by itself,
+    /// but without the reason of a failure, and would panic at a token that no header
+    /// can hold.
     async fn log_in(&self) -> Result<(), OciProblem> {
         let asked = self
             .client
@@ -278,8 +278,8 @@ impl<'a> Artefact<'a> {
         }
     }
 
-    /// The answer's status is not known here: whether it is about access or about
-    /// a service that is overloaded, only its words say.
+    /// The answer's status is not known here: only its text tells a denial from an
+    /// overloaded service.
     fn no_token(&self, answer: &str) -> OciProblem {
         if let Ok(envelope) = serde_json::from_str(answer) {
             return self.refused(&envelope);
@@ -318,7 +318,7 @@ impl<'a> Artefact<'a> {
         }
     }
 
-    /// A stream that ended before its end, or with another digest.
+    /// A stream that ended early, or with another digest.
     fn broken(&self, error: &std::io::Error) -> OciProblem {
         let digest = error
             .get_ref()
@@ -352,7 +352,7 @@ impl<'a> Artefact<'a> {
     }
 }
 
-/// The certificates in a PEM file, of which there may be many.
+/// The certificates in a PEM file.
 fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem)
         .map(|certificate| {
@@ -363,13 +363,13 @@ fn certificates(pem: &[u8]) -> Result<Vec<Certificate>, String> {
         })
         .collect();
     match found {
-        Ok(found) if found.is_empty() => Err("there is none in it".to_owned()),
+        Ok(found) if found.is_empty() => Err("the file has no certificate".to_owned()),
         Ok(found) => Ok(found),
         Err(error) => Err(error.to_string()),
     }
 }
 
-/// The one layer that is wasm. Others, such as a licence, are left alone.
+/// The only layer of wasm. Other layers, such as a licence, are ignored.
 fn only_module(layers: Vec<OciDescriptor>) -> Result<Layer, OciProblem> {
     let is_wasm = |layer: &OciDescriptor| {
         let media_type = layer.media_type.as_str();
@@ -398,8 +398,7 @@ fn only_module(layers: Vec<OciDescriptor>) -> Result<Layer, OciProblem> {
     Ok(Layer { descriptor, digest })
 }
 
-/// What lies at the bottom of an error: "connection refused", and not the four
-/// layers above it.
+/// The root cause of an error: "connection refused", without the four layers above.
 fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -408,7 +407,7 @@ fn root_cause(error: &dyn Error) -> String {
     cause.to_string()
 }
 
-/// A text from a registry, on one line and no longer than people read.
+/// A text from a registry, on one line and shortened.
 fn shortened(text: &str) -> String {
     let words: Vec<&str> = text.split_whitespace().collect();
     words.join(" ").chars().take(300).collect()
@@ -460,9 +459,15 @@ mod tests {
         );
         assert!(problem(Vec::new()).contains("type none;"));
         let two = problem(vec![layer(WASM, 4), layer(WASM_LAYER_MEDIA_TYPE, 4)]);
-        assert!(two.starts_with("it has 2 layers of wasm"), "{two}");
+        assert!(
+            two.starts_with("the artefact has 2 layers of wasm"),
+            "{two}"
+        );
         let large = problem(vec![layer(WASM, 1 << 40)]);
-        assert!(large.starts_with("it has 1099511627776 bytes"), "{large}");
+        assert!(
+            large.starts_with("the module has 1099511627776 bytes"),
+            "{large}"
+        );
         assert!(problem(vec![layer(WASM, -1)]).contains("negative"));
         let mut other = layer(WASM, 4);
         other.digest = "sha512:00".to_owned();

@@ -3,7 +3,7 @@
 //!
 //! A docker configuration names registries, and may name repositories below
 //! them: `registry.example.com/team`. Parts of a host may hold `*`, as in
-//! `*.example.com`. The most specific name that fits has its way; see
+//! `*.example.com`. The most specific name that matches applies; see
 //! "Interpretation of config.json" in Kubernetes' documentation of images.
 
 use std::collections::BTreeMap;
@@ -20,10 +20,10 @@ pub(super) struct Credentials {
     pub(super) password: String,
 }
 
-/// Why a Secret has no credentials. What it holds is never told.
+/// Why a Secret has no credentials. No error contains its values.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// It is for something else.
+    /// Its type is another one.
     #[error(
         "its type is \"{0}\"; credentials for a registry are of type \
          kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth"
@@ -32,12 +32,12 @@ pub enum SecretError {
     /// A key is missing.
     #[error("it has no key \"{0}\"")]
     NoKey(&'static str),
-    /// A value is not what its type says.
-    #[error("its key \"{key}\" is no {what}")]
+    /// A value does not have the form of its type.
+    #[error("its key \"{key}\" is not a {what}")]
     Malformed {
         /// The key.
         key: &'static str,
-        /// What it should be.
+        /// The expected form.
         what: &'static str,
     },
     /// It is for other registries.
@@ -45,10 +45,10 @@ pub enum SecretError {
     OtherRegistry {
         /// The registry.
         registry: String,
-        /// Those that it knows.
+        /// The registries in the Secret.
         known: Vec<String>,
     },
-    /// The entry that fits holds no user and password.
+    /// The matching entry has no user and password.
     #[error(
         "its entry \"{0}\" has neither username and password nor auth, the two in base64 with a \
          colon between them"
@@ -96,7 +96,7 @@ struct DockerConfig {
     auths: BTreeMap<String, Entry>,
 }
 
-/// What is known of one registry.
+/// The entry of one registry.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Entry {
@@ -210,7 +210,10 @@ fn bytes<'a>(secret: &'a Secret, key: &'static str) -> Result<&'a [u8], SecretEr
 
 fn text(secret: &Secret, key: &'static str) -> Result<String, SecretError> {
     let text = String::from_utf8(bytes(secret, key)?.to_vec());
-    text.map_err(|_| SecretError::Malformed { key, what: "text" })
+    text.map_err(|_| SecretError::Malformed {
+        key,
+        what: "text value",
+    })
 }
 
 fn json<T: serde::de::DeserializeOwned>(
@@ -336,7 +339,7 @@ mod tests {
         let error = user(&torn, "r.io", "a").unwrap_err();
         assert_eq!(
             error,
-            "its key \".dockerconfigjson\" is no docker configuration"
+            "its key \".dockerconfigjson\" is not a docker configuration"
         );
         let misnamed = secret(kind, "config.json", &json!({}));
         assert!(

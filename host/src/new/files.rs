@@ -10,20 +10,19 @@ use super::manifest;
 include!(concat!(env!("OUT_DIR"), "/guest_files.rs"));
 
 const WIT: &str = include_str!("../../../wit/davit-controller-0.1.0/controller.wit");
-/// The contract beside the SDK, and where the SDK looks for it in the
-/// repository.
+/// The directory of the interface beside the SDK, and its path in the repository.
 const WIT_DIRECTORY: &str = "wit/davit-controller-0.1.0";
 const WIT_IN_REPOSITORY: &str = "../../wit/davit-controller-0.1.0";
 
-/// The name of the template, which the guest's own takes the place of.
+/// The name of the template, which the guest's name replaces.
 const TEMPLATE_NAME: &str = "guest-template";
 
-/// Where the SDK lies in the guest's crate.
+/// The directory of the SDK in the guest's crate.
 const SDK_DIRECTORY: &str = "davit-guest";
 
-/// How a guest is built for shipping: small first, since it is compiled when it
-/// is loaded. The SDK is a crate of its own, so that the guest's author is not
-/// asked to test it.
+/// The release profile optimises for size, because the host compiles a module when it
+/// loads it. The SDK is outside the workspace, so that `cargo test` tests the guest
+/// alone.
 const MANIFEST_END: &str = "
 [profile.release]
 opt-level = \"s\"
@@ -42,7 +41,7 @@ pub(super) struct File {
     pub(super) text: String,
 }
 
-/// The files of a guest: with an SDK of its own, or with the one there.
+/// The files of a guest: with a copy of the SDK, or with an existing SDK.
 pub(super) fn of_guest(name: &str, sdk: Option<&Path>) -> Result<Vec<File>> {
     let sdk_path = sdk.unwrap_or(Path::new(SDK_DIRECTORY));
     let mut files = Vec::new();
@@ -88,8 +87,7 @@ fn file(path: &str, text: String) -> File {
     }
 }
 
-/// The template's text for a guest of that name, also where Rust writes it with
-/// underscores.
+/// The template's text with the guest's name, also in the form with underscores.
 fn renamed(text: &str, name: &str) -> String {
     let underscored = |name: &str| name.replace('-', "_");
     text.replace(TEMPLATE_NAME, name)

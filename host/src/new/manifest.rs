@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
-/// A member's manifest with what it takes from the workspace written out, so
-/// that it stands alone with the same versions. It has no lints then.
+/// A member's manifest with the values of the workspace in it, so that it stands alone
+/// with the same versions. The lints are left out.
 pub(super) fn written_out(manifest: &str, sdk: &Path) -> Result<String> {
     let mut lines = Vec::new();
     let mut in_lints = false;
@@ -40,7 +40,7 @@ fn line_written_out(line: &str, sdk: &Path) -> Result<String> {
     Ok(format!("{key} = {{ {inner}, {rest}"))
 }
 
-/// What the workspace says of a key: each stands on one line there.
+/// The workspace's value of a key: each is on one line there.
 fn value(key: &str, sdk: &Path) -> Result<String> {
     if key == "davit-guest" {
         // A string of JSON is one of TOML.
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_workspace_says_is_written_out() {
+    fn the_values_of_the_workspace_are_written_out() {
         let manifest = "[package]\nname = \"a\"\nedition.workspace = true\n\n[lints]\n\
             workspace = true\n\n[dependencies]\ndavit-guest = { workspace = true, features = \
             [\"testing\"] }\nserde.workspace = true\nserde_json = { workspace = true, optional = \

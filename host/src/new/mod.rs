@@ -1,7 +1,7 @@
-//! `davit new`: a guest to begin with, in a crate of its own.
+//! `davit new`: creates the crate of a guest.
 //!
-//! The crate is `guests/template` under another name. What it is written with
-//! comes along, so that it builds wherever Rust does.
+//! The crate is `guests/template` under another name. The SDK is written beside it,
+//! so that the crate builds without the repository.
 
 mod files;
 mod manifest;
@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::cli::NewArguments;
 use files::File;
 
-/// Names that no crate may have, or that would clash with what a guest needs.
+/// Names that no crate may have, or that clash with a dependency of guests.
 const TAKEN: &str = "alloc core proc-macro std test \
     davit-guest serde serde-json \
     abstract as async await become box break const continue crate do dyn else enum extern false \
@@ -22,7 +22,7 @@ const TAKEN: &str = "alloc core proc-macro std test \
     self static struct super trait true try type typeof unsafe unsized use virtual where while \
     yield";
 
-/// Writes the crate and says how to go on.
+/// Writes the crate and prints the next commands.
 pub fn run(arguments: &NewArguments) -> Result<()> {
     let name = &arguments.name;
     check_name(name)?;
@@ -35,7 +35,7 @@ pub fn run(arguments: &NewArguments) -> Result<()> {
     write(&directory, &files)?;
     let place = directory.display();
     println!(
-        "{place} holds the guest \"{name}\"; its policy is in src/lib.rs. To go on:\n\n  \
+        "{place} holds the guest \"{name}\"; its policy is in src/lib.rs. Next:\n\n  \
          cd {place}\n  \
          cargo test\n  \
          cargo build --target wasm32-wasip2 --release\n  \
@@ -54,22 +54,22 @@ fn check_name(name: &str) -> Result<()> {
         && name.len() <= 63;
     if !fits {
         bail!(
-            "\"{name}\" is no name for a guest: begin with a lower-case letter, go on with such \
-             letters, digits and single dashes, 63 at most"
+            "\"{name}\" is not a valid name of a guest: use a lower-case letter, then lower-case \
+             letters, digits and single dashes, 63 characters at most"
         );
     }
     if TAKEN.split_whitespace().any(|taken| taken == name) {
-        bail!("\"{name}\" is taken in Rust or by what a guest is written with: choose another");
+        bail!("\"{name}\" is reserved by Rust or by a dependency of guests: choose another name");
     }
     Ok(())
 }
 
-/// An SDK that is there already.
+/// The directory of an existing SDK.
 fn sdk_directory(path: &Path) -> Result<PathBuf> {
     let found = path.canonicalize();
     let found = found.with_context(|| format!("--sdk {}", path.display()))?;
     if !found.join("Cargo.toml").is_file() {
-        bail!("--sdk {}: there is no Cargo.toml in it", path.display());
+        bail!("--sdk {}: the directory has no Cargo.toml", path.display());
     }
     Ok(found)
 }
@@ -77,7 +77,7 @@ fn sdk_directory(path: &Path) -> Result<PathBuf> {
 fn write(directory: &Path, files: &[File]) -> Result<()> {
     if directory.symlink_metadata().is_ok() {
         bail!(
-            "{} exists already: choose another name, or another place with --path",
+            "{} exists already: choose another name, or another directory with --path",
             directory.display()
         );
     }
@@ -89,7 +89,7 @@ fn write(directory: &Path, files: &[File]) -> Result<()> {
             .with_context(|| format!("{} cannot be written", path.display()))
     });
     if written.is_err() {
-        // Half a crate helps nobody; the reason is told in any case.
+        // Half a crate is of no use; the caller reports the error.
         let _ = fs::remove_dir_all(directory);
     }
     written
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_those_of_crates() {
+    fn a_guests_name_is_a_valid_crate_name() {
         for name in ["keep-failed", "a", "x1-2"] {
             check_name(name).unwrap();
         }
@@ -117,16 +117,16 @@ mod tests {
             &"x".repeat(64),
         ] {
             let error = check_name(name).unwrap_err().to_string();
-            assert!(error.contains("is no name for a guest"), "{error}");
+            assert!(error.contains("is not a valid name"), "{error}");
         }
         for name in ["self", "serde", "davit-guest", "test"] {
             let error = check_name(name).unwrap_err().to_string();
-            assert!(error.contains("is taken"), "{error}");
+            assert!(error.contains("is reserved"), "{error}");
         }
     }
 
     #[test]
-    fn nothing_that_exists_is_touched() {
+    fn existing_files_are_not_overwritten() {
         let directory = tempfile::tempdir().unwrap();
         let error = write(directory.path(), &[]).unwrap_err().to_string();
         assert!(error.contains("exists already"), "{error}");

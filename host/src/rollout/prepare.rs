@@ -166,7 +166,9 @@ async fn desired(
         match loader.modules().probe(&module.source).await {
             Ok(version) => Some(version),
             // The module cache may have it.
-            Err(error) if module.digest.is_some() && error.is_away() => Some(Version::away()),
+            Err(error) if module.digest.is_some() && error.is_unavailable() => {
+                Some(Version::unavailable())
+            }
             Err(error) => return Err(problem(error.into())),
         }
     } else {

@@ -11,14 +11,14 @@ use tempfile::TempDir;
 use crate::program::{Process, davit, free_port, get, sim_with, until};
 
 /// A cluster with three failed pods, and a host that runs from a file.
-struct Place {
+struct Site {
     directory: TempDir,
     kubeconfig: PathBuf,
     port: u16,
     _sim: Process,
 }
 
-impl Place {
+impl Site {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let pods: Vec<Value> = (0..3).map(failed_pod).collect();
@@ -123,18 +123,17 @@ fn failed_pod(number: u32) -> Value {
 const TWO_STEPS: &str = "{steps: [shadow until promoted, shadow for 10h], analysis: {window: 1s}}";
 
 /// A candidate in its first step.
-fn with_a_candidate(place: &Place) -> Process {
+fn with_a_candidate(place: &Site) -> Process {
     place.write(100, TWO_STEPS);
     let host = place.host();
     place.write(1, TWO_STEPS);
-    until("it is tried", || place.candidate()["step"] == 1);
+    until("the rollout starts", || place.candidate()["step"] == 1);
     host
 }
 
-/// What a command cannot do, it says without advice that leads nowhere.
 #[test]
-fn a_host_that_is_not_there_and_a_controller_that_is_not_in_the_file() {
-    let place = Place::new();
+fn an_unreachable_host_and_an_unknown_controller_are_named() {
+    let place = Site::new();
     let refused = place.refuses("promote");
     assert!(refused.contains("Connection refused"), "{refused}");
     for wrong in ["ServiceError", "lists those"] {
@@ -154,7 +153,7 @@ fn a_host_that_is_not_there_and_a_controller_that_is_not_in_the_file() {
 
 #[test]
 fn a_candidate_of_a_file_is_promoted_and_aborted_over_the_hosts_own_port() {
-    let place = Place::new();
+    let place = Site::new();
     let host = with_a_candidate(&place);
     let promoted = place.does("promote");
     assert!(promoted.contains("is in step 2 of 2"), "{promoted}");
@@ -163,18 +162,15 @@ fn a_candidate_of_a_file_is_promoted_and_aborted_over_the_hosts_own_port() {
     assert!(aborted.contains("was rolled back"), "{aborted}");
     assert!(place.candidate().is_null());
     let again = place.refuses("promote");
-    assert!(
-        again.contains("no candidate of podgc is being tried"),
-        "{again}"
-    );
+    assert!(again.contains("podgc has no candidate"), "{again}");
     let tried = place.does("retry");
     assert!(tried.contains("is tried again: step 1 of 2"), "{tried}");
     let rollback = place.refuses("rollback");
     assert!(
-        rollback.contains("bring the former entry of podgc back there"),
+        rollback.contains("restore the former entry of podgc in that file"),
         "{rollback}"
     );
-    // The file says what it said.
+    // The file has not changed.
     let diff = place.does("diff");
     assert!(
         diff.contains("\nstep 1 of 2 (shadow until promoted): "),
@@ -184,8 +180,8 @@ fn a_candidate_of_a_file_is_promoted_and_aborted_over_the_hosts_own_port() {
 }
 
 #[test]
-fn a_pause_outlives_a_change_of_the_file_and_a_restart() {
-    let place = Place::new();
+fn a_pause_survives_a_change_of_the_file_and_a_restart() {
+    let place = Site::new();
     let host = with_a_candidate(&place);
     assert!(place.does("pause").contains("podgc: paused: "));
     let once_more = place.does("pause");
@@ -198,24 +194,24 @@ fn a_pause_outlives_a_change_of_the_file_and_a_restart() {
     assert_eq!(place.controller()["spec"]["rollout"]["paused"], true);
     assert_eq!(host.terminate(), 0);
     let host = place.host();
-    until("it goes on", || !place.candidate().is_null());
+    until("the rollout continues", || !place.candidate().is_null());
     std::thread::sleep(std::time::Duration::from_secs(3));
-    assert!(!place.candidate().is_null(), "it is paused still");
+    assert!(!place.candidate().is_null(), "still paused");
     let resumed = place.does("resume");
     assert!(resumed.contains("no longer paused"), "{resumed}");
-    until("it takes over", || place.candidate().is_null());
+    until("the candidate is promoted", || place.candidate().is_null());
     assert_eq!(host.terminate(), 0);
 }
 
 #[test]
-fn a_step_that_waits_for_decisions_says_so() {
-    let place = Place::new();
+fn diff_shows_that_a_step_waits_for_decisions() {
+    let place = Site::new();
     let steps = "{steps: [shadow for 1s, shadow for 10h], analysis: {window: 1s}}";
     place.write(1, steps);
     let host = place.host();
     place.write(2, steps);
     let waits = "its time is over, 2 of 10 decisions; it waits for more, or for davit promote";
-    until("it says so", || {
+    until("diff shows it", || {
         let diff = place.davit("diff");
         String::from_utf8(diff.stdout).unwrap().contains(waits)
     });
@@ -229,7 +225,7 @@ fn a_step_that_waits_for_decisions_says_so() {
 }
 
 /// The status that a PATCH is answered with.
-fn patch(place: &Place, headers: &str) -> u16 {
+fn patch(place: &Site, headers: &str) -> u16 {
     let body = r#"{"spec": {"rollout": {"paused": true}}}"#;
     let mut stream = TcpStream::connect(("127.0.0.1", place.port)).unwrap();
     let length = body.len();
@@ -246,11 +242,11 @@ fn patch(place: &Place, headers: &str) -> u16 {
 
 const MERGE: &str = "Content-Type: application/merge-patch+json\r\n";
 
-/// A page that somebody visits must not promote anything, whatever name its
-/// address had a moment ago.
+/// A page that somebody visits must not promote anything, even if its name resolved
+/// to another address a moment ago.
 #[test]
 fn browsers_are_refused() {
-    let place = Place::new();
+    let place = Site::new();
     let host = with_a_candidate(&place);
     let own = format!("Host: 127.0.0.1:{}\r\n", place.port);
     for (headers, expected) in [
@@ -266,7 +262,7 @@ fn browsers_are_refused() {
     ] {
         assert_eq!(patch(&place, &headers), expected, "{headers}");
     }
-    let paused = |place: &Place| place.controller()["spec"]["rollout"]["paused"].clone();
+    let paused = |place: &Site| place.controller()["spec"]["rollout"]["paused"].clone();
     assert_eq!(paused(&place), Value::Null);
     assert_eq!(patch(&place, &format!("{own}{MERGE}")), 200);
     assert_eq!(paused(&place), true);
@@ -275,7 +271,7 @@ fn browsers_are_refused() {
 
 #[test]
 fn requests_beyond_loopback_are_refused_unless_the_operator_allows_them() {
-    let place = Place::new();
+    let place = Site::new();
     place.write(1, TWO_STEPS);
     let every = format!("0.0.0.0:{}", place.port);
     let host = place.run(&["--http", &every]);
@@ -292,7 +288,7 @@ fn requests_beyond_loopback_are_refused_unless_the_operator_allows_them() {
 
 #[test]
 fn a_host_that_runs_the_clusters_controllers_takes_no_requests_itself() {
-    let place = Place::new();
+    let place = Site::new();
     std::fs::write(place.path("davit.yaml"), "client: {qps: 100}\n").unwrap();
     let run = davit()
         .args(["run", "--log", "off", "--config"])
@@ -302,8 +298,11 @@ fn a_host_that_runs_the_clusters_controllers_takes_no_requests_itself() {
         .args(["--http", &format!("127.0.0.1:{}", place.port)])
         .spawn();
     let run = Process(run.unwrap());
-    until("it listens", || get(&place.url()).is_some());
+    until("the host listens", || get(&place.url()).is_some());
     let refused = place.refuses("promote");
-    assert!(refused.contains("ask there, without --server"), "{refused}");
+    assert!(
+        refused.contains("make the request there, without --server"),
+        "{refused}"
+    );
     assert_eq!(run.terminate(), 0);
 }

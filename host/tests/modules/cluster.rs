@@ -47,7 +47,7 @@ fn source(key: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_module_comes_from_a_config_map_and_its_change_is_seen() {
+async fn a_change_of_a_config_map_is_detected_and_its_module_fetched() {
     let directory = tempdir().unwrap();
     let object = config_map(&json!({"a.wasm": base64(WASM)}), &json!({}));
     let (sim, client) = api_server(std::slice::from_ref(&object));
@@ -71,7 +71,10 @@ async fn a_module_comes_from_a_config_map_and_its_change_is_seen() {
     )
     .unwrap();
     let gone = refusal(&modules, source("a.wasm")).await;
-    assert_eq!(gone, "the ConfigMap davit/guests: there is no such object");
+    assert_eq!(
+        gone,
+        "the ConfigMap davit/guests: the object does not exist"
+    );
     modules.probe(&at).await.unwrap_err();
     let mut recorded = source("a.wasm");
     recorded["digest"] = json!(digest(WASM));
@@ -91,7 +94,7 @@ async fn a_module_comes_from_a_config_map_and_its_change_is_seen() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_config_map_is_named() {
+async fn an_error_names_the_problem_with_a_config_map() {
     let directory = tempdir().unwrap();
     let binary = json!({"a.wasm": base64(WASM), "c.wasm": base64(WASM)});
     let object = config_map(&binary, &json!({"text.wasm": "AGFzbQ=="}));
@@ -100,11 +103,13 @@ async fn what_is_wrong_with_a_config_map_is_named() {
     let start = "the ConfigMap davit/guests: ";
     assert_eq!(
         refusal(&modules, source("b.wasm")).await,
-        format!("{start}it has no key \"b.wasm\" under binaryData; its keys there: a.wasm, c.wasm")
+        format!(
+            "{start}there is no key \"b.wasm\" under binaryData; the keys there: a.wasm, c.wasm"
+        )
     );
     let text = refusal(&modules, source("text.wasm")).await;
     assert!(
-        text.contains("is under data, which holds text; a module belongs under binaryData"),
+        text.contains("is under data, which holds text: put the module under binaryData"),
         "{text}"
     );
 }
@@ -128,7 +133,7 @@ async fn a_config_map_above_its_limit_is_refused() {
 }
 
 #[tokio::test]
-async fn a_config_map_that_may_not_be_read_is_told_from_one_that_is_not_there() {
+async fn a_forbidden_config_map_and_a_missing_one_are_different_errors() {
     let directory = tempdir().unwrap();
     let service = service_fn(|_: Request<Body>| async {
         let status = json!({
@@ -141,7 +146,7 @@ async fn a_config_map_that_may_not_be_read_is_told_from_one_that_is_not_there() 
     let client = kube::Client::new(service, "default");
     let error = refusal(&modules(directory.path(), Some(client)), source("a.wasm")).await;
     assert!(
-        error.contains("grant its service account the verb get"),
+        error.contains("grant Davit's service account the verb get"),
         "{error}"
     );
     let nowhere = refusal(&modules(directory.path(), None), source("a.wasm")).await;

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
 
 #[tokio::test]
-async fn a_file_that_is_gone_is_had_by_its_digest_also_after_a_restart() {
+async fn a_module_whose_file_is_gone_is_loaded_from_the_cache_by_its_digest() {
     let directory = tempdir().unwrap();
     let (file, cache) = (
         directory.path().join("a.wasm"),
@@ -38,7 +38,7 @@ async fn a_file_that_is_gone_is_had_by_its_digest_also_after_a_restart() {
 }
 
 #[tokio::test]
-async fn another_file_than_the_pinned_one_is_refused_and_not_kept() {
+async fn a_file_that_is_not_the_pinned_module_is_refused_and_not_cached() {
     let directory = tempdir().unwrap();
     let (file, cache) = (
         directory.path().join("a.wasm"),
@@ -50,8 +50,8 @@ async fn another_file_than_the_pinned_one_is_refused_and_not_kept() {
     assert_eq!(
         error,
         format!(
-            "the file {} is the module {}, and {} is wanted: change the digest if this is the \
-             one that should run",
+            "the file {} is the module {}, and digest pins {}: change digest if the source's \
+             module should run",
             file.display(),
             digest(OTHER_WASM),
             digest(WASM)
@@ -83,7 +83,7 @@ async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
         source
     };
     let fetched = fetch(&modules, pinned(json!({"file": first}))).await;
-    assert_eq!(fetched.unwrap().away, None);
+    assert_eq!(fetched.unwrap().unavailable, None);
     fs::write(&first, OTHER_WASM).unwrap();
     let restarted = Modules::new(options()).unwrap();
     for source in [
@@ -106,12 +106,16 @@ async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
     let away = fetch(&restarted, pinned(json!({"file": first}))).await;
     let away = away.unwrap();
     assert_eq!(away.wasm, WASM);
-    assert!(away.away.unwrap().contains("first.wasm cannot be read"));
+    assert!(
+        away.unavailable
+            .unwrap()
+            .contains("first.wasm cannot be read")
+    );
 }
 
 /// A mounted `ConfigMap` changes by a link.
 #[tokio::test]
-async fn a_look_tells_a_changed_file_from_an_unchanged_one() {
+async fn a_probe_tells_a_changed_file_from_an_unchanged_one() {
     let directory = tempdir().unwrap();
     let link = directory.path().join("current");
     for (name, wasm) in [("one", WASM), ("two", OTHER_WASM)] {
@@ -143,21 +147,21 @@ async fn a_look_tells_a_changed_file_from_an_unchanged_one() {
 }
 
 #[tokio::test]
-async fn a_file_larger_than_any_guest_is_not_read_to_its_end() {
+async fn a_file_larger_than_any_module_is_not_read_to_its_end() {
     let directory = tempdir().unwrap();
     let file = directory.path().join("large.wasm");
     fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();
     let modules = modules(directory.path(), None);
     let error = refusal(&modules, json!({"file": file})).await;
     assert!(
-        error.ends_with("it has more than 33554432 bytes, the most that is loaded"),
+        error.ends_with("it has more than 33554432 bytes, the largest module that Davit loads"),
         "{error}"
     );
 }
 
 /// A pipe waits for somebody who writes, a device may have no end.
 #[tokio::test]
-async fn what_is_no_regular_file_is_not_opened() {
+async fn a_file_that_is_not_regular_is_not_opened() {
     let directory = tempdir().unwrap();
     let pipe = directory.path().join("pipe.wasm");
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -174,7 +178,7 @@ async fn what_is_no_regular_file_is_not_opened() {
 
 /// It is not taken for the module.
 #[tokio::test]
-async fn certificates_that_are_missing_are_named_as_such() {
+async fn a_missing_certificate_file_is_named_as_such() {
     let directory = tempdir().unwrap();
     let (modules, missing) = (
         modules(directory.path(), None),

@@ -19,7 +19,7 @@ mod strange;
 
 use std::path::Path;
 
-use davit::modules::{Fetched, Modules, ModulesOptions};
+use davit::modules::{FetchedModule, Modules, ModulesOptions};
 use davit_core::api::ModuleConfig;
 use serde_json::Value;
 
@@ -45,7 +45,7 @@ fn digest(wasm: &[u8]) -> String {
     format!("sha256:{}", davit_core::digest::ModuleDigest::of(wasm))
 }
 
-async fn fetch(modules: &Modules, value: Value) -> Result<Fetched, String> {
+async fn fetch(modules: &Modules, value: Value) -> Result<FetchedModule, String> {
     let fetched = modules.fetch(&module(value)).await;
     fetched.map_err(|error| format!("{:#}", anyhow::Error::new(error)))
 }

@@ -62,7 +62,7 @@ async fn both_media_types_are_pulled_by_tag_and_by_digest() {
 }
 
 #[tokio::test]
-async fn a_tag_that_moves_is_seen_and_a_pinned_module_stays() {
+async fn a_moved_tag_is_detected_and_a_pinned_module_stays() {
     let Some(registry) = Registry::start(Protection::None) else {
         return;
     };
@@ -122,7 +122,7 @@ async fn a_tag_that_moves_is_seen_and_a_pinned_module_stays() {
 }
 
 #[tokio::test]
-async fn what_is_no_single_module_is_refused() {
+async fn an_artefact_that_is_not_one_module_is_refused() {
     let Some(registry) = Registry::start(Protection::None) else {
         return;
     };
@@ -139,14 +139,15 @@ async fn what_is_no_single_module_is_refused() {
         )
         .await;
     let image = refusal(&modules, plain(&format!("{host}/image:1"))).await;
-    let start =
-        format!("the artefact {host}/image:1: it is no module: its layers are of type {tar}");
+    let start = format!(
+        "the artefact {host}/image:1: the artefact holds no module: its layers are of type {tar}"
+    );
     assert!(image.starts_with(&start), "{image}");
     let two = refusal(&modules, plain(&format!("{host}/two:1"))).await;
-    assert!(two.contains("it has 2 layers of wasm"), "{two}");
+    assert!(two.contains("the artefact has 2 layers of wasm"), "{two}");
     let tag = refusal(&modules, plain(&format!("{host}/image:2"))).await;
     let text =
-        format!("the registry {host} has no such artefact: look at the repository and the tag");
+        format!("the registry {host} has no such artefact: check the repository and the tag");
     assert!(tag.ends_with(&text), "{tag}");
     // The registry speaks plain HTTP.
     let tls = json!({"oci": {"reference": format!("{host}/image:1")}});
@@ -169,7 +170,7 @@ fn docker_config(registry: &str, password: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_pull_secret_opens_a_registry_with_passwords() {
+async fn a_pull_secret_gives_access_to_a_private_registry() {
     let Some(registry) = Registry::start(Protection::Password) else {
         return;
     };
@@ -202,12 +203,15 @@ async fn a_pull_secret_opens_a_registry_with_passwords() {
         refusal(&modules(directory.path(), Some(client)), source.clone()).await
     };
     let error = refusal_with(&[], &anonymous).await;
-    assert!(error.contains("refuses anonymous access"), "{error}");
+    assert!(error.contains("denies anonymous access"), "{error}");
     assert!(error.ends_with("needs a pullSecret"), "{error}");
     let error = refusal_with(&[], &with_secret).await;
-    assert_eq!(error, "the Secret davit/registry: there is no such object");
+    assert_eq!(
+        error,
+        "the Secret davit/registry: the object does not exist"
+    );
     let error = refusal_with(&[docker_config(&host, "wrong")], &with_secret).await;
-    assert!(error.contains("refuses the user puller"), "{error}");
+    assert!(error.contains("denies the user puller"), "{error}");
     assert!(!error.contains("wrong"), "{error}");
     let error = refusal_with(
         &[docker_config("other.example.com", PASSWORD)],
@@ -219,7 +223,7 @@ async fn a_pull_secret_opens_a_registry_with_passwords() {
 }
 
 #[tokio::test]
-async fn a_registry_with_an_authority_of_its_own_is_trusted_if_that_is_named() {
+async fn a_ca_cert_makes_a_registry_with_its_own_authority_trusted() {
     let Some(registry) = Registry::start(Protection::Tls) else {
         return;
     };
@@ -257,7 +261,7 @@ async fn a_registry_with_an_authority_of_its_own_is_trusted_if_that_is_named() {
 }
 
 #[tokio::test]
-async fn a_registry_that_is_not_there_is_named_with_the_reason() {
+async fn an_unreachable_registry_is_named_with_the_reason() {
     let directory = tempdir().unwrap();
     let modules = modules(directory.path(), None);
     let host = format!("127.0.0.1:{}", free_port());

@@ -131,7 +131,7 @@ async fn registry_with_podgc() -> Option<(Registry, String)> {
 }
 
 #[tokio::test]
-async fn a_pinned_module_runs_again_while_its_registry_is_away() {
+async fn a_pinned_module_runs_after_a_restart_while_its_registry_is_unreachable() {
     let Some((registry, digest)) = registry_with_podgc().await else {
         return;
     };
@@ -149,7 +149,7 @@ async fn a_pinned_module_runs_again_while_its_registry_is_away() {
 }
 
 #[tokio::test]
-async fn what_ran_runs_again_while_the_registry_of_its_tag_is_away() {
+async fn the_stable_module_runs_after_a_restart_while_the_registry_of_its_tag_is_unreachable() {
     let Some((registry, _)) = registry_with_podgc().await else {
         return;
     };
@@ -168,7 +168,7 @@ async fn what_ran_runs_again_while_the_registry_of_its_tag_is_away() {
 
 /// A registry that takes connections and says nothing.
 #[test]
-fn while_a_registry_is_silent_the_probes_are_served_and_a_signal_is_heeded() {
+fn a_silent_registry_delays_neither_the_probes_nor_a_stop() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let host = silent.local_addr().unwrap();
     let place = Place::new(&format!(

@@ -130,7 +130,7 @@ fn honest() -> Offer {
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_for_everybody_or_with_the_pull_secret() {
+async fn a_token_is_requested_anonymously_or_with_the_pull_secret() {
     let directory = tempdir().unwrap();
     let open = Strange::start(honest()).await;
     let fetched = fetch(&modules(directory.path(), None), open.source()).await;
@@ -159,7 +159,7 @@ async fn a_token_is_fetched_for_everybody_or_with_the_pull_secret() {
 }
 
 #[tokio::test]
-async fn a_token_that_cannot_be_fetched_is_not_taken_for_a_refusal() {
+async fn an_unreachable_token_service_is_not_reported_as_a_denial() {
     let directory = tempdir().unwrap();
     let token_host = Some(format!("127.0.0.1:{}", free_port()));
     let registry = Strange::start(Offer {
@@ -177,7 +177,7 @@ async fn a_token_that_cannot_be_fetched_is_not_taken_for_a_refusal() {
 /// An overloaded token service is no refusal, and a token that is none does no
 /// harm.
 #[tokio::test]
-async fn what_a_token_service_answers_instead_of_a_token_is_told() {
+async fn an_error_has_the_answer_of_a_token_service_that_gives_no_token() {
     let directory = tempdir().unwrap();
     let envelope = |code: &str| {
         let error = json!({"code": code, "message": "as it is"});
@@ -195,16 +195,12 @@ async fn what_a_token_service_answers_instead_of_a_token_is_told() {
             envelope("TOOMANYREQUESTS"),
             "answered: OCI API errors: [OCI API error: as it is]",
         ),
-        (401, envelope("UNAUTHORIZED"), "refuses anonymous access"),
-        (
-            200,
-            "no token".to_owned(),
-            "gave out cannot be used: expected",
-        ),
+        (401, envelope("UNAUTHORIZED"), "denies anonymous access"),
+        (200, "no token".to_owned(), "cannot be used: expected"),
         (
             200,
             json!({"token": "two\nlines"}).to_string(),
-            "gave out cannot be used: no header can hold it",
+            "cannot be used: no header can hold it",
         ),
     ];
     for (status, answer, words) in cases {
@@ -235,7 +231,7 @@ async fn a_module_that_is_not_the_pinned_one_is_not_pulled() {
 }
 
 #[tokio::test]
-async fn a_module_that_is_kept_is_not_pulled_again() {
+async fn a_cached_module_is_not_pulled_again() {
     let directory = tempdir().unwrap();
     let registry = Strange::start(honest()).await;
     let modules = modules(directory.path(), None);
@@ -248,17 +244,17 @@ async fn a_module_that_is_kept_is_not_pulled_again() {
 }
 
 #[tokio::test]
-async fn another_blob_than_the_manifest_names_is_not_taken() {
+async fn a_blob_that_does_not_match_its_digest_is_refused() {
     let directory = tempdir().unwrap();
     let blob = b"something else".to_vec();
     let registry = Strange::start(Offer { blob, ..honest() }).await;
     let error = refusal(&modules(directory.path(), None), registry.source()).await;
-    assert!(error.contains("is not what its digest says"), "{error}");
+    assert!(error.contains("does not match its digest"), "{error}");
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
 }
 
 #[tokio::test]
-async fn a_blob_larger_than_any_guest_is_refused_whatever_the_manifest_says() {
+async fn a_blob_larger_than_any_module_is_refused_whatever_its_manifest_declares() {
     let directory = tempdir().unwrap();
     let offer = Offer {
         blob: vec![0; 40 << 20],
@@ -267,14 +263,14 @@ async fn a_blob_larger_than_any_guest_is_refused_whatever_the_manifest_says() {
     let registry = Strange::start(offer.clone()).await;
     let error = refusal(&modules(directory.path(), None), registry.source()).await;
     assert!(
-        error.contains("guests of up to 33554432 bytes are loaded"),
+        error.contains("the host loads modules of up to 33554432 bytes"),
         "{error}"
     );
 
     let size = 40 << 20;
     let registry = Strange::start(Offer { size, ..offer }).await;
     let error = refusal(&modules(directory.path(), None), registry.source()).await;
-    assert!(error.contains("it has 41943040 bytes"), "{error}");
+    assert!(error.contains("the module has 41943040 bytes"), "{error}");
     let seen = registry.seen.lock().unwrap();
     assert!(
         !seen.iter().any(|line| line.contains("/blobs/")),

@@ -1,8 +1,8 @@
-//! What an operator asks for, and what the host answers.
+//! Requests of operators, and the host's answers.
 
 use std::time::Duration;
 
-use davit::commands::answer::NotAnswered;
+use davit::commands::answer::NoAnswer;
 use davit::commands::requests;
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -13,8 +13,8 @@ use crate::program::Site;
 const STEPS: [&str; 2] = ["shadow until promoted", "weight 50 until promoted"];
 const AT: &str = "2026-11-20T10:00:00.000Z";
 
-/// A Controller in the middle of a trial, as a host that is gone left it.
-fn left_alone() -> Site {
+/// A Controller with a candidate, as a host that is gone left it.
+fn without_host() -> Site {
     let site = Site::new();
     site.podgc(1, &STEPS);
     let revision =
@@ -32,8 +32,8 @@ fn left_alone() -> Site {
 }
 
 #[test]
-fn without_a_host_nothing_is_reported_as_done() {
-    let site = left_alone();
+fn a_request_that_no_host_answers_is_not_reported_as_done() {
+    let site = without_host();
     for arguments in [
         ["promote", "podgc"].as_slice(),
         &["promote", "--full", "podgc"],
@@ -55,8 +55,8 @@ fn without_a_host_nothing_is_reported_as_done() {
 }
 
 #[test]
-fn who_does_not_wait_is_told_that_it_is_a_request() {
-    let site = left_alone();
+fn with_wait_0_the_command_reports_the_request_and_succeeds() {
+    let site = without_host();
     let said = site.davit(&["abort", "podgc", "--wait=0"]);
     assert_eq!(said.code, 0, "{said:?}");
     assert!(said.out.contains("requested"), "{said:?}");
@@ -69,15 +69,15 @@ fn who_does_not_wait_is_told_that_it_is_a_request() {
 }
 
 #[test]
-fn a_rollout_by_hand() {
+fn promote_pause_resume_abort_and_retry_take_effect_and_stale_requests_do_not() {
     let (site, _host) = Site::with_host(&STEPS);
-    let candidate = site.try_another(2);
+    let candidate = site.start_rollout(2);
 
     let out = site.must(&["promote", "podgc"]);
     assert!(out.contains("step 2 of 2"), "{out}");
     assert_eq!(site.get()["status"]["candidate"]["step"], 2);
 
-    // Others ask for what is over: the host says so, and does nothing.
+    // The host refuses a request about a step that is over.
     let since = site.get()["status"]["candidate"]["since"].clone();
     let stale = format!("{candidate}@{}/1", since.as_str().unwrap());
     let annotations = json!({"davit.dev/promote": stale});
@@ -102,7 +102,7 @@ fn a_rollout_by_hand() {
         json!(candidate)
     );
 
-    // Only who asks for another try gets one.
+    // Only a retry starts the rollout of a rejected revision again.
     let said = site.davit(&["resume", "podgc"]);
     assert_eq!(said.code, 1, "{said:?}");
     assert!(said.err.contains("davit retry podgc"), "{said:?}");
@@ -118,32 +118,30 @@ fn a_rollout_by_hand() {
     assert_eq!(site.get()["status"]["stable"]["revision"], json!(candidate));
 }
 
-/// The same request once more is another one: what was answered is not taken
-/// for its answer.
+/// A repeated request is another one: the former answer is not its answer.
 #[test]
-fn an_old_answer_answers_no_new_request() {
-    let site = left_alone();
+fn a_former_answer_does_not_answer_a_new_request() {
+    let site = without_host();
     let said = site.davit(&["abort", "podgc", "--wait=0"]);
     assert_eq!(said.code, 0, "{said:?}");
     let asked = &site.get()["metadata"]["annotations"]["davit.dev/abort"];
     site.change_status(&json!({"requests": [{
-        "request": "abort", "value": asked, "result": "Done", "message": "it is over", "at": AT,
+        "request": "abort", "value": asked, "result": "Done", "message": "done before", "at": AT,
     }]}));
     let said = site.davit(&["abort", "podgc", "--wait=1s"]);
     assert_eq!(said.code, 3, "{said:?}");
 }
 
-/// With `--now`, a rollback takes over without its steps.
 #[test]
-fn a_rollback_at_once() {
+fn a_rollback_with_now_makes_the_revision_stable_without_steps() {
     let (site, _host) = Site::with_host(&STEPS);
     let first = site.get()["status"]["stable"]["revision"].clone();
-    let second = site.try_another(2);
+    let second = site.start_rollout(2);
     site.must(&["promote", "--full", "podgc"]);
 
     let out = site.must(&["rollback", "podgc"]);
     assert!(out.contains("number 1 again"), "{out}");
-    site.until("it is tried", |status| {
+    site.until("the rollout starts", |status| {
         status["candidate"]["revision"] == first
     });
     let out = site.must(&["rollback", "podgc", "--to=3", "--now"]);
@@ -152,15 +150,15 @@ fn a_rollback_at_once() {
     assert_eq!(status["stable"]["revision"], first);
     assert_eq!(status["candidate"], Value::Null);
 
-    // Back and forth, each of them is a request of its own.
+    // Each further rollback is a request of its own.
     let out = site.must(&["rollback", "podgc", "--now"]);
     assert!(out.contains(&second), "{out}");
     assert_eq!(site.get()["status"]["stable"]["revision"], json!(second));
     assert_eq!(site.get()["status"]["candidate"], Value::Null);
 }
 
-/// What plays the host: once somebody asks for an abort, the Controller is
-/// changed like that.
+/// Aborts against a stand-in for the host, which changes the Controller once the
+/// request is there.
 async fn abort_against(then: impl Fn(&str) -> Value + Send + 'static) -> anyhow::Result<String> {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
@@ -192,7 +190,7 @@ fn answered(value: &str, result: &str, message: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_refusal_is_a_failure_with_its_reason() {
+async fn a_refused_request_is_an_error_with_the_reason() {
     let refuse = |value: &str| answered(value, "Refused", "the candidate is cccc");
     let error = abort_against(refuse).await.unwrap_err();
     assert_eq!(
@@ -200,20 +198,20 @@ async fn a_refusal_is_a_failure_with_its_reason() {
         "podgc: the host refused to roll the candidate bbbb back: the candidate is cccc; davit \
          get podgc shows the rollout"
     );
-    assert!(error.downcast_ref::<NotAnswered>().is_none());
+    assert!(error.downcast_ref::<NoAnswer>().is_none());
 }
 
 #[tokio::test]
-async fn what_the_host_cannot_do_yet_is_not_reported_as_done() {
+async fn a_pending_request_is_not_reported_as_done() {
     let wait = |value: &str| answered(value, "Pending", "the module is away");
     let error = abort_against(wait).await.unwrap_err();
-    assert!(error.downcast_ref::<NotAnswered>().is_some(), "{error}");
+    assert!(error.downcast_ref::<NoAnswer>().is_some(), "{error}");
     assert!(error.to_string().contains("the module is away"), "{error}");
 }
 
-/// Two operators ask for the same: one annotation is left, and one answer.
+/// Two operators make the same request: one annotation is left, and one answer.
 #[tokio::test]
-async fn the_answer_to_the_same_request_of_another_operator_counts() {
+async fn the_answer_to_the_same_request_of_another_operator_is_the_answer() {
     let other = |value: &str| {
         let (subject, _) = value.split_once('#').unwrap();
         let theirs = format!("{subject}#theirs");
@@ -227,9 +225,9 @@ async fn the_answer_to_the_same_request_of_another_operator_counts() {
     );
 }
 
-/// Somebody else's other request took the place of this one.
+/// Another operator replaced the request with a different one.
 #[tokio::test]
-async fn a_request_that_was_replaced_is_not_reported_as_done() {
+async fn a_replaced_request_is_not_reported_as_done() {
     let other = |_: &str| {
         let theirs = format!("dddd@{AT}#theirs");
         let mut change = answered(&theirs, "Done", "it was rolled back");
@@ -237,7 +235,7 @@ async fn a_request_that_was_replaced_is_not_reported_as_done() {
         change
     };
     let error = abort_against(other).await.unwrap_err();
-    assert!(error.downcast_ref::<NotAnswered>().is_some(), "{error}");
+    assert!(error.downcast_ref::<NoAnswer>().is_some(), "{error}");
     assert!(error.to_string().contains("somebody else"), "{error}");
 }
 

@@ -47,7 +47,7 @@ fn config(controller: &str) -> tempfile::NamedTempFile {
 }
 
 #[test]
-fn a_file_without_a_cluster() {
+fn each_error_in_a_file_is_found_without_a_cluster() {
     let good = config("{name: podgc, module: {builtin: podgc}}");
     let said = offline("--config", good.path());
     assert_eq!(said.code, 0, "{said:?}");
@@ -97,7 +97,7 @@ fn a_file_without_a_cluster() {
 }
 
 #[test]
-fn what_is_shipped_passes() {
+fn the_shipped_controllers_pass_the_checks() {
     for name in [
         "podgc",
         "garbage-collector",
@@ -115,10 +115,8 @@ fn what_is_shipped_passes() {
     assert!(said.out.contains("holds no Controller"), "{said:?}");
 }
 
-/// A module with a mistake in its spec beside one without: each has its line,
-/// and nothing is changed.
 #[test]
-fn the_controllers_of_a_cluster() {
+fn the_controllers_of_a_cluster_are_checked_and_not_changed() {
     let site = Site::new();
     site.podgc(1, &[]);
     let before = site.get();
@@ -146,7 +144,7 @@ fn the_controllers_of_a_cluster() {
 }
 
 #[test]
-fn a_cluster_that_is_away_is_an_error() {
+fn an_unreachable_cluster_is_an_error() {
     let nowhere = file(
         &json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "x",
@@ -215,7 +213,7 @@ fn roles(guest: &str, arguments: &[&str]) -> String {
     said.out
 }
 
-/// What is shipped is what the guests ask for, and nothing else.
+/// The shipped roles grant what the guests ask for, and nothing else.
 #[test]
 fn the_shipped_roles_are_what_inspect_prints() {
     let evicting = file("{deletion: evict}");
@@ -240,7 +238,7 @@ fn the_shipped_roles_are_what_inspect_prints() {
 }
 
 #[test]
-fn an_account_of_its_own_writes() {
+fn with_a_service_account_the_write_permissions_are_its_own() {
     let text = roles("podgc", &["--service-account", "podgc", "--name", "mine"]);
     let documents: Vec<Value> = serde_saphyr::from_multiple(&text).unwrap();
     let by_account = |account: &str| -> Vec<&str> {

@@ -1,4 +1,4 @@
-//! The commands, and what they leave behind.
+//! The commands, and what the API server holds after them.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -27,7 +27,7 @@ const AT: &str = "2026-11-20T10:00:00.000Z";
 /// For a cluster without a host.
 const NO_WAIT: Duration = Duration::ZERO;
 
-/// What a request is about, without what tells it from the same one before.
+/// The subject of a request, without the suffix that makes it unique.
 fn subject(value: Option<&str>) -> &str {
     declared::subject(value.unwrap())
 }
@@ -66,14 +66,14 @@ fn asked(cluster: &Cluster) -> Requests {
 }
 
 #[tokio::test]
-async fn a_promotion_is_for_the_step_that_was_seen() {
+async fn a_promotion_names_the_step_that_the_command_read() {
     let cluster = controller(json!({"candidate": candidate("bbbb", 2)})).await;
     let said = requests::promote(&cluster.client, "podgc", false, NO_WAIT)
         .await
         .unwrap();
     assert_eq!(
         said,
-        "podgc: requested to let the candidate bbbb leave step 2 of 3 (weight 10 for 10m); the \
+        "podgc: requested to promote the candidate bbbb from step 2 of 3 (weight 10 for 10m); the \
          host has not answered yet"
     );
     assert_eq!(
@@ -83,7 +83,10 @@ async fn a_promotion_is_for_the_step_that_was_seen() {
     let said = requests::promote(&cluster.client, "podgc", true, NO_WAIT)
         .await
         .unwrap();
-    assert!(said.contains("let the candidate bbbb take over"), "{said}");
+    assert!(
+        said.contains("promote the candidate bbbb to the stable revision"),
+        "{said}"
+    );
     assert_eq!(
         subject(asked(&cluster).promote.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z/all"
@@ -109,8 +112,7 @@ async fn without_a_candidate_there_is_nothing_to_promote() {
         assert_eq!(
             error(result),
             format!(
-                "no candidate of podgc is being tried: the last one, bbbb, was rejected at {AT}: \
-                 3 calls failed"
+                "podgc has no candidate: the last one, bbbb, was rejected at {AT}: 3 calls failed"
             )
         );
     }
@@ -124,10 +126,10 @@ async fn without_a_candidate_there_is_nothing_to_promote() {
     );
 }
 
-/// Also in the middle of a trial: nothing runs, so nothing can be compared.
+/// Also during a rollout: nothing runs, so nothing can be compared.
 #[tokio::test]
-async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
-    let lost = json!({"since": AT, "reason": "it is not kept", "ready": "bbbb"});
+async fn a_full_promotion_abandons_a_lost_stable_revision_for_the_one_that_is_ready() {
+    let lost = json!({"since": AT, "reason": "its module is not cached", "ready": "bbbb"});
     let status = json!({
         "stable": stable("aaaa"), "lost": lost, "candidate": candidate("bbbb", 2),
     });
@@ -136,7 +138,7 @@ async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
     let said = error(requests::promote(client, "podgc", false, NO_WAIT).await);
     assert_eq!(
         said,
-        "the stable revision aaaa of podgc is lost, and nothing runs: it is not kept; davit \
+        "the stable revision aaaa of podgc is lost, and nothing runs: its module is not cached; davit \
          promote --full podgc abandons it for bbbb, which the spec describes"
     );
     assert_eq!(asked(&cluster), Requests::default());
@@ -154,7 +156,7 @@ async fn a_lost_stable_revision_is_given_up_for_what_is_ready() {
 
     cluster.change("podgc", json!({"status": {"lost": {"ready": null}}}));
     let said = error(requests::promote(client, "podgc", true, NO_WAIT).await);
-    assert!(said.contains("there is nothing to take over"), "{said}");
+    assert!(said.contains("cannot be loaded either"), "{said}");
 }
 
 #[tokio::test]
@@ -177,7 +179,7 @@ async fn pausing_and_resuming_leave_the_spec_as_it_was() {
 }
 
 #[tokio::test]
-async fn what_was_rejected_is_tried_again_only_if_that_is_asked_for() {
+async fn only_a_retry_starts_the_rollout_of_a_rejected_revision_again() {
     let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
     let client = &cluster.client;
     requests::pause(client, "podgc", NO_WAIT).await.unwrap();
@@ -188,17 +190,17 @@ async fn what_was_rejected_is_tried_again_only_if_that_is_asked_for() {
         assert!(said.contains(part), "{said}");
     }
     let said = requests::retry(client, "podgc", NO_WAIT).await.unwrap();
-    assert!(said.contains("try the revision bbbb again"), "{said}");
+    assert!(said.contains("start the rollout of bbbb again"), "{said}");
     let status: ControllerStatus =
         serde_json::from_value(cluster.get("podgc")["status"].clone()).unwrap();
     assert!(asked(&cluster).retries(&status.rejected.unwrap()));
     cluster.change("podgc", json!({"status": {"rejected": null}}));
     let said = error(requests::retry(client, "podgc", NO_WAIT).await);
-    assert!(said.contains("nothing to try again"), "{said}");
+    assert!(said.contains("there is nothing to retry"), "{said}");
 }
 
 #[tokio::test]
-async fn resetting_names_what_tripped() {
+async fn a_reset_names_the_last_trip_and_reports_every_tripped_guardrail() {
     let before = "2026-11-19T00:00:00.000Z";
     let tripped = json!([
         {"guardrail": "writesPerMinute", "limit": 10, "since": AT},
@@ -221,7 +223,7 @@ async fn resetting_names_what_tripped() {
 }
 
 /// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were
-/// active and stable, and that asks for the threshold given.
+/// stable, and whose spec has the given threshold now.
 async fn with_history(status: Value, asks_for: u32) -> Cluster {
     with_stable(status, asks_for, &["a", "b", "c"]).await
 }
@@ -253,10 +255,10 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
 }
 
 #[tokio::test]
-async fn history_shows_what_was_active() {
+async fn history_lists_the_recorded_specs_with_their_states() {
     let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
     let cluster = with_stable(status, 3, &["a", "b"]).await;
-    let shown = history::Shown::default();
+    let shown = history::HistoryOptions::default();
     let table = history::history(&cluster.client, NAMESPACE, "podgc", &shown)
         .await
         .unwrap();
@@ -297,11 +299,11 @@ fn back(to: Option<i64>) -> Rollback {
 }
 
 #[tokio::test]
-async fn a_history_for_programs_and_its_differences() {
+async fn history_prints_json_one_spec_and_the_difference_of_two() {
     let status = json!({"stable": stable("b"), "candidate": candidate("c", 1)});
     let cluster = with_stable(status, 3, &["a", "b"]).await;
     let shown = async |revision, diff, format| {
-        let shown = history::Shown {
+        let shown = history::HistoryOptions {
             revision,
             diff,
             format,
@@ -337,14 +339,14 @@ async fn a_history_for_programs_and_its_differences() {
     assert!(error.contains("the number 9"), "{error}");
 }
 
-/// What the spec asks for after a rollback.
+/// The configuration of the spec after a rollback.
 async fn rolled_back(cluster: &Cluster, to: Option<i64>) -> Value {
     let said = history::rollback(&cluster.client, NAMESPACE, "podgc", &back(to)).await;
     println!("{}", said.unwrap());
     let spec = cluster.get("podgc")["spec"].clone();
     assert_eq!(
         spec["mode"], "Enforce",
-        "only what makes a revision comes back"
+        "a rollback restores the fields of a revision only"
     );
     assert_eq!(spec["guardrails"]["deletesPerMinute"], 7);
     assert_eq!(spec["module"]["digest"], DIGEST);
@@ -371,10 +373,10 @@ async fn a_rollback_brings_back_the_spec_before_a_rejected_one() {
     );
 }
 
-/// Another module under the same tag was tried, and taken back: the spec asks
-/// for whatever the tag names.
+/// Another module under the same tag was rolled back: the spec describes whatever
+/// module the tag names.
 #[tokio::test]
-async fn a_rollback_pins_what_runs_if_its_source_holds_another() {
+async fn a_rollback_pins_the_stable_module_if_its_source_holds_another() {
     let status = json!({"stable": stable("b"), "rejected": rejected("d")});
     let cluster = with_history(status, 2).await;
     let unpinned = json!({"spec": {"module": {"digest": null}}});
@@ -386,7 +388,7 @@ async fn a_rollback_pins_what_runs_if_its_source_holds_another() {
 }
 
 #[tokio::test]
-async fn a_rollback_does_not_go_to_what_was_only_tried() {
+async fn a_rollback_skips_revisions_that_were_never_stable() {
     let cluster = with_stable(json!({"stable": stable("c")}), 3, &["a", "c"]).await;
     assert_eq!(
         rolled_back(&cluster, None).await,
@@ -417,11 +419,11 @@ async fn a_rollback_goes_to_what_was_stable_before() {
     let error = error(history::rollback(&cluster.client, NAMESPACE, "podgc", &back(Some(9))).await);
     assert_eq!(
         error,
-        "no spec of podgc with the number 9 is kept, only 3, 2, 1"
+        "no spec of podgc with the number 9 is recorded, only 3, 2, 1"
     );
 }
 
-/// A client whose every PUT comes after such a change by somebody else.
+/// A client whose every PUT follows a change by somebody else.
 fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 'static) -> Client {
     let (sim, change) = (cluster.sim.clone(), Arc::new(change));
     let count = Arc::new(Mutex::new(0));
@@ -446,16 +448,19 @@ fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 's
 }
 
 #[tokio::test]
-async fn a_rollback_undoes_nobody_elses_change() {
+async fn a_rollback_does_not_undo_another_operators_change() {
     let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     let client = disturbed(&cluster, |_| json!({"spec": {"mode": "Disabled"}}));
     let error = error(history::rollback(&client, NAMESPACE, "podgc", &back(None)).await);
-    assert!(error.contains("its spec was changed meanwhile"), "{error}");
+    assert!(
+        error.contains("somebody else changed the spec meanwhile"),
+        "{error}"
+    );
     let spec = cluster.get("podgc")["spec"].clone();
     assert_eq!(spec["mode"], "Disabled");
     assert_eq!(spec["config"]["terminatedPodThreshold"], 2);
 
-    // The host writes the status all the time.
+    // A status write of the host is no conflict.
     let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     let client = disturbed(&cluster, |count| match count {
         1 | 2 => json!({"status": {"summary": format!("{count}")}}),
@@ -471,7 +476,7 @@ async fn a_rollback_undoes_nobody_elses_change() {
 }
 
 #[tokio::test]
-async fn diff_asks_through_the_api_server() {
+async fn diff_reaches_the_host_through_the_api_server() {
     let service = service_fn(|request: Request<Body>| async move {
         let path = "/api/v1/namespaces/davit-system/services/davit:http/proxy/controllers/";
         let response = match request.uri().path().strip_prefix(path) {
@@ -488,7 +493,7 @@ async fn diff_asks_through_the_api_server() {
                     "pending": 4,
                     "disagreements": [
                         {
-                            "at": AT, "verdict": "only-stable",
+                            "at": AT, "result": "only-stable",
                             "target": {
                                 "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "p1",
                             },
@@ -498,7 +503,7 @@ async fn diff_asks_through_the_api_server() {
                             },
                         },
                         {
-                            "at": AT, "verdict": "only-stable",
+                            "at": AT, "result": "only-stable",
                             "target": {"apiVersion": "v1", "kind": "Node", "name": "n1"},
                         },
                     ],
@@ -507,7 +512,7 @@ async fn diff_asks_through_the_api_server() {
             }
             _ => Response::builder()
                 .status(404)
-                .body(Body::from(b"no candidate is being tried\n".to_vec()))
+                .body(Body::from(b"the controller has no candidate\n".to_vec()))
                 .unwrap(),
         };
         Ok::<_, Infallible>(response)
@@ -522,11 +527,11 @@ async fn diff_asks_through_the_api_server() {
              left, 99 of 10 decisions\n97 agree, 2 disagree (2 only-stable, 0 only-candidate, 0 \
              different), 0 unknown, 4 pending, since {AT}\n\n{AT}  only-stable  v1 Pod shop/p1\n  \
              stable: orphaned: its node is gone (queue orphaned, key n1)\n    1. delete\n  \
-             candidate: nothing\n\nand 1 more: --last shows them\n"
+             candidate: nothing\n\nand 1 more: --last NUMBER shows more\n"
         )
     );
     let error = format!("{:#}", diff::fetch(server(), "other").await.unwrap_err());
-    assert!(error.contains("no candidate is being tried"), "{error}");
+    assert!(error.contains("the controller has no candidate"), "{error}");
     assert!(
         error.contains("the Service davit of the namespace davit-system"),
         "{error}"

@@ -20,8 +20,8 @@ fn minutes_ago(minutes: i64) -> String {
     (now - jiff::SignedDuration::from_mins(minutes)).to_string()
 }
 
-/// A Controller in its second step.
-fn in_a_trial() -> Site {
+/// A Controller whose candidate is in its second step.
+fn in_a_rollout() -> Site {
     let site = Site::new();
     site.podgc(1, &STEPS);
     let guardrails = json!({"deletesPerMinute": 5, "cooldown": "until reset"});
@@ -50,7 +50,7 @@ fn in_a_trial() -> Site {
             "message": "the candidate is another", "at": minutes_ago(2),
         }],
         "conditions": [{
-            "type": "Progressing", "status": "True", "reason": "Rollout", "message": "it goes on",
+            "type": "Progressing", "status": "True", "reason": "Rollout", "message": "step 2 of 3",
             "lastTransitionTime": minutes_ago(13),
         }],
     }));
@@ -58,15 +58,15 @@ fn in_a_trial() -> Site {
 }
 
 #[test]
-fn a_rollout_is_a_tree() {
-    let site = in_a_trial();
+fn a_rollout_is_printed_as_a_tree() {
+    let site = in_a_rollout();
     let text = site.must(&["get", "podgc"]);
     let (head, tree) = text.split_once("\n\n").unwrap();
     for line in [
         "Name:    podgc",
         "Mode:    DryRun",
         "Status:  a few words",
-        "Paused:  yes: davit resume lets the rollout continue",
+        "Paused:  yes: davit resume ends the pause",
     ] {
         assert!(head.lines().any(|one| one == line), "{line}: {text}");
     }
@@ -91,7 +91,7 @@ controller podgc
 ├─ requests
 │  └─ promote: REFUSED, 2m ago: the candidate is another
 └─ conditions
-   └─ Progressing  True     Rollout  it goes on
+   └─ Progressing  True     Rollout  step 2 of 3
 ";
     assert_eq!(tree, expected, "{text}");
     let wide = site.must(&["get", "podgc", "-o", "wide"]);
@@ -99,8 +99,8 @@ controller podgc
 }
 
 #[test]
-fn the_formats_of_kubectl() {
-    let site = in_a_trial();
+fn every_format_has_the_shape_that_kubectl_prints() {
+    let site = in_a_rollout();
     let table = site.must(&["get"]);
     let mut lines = table.lines();
     assert!(lines.next().unwrap().starts_with("NAME"), "{table}");
@@ -132,7 +132,7 @@ fn the_formats_of_kubectl() {
 }
 
 #[test]
-fn without_controllers_or_definition() {
+fn a_missing_definition_is_an_error_and_missing_controllers_are_none() {
     let site = Site::new();
     assert!(site.must(&["get"]).contains("no Controllers"));
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controllers.davit.dev";
@@ -142,10 +142,9 @@ fn without_controllers_or_definition() {
     assert!(said.err.contains("apply deploy/crds"), "{said:?}");
 }
 
-/// It prints again when something changes, and goes on until it is stopped.
 #[test]
-fn a_watch_shows_changes() {
-    let site = in_a_trial();
+fn get_watch_prints_again_after_a_change() {
+    let site = in_a_rollout();
     let mut command = site.command(&["get", "podgc", "--watch"]);
     let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
     let lines = BufReader::new(process.stdout.take().unwrap()).lines();
@@ -169,7 +168,7 @@ fn a_watch_shows_changes() {
 }
 
 #[test]
-fn versions_of_client_and_server() {
+fn version_prints_client_and_server_and_succeeds_without_a_server() {
     let site = Site::new();
     let text = site.must(&["version"]);
     let version = env!("CARGO_PKG_VERSION");
@@ -181,7 +180,7 @@ fn versions_of_client_and_server() {
     let json: Value = serde_json::from_str(&site.must(&["version", "-o", "json"])).unwrap();
     assert_eq!(json["client"]["version"], version);
     assert!(json["server"]["gitVersion"].is_string(), "{json}");
-    // A server that is away is no failure.
+    // An unreachable server is no failure.
     let output = davit()
         .args(["version", "-o", "json", "--kubeconfig", "/nowhere"])
         .output()
@@ -204,9 +203,8 @@ fn every_shell_completes_every_command() {
     }
 }
 
-/// What users of kubectl look for first.
 #[test]
-fn every_command_explains_itself() {
+fn the_help_of_every_command_has_examples() {
     let help = |arguments: &[&str]| {
         let output = davit().args(arguments).arg("--help").output().unwrap();
         assert!(output.status.success(), "{output:?}");

@@ -11,7 +11,7 @@ use davit::host::{DesiredController, Host, HostOptions};
 use davit::http::address::ServerAddress;
 use davit::http::disagreements::{Disagreement, Page, Step};
 use davit::http::requests::RequestPolicy;
-use davit::http::{self, Served};
+use davit::http::{self, Endpoints};
 use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
@@ -59,7 +59,7 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         listener: None,
         seed: 7,
     });
-    let served = Served {
+    let served = Endpoints {
         metrics,
         health,
         host: host.handle().clone(),
@@ -93,7 +93,7 @@ fn terminated_pods(cluster: &Cluster, count: u32) {
 
 /// On virtual time: nothing else ends the connection.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_never_ends_its_headers_is_let_go() {
+async fn a_client_that_never_ends_its_headers_is_disconnected() {
     let cluster = Cluster::new();
     let (host, uri) = host(cluster.client.clone()).await;
     let address = uri.uri().authority().unwrap().as_str();
@@ -106,18 +106,18 @@ async fn a_client_that_never_ends_its_headers_is_let_go() {
 }
 
 #[tokio::test]
-async fn a_candidate_that_disagrees_is_shown_with_both_plans() {
+async fn a_disagreement_is_served_with_both_plans() {
     let cluster = Cluster::new();
     terminated_pods(&cluster, 5);
     let (host, uri) = host(cluster.client.clone()).await;
     let error = fetch(Server::At(&uri), "podgc").await.unwrap_err();
     let error = format!("{error:#}");
     assert!(
-        error.contains("no candidate of a controller \"podgc\" is being tried"),
+        error.contains("the controller \"podgc\" has no candidate"),
         "{error}"
     );
 
-    // Both show their plans only, and never agree on two of the pods.
+    // Both run dry, and disagree on two of the pods.
     let loader = Loader::new(engine(), modules());
     let stable = loader.load(&podgc(1)).await.unwrap();
     let candidate = loader.load(&podgc(3)).await.unwrap();
@@ -153,13 +153,13 @@ fn check(page: &Page) {
     assert_eq!(page.disagreements.len(), 2);
     for disagreement in &page.disagreements {
         let Disagreement {
-            verdict,
+            result,
             target,
             stable,
             candidate,
             ..
         } = disagreement;
-        assert_eq!(verdict, "only-stable");
+        assert_eq!(result, "only-stable");
         assert_eq!(
             (target.kind.as_str(), target.namespace.as_str()),
             ("Pod", "default")

@@ -139,7 +139,7 @@ impl Site {
 
     /// Has the spec ask for another threshold; returns the candidate in its
     /// first step.
-    pub(crate) fn try_another(&self, threshold: u32) -> String {
+    pub(crate) fn start_rollout(&self, threshold: u32) -> String {
         self.change(&json!({"spec": {"config": {"terminatedPodThreshold": threshold}}}));
         let status = self.until("it is tried", |status| status["candidate"]["step"] == 1);
         status["candidate"]["revision"].as_str().unwrap().to_owned()

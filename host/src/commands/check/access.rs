@@ -1,5 +1,5 @@
-//! Whether accounts may do what controllers need: the API server is asked, in
-//! their names, what it would allow. Nothing is tried.
+//! Checks the permissions of accounts with `SelfSubjectAccessReviews` in their names.
+//! No other request is sent.
 
 use std::collections::BTreeSet;
 
@@ -17,12 +17,12 @@ use davit_core::api::ControllerSpec;
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews";
 const CHECK: &str = "permissions";
 
-/// Asks what accounts may do.
+/// Checks the permissions of accounts.
 pub(super) struct Access<'a> {
     client: &'a Client,
     /// Davit's namespace.
     namespace: &'a str,
-    /// Davit's own account; the kubeconfig's if none.
+    /// Davit's own account; the kubeconfig's user if none.
     account: Option<String>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// What Davit itself needs, as `deploy/base` grants it.
+    /// Checks the permissions that Davit itself needs, as `deploy/base` grants them.
     pub(super) async fn check_davit(&self, findings: &mut Findings) {
         let cluster = [
             ("davit.dev", "controllers", &["get", "list", "watch"][..]),
@@ -65,8 +65,8 @@ impl<'a> Access<'a> {
             .await;
     }
 
-    /// What a controller needs: Davit's account reads, and writes for
-    /// controllers without an account of their own.
+    /// Checks the permissions that a controller needs: Davit's account reads, and
+    /// writes for controllers without an account of their own.
     pub(super) async fn check(
         &self,
         spec: &ControllerSpec,
@@ -74,7 +74,7 @@ impl<'a> Access<'a> {
         findings: &mut Findings,
     ) {
         let granted = spec.settings().granted;
-        // What the spec does not grant is never sent.
+        // The gate refuses writes that the spec does not grant.
         let is_sent = |need: &Need| {
             let is_asked = manifest.permits(&need.verb, &need.group, &need.resource);
             let is_granted = granted.as_ref().is_none_or(|rules| {
@@ -135,7 +135,7 @@ impl<'a> Access<'a> {
                     findings.add(level(need), CHECK, message);
                 }
                 Err(reason) => {
-                    let message = format!("what {who} may do: {reason}");
+                    let message = format!("the permissions of {who} are not known: {reason}");
                     findings.add(Level::NotChecked, CHECK, message);
                     return;
                 }
@@ -148,7 +148,7 @@ impl<'a> Access<'a> {
         }
     }
 
-    /// Asks the API server; why it cannot tell, if so.
+    /// Whether the account has the permission; the reason if that is not known.
     async fn is_allowed(&self, account: Option<&str>, need: &Need) -> Result<bool, String> {
         let (resource, name) = need
             .resource
@@ -176,14 +176,14 @@ impl<'a> Access<'a> {
                 "the API server does not serve access reviews".to_owned()
             }
             kube::Error::Api(status) if status.code == 403 => format!(
-                "you may not ask in its name: {}; grant yourself the verb impersonate",
+                "you may not impersonate it: {}; grant yourself the verb impersonate",
                 describe(&error)
             ),
             error => describe(error),
         })?;
         part(&answer, "/status/allowed")
             .as_bool()
-            .ok_or_else(|| "the API server's answer says nothing of it".to_owned())
+            .ok_or_else(|| "the API server's answer has no field status.allowed".to_owned())
     }
 }
 

@@ -1,4 +1,4 @@
-//! Which controllers are checked.
+//! The controllers to check.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ use crate::config;
 use crate::resource::{controllers, describe};
 use davit_core::api::ControllerSpec;
 
-/// The controllers of a configuration file, of manifests, or else of the
-/// cluster; and whether it was the file that named them.
+/// The controllers of a configuration file, of manifests, or else of the cluster;
+/// and whether they are those of a configuration file.
 pub(super) async fn subjects(
     config: Option<&Path>,
     manifests: &[PathBuf],
@@ -51,8 +51,8 @@ pub(super) async fn subjects(
     if let Some(client) = client {
         return (in_cluster(client, findings).await, false);
     }
-    let message = "the cluster's Controllers are not known: name a file with --config or \
-                   --filename";
+    let message = "there are no controllers to check: name a file with --config or --filename, or a \
+                   cluster that answers";
     findings.add(Level::Error, "cluster", message);
     (Vec::new(), false)
 }
@@ -102,7 +102,7 @@ fn in_manifest(path: &Path, findings: &mut Findings) -> Vec<Subject> {
             serde_saphyr::from_multiple::<Value>(&text).map_err(|error| {
                 let error = error.to_string();
                 let reason = error.lines().next().unwrap_or_default();
-                format!("{name} is no YAML: {reason}")
+                format!("{name} is not YAML: {reason}")
             })
         });
     let documents = match documents {

@@ -85,7 +85,7 @@ fn found() -> Disagreements {
 }
 
 #[test]
-fn both_plans_are_told_with_their_reasons() {
+fn a_disagreement_has_both_plans_with_their_reasons() {
     let page = Page::new(&found(), None);
     let written = serde_json::to_value(&page).unwrap();
     let delete = json!({"step": "delete", "gracePeriodSeconds": 0});
@@ -112,7 +112,7 @@ fn both_plans_are_told_with_their_reasons() {
             },
             "disagreements": [{
                 "at": "2023-11-14T22:13:20Z",
-                "verdict": "different",
+                "result": "different",
                 "target": {
                     "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "p1",
                     "uid": "7b1c",
@@ -126,7 +126,7 @@ fn both_plans_are_told_with_their_reasons() {
 }
 
 #[test]
-fn steps_are_told_in_words() {
+fn steps_of_a_plan_are_written_as_text() {
     let deletion = Deletion {
         resource_version: "12".into(),
         propagation_policy: Some("Orphan".into()),
@@ -144,7 +144,7 @@ fn steps_are_told_in_words() {
                 subresource: String::new(),
                 body: json!({"a": null}),
             },
-            "patch it (merge): {\"a\":null}",
+            "patch the object (merge): {\"a\":null}",
         ),
         (
             Step::Event {
@@ -160,7 +160,7 @@ fn steps_are_told_in_words() {
 }
 
 #[test]
-fn a_step_says_how_far_it_is_and_what_it_waits_for() {
+fn the_text_of_a_step_has_its_progress_and_what_it_waits_for() {
     let page = |elapsed, left, decisions, min_decisions| StepPage {
         number: 1,
         of: 2,

@@ -109,7 +109,7 @@ fn a_configuration_that_the_guest_refuses() {
 fn another_digest_than_the_pinned_one() {
     let digest = "0123456789abcdef".repeat(4);
     let module = format!("{{builtin: podgc, digest: \"sha256:{digest}\"}}");
-    let words = ["is wanted", digest.as_str()];
+    let words = ["digest pins", digest.as_str()];
     refused(&module, "{}", "Verified", "OtherDigest", &words);
 }
 
