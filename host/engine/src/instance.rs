@@ -1,4 +1,4 @@
-//! One instance of a guest: a wasmtime store, and what its imports answer from.
+//! One instance of a guest: a wasmtime store, and the data of its imports.
 
 use std::sync::Arc;
 
@@ -11,29 +11,29 @@ use crate::call::Call;
 use crate::convert;
 use crate::error::{CallError, DescribeError, Mistake, classify};
 use crate::imports::wasi;
-use crate::limits::{Exceeded, Limits, Usage};
+use crate::limits::{LimitExceeded, Limits, Usage};
 use crate::log::GuestLog;
 use crate::module::Module;
 use crate::wit::{Controller, decisions, manifests};
 
-/// What an instance's imports see.
+/// The data of an instance's imports.
 pub(crate) struct State {
     pub(crate) limits: Limits,
     pub(crate) usage: Usage,
     pub(crate) cpu: Cpu,
     pub(crate) log: GuestLog,
     pub(crate) resources: ResourceTable,
-    /// What the guest's clocks show.
+    /// The time of the guest's clocks.
     pub(crate) now: Now,
-    /// What `reconcile` may look at; none while `describe` runs.
+    /// What `reconcile` may read; none while `describe` runs.
     pub(crate) view: Option<Box<CallView>>,
 }
 
-/// What one call of `reconcile` looks at.
+/// What one call of `reconcile` may read.
 pub(crate) struct CallView {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) call: Call,
-    /// How many more objects it may ask for by live reads.
+    /// How many more objects it may read live.
     pub(crate) live_reads_left: usize,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct CallView {
 #[derive(Debug, Default)]
 pub(crate) struct Cpu {
     left: u64,
-    /// The call waited for a live read since the last tick that it noticed:
-    /// the next one passed, at least in part, while it did not run.
+    /// The call has waited for a live read since the last tick that counted:
+    /// part of the next tick passed while the guest did not run.
     pub(crate) waited: bool,
 }
 
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    /// What the call looks at.
+    /// What the call may read.
     pub(crate) fn view(&self) -> wasmtime::Result<&CallView> {
         match &self.view {
             Some(view) => Ok(view),
@@ -80,14 +80,14 @@ impl State {
             self.cpu.left = self.cpu.left.saturating_sub(1);
         }
         if self.cpu.left == 0 {
-            return Err(Exceeded::Cpu.into());
+            return Err(LimitExceeded::Cpu.into());
         }
         let others = Box::pin(tokio::task::yield_now());
         Ok(UpdateDeadline::YieldCustom(1, others))
     }
 }
 
-const ONLY_IN_RECONCILE: &str = "while it describes itself a guest can only log";
+const ONLY_IN_RECONCILE: &str = "during describe, a guest can only log";
 
 /// An instance.
 pub(crate) struct Instance {
@@ -96,8 +96,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance and has it read its configuration. `guest` is its
-    /// name in the log.
+    /// Creates an instance that reads its configuration. `guest` is its name in
+    /// the log.
     pub(crate) async fn start(
         module: &Module,
         guest: Arc<str>,

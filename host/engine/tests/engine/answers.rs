@@ -9,7 +9,7 @@ use davit_core::plan::{
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::Instant;
-use davit_engine::{CallError, DescribeError, Guest, Limits, Malformed};
+use davit_engine::{AnswerError, CallError, DescribeError, Guest, Limits};
 
 use crate::harness::{Config, NOW, ask, call, item, limits, odd_guest, odd_module, try_odd_guest};
 
@@ -235,7 +235,7 @@ async fn there_is_one_decision_for_each_item() {
         let CallError::Malformed(malformed) = error else {
             panic!("{error}");
         };
-        assert_eq!(malformed, Malformed::Count { items, decisions });
+        assert_eq!(malformed, AnswerError::Count { items, decisions });
         // The instance is gone with the answer.
         assert_eq!(ask(&guest, "count").await.unwrap(), "1");
     }
@@ -247,7 +247,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         (
             "malformed-body",
             "decision 0, plan 0, step 0: the body of the patch is no JSON in MessagePack: \
-             it is cut off",
+             it is truncated",
         ),
         (
             "no-object",
@@ -303,18 +303,18 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
             "decision 0, plan 0: it waits for the cancellation of \"a\", which no command asks \
              for",
         ),
-        ("many-plans", "decision 0: 20000 plans, 10000 are allowed"),
+        ("many-plans", "decision 0: 20000 plans; the limit is 10000"),
         (
             "many-steps",
-            "decision 0, plan 0: 100 steps, 32 are allowed",
+            "decision 0, plan 0: 100 steps; the limit is 32",
         ),
         (
             "many-commands",
-            "decision 0: 20000 commands, 10000 are allowed",
+            "decision 0: 20000 commands; the limit is 10000",
         ),
         (
             "long-cursor",
-            "decision 0: 1025 bytes in the cursor, 1024 are allowed",
+            "decision 0: 1025 bytes in the cursor; the limit is 1024",
         ),
     ] {
         let error = decide(behaviour).await.unwrap_err();

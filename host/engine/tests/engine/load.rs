@@ -44,7 +44,7 @@ async fn a_guest_of_another_version_is_refused() {
     let error = refused(artifacts::guest("fixture-other-version")).await;
     assert_eq!(
         error.to_string(),
-        "the module cannot be a guest: it is built for davit:controller 0.99.0; this host runs \
+        "the module cannot be a guest: it was built for davit:controller 0.99.0; this host runs \
          0.1.0"
     );
 }
