@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_path_swallows_a_narrower_one() {
+    fn a_wider_path_covers_a_narrower_one() {
         let wide = tree(&["status.conditions[*].type", "status.conditions"]);
         assert_eq!(wide, tree(&["status.conditions"]));
         assert!(wide.covers(&tree(&["status.conditions[*].status"])));

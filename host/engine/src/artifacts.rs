@@ -335,7 +335,7 @@ mod tests {
 
     /// The state in which the kubelet leaves a volume that a second pod mounts.
     #[test]
-    fn the_groups_right_to_write_is_taken_with_what_it_may_have_left() {
+    fn the_groups_write_permission_is_removed_with_its_files() {
         let parent = tempfile::tempdir().unwrap();
         let engine = wasmtime::Engine::default();
         let directory = parent.path().join("modules");
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_dropped_when_there_is_too_much() {
+    fn unused_files_are_deleted_beyond_the_limit() {
         let directory = tempfile::tempdir().unwrap();
         let engine = wasmtime::Engine::default();
         let artifacts =

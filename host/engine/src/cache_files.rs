@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_lies_beside_it() {
+    fn a_file_is_replaced_completely_without_leftovers() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         write_whole(&path, b"before").unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_unused_go_first_and_those_in_use_never() {
+    fn the_least_recently_used_are_deleted_first_and_those_in_use_never() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let now = SystemTime::now();

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sdk_and_the_standard_library_need_is_let_in() {
+    fn imports_of_the_sdk_and_the_standard_library_are_admitted() {
         let imports = [
             "davit:controller/cache@0.1.0",
             "davit:controller/types@0.1.0",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_by_name() {
+    fn any_other_import_is_refused_by_name() {
         for import in [
             "wasi:filesystem/types@0.2.6",
             "wasi:sockets/tcp@0.2.6",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_may_also_be_built_for_a_version_to_come() {
+    fn a_guest_may_also_be_built_for_a_later_version() {
         let exports = ["davit:controller/decide@0.2.0", DECIDE];
         assert_eq!(admit(&[], &exports), Ok(WorldVersion::V0_1_0));
     }

@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_one_kept_field_of_one_resource() {
+    fn an_order_is_one_declared_field_of_one_resource() {
         let pods = || Source::One(ApiResource::new("", "v1", "pods"));
         let age = "metadata.creationTimestamp";
         assert_eq!(ordered_by(age, &["metadata"], pods()), Ok(()));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_counts_has_no_labels() {
+    fn a_metric_that_the_host_counts_has_no_labels() {
         let metric = |labels: &[&str]| MetricSpec {
             name: "sync_errors_total".into(),
             kind: MetricKind::SyncErrors,

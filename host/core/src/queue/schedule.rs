@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_a_limit_is_forgotten_with_its_last_item() {
+    fn a_group_without_a_limit_is_removed_with_its_last_item() {
         let mut schedule = Schedule::new(None);
         let place = insert(&mut schedule, Instant::ZERO, "zone", 1);
         assert_eq!((schedule.groups.len(), schedule.len()), (1, 1));
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_group_is_remembered_only_until_its_bucket_is_full() {
+    fn a_limited_group_is_kept_only_until_its_bucket_is_full() {
         let second = Duration::from_secs(1);
         let mut schedule = Schedule::new(Some(Rate {
             per_second: 1.0,
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_keeps_a_rate_of_its_own_for_good() {
+    fn a_group_keeps_a_rate_of_its_own_forever() {
         let mut schedule = Schedule::new(None);
         let stopped = Rate {
             per_second: 0.0,

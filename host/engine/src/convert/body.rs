@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_can_express_is_taken_and_can_be_looked_into() {
+    fn a_body_that_json_can_express_is_accepted() {
         let body = sample();
         assert_eq!(check(&body), Ok(()));
         assert!(is_map(&body) && !is_list(&body));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_express_is_refused() {
+    fn a_body_that_json_cannot_express_is_refused() {
         let cases: [(&[u8], BodyError); 7] = [
             (&[0xc1], BodyError::Foreign("the reserved byte 0xc1")),
             (&[0xc4, 1, 0], BodyError::Foreign("binary data")),
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_costs_nothing() {
+    fn a_wrong_length_costs_nothing() {
         assert_eq!(
             check(&[0xdd, 0xff, 0xff, 0xff, 0xff]),
             Err(BodyError::CutOff)

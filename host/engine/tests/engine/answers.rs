@@ -1,4 +1,4 @@
-//! What a guest says, good and bad.
+//! A guest's answers, good and bad.
 
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ fn waiting() -> QueueKey {
 }
 
 #[tokio::test]
-async fn the_manifest_comes_over_whole() {
+async fn the_manifest_is_converted_completely() {
     let module = odd_module().await;
     let manifest = module
         .describe(&Config::default().bytes(), limits())
@@ -82,7 +82,7 @@ async fn a_guest_may_refuse_its_configuration() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_does_not_hold_together_is_refused() {
+async fn an_inconsistent_manifest_is_refused() {
     let bad = Config {
         describe: "bad-manifest",
         ..Config::default()
@@ -95,7 +95,7 @@ async fn a_manifest_that_does_not_hold_together_is_refused() {
 }
 
 #[tokio::test]
-async fn instances_are_set_aside_for_each_guest() {
+async fn instances_are_reserved_for_each_guest() {
     let too_many = Limits {
         instances: 10_000,
         ..limits()
@@ -108,14 +108,14 @@ async fn instances_are_set_aside_for_each_guest() {
         matches!(error, DescribeError::NoInstances { wanted: 10_000, .. }),
         "{error}"
     );
-    // And are free again when the guest is gone.
+    // And are free again when the guest is dropped.
     for _ in 0..600 {
         odd_guest(limits()).await;
     }
 }
 
 #[tokio::test]
-async fn a_decision_comes_over_whole() {
+async fn a_decision_is_converted_completely() {
     let decision = decide("everything").await.unwrap();
     let plan = Plan {
         target: target(),
@@ -199,7 +199,7 @@ async fn a_page_of_a_decision_names_where_the_next_page_starts() {
     assert_eq!(decision.verdict, Verdict::ContinueFrom { cursor });
 }
 
-/// The body of the one creation, after a look into it.
+/// The body of the one creation, after a check of its fields.
 fn created(decision: &Decision) -> Vec<u8> {
     let Step::Create(create) = &decision.plans[0].steps[3] else {
         panic!("no creation");
@@ -212,7 +212,7 @@ fn created(decision: &Decision) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_the_gate_decides_is_left_to_it() {
+async fn the_engine_leaves_the_gates_rulings_to_the_gate() {
     let plan = |decision: Decision| decision.plans.into_iter().next().unwrap();
     let without_uid = plan(decide("no-uid").await.unwrap());
     assert_eq!(without_uid.target.uid, "");
@@ -326,7 +326,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
 }
 
 #[tokio::test]
-async fn an_item_comes_over_whole() {
+async fn an_item_is_converted_completely() {
     use davit_core::failure::{Failure, FailureClass};
     use davit_core::plan::PlanFailure;
 
