@@ -5,6 +5,7 @@
 //! as an argument ([`time::Now`]), effects go out as values.
 
 pub mod api;
+pub mod bucket;
 pub mod budget;
 pub mod controller;
 pub mod coverage;
@@ -14,6 +15,7 @@ pub mod expectation;
 pub mod failure;
 pub mod gate;
 pub mod health;
+pub mod machine;
 pub mod manifest;
 pub mod mapping;
 pub mod msgpack;

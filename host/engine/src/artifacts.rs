@@ -281,7 +281,7 @@ mod tests {
             ),
             (
                 UnsafeProblem::OthersWrite,
-                "others may write to it: empty it, since what lies there is executed, and make it \
+                "others may write to it: empty it, because its files are executed, and make it \
                  private (chmod 0700)",
             ),
             (

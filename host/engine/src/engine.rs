@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use davit_core::digest::ModuleDigest;
 use tokio::sync::Semaphore;
@@ -12,24 +11,17 @@ use wasmtime::{Config, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::artifacts::{ArtifactsError, CompiledArtifacts};
 use crate::imports::wasi;
-use crate::instance::State;
+use crate::limits::{Limits, TICK};
 use crate::module::Module;
+use crate::state::State;
 use crate::wit::{Controller, ControllerPre};
 use crate::world::{self, WorldError};
-
-/// How often running guests are interrupted: the unit of their CPU time, and
-/// the longest time for which a guest keeps its thread from other guests.
-pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The increment of the nice value of a thread that compiles. Such a thread
 /// gets the processor time that running guests leave, or a seventieth of a
 /// processor if they leave none.
 #[cfg(target_os = "linux")]
 const NICER: i32 = 19;
-
-/// InstanceReservation elements of each table. Rust guests need one for each function
-/// whose address is taken.
-pub(crate) const MAX_TABLE_ELEMENTS: usize = 20_000;
 
 /// `wit-bindgen` and `wit-component` make one program from the program itself
 /// and two modules that join it to its imports. The rest is for composed
@@ -130,6 +122,7 @@ struct Inner {
     wasmtime: wasmtime::Engine,
     linker: Linker<State>,
     artifacts: Option<CompiledArtifacts>,
+    /// One permit for each instance that may exist.
     instances: Arc<Semaphore>,
     /// The right to compile: one module at a time, since compiling takes many
     /// times the memory of the guest.
@@ -198,7 +191,8 @@ impl Engine {
             .instantiate_pre(&component)
             .and_then(ControllerPre::new)
             .map_err(|error| LoadError::Link(format!("{error:#}")))?;
-        Ok(Module::new(self.clone(), pre, world, digest))
+        let instances = Arc::clone(&self.inner.instances);
+        Ok(Module::new(instances, pre, world, digest))
     }
 
     fn compiled(&self, wasm: &[u8], digest: ModuleDigest) -> Result<Component, LoadError> {
@@ -226,15 +220,6 @@ impl Engine {
             artifacts.prune(in_use);
         }
     }
-
-    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
-        &self.inner.wasmtime
-    }
-
-    /// One permit for each instance that may exist.
-    pub(crate) fn instances(&self) -> &Arc<Semaphore> {
-        &self.inner.instances
-    }
 }
 
 fn wasmtime_config(max_instances: u32) -> Config {
@@ -247,7 +232,7 @@ fn wasmtime_config(max_instances: u32) -> Config {
         .max_core_instances_per_component(CORE_INSTANCES_PER_GUEST)
         .max_memories_per_component(1)
         .max_tables_per_component(TABLES_PER_GUEST)
-        .table_elements(MAX_TABLE_ELEMENTS)
+        .table_elements(Limits::MAX_TABLE_ELEMENTS)
         // A new instance uses a slot that was used before, so that the host's
         // memory depends on the number of instances at once, and not on their
         // number over time.

@@ -1,93 +1,18 @@
-//! One instance of a guest: a wasmtime store, and the data of its imports.
+//! One instance of a guest: a wasmtime store, and the calls into it.
 
 use std::sync::Arc;
 
 use davit_core::manifest::Manifest;
 use davit_core::time::Now;
-use wasmtime::component::ResourceTable;
-use wasmtime::{Store, UpdateDeadline};
+use wasmtime::Store;
 
 use crate::call::Call;
 use crate::convert;
-use crate::error::{CallError, DescribeError, Mistake, classify};
+use crate::error::{CallError, DescribeError, classify};
 use crate::imports::wasi;
-use crate::limits::{LimitExceeded, Limits, Usage};
-use crate::log::GuestLog;
-use crate::module::Module;
-use crate::wit::{Controller, decisions, manifests};
-
-/// The data of an instance's imports.
-pub(crate) struct State {
-    pub(crate) limits: Limits,
-    pub(crate) usage: Usage,
-    pub(crate) cpu: Cpu,
-    pub(crate) log: GuestLog,
-    pub(crate) resources: ResourceTable,
-    /// The time of the guest's clocks.
-    pub(crate) now: Now,
-    /// What `reconcile` may read; none while `describe` runs.
-    pub(crate) view: Option<Box<CallView>>,
-}
-
-/// What one call of `reconcile` may read.
-pub(crate) struct CallView {
-    pub(crate) manifest: Arc<Manifest>,
-    pub(crate) call: Call,
-    /// How many more objects it may read live.
-    pub(crate) live_reads_left: usize,
-}
-
-/// The CPU time of a call, in ticks.
-#[derive(Debug, Default)]
-pub(crate) struct Cpu {
-    left: u64,
-    /// The call has waited for a live read since the last tick that counted:
-    /// part of the next tick passed while the guest did not run.
-    pub(crate) waited: bool,
-}
-
-impl State {
-    fn new(guest: Arc<str>, limits: Limits) -> Self {
-        Self {
-            limits,
-            usage: Usage::new(limits),
-            cpu: Cpu::default(),
-            log: GuestLog::new(guest, limits.log),
-            resources: wasi::resources(),
-            now: Now::default(),
-            view: None,
-        }
-    }
-
-    /// What the call may read.
-    pub(crate) fn view(&self) -> wasmtime::Result<&CallView> {
-        match &self.view {
-            Some(view) => Ok(view),
-            None => Mistake::trap(ONLY_IN_RECONCILE),
-        }
-    }
-
-    pub(crate) fn view_mut(&mut self) -> wasmtime::Result<&mut CallView> {
-        match &mut self.view {
-            Some(view) => Ok(view),
-            None => Mistake::trap(ONLY_IN_RECONCILE),
-        }
-    }
-
-    /// A tick passed while the guest was running.
-    fn tick(&mut self) -> wasmtime::Result<UpdateDeadline> {
-        if !std::mem::take(&mut self.cpu.waited) {
-            self.cpu.left = self.cpu.left.saturating_sub(1);
-        }
-        if self.cpu.left == 0 {
-            return Err(LimitExceeded::Cpu.into());
-        }
-        let others = Box::pin(tokio::task::yield_now());
-        Ok(UpdateDeadline::YieldCustom(1, others))
-    }
-}
-
-const ONLY_IN_RECONCILE: &str = "during describe, a guest can only log";
+use crate::limits::Limits;
+use crate::state::{CallView, Cpu, State};
+use crate::wit::{Controller, ControllerPre, decisions, manifests};
 
 /// An instance.
 pub(crate) struct Instance {
@@ -99,17 +24,18 @@ impl Instance {
     /// Creates an instance that reads its configuration. `guest` is its name in
     /// the log.
     pub(crate) async fn start(
-        module: &Module,
+        pre: &ControllerPre<State>,
         guest: Arc<str>,
         config: &[u8],
         limits: Limits,
     ) -> Result<(Self, Manifest), DescribeError> {
-        let mut store = Store::new(module.wasmtime(), State::new(guest, limits));
+        let state = State::new(guest, limits, wasi::resources());
+        let mut store = Store::new(pre.engine(), state);
         store.limiter(|state| &mut state.usage);
         store.set_hostcall_fuel(limits.answer);
         store.epoch_deadline_callback(|mut store| store.data_mut().tick());
         begin(&mut store, Now::default());
-        let controller = match module.pre().instantiate_async(&mut store).await {
+        let controller = match pre.instantiate_async(&mut store).await {
             Ok(controller) => controller,
             Err(error) => return Err(failed(&store, &error).into()),
         };

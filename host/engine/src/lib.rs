@@ -22,6 +22,7 @@ mod limits;
 mod log;
 mod module;
 mod precompiled;
+mod state;
 mod wit;
 mod world;
 

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-use crate::engine::{MAX_TABLE_ELEMENTS, TICK};
+/// How often running guests are interrupted: the unit of their CPU time, and
+/// the longest time for which a guest keeps its thread from other guests.
+pub(crate) const TICK: Duration = Duration::from_millis(10);
 
 /// The limits of one guest. A call that exceeds one fails, and costs the guest
 /// the instance.
@@ -44,8 +46,9 @@ pub struct Limits {
 
 impl Limits {
     /// The reserved size of each table: the largest value of
-    /// [`Limits::table_elements`].
-    pub const MAX_TABLE_ELEMENTS: usize = MAX_TABLE_ELEMENTS;
+    /// [`Limits::table_elements`]. Rust guests need one element for each function
+    /// whose address is taken.
+    pub const MAX_TABLE_ELEMENTS: usize = 20_000;
 
     /// How many ticks a call may count before its CPU time is used up. The
     /// first tick comes part of a tick after the start of the call.

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use davit_core::digest::ModuleDigest;
 use davit_core::manifest::Manifest;
+use tokio::sync::Semaphore;
 
-use crate::engine::Engine;
 use crate::error::DescribeError;
-use crate::instance::{Instance, State};
+use crate::instance::Instance;
 use crate::limits::Limits;
+use crate::state::State;
 use crate::wit::ControllerPre;
 use crate::world::WorldVersion;
 
 /// A guest that is compiled, checked and linked. Clones are the same module.
 #[derive(Clone)]
 pub struct Module {
-    engine: Engine,
+    /// One permit for each instance that may exist, over all guests.
+    instances: Arc<Semaphore>,
     pre: ControllerPre<State>,
     world: WorldVersion,
     digest: ModuleDigest,
@@ -24,13 +26,13 @@ pub struct Module {
 
 impl Module {
     pub(crate) fn new(
-        engine: Engine,
+        instances: Arc<Semaphore>,
         pre: ControllerPre<State>,
         world: WorldVersion,
         digest: ModuleDigest,
     ) -> Self {
         Self {
-            engine,
+            instances,
             pre,
             world,
             digest,
@@ -48,7 +50,7 @@ impl Module {
     pub fn imports(&self) -> Vec<String> {
         let component = self.pre.instance_pre().component();
         let ty = component.component_type();
-        let imports = ty.imports(self.engine.wasmtime());
+        let imports = ty.imports(self.pre.engine());
         imports.map(|(name, _)| name.to_owned()).collect()
     }
 
@@ -62,29 +64,24 @@ impl Module {
     /// manifest.
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
         let _slot = self.reserve(1)?;
-        let (_, manifest) = Instance::start(self, self.label(), config, limits).await?;
+        let (_, manifest) = Instance::start(&self.pre, self.label(), config, limits).await?;
         Ok(manifest)
     }
 
     /// Reserves instances, so that a guest never waits for another guest's
     /// instances.
     pub(crate) fn reserve(&self, instances: u32) -> Result<InstanceReservation, DescribeError> {
-        let slots = self.engine.instances();
-        Arc::clone(slots)
+        Arc::clone(&self.instances)
             .try_acquire_many_owned(instances)
             .map_err(|_| DescribeError::NoInstances {
                 wanted: instances,
-                left: slots.available_permits(),
+                left: self.instances.available_permits(),
             })
     }
 
     /// The guest's name in the log before its manifest is known.
     pub(crate) fn label(&self) -> Arc<str> {
         self.digest.to_string().into()
-    }
-
-    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
-        self.engine.wasmtime()
     }
 
     pub(crate) fn pre(&self) -> &ControllerPre<State> {
@@ -101,5 +98,5 @@ impl fmt::Debug for Module {
     }
 }
 
-/// InstanceReservation instances; released when dropped.
+/// Reserved instances; released when dropped.
 pub(crate) type InstanceReservation = tokio::sync::OwnedSemaphorePermit;

@@ -16,7 +16,6 @@ pub mod accept;
 pub mod access;
 pub mod api;
 mod apply;
-mod base64;
 mod canonical;
 mod defaults;
 pub mod direct;

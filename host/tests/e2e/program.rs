@@ -429,22 +429,22 @@ fn the_examples_of_rollouts_are_read() {
 
 /// The demo's own exit status says whether the API server is right in the end.
 #[test]
-fn the_demo_comes_out_right() {
+fn the_demo_ends_with_the_expected_pods() {
     let begun = Instant::now();
     let output = davit().arg("demo").output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{text}");
     assert!(begun.elapsed() < Duration::from_secs(30));
-    // The rollouts end as they have to, and shadows are seen at work.
+    // One candidate is promoted, the other rolled back.
     for part in [
         "step 1 of 2, shadow for 2s",
         "only-candidate terminated      Pod batch-05",
         "step 2 of 2, weight 50 for 1s",
-        "has taken the place of",
-        "was taken back in step 1: it disagrees with the stable revision on 7 of 7 targets, and \
+        "is promoted and replaces",
+        "is rolled back in step 1: it disagrees with the stable revision on 7 of 7 targets, and \
          25 % may be",
-        "runs as before, and no pod was deleted",
-        "exactly the 16 pods",
+        "still runs, and no pod was deleted",
+        "exactly the 16 expected pods",
     ] {
         assert!(text.contains(part), "{part}: {text}");
     }

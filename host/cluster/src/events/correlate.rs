@@ -6,12 +6,15 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use davit_core::bucket::Bucket;
+use davit_core::manifest::Rate;
 use davit_core::object::ObjectRef;
 use davit_core::plan::Event;
+use davit_core::time::Instant;
 use jiff::Timestamp;
 
+use super::Decision;
 use super::lru::Lru;
-use crate::write::Decision;
 
 /// How many sources, objects and messages are remembered.
 const REMEMBERED: usize = 4096;
@@ -21,10 +24,12 @@ const MOST_APART: usize = 10;
 const SIMILAR_WITHIN: Duration = Duration::from_mins(10);
 /// What stands before the message of events that were drawn together.
 const COMBINED: &str = "(combined from similar events): ";
-/// How many events of one source about one object go through at once.
-const SPAM_BURST: f64 = 25.0;
-/// How many more go through a second.
-const SPAM_PER_SECOND: f64 = 1.0 / 300.0;
+/// How many events of one source about one object are sent: 25 at once, then one every
+/// five minutes.
+const SPAM: Rate = Rate {
+    per_second: 1.0 / 300.0,
+    burst: 25,
+};
 
 /// An event that happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,12 +89,6 @@ struct Shown {
     first: Timestamp,
 }
 
-#[derive(Debug)]
-struct Bucket {
-    tokens: f64,
-    filled_at: Timestamp,
-}
-
 impl Default for Correlator {
     fn default() -> Self {
         Self {
@@ -101,10 +100,15 @@ impl Default for Correlator {
 }
 
 impl Correlator {
-    /// What to send for an event that happens now; none if too many came
-    /// before. With a count above 1 the event of that name was sent before and
-    /// is to be patched.
-    pub fn correlate(&mut self, occurrence: Occurrence, now: Timestamp) -> Option<Correlated> {
+    /// What to send for an event that happens now; none if too many came before. With a
+    /// count above 1 the event of that name was sent before and is to be patched.
+    /// Events show the wall clock's time, `at`; their rate is measured on the other.
+    pub fn correlate(
+        &mut self,
+        occurrence: Occurrence,
+        at: Timestamp,
+        now: Instant,
+    ) -> Option<Correlated> {
         let Occurrence {
             involved,
             mut event,
@@ -116,15 +120,15 @@ impl Correlator {
             event.event_type.clone(),
         );
         let similar: Similar = (spam.clone(), event.reason.clone());
-        let combined = self.is_combined(similar.clone(), &event.message, now);
+        let combined = self.is_combined(similar.clone(), &event.message, at);
         let message = (!combined).then(|| event.message.clone());
         if combined {
             event.message.insert_str(0, COMBINED);
         }
         let shown = self.told.entry((similar, message)).get_or_insert(Shown {
-            name: event_name(&involved, now),
+            name: event_name(&involved, at),
             count: 0,
-            first: now,
+            first: at,
         });
         shown.count = shown.count.saturating_add(1);
         let correlated = Correlated {
@@ -134,7 +138,7 @@ impl Correlator {
             decision,
             count: shown.count,
             first: shown.first,
-            last: now,
+            last: at,
         };
         self.may_pass(spam, now).then_some(correlated)
     }
@@ -160,17 +164,12 @@ impl Correlator {
         true
     }
 
-    fn may_pass(&mut self, key: Spam, now: Timestamp) -> bool {
-        let bucket = self.spam.entry(key).get_or_insert(Bucket {
-            tokens: SPAM_BURST,
-            filled_at: now,
-        });
-        let filled = since(bucket.filled_at, now).as_secs_f64() * SPAM_PER_SECOND;
-        bucket.tokens = (bucket.tokens + filled).min(SPAM_BURST);
-        bucket.filled_at = now;
-        let passes = bucket.tokens >= 1.0;
+    fn may_pass(&mut self, key: Spam, now: Instant) -> bool {
+        let bucket = self.spam.entry(key);
+        let bucket = bucket.get_or_insert_with(|| Bucket::full(Some(SPAM)));
+        let passes = bucket.next_token() <= now;
         if passes {
-            bucket.tokens -= 1.0;
+            bucket.take(now);
         }
         passes
     }
@@ -208,6 +207,16 @@ mod tests {
         }
     }
 
+    fn correlate(
+        correlator: &mut Correlator,
+        occurrence: Occurrence,
+        at: Timestamp,
+    ) -> Option<Correlated> {
+        let now = u64::try_from(at.as_second()).unwrap();
+        let now = Instant::ZERO.after(Duration::from_secs(now));
+        correlator.correlate(occurrence, at, now)
+    }
+
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(1_700_000_000 + second).unwrap()
     }
@@ -215,8 +224,8 @@ mod tests {
     #[test]
     fn a_repetition_raises_the_count_of_the_first() {
         let mut correlator = Correlator::default();
-        let first = correlator.correlate(occurrence("m"), at(0)).unwrap();
-        let second = correlator.correlate(occurrence("m"), at(5)).unwrap();
+        let first = correlate(&mut correlator, occurrence("m"), at(0)).unwrap();
+        let second = correlate(&mut correlator, occurrence("m"), at(5)).unwrap();
         assert_eq!(first.name, "p.17979cfe362a0000");
         assert_eq!(
             second,
@@ -231,10 +240,10 @@ mod tests {
     #[test]
     fn another_object_of_that_name_starts_anew() {
         let mut correlator = Correlator::default();
-        correlator.correlate(occurrence("m"), at(0)).unwrap();
+        correlate(&mut correlator, occurrence("m"), at(0)).unwrap();
         let mut other = occurrence("m");
         other.involved.uid = "u-2".into();
-        assert_eq!(correlator.correlate(other, at(1)).unwrap().count, 1);
+        assert_eq!(correlate(&mut correlator, other, at(1)).unwrap().count, 1);
     }
 
     #[test]
@@ -242,19 +251,17 @@ mod tests {
         let mut correlator = Correlator::default();
         for number in 0..10 {
             let message = format!("message {number}");
-            let sent = correlator.correlate(occurrence(&message), at(number));
+            let sent = correlate(&mut correlator, occurrence(&message), at(number));
             assert_eq!(sent.unwrap().event.message, message);
         }
-        let eleventh = correlator.correlate(occurrence("11"), at(10)).unwrap();
+        let eleventh = correlate(&mut correlator, occurrence("11"), at(10)).unwrap();
         assert_eq!(eleventh.event.message, "(combined from similar events): 11");
         assert_eq!(eleventh.count, 1);
-        let twelfth = correlator.correlate(occurrence("12"), at(11)).unwrap();
+        let twelfth = correlate(&mut correlator, occurrence("12"), at(11)).unwrap();
         assert_eq!((&twelfth.name, twelfth.count), (&eleventh.name, 2));
         assert_eq!(twelfth.event.message, "(combined from similar events): 12");
         // One that was shown by itself keeps its own count.
-        let old = correlator
-            .correlate(occurrence("message 3"), at(12))
-            .unwrap();
+        let old = correlate(&mut correlator, occurrence("message 3"), at(12)).unwrap();
         assert_eq!((old.event.message.as_str(), old.count), ("message 3", 2));
     }
 
@@ -262,11 +269,11 @@ mod tests {
     fn after_a_quiet_while_messages_are_shown_apart_again() {
         let mut correlator = Correlator::default();
         for number in 0..11 {
-            correlator.correlate(occurrence(&number.to_string()), at(0));
+            correlate(&mut correlator, occurrence(&number.to_string()), at(0));
         }
-        let still = correlator.correlate(occurrence("a"), at(600)).unwrap();
+        let still = correlate(&mut correlator, occurrence("a"), at(600)).unwrap();
         assert!(still.event.message.starts_with(COMBINED));
-        let apart = correlator.correlate(occurrence("b"), at(1201)).unwrap();
+        let apart = correlate(&mut correlator, occurrence("b"), at(1201)).unwrap();
         assert_eq!(apart.event.message, "b");
     }
 
@@ -275,14 +282,14 @@ mod tests {
         let mut correlator = Correlator::default();
         let mut passed = 0;
         for _ in 0..100 {
-            passed += u32::from(correlator.correlate(occurrence("m"), at(0)).is_some());
+            passed += u32::from(correlate(&mut correlator, occurrence("m"), at(0)).is_some());
         }
         assert_eq!(passed, 25);
         let mut warning = occurrence("m");
         warning.event.event_type = "Warning".into();
-        assert!(correlator.correlate(warning, at(0)).is_some());
-        assert!(correlator.correlate(occurrence("m"), at(299)).is_none());
-        let next = correlator.correlate(occurrence("m"), at(301)).unwrap();
+        assert!(correlate(&mut correlator, warning, at(0)).is_some());
+        assert!(correlate(&mut correlator, occurrence("m"), at(299)).is_none());
+        let next = correlate(&mut correlator, occurrence("m"), at(301)).unwrap();
         assert_eq!(next.count, 102, "what was dropped is counted too");
     }
 }

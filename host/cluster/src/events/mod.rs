@@ -31,7 +31,6 @@ use tokio::time::{sleep_until, timeout};
 pub use correlate::{Correlated, Correlator, Occurrence};
 
 use crate::api::{Api, Course};
-use crate::write::Decision;
 use backlog::{Backlog, MOST_WAITING, Waiting};
 
 /// How many events are sent at once when nothing else is to come.
@@ -44,6 +43,15 @@ pub struct Recorder {
     api: Api,
     shared: Arc<Shared>,
     _open: mpsc::Sender<()>,
+}
+
+/// What decided a plan, to find it again in logs and events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The revision of the controller.
+    pub revision: String,
+    /// Names this decision among all.
+    pub id: String,
 }
 
 /// What became of events so far.
@@ -108,8 +116,12 @@ impl Recorder {
             event: event.clone(),
             decision: decision.cloned(),
         };
+        let now = self.api.clock().instant();
         let mut state = self.shared.state();
-        let Some(correlated) = state.correlator.correlate(occurrence, Timestamp::now()) else {
+        let Some(correlated) = state
+            .correlator
+            .correlate(occurrence, Timestamp::now(), now)
+        else {
             state.stats.suppressed += 1;
             return;
         };
@@ -119,7 +131,6 @@ impl Recorder {
             return;
         }
         state.stats.dropped += 1;
-        let now = self.api.clock().instant();
         if let Some(left_out) = state.troubles.admit("full", now) {
             tracing::warn!(
                 object = %involved,

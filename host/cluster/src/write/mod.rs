@@ -13,21 +13,14 @@ use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent
 use crate::api::{Api, Course};
 use crate::events::Recorder;
 
+pub use crate::events::Decision;
+
 /// Writes for one controller.
 #[derive(Clone)]
 pub struct Writer {
     api: Api,
     recorder: Recorder,
     field_manager: String,
-}
-
-/// What decided a plan, to find it again in logs and events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Decision {
-    /// The revision of the controller.
-    pub revision: String,
-    /// Names this decision among all.
-    pub id: String,
 }
 
 impl Writer {

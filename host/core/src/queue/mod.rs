@@ -22,7 +22,6 @@
 //! Every method takes the present as its first argument. It must never go
 //! backwards. Each method costs O(log n) of the items in the queue.
 
-pub(crate) mod bucket;
 mod entry;
 mod schedule;
 mod single;

@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::bucket::Bucket;
 use super::entry::{Order, Origin, Place};
+use crate::bucket::Bucket;
 use crate::manifest::Rate;
 use crate::time::Instant;
 

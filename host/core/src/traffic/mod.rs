@@ -24,8 +24,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::bucket::Bucket;
 use crate::manifest::Rate;
-use crate::queue::bucket::Bucket;
 use crate::time::Instant;
 use limit::Limit;
 

@@ -5,7 +5,7 @@ use wasmtime::Result;
 
 use crate::convert;
 use crate::error::Mistake;
-use crate::instance::State;
+use crate::state::State;
 use crate::wit::{cache, types};
 
 impl cache::Host for State {

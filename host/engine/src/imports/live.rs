@@ -9,8 +9,8 @@ use wasmtime::Result;
 
 use crate::convert;
 use crate::error::Mistake;
-use crate::instance::{CallView, State};
 use crate::limits::LimitExceeded;
+use crate::state::{CallView, State};
 use crate::wit::live;
 use crate::wit::types;
 

@@ -4,7 +4,7 @@ use davit_core::manifest::Manifest;
 use wasmtime::Result;
 
 use crate::error::Mistake;
-use crate::instance::State;
+use crate::state::State;
 use crate::wit::{decisions, log, manifests, mapping, notes, queue, types};
 
 impl mapping::Host for State {

@@ -13,8 +13,8 @@ use wasmtime_wasi::p2::{
 use wasmtime_wasi_io::IoView;
 
 use crate::error::Mistake;
-use crate::instance::State;
 use crate::log::{GuestLog, Stream};
+use crate::state::State;
 
 /// How many streams and pollables an instance may have at once. The standard
 /// library needs three.

@@ -246,26 +246,26 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
     for (behaviour, expected) in [
         (
             "malformed-body",
-            "decision 0, plan 0, step 0: the body of the patch is no JSON in MessagePack: \
+            "decision 0, plan 0, step 0: the body of the patch is not JSON in MessagePack: \
              it is truncated",
         ),
         (
             "no-object",
-            "decision 0, plan 0, step 0: the body of the patch is no object",
+            "decision 0, plan 0, step 0: the body of the patch is not an object",
         ),
         (
             "unknown-patch",
-            "decision 0, plan 0, step 0: the patch kind is \"apply\", this host knows \
+            "decision 0, plan 0, step 0: the patch kind is \"apply\"; this host knows \
              strategic-merge, merge and json",
         ),
         (
             "unknown-policy",
-            "decision 0, plan 0, step 0: the propagation policy is \"Sideways\", this host knows \
+            "decision 0, plan 0, step 0: the propagation policy is \"Sideways\"; this host knows \
              Background, Foreground and Orphan",
         ),
         (
             "unknown-event",
-            "decision 0, plan 0, step 0: the event type is \"Alarm\", this host knows Normal and \
+            "decision 0, plan 0, step 0: the event type is \"Alarm\"; this host knows Normal and \
              Warning",
         ),
         (
@@ -274,7 +274,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         ),
         (
             "unknown-time",
-            "decision 0, plan 0: the time of a measure is \"perhaps\", this host knows attempted, \
+            "decision 0, plan 0: the time of a measure is \"perhaps\"; this host knows attempted, \
              succeeded, gone and failed",
         ),
         (
@@ -288,7 +288,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         (
             "wrong-amount",
             "decision 0, plan 0: the measure of \"odd_total\" is Set(1.0), which a Counter does \
-             not take",
+             not accept",
         ),
         (
             "undeclared-queue",
@@ -300,8 +300,8 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         ),
         (
             "not-cancelled",
-            "decision 0, plan 0: it waits for the cancellation of \"a\", which no command asks \
-             for",
+            "decision 0, plan 0: the plan depends on the cancellation of \"a\", but no command \
+             cancels it",
         ),
         ("many-plans", "decision 0: 20000 plans; the limit is 10000"),
         (

@@ -193,8 +193,8 @@ async fn describe_has_the_same_limits() {
         ("endless-loop", "CPU time"),
         ("memory-bomb", "bytes of memory"),
         ("panic", "it was asked to"),
-        ("get:ns/p0", "while it describes itself"),
-        ("live-get:a", "while it describes itself"),
+        ("get:ns/p0", "during describe"),
+        ("live-get:a", "during describe"),
     ] {
         let config = Config {
             describe: behaviour,

@@ -1,11 +1,10 @@
 //! Tokens of `ServiceAccounts`: JSON Web Tokens, signed with a key of this
 //! server's own.
 
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
-
-use crate::base64;
 
 /// Who issues tokens, and whom they are for unless the request says otherwise.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
@@ -65,21 +64,21 @@ impl Key {
         let content = serde_json::to_vec(claims).unwrap_or_default();
         let signed = format!(
             "{}.{}",
-            base64::encode_url(header.as_bytes()),
-            base64::encode_url(&content)
+            BASE64_URL_SAFE_NO_PAD.encode(header.as_bytes()),
+            BASE64_URL_SAFE_NO_PAD.encode(&content)
         );
-        let signature = base64::encode_url(&self.signature(signed.as_bytes()));
+        let signature = BASE64_URL_SAFE_NO_PAD.encode(self.signature(signed.as_bytes()));
         format!("{signed}.{signature}")
     }
 
     /// What a token says, if this key signed it.
     pub(crate) fn read(&self, token: &str) -> Option<Claims> {
         let (signed, signature) = token.rsplit_once('.')?;
-        if base64::decode_url(signature).ok()? != self.signature(signed.as_bytes()) {
+        if BASE64_URL_SAFE_NO_PAD.decode(signature).ok()? != self.signature(signed.as_bytes()) {
             return None;
         }
         let (_, content) = signed.split_once('.')?;
-        serde_json::from_slice(&base64::decode_url(content).ok()?).ok()
+        serde_json::from_slice(&BASE64_URL_SAFE_NO_PAD.decode(content).ok()?).ok()
     }
 
     /// HMAC-SHA256 (RFC 2104).
@@ -100,6 +99,7 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use base64::prelude::BASE64_STANDARD;
 
     fn claims() -> Claims {
         Claims {
@@ -129,7 +129,7 @@ mod tests {
         }
         let signature = Key(key).signature(b"what do ya want for nothing?");
         assert_eq!(
-            base64::encode(&signature),
+            BASE64_STANDARD.encode(&signature),
             "W9zBRr9gdU5qBCQmCJV1x1oAPwidJzmDnexYuWTsOEM="
         );
     }

@@ -5,10 +5,10 @@
 mod pod;
 mod workload;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use serde_json::{Map, Value, json};
 
 use crate::access::GROUP;
-use crate::base64;
 use crate::object::{Object, section};
 
 pub(crate) use pod::{keep_pod_status, new_pod, pod, pod_template, tolerations};
@@ -79,7 +79,7 @@ pub(crate) fn secret(object: &mut Object) {
         let data = object.section("data");
         for (key, text) in texts {
             let bytes = text.as_str().unwrap_or_default().as_bytes();
-            data.insert(key, base64::encode(bytes).into());
+            data.insert(key, BASE64_STANDARD.encode(bytes).into());
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The simulator on a socket.
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::net::SocketAddr;
 
 use hyper::server::conn::http1;
@@ -11,7 +12,6 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 
 use super::{Identity, Sim};
-use crate::base64;
 
 /// A listener. Dropping it stops listening; connections that are open are
 /// closed with it.
@@ -136,7 +136,7 @@ pub fn kubeconfig(url: &str) -> String {
 pub fn kubeconfig_with_token(url: &str, certificate: Option<&str>, token: &str) -> String {
     let mut cluster = format!("server: {url}");
     if let Some(certificate) = certificate {
-        let data = base64::encode(certificate.as_bytes());
+        let data = BASE64_STANDARD.encode(certificate.as_bytes());
         cluster = format!("{cluster}\n    certificate-authority-data: {data}");
     }
     kubeconfig_of(&cluster, &format!("{{token: {token:?}}}"))

@@ -1,12 +1,14 @@
 //! Reading: single objects, lists, pages.
 
+use base64::engine::general_purpose::{GeneralPurpose, NO_PAD};
+use base64::prelude::{BASE64_URL_SAFE_NO_PAD, Engine as _};
+use base64::{DecodeError, alphabet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{ListOptions, Match, Model, Target};
-use crate::base64;
 use crate::object::Stored;
 use crate::resource::Resource;
 use crate::selector::Selector;
@@ -150,7 +152,22 @@ fn token(rv: i64, start: String) -> String {
         rv,
         start,
     };
-    base64::encode_url(&serde_json::to_vec(&token).unwrap_or_default())
+    BASE64_URL_SAFE_NO_PAD.encode(serde_json::to_vec(&token).unwrap_or_default())
+}
+
+/// Go's decoder does not mind bits that are left over.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    NO_PAD.with_decode_allow_trailing_bits(true),
+);
+
+/// Where Go's decoder gives up.
+fn error_at(error: &DecodeError, text: &str) -> usize {
+    match error {
+        DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => *at,
+        DecodeError::InvalidLength(length) => length.saturating_sub(1),
+        DecodeError::InvalidPadding => text.find('=').unwrap_or(text.len()),
+    }
 }
 
 fn read_token(text: &str) -> Result<Token> {
@@ -159,8 +176,10 @@ fn read_token(text: &str) -> Result<Token> {
             "invalid continue token: continue key is not valid: {why}"
         ))
     };
-    let bytes = base64::decode_url(text)
-        .map_err(|at| invalid(format!("illegal base64 data at input byte {at}")))?;
+    let bytes = LENIENT.decode(text).map_err(|error| {
+        let at = error_at(&error, text);
+        invalid(format!("illegal base64 data at input byte {at}"))
+    })?;
     let token: Token = serde_json::from_slice(&bytes)
         .map_err(|error| invalid(not_json(&bytes).unwrap_or_else(|| error.to_string())))?;
     if token.v != TOKEN_VERSION || token.rv == 0 {
@@ -184,4 +203,21 @@ fn not_json(bytes: &[u8]) -> Option<String> {
         byte => format!("\\u{byte:04x}"),
     };
     (!begins).then(|| format!("invalid character '{shown}' looking for beginning of value"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As Go says it.
+    #[test]
+    fn what_is_no_base64_is_refused_with_its_position() {
+        for (text, at) in [("ab!d", 2), ("a", 0), ("abcde", 4), ("ab==", 2)] {
+            let refused = read_token(text).err().unwrap().to_string();
+            let position = format!("illegal base64 data at input byte {at}");
+            assert!(refused.ends_with(&position), "{text}: {refused}");
+        }
+        let token = token(7, "next".into());
+        assert_eq!(read_token(&token).unwrap().start, "next");
+    }
 }

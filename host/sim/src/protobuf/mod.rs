@@ -3,12 +3,12 @@
 
 mod reader;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use serde_json::{Map, Value, json};
 
-use crate::base64;
 use crate::time::Time;
 use reader::{Field, Reader};
 
@@ -261,7 +261,7 @@ fn value(kind: &str, field: Field<'_>, depth: usize) -> Result<Option<Value>, St
             let text = utf8(text)?;
             return Ok((!text.is_empty()).then(|| text.into()));
         }
-        ("bytes", Field::Bytes(bytes)) => base64::encode(bytes).into(),
+        ("bytes", Field::Bytes(bytes)) => BASE64_STANDARD.encode(bytes).into(),
         ("raw", Field::Bytes(bytes)) => return raw(bytes),
         ("quantity", Field::Bytes(bytes)) => return first_text(bytes),
         ("time", Field::Bytes(bytes)) => return time(bytes, false),

@@ -2,12 +2,12 @@
 
 mod table;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::sync::Arc;
 
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::base64;
 use crate::object::Object;
 use crate::schema::Schema;
 use crate::status::qualify;
@@ -221,7 +221,7 @@ impl Resource {
     pub fn storage_version_hash(&self) -> String {
         let form = format!("{}/{}/{}", self.group, self.storage_version, self.kind);
         let digest = Sha256::digest(form.as_bytes());
-        base64::encode(digest.get(..8).unwrap_or_default())
+        BASE64_STANDARD.encode(digest.get(..8).unwrap_or_default())
     }
 
     /// The values of the selectable fields, each ended by a NUL.

@@ -1,18 +1,17 @@
-//! A token bucket in whole nanoseconds, so that "when is the next token there"
-//! has one exact answer.
+//! A token bucket, in whole nanoseconds: the time of the next token is exact.
 
 use std::time::Duration;
 
 use crate::manifest::Rate;
 use crate::time::Instant;
 
-/// The tokens of one group.
+/// The tokens of one group of items, requests or events.
 ///
-/// The bucket is kept as the time at which it will be full again: every token
-/// taken moves that time one interval further. A token is there as long as it
-/// is less than a whole bucket away.
+/// The state is the time at which the bucket is full again. Each token that is taken
+/// moves that time one interval further. There is a token as long as that time is less
+/// than a whole bucket away.
 #[derive(Clone, Debug)]
-pub(crate) struct Bucket {
+pub struct Bucket {
     /// None lets everything through: there is no number that means the same.
     rate: Option<Rate>,
     full_at: Instant,
@@ -20,24 +19,29 @@ pub(crate) struct Bucket {
 
 impl Bucket {
     /// A full bucket.
-    pub(crate) const fn full(rate: Option<Rate>) -> Self {
+    #[must_use]
+    pub const fn full(rate: Option<Rate>) -> Self {
         Self {
             rate,
             full_at: Instant::ZERO,
         }
     }
 
-    pub(crate) const fn is_unlimited(&self) -> bool {
+    /// Whether it has no rate.
+    #[must_use]
+    pub const fn is_unlimited(&self) -> bool {
         self.rate.is_none()
     }
 
     /// Whether it holds all the tokens it can hold.
-    pub(crate) fn is_full(&self, now: Instant) -> bool {
+    #[must_use]
+    pub fn is_full(&self, now: Instant) -> bool {
         self.tokens(now).is_none()
     }
 
     /// From when on there is a token; [`Instant::FAR_FUTURE`] for never.
-    pub(crate) fn next_token(&self) -> Instant {
+    #[must_use]
+    pub fn next_token(&self) -> Instant {
         match self.rate {
             None => Instant::ZERO,
             Some(rate) => match interval(rate) {
@@ -52,7 +56,7 @@ impl Bucket {
 
     /// Takes a token; the caller has made sure that [`Self::next_token`] has
     /// passed.
-    pub(crate) fn take(&mut self, now: Instant) {
+    pub fn take(&mut self, now: Instant) {
         if let Some(interval) = self.rate.and_then(interval) {
             self.full_at = self.full_at.max(now).after(Duration::from_nanos(interval));
         }
@@ -62,7 +66,7 @@ impl Bucket {
     /// that it has, as far as the new burst allows, and one that let nothing
     /// through starts empty. So no change of rate hands out a fresh burst. The
     /// same rate again changes nothing.
-    pub(crate) fn change(&mut self, now: Instant, rate: Option<Rate>) {
+    pub fn change(&mut self, now: Instant, rate: Option<Rate>) {
         if self.rate == rate {
             return;
         }
