@@ -9,9 +9,11 @@ use crate::{read, workspace};
 /// The directories and files without any of these words. A path covers everything
 /// below it.
 const CLEAN: &[&str] = &[
+    "README.md",
     "docs/controllers",
     "docs/controllers.md",
     "docs/glossary.md",
+    "docs/operating.md",
     "docs/writing-a-guest.md",
     "guests",
     "host/core/src/failure.rs",
@@ -23,6 +25,8 @@ const CLEAN: &[&str] = &[
     "host/core/src/queue",
     "host/core/tests",
     "host/engine",
+    "host/src/http",
+    "host/src/metrics",
     "wit",
 ];
 
