@@ -31,6 +31,7 @@ mod host;
 mod members;
 mod objects;
 mod patch;
+mod pod;
 mod project;
 mod queues;
 
@@ -46,6 +47,7 @@ use crate::{
     ObjectRef, PendingItem, Plan, PlanFailure, UnlistedResource, Verdict, WorkItem, msgpack,
 };
 use host::State;
+pub use pod::Pod;
 use queues::Outcome;
 
 /// When a harness starts: 2023-11-14T22:13:20Z.
