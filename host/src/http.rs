@@ -18,8 +18,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
 
+use crate::driver::Handle;
 use crate::health::{Health, STUCK};
-use crate::host::Handle;
 use crate::metrics::HostMetrics;
 use crate::rollout::RolloutsHandle;
 use address::ListenAddress;

@@ -6,6 +6,7 @@ pub mod cli;
 pub mod commands;
 pub mod config;
 pub mod demo;
+pub mod driver;
 pub mod health;
 pub mod host;
 pub mod http;

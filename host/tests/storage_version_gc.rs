@@ -214,7 +214,7 @@ fn sv_31_an_entry_added_before_the_deletion_survives() {
         sleep(Duration::from_secs(30)).await;
         assert_eq!(servers(sim, "group.resource").unwrap(), ["two"]);
         let conflict = host.told().into_iter().any(|report| match report {
-            Report::Carried { outcome, .. } => {
+            Report::Executed { outcome, .. } => {
                 let failed = outcome.failed.map(|(_, failure)| failure.class.to_string());
                 failed.is_some_and(|class| class == "conflict")
             }

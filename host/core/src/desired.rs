@@ -1,13 +1,11 @@
 //! The controllers that are to run: what rollouts ask of the part of the host
 //! that runs them.
 
-use std::time::Duration;
-
 use crate::budget::{Guardrail, Trip};
 use crate::controller::Settings;
 use crate::revision::LoadedRevision;
 use crate::rollout::Role;
-use crate::rollout::cohort::{Cohort, Share};
+use crate::rollout::cohort::{CandidateStep, Cohort};
 use crate::time::{Now, Wall};
 
 /// A controller as it should be, whatever it is now.
@@ -50,18 +48,6 @@ impl<G> PartialEq for DesiredController<G> {
             && *candidate == other.candidate
             && *tripped == other.tripped
     }
-}
-
-/// How a candidate runs in one step of its rollout.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CandidateStep {
-    /// What the candidate owns.
-    pub share: Share,
-    /// The number of the step. When it changes, counting starts anew.
-    pub number: u32,
-    /// How long a target that one revision has decided on waits for the other;
-    /// by the guests' ticks if none.
-    pub window: Option<Duration>,
 }
 
 /// A guardrail that had tripped before this host started.

@@ -15,6 +15,7 @@ pub mod expectation;
 pub mod failure;
 pub mod gate;
 pub mod health;
+pub mod machine;
 pub mod manifest;
 pub mod mapping;
 pub mod msgpack;

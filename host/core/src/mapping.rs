@@ -26,6 +26,25 @@ pub struct Mapping {
     by_resource: BTreeMap<ApiResource, (String, String)>,
 }
 
+/// The answer of discovery.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovery {
+    /// Everything that is known to be served.
+    pub mapping: Mapping,
+    /// The group versions (`metrics.k8s.io/v1beta1`) that could not be asked,
+    /// or whose answer is out of date, and why. What they serve may be missing
+    /// from the mapping: that is no sign that it is served no longer.
+    pub failed: Vec<(String, String)>,
+}
+
+impl Discovery {
+    /// Whether the mapping holds everything that is served.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.failed.is_empty()
+    }
+}
+
 impl Mapping {
     /// Takes the answer of discovery.
     #[must_use]

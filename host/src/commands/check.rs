@@ -9,8 +9,9 @@ use std::fmt;
 use anyhow::{Result, bail};
 use davit_cluster::api::{Api, ApiSettings, chain};
 use davit_cluster::clock::Clock;
-use davit_cluster::discovery::{Discovered, discover};
+use davit_cluster::discovery::discover;
 use davit_core::manifest::{Manifest, Source, WatchSpec};
+use davit_core::mapping::Discovery;
 use davit_engine::{Engine, EngineConfig};
 use kube::Client;
 use serde::Serialize;
@@ -203,7 +204,7 @@ fn loader(guests: Option<std::path::PathBuf>, client: Option<Client>) -> Result<
 }
 
 /// Contacts the API server; returns the resources that it serves.
-async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Option<Discovered>)> {
+async fn reach(client: &Client, findings: &mut Findings) -> Option<(Client, Option<Discovery>)> {
     match client.apiserver_version().await {
         Ok(version) => {
             let message = format!("the API server answers: Kubernetes {}", version.git_version);
@@ -283,7 +284,7 @@ fn check_grants(spec: &ControllerSpec, manifest: &Manifest, findings: &mut Findi
 }
 
 /// Checks whether the API server serves the resources that the guest watches.
-fn check_resources(manifest: &Manifest, discovered: Option<&Discovered>, findings: &mut Findings) {
+fn check_resources(manifest: &Manifest, discovered: Option<&Discovery>, findings: &mut Findings) {
     let Some(discovered) = discovered else {
         return;
     };

@@ -181,7 +181,7 @@ impl Story {
     }
 
     fn note(&mut self, report: &Report) {
-        if let Report::Carried { plan, outcome, .. } = report {
+        if let Report::Executed { plan, outcome, .. } = report {
             self.screen.outcome(plan, outcome);
             let is_pod = plan.target.kind == "Pod";
             if outcome.failed.is_none() && is_pod && screen::deletes(plan) {

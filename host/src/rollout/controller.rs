@@ -18,7 +18,7 @@ use super::{
     OTHER_HOST_FOR, Preparation, RETRY_FIRST, RETRY_MOST, SAVE_PERIOD, SAVE_RETRY_FIRST,
     SAVE_RETRY_MOST, UPDATED, What,
 };
-use crate::host::DesiredController;
+use crate::driver::DesiredController;
 use crate::loader::LoadedRevision;
 use crate::modules::Version;
 use davit_core::api::ControllerSpec;

@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use davit_core::budget::Trip;
-use davit_core::desired::{CandidateStep, TrippedGuardrail};
+use davit_core::desired::TrippedGuardrail;
 use davit_core::observation::Observation;
-use davit_core::rollout::cohort::{Cohort, Share};
+use davit_core::rollout::cohort::{CandidateStep, Cohort, Share};
 use davit_core::rollout::compare::Counts;
 use davit_core::rollout::progress::{
     Analysis, Fault, Hold, Next, Observed, Progress, Request, next,
@@ -22,7 +22,7 @@ use super::describe::{Noticed, describe};
 use super::revision::{Loss, Problem, Revision, differs_in_module_alone};
 use super::text::one_line;
 use super::trips::remembered_trip;
-use crate::host::DesiredController;
+use crate::driver::DesiredController;
 use davit_core::api::HumanDuration;
 use davit_core::api::ModuleSource;
 use davit_core::api::StepConfig;

@@ -46,8 +46,8 @@ pub use managed::StepProgress;
 pub use records::{Owner, RecordError, Records};
 
 use crate::config::ControllerConfig;
+use crate::driver::{DesiredController, Handle};
 use crate::health::Health;
-use crate::host::{DesiredController, Handle};
 use crate::loader::{ControllerLoadError, LoadedRevision, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Version;

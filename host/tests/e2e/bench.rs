@@ -445,9 +445,16 @@ impl Running {
             .expect("the controller did not begin");
     }
 
-    /// What was told so far.
+    /// What was reported so far of starts, rulings and plans.
     pub(crate) fn told(&mut self) -> Vec<Report> {
-        std::iter::from_fn(|| self.reports.try_recv().ok()).collect()
+        let reports = std::iter::from_fn(|| self.reports.try_recv().ok());
+        let is_work = |report: &Report| {
+            matches!(
+                report,
+                Report::Started { .. } | Report::Ruled { .. } | Report::Executed { .. }
+            )
+        };
+        reports.filter(is_work).collect()
     }
 
     /// The value of a series that the metrics page shows; 0 if it does not.

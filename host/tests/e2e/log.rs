@@ -129,14 +129,14 @@ fn a_dry_run_says_what_it_would_do_in_one_object_a_line() {
     plan(
         &lines,
         "dry run: would delete",
-        &json!({"dry_run": true, "part": "stable"}),
+        &json!({"dry_run": true, "role": "stable"}),
     );
 }
 
 #[test]
 fn an_enforced_run_says_what_it_did_and_what_failed() {
     let fault = ["--fault", "delete pods first=1 500"];
-    let lines = logged("Enforce", &fault, "carried out: delete");
+    let lines = logged("Enforce", &fault, "executed: delete");
     let failed = plan(
         &lines,
         "failed: delete; will retry",
@@ -146,7 +146,7 @@ fn an_enforced_run_says_what_it_did_and_what_failed() {
         failed["error"].as_str().unwrap().contains("p-0"),
         "{failed:#?}"
     );
-    let done = plan(&lines, "carried out: delete", &json!({"dry_run": false}));
+    let done = plan(&lines, "executed: delete", &json!({"dry_run": false}));
     assert_ne!(failed["decision"], done["decision"]);
 }
 

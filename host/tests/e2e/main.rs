@@ -15,6 +15,7 @@
 #[allow(dead_code, reason = "it serves the tests of every guest")]
 mod bench;
 mod configuration;
+mod docs;
 mod faults;
 mod hostile;
 mod log;

@@ -382,7 +382,7 @@ fn a_pod_created_again_under_its_name_is_spared() {
         let told = host.told();
         assert!(told.iter().any(|report| matches!(
             report,
-            Report::Carried { outcome, .. } if outcome.is_success() && outcome.failed.is_some()
+            Report::Executed { outcome, .. } if outcome.is_success() && outcome.failed.is_some()
         )));
         let errors = "pod_gc_collector_force_delete_pod_errors_total";
         assert!(!host.metrics.render().contains(&format!("{errors}{{")));

@@ -19,7 +19,7 @@ const SOON: Duration = Duration::from_secs(5);
 
 fn started(running: &mut Running, name: &str) -> bool {
     let mut told = running.told().into_iter();
-    told.any(|report| matches!(report, Report::Started { controller } if controller == name))
+    told.any(|report| matches!(report, Report::Started { controller, .. } if controller == name))
 }
 
 /// Another controller reads fields of the pods that nobody has read before, so

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use davit_core::failure::{Failure, FailureClass, chain};
-use davit_core::mapping::{Mapping, Served};
+use davit_core::mapping::{Discovery, Mapping, Served};
 use davit_core::object::ApiResource;
 use davit_core::request::{JSON, Request};
 use futures::StreamExt as _;
@@ -26,27 +26,8 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 /// How many group versions are asked for at once.
 const MOST_AT_ONCE: usize = 8;
 
-/// The answer of discovery.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Discovered {
-    /// Everything that is known to be served.
-    pub mapping: Mapping,
-    /// The group versions (`metrics.k8s.io/v1beta1`) that could not be asked,
-    /// or whose answer is out of date, and why. What they serve may be missing
-    /// from the mapping: that is no sign that it is served no longer.
-    pub failed: Vec<(String, String)>,
-}
-
-impl Discovered {
-    /// Whether the mapping holds everything that is served.
-    #[must_use]
-    pub fn is_complete(&self) -> bool {
-        self.failed.is_empty()
-    }
-}
-
 /// Asks the API server what it serves. Fails only if nothing could be learnt.
-pub async fn discover(api: &Api) -> Result<Discovered, Failure> {
+pub async fn discover(api: &Api) -> Result<Discovery, Failure> {
     let (core, groups) = tokio::join!(root(api, "/api"), root(api, "/apis"));
     let mut found = Found::default();
     for root in [core?, groups?] {
@@ -65,7 +46,7 @@ pub async fn discover(api: &Api) -> Result<Discovered, Failure> {
         let reason = "ask what is served: the answer names no resource";
         return Err(Failure::new(FailureClass::Server, reason));
     }
-    Ok(Discovered {
+    Ok(Discovery {
         mapping: Mapping::new(found.served),
         failed: found.failed,
     })
@@ -168,7 +149,7 @@ async fn ask_version(api: &Api, group: &str, mut version: Version) -> Version {
 }
 
 async fn ask<T: DeserializeOwned>(api: &Api, at: &str, accept: &'static str) -> Result<T, Failure> {
-    let attempt = Discovery(at);
+    let attempt = Attempt(at);
     let body = api
         .send(&Request::get(at.to_owned(), accept))
         .await
@@ -179,9 +160,9 @@ async fn ask<T: DeserializeOwned>(api: &Api, at: &str, accept: &'static str) -> 
     })
 }
 
-struct Discovery<'a>(&'a str);
+struct Attempt<'a>(&'a str);
 
-impl fmt::Display for Discovery<'_> {
+impl fmt::Display for Attempt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "ask what is served at {}", self.0)
     }

@@ -1,5 +1,6 @@
 //! What a controller takes and gives.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use crate::mapping::Mapping;
 use crate::plan::{Measure, Plan, QueueKey, WorkItem};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
-use crate::store::Snapshot;
+use crate::store::{Snapshot, ViewId};
 use crate::time::Instant;
 
 /// How many plans of one item are carried out at once if its decision leaves it
@@ -25,17 +26,31 @@ pub const MOST_PARALLEL: u32 = 128;
 /// The small values that a controller keeps between calls.
 pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
 
-/// Names one call into a guest.
+/// Identifies a controller that runs. It is never used twice: a controller that
+/// is removed and declared again under the same name is another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CallId(pub(super) u64);
+pub struct ControllerId(pub u64);
 
-/// Names one plan that is being carried out.
+/// Identifies one call into a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PlanId(pub(super) u64);
+pub struct CallId {
+    /// The controller that calls.
+    pub controller: ControllerId,
+    pub(super) number: u64,
+}
 
+/// Identifies one plan that is executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PlanId {
+    /// The controller that executes it.
+    pub controller: ControllerId,
+    pub(super) number: u64,
+}
+
+/// `CONTROLLER-NUMBER`
 impl fmt::Display for PlanId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        write!(f, "{}-{}", self.controller.0, self.number)
     }
 }
 
@@ -59,20 +74,24 @@ pub struct World<'a> {
     pub snapshot: &'a Snapshot,
     /// What the API server serves.
     pub mapping: &'a Mapping,
+    /// Whether this replica may write.
+    pub leading: bool,
 }
 
-/// Names one revision of a controller's guest; never used twice.
+/// Identifies one revision of a controller's guest. It is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RevisionId(pub(super) u64);
+pub(super) struct RevisionId(pub(super) u64);
 
 /// A call that is to be made into the guest.
 #[derive(Clone, Debug)]
-pub struct CallRequest {
-    /// Its name, for the answer.
+pub struct CallRequest<G> {
+    /// Identifies the answer.
     pub id: CallId,
-    /// The revision that is called.
-    pub revision: RevisionId,
-    /// What the guest is to see.
+    /// The guest that is called.
+    pub guest: G,
+    /// The view of each watch, by the watch's name.
+    pub views: Arc<BTreeMap<String, ViewId>>,
+    /// The cache.
     pub snapshot: Snapshot,
     /// What it is about.
     pub items: Vec<WorkItem>,
@@ -82,23 +101,26 @@ pub struct CallRequest {
     pub notes: Notes,
 }
 
-/// Something that the host is to do or to tell.
+/// Something to do or to report.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A plan is to be carried out; its end is told to
-    /// [`Controller::handle_outcome`](super::Controller::handle_outcome).
-    Carry {
-        /// Its name, for the answer.
+    /// A plan is to be executed;
+    /// [`Controller::handle_outcome`](super::Controller::handle_outcome) takes
+    /// its outcome.
+    Execute {
+        /// Identifies the outcome.
         id: PlanId,
-        /// The revision that decided it.
-        revision: RevisionId,
-        /// What to do.
+        /// The name of the revision that decided it.
+        revision: Arc<str>,
+        /// The plan.
         plan: Arc<Plan>,
     },
     /// The gate ruled on a plan.
     Ruled {
-        /// The part of the revision that decided it.
+        /// The role of the revision that decided it.
         role: Role,
+        /// The name of that revision.
+        revision: Arc<str>,
         /// The item it was decided for.
         item: QueueKey,
         /// The plan.
@@ -108,24 +130,24 @@ pub enum Effect {
     },
     /// Something is to be counted.
     Measure(Measure),
-    /// An item of the stable revision was worked on.
-    Worked {
+    /// An item of the stable revision was reconciled.
+    Reconciled {
         /// Its queue.
         queue: String,
-        /// For how long, its writes included.
+        /// How long that took, its writes included.
         duration: Duration,
     },
     /// The guest wants an item tried again.
     Retried {
-        /// The part of the revision that it belongs to.
+        /// The role of the revision that it belongs to.
         role: Role,
         /// The item.
         item: QueueKey,
         /// Why, in the guest's words.
         reason: String,
     },
-    /// An item of the stable revision was taken from its queue.
-    Taken {
+    /// An item of the stable revision was dequeued.
+    Dequeued {
         /// Its queue.
         queue: String,
         /// How long it had been due.
@@ -133,7 +155,7 @@ pub enum Effect {
     },
 }
 
-/// What became of a plan that was carried out.
+/// The outcome of a plan that was executed.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What the last successful write left behind, if there was one.

@@ -15,6 +15,7 @@ mod shared;
 mod sweep;
 mod tally;
 mod trigger;
+mod views;
 mod waiters;
 
 #[cfg(test)]
@@ -27,76 +28,84 @@ use crate::budget::Trip;
 use crate::expectation::Written;
 use crate::gate::Mode;
 use crate::health::CallFailure;
-use crate::manifest::Manifest;
 use crate::object::Uid;
 use crate::plan::{Decision, Plan, QueueKey};
-use crate::queue::Origin;
+use crate::queue::{Origin, QueueStats};
+use crate::revision::LoadedRevision;
 use crate::rollout::Role;
-use crate::rollout::cohort::Share;
+use crate::rollout::cohort::{CandidateStep, Share};
 use crate::rollout::compare::Comparison;
-use crate::store::{Change, Snapshot, ViewId};
+use crate::store::{Change, Snapshot};
 use crate::time::Instant;
 
+use exchange::RevisionId;
 pub use exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome, PlanId,
-    RevisionId, Settings, World,
+    CallId, CallRequest, ControllerId, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome,
+    PlanId, Settings, World,
 };
 pub use revision::Revision;
 use shared::{Shared, Trial};
 pub use tally::Tally;
+pub use views::Views;
 
-/// One controller's state.
+/// One controller's state. `G` is a guest, which only the driver can call.
 #[derive(Debug)]
-pub struct Controller {
-    stable: Revision,
-    candidate: Option<Revision>,
+pub struct Controller<G> {
+    stable: Revision<G>,
+    candidate: Option<Revision<G>>,
     shared: Shared,
 }
 
-impl Controller {
-    /// A controller of which nothing was looked at yet. `views` are the views
-    /// of the manifest's watches, in their order; the manifest is valid.
+impl<G: Clone> Controller<G> {
+    /// A controller that has reconciled nothing yet. The manifest of its
+    /// revision is valid.
     #[must_use]
     pub fn new(
         now: Instant,
-        manifest: Arc<Manifest>,
+        id: ControllerId,
+        stable: LoadedRevision<G>,
+        views: Views,
         settings: Settings,
-        views: &[ViewId],
     ) -> Self {
-        let mut shared = Shared::new(settings);
+        let mut shared = Shared::new(id, settings);
         let id = RevisionId(shared.fresh_id());
         Self {
-            stable: Revision::new(now, id, manifest, views),
+            stable: Revision::new(now, id, stable, views),
             candidate: None,
             shared,
         }
     }
 
-    /// Puts another guest, or another configuration of it, in the stable
-    /// revision's place, which looks at everything again. Queues, timers and
-    /// notes stay. Calls that are still under way are void:
-    /// [`Self::handle_decisions`] sends their items back.
-    pub fn reconfigure(&mut self, now: Instant, manifest: Arc<Manifest>, views: &[ViewId]) {
-        let id = RevisionId(self.shared.fresh_id());
-        self.stable.reconfigure(now, id, manifest, views);
+    /// Identifies it.
+    #[must_use]
+    pub fn id(&self) -> ControllerId {
+        self.shared.id
     }
 
-    /// Tries a candidate beside the stable revision, in place of any other. It
-    /// begins with the stable one's items, timers and notes, and looks at
-    /// everything. `window` is how long a target that one of them has decided
-    /// on waits for the other.
-    pub fn try_candidate(
+    /// Replaces the stable revision with another guest, or another configuration
+    /// of it, and starts a resync. Queues, timers and notes stay. Calls in
+    /// flight are void. Returns the former guest.
+    pub fn reconfigure(&mut self, now: Instant, stable: LoadedRevision<G>, views: Views) -> G {
+        let id = RevisionId(self.shared.fresh_id());
+        self.stable.reconfigure(now, id, stable, views)
+    }
+
+    /// Starts a candidate beside the stable revision, in place of any other,
+    /// whose guest is returned. It starts with the stable one's items, timers
+    /// and notes, and a resync.
+    pub fn start_candidate(
         &mut self,
         now: Instant,
-        manifest: Arc<Manifest>,
-        views: &[ViewId],
-        share: Share,
-        window: Duration,
-    ) {
-        self.end_trial(now);
+        candidate: LoadedRevision<G>,
+        views: Views,
+        step: CandidateStep,
+    ) -> Option<G> {
+        let former = self.drop_candidate(now);
         let id = RevisionId(self.shared.fresh_id());
-        self.candidate = Some(self.stable.fork(now, id, manifest, views));
-        let mut trial = Trial::new(now, share, window);
+        let candidate = self.stable.fork(now, id, candidate, views);
+        let window = window(step.window, [&self.stable, &candidate]);
+        self.candidate = Some(candidate);
+        let mut trial = Trial::new(now, step, window);
         for (item, plan) in self.under_way() {
             trial
                 .comparison
@@ -104,20 +113,42 @@ impl Controller {
         }
         trial.pending.insert(Role::Stable, self.stable.pending());
         self.shared.trial = Some(trial);
+        former
     }
 
-    /// Shows the candidate other views, of the same watches, and changes what it
-    /// owns.
-    pub fn change_candidate_views(&mut self, now: Instant, views: &[ViewId], share: Share) {
+    /// Gives the candidate other views of the same watches, and another step.
+    pub fn change_candidate_views(&mut self, now: Instant, views: Views, step: CandidateStep) {
         if let Some(candidate) = &mut self.candidate {
             candidate.change_views(now, views);
         }
-        self.set_share(now, share);
+        self.set_step(now, step);
     }
 
-    /// Changes what the candidate owns; both revisions look at everything
-    /// again, since what one left to the other may be its own now.
-    pub fn set_share(&mut self, now: Instant, share: Share) {
+    /// Changes what the candidate owns and how it is compared. In another step,
+    /// counting starts anew.
+    pub fn set_step(&mut self, now: Instant, step: CandidateStep) {
+        let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) else {
+            return;
+        };
+        let window = window(step.window, [&self.stable, candidate]);
+        trial.comparison.set_window(window);
+        if trial.step != step.number {
+            trial.step = step.number;
+            candidate.begin_counting();
+            trial.comparison.begin_counting(now);
+        }
+        self.set_share(now, step.share);
+    }
+
+    /// The step of the rollout that the candidate's work is counted for.
+    #[must_use]
+    pub fn step(&self) -> Option<u32> {
+        self.shared.trial.as_ref().map(|trial| trial.step)
+    }
+
+    /// Changes what the candidate owns. Both revisions start a resync, since a
+    /// target that one left to the other may be its own now.
+    fn set_share(&mut self, now: Instant, share: Share) {
         if let Some(trial) = &mut self.shared.trial
             && trial.share != share
         {
@@ -137,38 +168,23 @@ impl Controller {
         }
     }
 
-    /// Changes how long a target that one revision has decided on waits for the
-    /// other.
-    pub fn set_window(&mut self, window: Duration) {
-        if let Some(trial) = &mut self.shared.trial {
-            trial.comparison.set_window(window);
-        }
+    /// Promotes the candidate, with its own queues and notes. From here on every
+    /// target is its own; plans of the former revision that are executed come to
+    /// their end. Returns the former revision's guest.
+    pub fn promote(&mut self, now: Instant) -> Option<G> {
+        let mut candidate = self.candidate.take()?;
+        candidate.role = Role::Stable;
+        let former = std::mem::replace(&mut self.stable, candidate);
+        self.end_trial(now);
+        Some(former.into_guest())
     }
 
-    /// Begins to count what the candidate does, and how it compares, anew.
-    pub fn begin_counting(&mut self, now: Instant) {
-        if let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) {
-            candidate.begin_counting();
-            trial.comparison.begin_counting(now);
-        }
-    }
-
-    /// The candidate takes the stable revision's place, with its own queues and
-    /// notes. From here on every target is its own; what the former revision
-    /// has under way comes to its end.
-    pub fn promote(&mut self, now: Instant) {
-        if let Some(candidate) = self.candidate.take() {
-            self.stable = candidate;
-            self.stable.role = Role::Stable;
-            self.end_trial(now);
-        }
-    }
-
-    /// The candidate is taken back: every target is the stable revision's.
-    pub fn drop_candidate(&mut self, now: Instant) {
-        if self.candidate.is_some() {
-            self.end_trial(now);
-        }
+    /// Stops the candidate: every target is the stable revision's. Returns the
+    /// candidate's guest.
+    pub fn drop_candidate(&mut self, now: Instant) -> Option<G> {
+        let candidate = self.candidate.take()?;
+        self.end_trial(now);
+        Some(candidate.into_guest())
     }
 
     /// The stable revision's plans that have not come to their end.
@@ -180,7 +196,6 @@ impl Controller {
     }
 
     fn end_trial(&mut self, now: Instant) {
-        self.candidate = None;
         if self.shared.trial.take().is_some() {
             self.shared.budget.candidate_ended();
             self.stable.look_at_everything(now);
@@ -217,6 +232,24 @@ impl Controller {
         }
     }
 
+    /// Starts a resync: plans that were not executed are decided again.
+    pub fn resync(&mut self, now: Instant) {
+        for revision in revisions(&mut self.stable, &mut self.candidate) {
+            revision.look_at_everything(now);
+        }
+    }
+
+    /// The state of the stable revision's queues.
+    pub fn queue_stats(&mut self, now: Instant) -> Vec<QueueStats> {
+        self.stable.queue_stats(now)
+    }
+
+    /// The guests of its revisions.
+    pub(crate) fn into_guests(self) -> impl Iterator<Item = G> {
+        let revisions = std::iter::once(self.stable).chain(self.candidate);
+        revisions.map(Revision::into_guest)
+    }
+
     /// What the operator decided.
     #[must_use]
     pub fn settings(&self) -> &Settings {
@@ -230,19 +263,19 @@ impl Controller {
 
     /// The revision that runs.
     #[must_use]
-    pub fn stable(&self) -> &Revision {
+    pub fn stable(&self) -> &Revision<G> {
         &self.stable
     }
 
     /// The revision that is being tried.
     #[must_use]
-    pub fn candidate(&self) -> Option<&Revision> {
+    pub fn candidate(&self) -> Option<&Revision<G>> {
         self.candidate.as_ref()
     }
 
     /// The revision of that part.
     #[must_use]
-    pub fn revision(&self, role: Role) -> Option<&Revision> {
+    pub fn revision(&self, role: Role) -> Option<&Revision<G>> {
         match role {
             Role::Stable => Some(&self.stable),
             Role::Candidate => self.candidate.as_ref(),
@@ -250,7 +283,7 @@ impl Controller {
     }
 
     /// The revision of that part.
-    pub fn revision_mut(&mut self, role: Role) -> Option<&mut Revision> {
+    pub fn revision_mut(&mut self, role: Role) -> Option<&mut Revision<G>> {
         match role {
             Role::Stable => Some(&mut self.stable),
             Role::Candidate => self.candidate.as_mut(),
@@ -302,7 +335,7 @@ impl Controller {
         now: Instant,
         role: Role,
         snapshot: &Snapshot,
-    ) -> Option<CallRequest> {
+    ) -> Option<CallRequest<G>> {
         if self.shared.settings.mode == Mode::Disabled {
             return None;
         }
@@ -311,6 +344,16 @@ impl Controller {
             Role::Candidate => self.candidate.as_mut()?,
         };
         revision.poll_call(now, snapshot, &mut self.shared)
+    }
+
+    /// The role of the revision that made a call; none if the call is void.
+    #[must_use]
+    pub fn caller(&self, id: CallId) -> Option<Role> {
+        let has_called = |role: &Role| {
+            let revision = self.revision(*role);
+            revision.is_some_and(|revision| revision.has_called(id))
+        };
+        Role::ALL.into_iter().find(has_called)
     }
 
     /// Takes a guest's answer to a call: a decision for each item, in their
@@ -369,14 +412,14 @@ impl Controller {
     }
 
     /// When [`Self::poll_call`] or [`Self::sweep`] has to be asked again, if
-    /// nothing else happens. `ready` are the revisions that can be called.
+    /// nothing else happens.
     #[must_use]
-    pub fn poll_timeout(&self, now: Instant, ready: &[Role]) -> Option<Instant> {
+    pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         if self.shared.settings.mode == Mode::Disabled {
             return None;
         }
-        let ready = ready.iter().filter_map(|role| self.revision(*role));
-        ready
+        let revisions = Role::ALL.into_iter().filter_map(|role| self.revision(role));
+        revisions
             .filter_map(|revision| revision.poll_timeout(now))
             .min()
     }
@@ -402,18 +445,26 @@ impl Controller {
     }
 }
 
-fn revisions<'a>(
-    stable: &'a mut Revision,
-    candidate: &'a mut Option<Revision>,
-) -> impl Iterator<Item = &'a mut Revision> {
+fn revisions<'a, G>(
+    stable: &'a mut Revision<G>,
+    candidate: &'a mut Option<Revision<G>>,
+) -> impl Iterator<Item = &'a mut Revision<G>> {
     std::iter::once(stable).chain(candidate)
 }
 
 /// The revision that a call was made into; none if it is gone.
-fn caller<'a>(
-    stable: &'a mut Revision,
-    candidate: &'a mut Option<Revision>,
+fn caller<'a, G: Clone>(
+    stable: &'a mut Revision<G>,
+    candidate: &'a mut Option<Revision<G>>,
     id: CallId,
-) -> Option<&'a mut Revision> {
+) -> Option<&'a mut Revision<G>> {
     revisions(stable, candidate).find(|revision| revision.has_called(id))
+}
+
+/// How long a target waits for the other revision: by default long enough for
+/// both to take their turns.
+fn window<G: Clone>(asked: Option<Duration>, revisions: [&Revision<G>; 2]) -> Duration {
+    let ticks = revisions.iter().flat_map(|one| &one.manifest().ticks);
+    let longest = ticks.map(|tick| tick.period).max().unwrap_or_default();
+    asked.unwrap_or_else(|| (longest * 2).max(Duration::from_secs(30)))
 }

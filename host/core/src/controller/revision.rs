@@ -15,6 +15,7 @@ use super::shared::{Carried, Shared};
 use super::sweep::{Pace, Sweep};
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
+use super::views::Views;
 use super::waiters::Waiters;
 use crate::expectation::LAPSE;
 use crate::health::{CallFailure, Health, after_failed_call};
@@ -22,6 +23,7 @@ use crate::manifest::Manifest;
 use crate::object::Uid;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
+use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::rollout::compare::Look;
 use crate::store::{Change, Snapshot, ViewId};
@@ -29,16 +31,26 @@ use crate::time::Instant;
 
 /// One revision of a controller's guest.
 #[derive(Debug)]
-pub struct Revision {
+pub struct Revision<G> {
     pub(super) id: RevisionId,
-    /// Whose items it works on: its own id, or that of the revision whose place
-    /// it took.
+    /// Whose items it reconciles: its own id, or that of the revision that it
+    /// replaced.
     pub(super) items_of: RevisionId,
     pub(super) role: Role,
+    guest: G,
     manifest: Arc<Manifest>,
+    identity: RevisionIdentity,
+    /// The name of its identity.
+    pub(super) name: Arc<str>,
+    views: Views,
+    views_by_name: Arc<BTreeMap<String, ViewId>>,
     /// The watch that each of its views stands for, by its place in the
     /// manifest.
     watches: BTreeMap<ViewId, usize>,
+    /// Whether every watch shows what it should. The objects of a resource that
+    /// is no longer served are missing from the cache, but not necessarily from
+    /// the cluster: the guest is not called.
+    complete: bool,
     queues: Queues,
     notes: Notes,
     health: Health,
@@ -56,17 +68,17 @@ pub struct Revision {
     sweep: Sweep,
 }
 
-impl Revision {
-    /// A revision of which nothing was looked at yet.
+impl<G: Clone> Revision<G> {
+    /// A revision that has reconciled nothing yet.
     pub(super) fn new(
         now: Instant,
         id: RevisionId,
-        manifest: Arc<Manifest>,
-        views: &[ViewId],
+        loaded: LoadedRevision<G>,
+        views: Views,
     ) -> Self {
-        let queues = Queues::new(now, &manifest.queues, &manifest.ticks);
+        let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let notes = Notes::default();
-        let mut revision = Self::with(id, Role::Stable, manifest, views, queues, notes);
+        let mut revision = Self::with(id, Role::Stable, loaded, views, queues, notes);
         revision.begin_sweep(Pace::Brisk);
         revision
     }
@@ -78,13 +90,13 @@ impl Revision {
         &self,
         now: Instant,
         id: RevisionId,
-        manifest: Arc<Manifest>,
-        views: &[ViewId],
+        loaded: LoadedRevision<G>,
+        views: Views,
     ) -> Self {
         let mut queues = self.queues.fork(now);
-        queues.reconfigure(now, &manifest.queues, &manifest.ticks);
+        queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let notes = self.notes.clone();
-        let mut fork = Self::with(id, Role::Candidate, manifest, views, queues, notes);
+        let mut fork = Self::with(id, Role::Candidate, loaded, views, queues, notes);
         fork.parked.clone_from(&self.parked);
         fork.unserved.clone_from(&self.unserved);
         fork.begin_sweep(Pace::Easy);
@@ -94,8 +106,8 @@ impl Revision {
     fn with(
         id: RevisionId,
         role: Role,
-        manifest: Arc<Manifest>,
-        views: &[ViewId],
+        loaded: LoadedRevision<G>,
+        views: Views,
         queues: Queues,
         notes: Notes,
     ) -> Self {
@@ -103,8 +115,14 @@ impl Revision {
             id,
             items_of: id,
             role,
-            watches: watches(views),
-            manifest,
+            guest: loaded.guest,
+            name: loaded.identity.to_string().into(),
+            identity: loaded.identity,
+            views_by_name: views.by_name(&loaded.manifest),
+            watches: watches(&views),
+            views,
+            manifest: loaded.manifest,
+            complete: true,
             queues,
             notes,
             health: Health::default(),
@@ -119,16 +137,22 @@ impl Revision {
         }
     }
 
-    /// Another guest, or another configuration of it, takes this one's place.
-    /// Queues, timers and notes stay; calls under way are void, and plans that
-    /// were not begun are never carried out.
+    /// Another guest, or another configuration of it, replaces this one, whose
+    /// guest is returned. Queues, timers and notes stay; calls in flight are
+    /// void, and plans that were not put before the gate are never executed.
     pub(super) fn reconfigure(
         &mut self,
         now: Instant,
         id: RevisionId,
-        manifest: Arc<Manifest>,
-        views: &[ViewId],
-    ) {
+        loaded: LoadedRevision<G>,
+        views: Views,
+    ) -> G {
+        let LoadedRevision {
+            guest,
+            manifest,
+            identity,
+            ..
+        } = loaded;
         for called in std::mem::take(&mut self.calls).into_values() {
             self.send_back(now, called.items);
         }
@@ -138,17 +162,60 @@ impl Revision {
         self.queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
         self.id = id;
+        self.name = identity.to_string().into();
+        self.identity = identity;
         self.manifest = manifest;
-        self.watches = watches(views);
+        self.set_views(views);
+        self.complete = true;
         self.health = Health::default();
         self.tally = Tally::default();
         self.look_at_everything(now);
+        std::mem::replace(&mut self.guest, guest)
     }
 
-    /// Its name.
+    /// What identifies it.
     #[must_use]
-    pub fn id(&self) -> RevisionId {
-        self.id
+    pub fn identity(&self) -> &RevisionIdentity {
+        &self.identity
+    }
+
+    /// The name of its identity.
+    #[must_use]
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// Its views.
+    #[must_use]
+    pub fn views(&self) -> &Views {
+        &self.views
+    }
+
+    /// Whether every watch shows what it should.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Sets whether every watch shows what it should. While it does not, the
+    /// guest is not called.
+    pub fn set_complete(&mut self, complete: bool) {
+        self.complete = complete;
+    }
+
+    pub(super) fn into_guest(self) -> G {
+        self.guest
+    }
+
+    /// Whether another call can be made.
+    fn has_room(&self) -> bool {
+        self.complete && self.calls.len() < self.identity.limits().instances as usize
+    }
+
+    fn set_views(&mut self, views: Views) {
+        self.views_by_name = views.by_name(&self.manifest);
+        self.watches = watches(&views);
+        self.views = views;
     }
 
     /// What the guest declared.
@@ -179,8 +246,8 @@ impl Revision {
     }
 
     /// Looks at other views from now on, and at everything in them.
-    pub(super) fn change_views(&mut self, now: Instant, views: &[ViewId]) {
-        self.watches = watches(views);
+    pub(super) fn change_views(&mut self, now: Instant, views: Views) {
+        self.set_views(views);
         self.look_at_everything(now);
     }
 
@@ -254,13 +321,19 @@ impl Revision {
         now: Instant,
         snapshot: &Snapshot,
         shared: &mut Shared,
-    ) -> Option<CallRequest> {
+    ) -> Option<CallRequest<G>> {
+        if !self.has_room() {
+            return None;
+        }
         let permit = self.health.begin(now)?;
         let Some((items, relisted)) = self.next_items(now, shared) else {
             self.health.abandoned(now, permit);
             return None;
         };
-        let id = CallId(shared.fresh_id());
+        let id = CallId {
+            controller: shared.id,
+            number: shared.fresh_id(),
+        };
         let called = Called {
             items: items.clone(),
             relisted,
@@ -275,7 +348,8 @@ impl Revision {
         }
         Some(CallRequest {
             id,
-            revision: self.id,
+            guest: self.guest.clone(),
+            views: Arc::clone(&self.views_by_name),
             snapshot: snapshot.clone(),
             items,
             pending,
@@ -293,7 +367,7 @@ impl Revision {
         if self.role == Role::Stable {
             for waited in batch.waited() {
                 let queue = batch.queue.clone();
-                shared.effects.push_back(Effect::Taken { queue, waited });
+                shared.effects.push_back(Effect::Dequeued { queue, waited });
             }
         }
         Some((batch.items, batch.relisted))
@@ -419,6 +493,9 @@ impl Revision {
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
+        if !self.has_room() {
+            return None;
+        }
         let item = || match self.next_parts.front() {
             Some(_) => Some(now),
             None => self.queues.next_due(now),
@@ -586,7 +663,7 @@ impl Revision {
         if let Some(finished) = finished
             && self.role == Role::Stable
         {
-            shared.effects.push_back(Effect::Worked {
+            shared.effects.push_back(Effect::Reconciled {
                 queue: item.queue.clone(),
                 duration: finished.work_duration,
             });
@@ -594,6 +671,6 @@ impl Revision {
     }
 }
 
-fn watches(views: &[ViewId]) -> BTreeMap<ViewId, usize> {
-    views.iter().copied().zip(0..).collect()
+fn watches(views: &Views) -> BTreeMap<ViewId, usize> {
+    views.ids.iter().copied().zip(0..).collect()
 }

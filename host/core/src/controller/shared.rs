@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{Effect, Outcome, PlanId, RevisionId, Settings, World};
+use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::budget::{Budget, Requester};
 use crate::expectation::{Expectations, Held, Seen};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{MeasureWhen, Plan, QueueKey};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
+use crate::rollout::cohort::CandidateStep;
 use crate::rollout::cohort::Share;
 use crate::rollout::compare::{Comparison, Look};
 use crate::store::{ResourceVersion, Snapshot, ViewId};
@@ -20,6 +21,7 @@ use crate::time::Instant;
 /// them must know of the other's writes.
 #[derive(Debug)]
 pub(super) struct Shared {
+    pub(super) id: ControllerId,
     pub(super) settings: Settings,
     pub(super) expectations: Expectations,
     pub(super) budget: Budget,
@@ -35,15 +37,18 @@ pub(super) struct Shared {
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) share: Share,
+    /// The number of the step that is counted for.
+    pub(super) step: u32,
     pub(super) comparison: Comparison,
     /// What waits in the queues of each revision, as of its last call.
     pub(super) pending: BTreeMap<Role, PendingSnapshot>,
 }
 
 impl Trial {
-    pub(super) fn new(now: Instant, share: Share, window: Duration) -> Self {
+    pub(super) fn new(now: Instant, step: CandidateStep, window: Duration) -> Self {
         Self {
-            share,
+            share: step.share,
+            step: step.number,
             comparison: Comparison::new(now, window),
             pending: BTreeMap::new(),
         }
@@ -65,8 +70,9 @@ pub(super) struct Carried {
 }
 
 impl Shared {
-    pub(super) fn new(settings: Settings) -> Self {
+    pub(super) fn new(id: ControllerId, settings: Settings) -> Self {
         Self {
+            id,
             budget: Budget::new(settings.guardrails),
             settings,
             expectations: Expectations::default(),

@@ -5,6 +5,7 @@
 //! belongs to the candidate at 10 % still does at 50 %.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::Role;
 use crate::msgpack::{self, Value};
@@ -46,6 +47,18 @@ pub struct Share {
     pub cohort: Cohort,
     /// Of a hundred cohorts, so many. 0 is a shadow.
     pub weight: u8,
+}
+
+/// How a candidate runs in one step of its rollout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CandidateStep {
+    /// What the candidate owns.
+    pub share: Share,
+    /// The number of the step. When it changes, counting starts anew.
+    pub number: u32,
+    /// How long a target that one revision has decided on waits for the other;
+    /// by the guests' ticks if none.
+    pub window: Option<Duration>,
 }
 
 impl Cohort {

@@ -33,11 +33,11 @@ pub struct Feed {
     pub fields: FieldTree,
 }
 
-/// What became of news.
+/// What an update of a stream did to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum FeedUpdate {
     /// The store shows it, or keeps it for later, or nobody asked for it.
-    News,
+    Changes,
     /// The store shows another list: views may be complete now that were not,
     /// and [`Feeds::follow`] is due.
     List,
@@ -132,7 +132,7 @@ impl Feeds {
         object: Projected,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Taken {
+    ) -> FeedUpdate {
         let change = watch::Change {
             object,
             deleted: false,
@@ -148,7 +148,7 @@ impl Feeds {
         object: Projected,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Taken {
+    ) -> FeedUpdate {
         let change = watch::Change {
             object,
             deleted: true,
@@ -165,12 +165,12 @@ impl Feeds {
         version: &str,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Result<Taken, TooFewFields> {
+    ) -> Result<FeedUpdate, TooFewFields> {
         let Some(feed) = self.streams.get(&stream) else {
-            return Ok(Taken::News);
+            return Ok(FeedUpdate::Changes);
         };
         let Some(streams) = self.followed.get_mut(&feed.segment) else {
-            return Ok(Taken::News);
+            return Ok(FeedUpdate::Changes);
         };
         let version = ResourceVersion::new(version);
         if streams.current == stream {
@@ -179,10 +179,10 @@ impl Feeds {
             streams.successor = None;
             streams.shown = Some(version);
             store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
-            return Ok(Taken::List);
+            return Ok(FeedUpdate::List);
         }
         let Some(successor) = streams.successor_of(stream) else {
-            return Ok(Taken::News);
+            return Ok(FeedUpdate::Changes);
         };
         let applied = |object| watch::Change {
             object,
@@ -202,12 +202,12 @@ impl Feeds {
         change: watch::Change,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Taken {
+    ) -> FeedUpdate {
         let Some(feed) = self.streams.get(&stream) else {
-            return Taken::News;
+            return FeedUpdate::Changes;
         };
         let Some(streams) = self.followed.get_mut(&feed.segment) else {
-            return Taken::News;
+            return FeedUpdate::Changes;
         };
         let version = ResourceVersion::new(&change.object.resource_version);
         if streams.current == stream {
@@ -219,17 +219,17 @@ impl Feeds {
             } else {
                 store.apply(feed.segment, change.object, now, changes);
             }
-            return Taken::News;
+            return FeedUpdate::Changes;
         }
         let Some(successor) = streams.successor_of(stream) else {
-            return Taken::News;
+            return FeedUpdate::Changes;
         };
         if let Some(listed) = &mut successor.listed {
             listed.changes.push(change);
             raise(Some(&mut listed.version), version);
         }
         // With all fields of the views, a list is never refused.
-        take_over(streams, feed, store, now, changes).unwrap_or(Taken::News)
+        take_over(streams, feed, store, now, changes).unwrap_or(FeedUpdate::Changes)
     }
 
     fn follow_segment(&mut self, segment: SegmentId, store: &Store) {
@@ -300,7 +300,7 @@ fn take_over(
     store: &mut Store,
     now: Instant,
     changes: &mut Vec<Change>,
-) -> Result<Taken, TooFewFields> {
+) -> Result<FeedUpdate, TooFewFields> {
     let shown = streams.shown.as_ref().and_then(ResourceVersion::number);
     let knows_all = |listed: &Listed| match (shown, listed.version.number()) {
         (Some(shown), Some(listed)) => listed >= shown,
@@ -312,13 +312,13 @@ fn take_over(
         listed: Some(listed),
     }) = streams.successor.take_if(ready)
     else {
-        return Ok(Taken::News);
+        return Ok(FeedUpdate::Changes);
     };
     *streams = Followed::new(id);
     streams.shown = Some(listed.version);
     let items = settle(listed.changes);
     store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
-    Ok(Taken::List)
+    Ok(FeedUpdate::List)
 }
 
 /// Takes the later one of two versions, if they can be compared, or else the

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use crate::manifest::{IndexSpec, Source, WatchSpec};
 use crate::path::FieldTree;
 
-pub use feeds::{Feed, Feeds, Taken};
+pub use feeds::{Feed, FeedUpdate, Feeds};
 pub use index::Place;
 pub use object::{Object, ResourceVersion};
 pub use segment::{SegmentId, SegmentSpec};

@@ -261,9 +261,14 @@ fn what_is_written_says_who_decided_it() {
         sleep(Duration::from_secs(5)).await;
         let mut decisions: Vec<String> = Vec::new();
         for report in host.told() {
-            if let Report::Carried { decision, .. } = report {
-                assert_eq!(decision.revision, revision);
-                decisions.push(decision.id);
+            if let Report::Executed {
+                decision,
+                revision: decided_by,
+                ..
+            } = report
+            {
+                assert_eq!(*decided_by, *revision);
+                decisions.push(decision);
             }
         }
         let mut written: Vec<String> = Vec::new();

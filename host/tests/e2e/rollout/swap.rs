@@ -96,14 +96,14 @@ async fn keep(ledger: Shared, mut reports: mpsc::UnboundedReceiver<Report>) {
                     .push((now, revision));
                 ledger.order.push(revision);
             }
-            Report::Ruled { .. } => {}
-            Report::Carried { plan, outcome, .. } => {
+            Report::Executed { plan, outcome, .. } => {
                 let (change, _) = read(&plan.message);
                 match outcome.failed {
                     None => *ledger.written.entry(change).or_default() += 1,
                     Some((_, failure)) => ledger.failed.push(failure.to_string()),
                 }
             }
+            _ => {}
         }
     }
 }

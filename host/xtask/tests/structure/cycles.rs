@@ -39,8 +39,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (SIM, "resource", "object"),
     (SIM, "selector", "validation"),
     (SIM, "status", "resource"),
-    (HOST, "host", "rollout"),
-    (HOST, "host::work", "host::run"),
     (HOST, "rollout", "resource"),
     (HOST, "rollout::managed", "rollout::describe"),
     (HOST, "rollout::preparation", "rollout::conditions"),

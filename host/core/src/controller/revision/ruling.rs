@@ -15,7 +15,7 @@ use crate::object::Uid;
 use crate::plan::{Plan, QueueKey};
 use crate::store::Snapshot;
 
-impl Revision {
+impl<G: Clone> Revision<G> {
     /// Puts a plan before the gate, and does what the ruling says.
     pub(super) fn rule(
         &mut self,
@@ -33,16 +33,19 @@ impl Revision {
                 shared.expect(uid, &running.decided_on);
                 let requester = self.requester(&plan, world, shared);
                 shared.budget.spend(&plan, requester, world.now);
-                let id = PlanId(shared.fresh_id());
+                let id = PlanId {
+                    controller: shared.id,
+                    number: shared.fresh_id(),
+                };
                 let carried = Carried {
                     items_of: self.items_of,
                     item: item.clone(),
                     plan: Arc::clone(&plan),
                 };
                 shared.carried.insert(id, carried);
-                shared.effects.push_back(Effect::Carry {
+                shared.effects.push_back(Effect::Execute {
                     id,
-                    revision: self.id,
+                    revision: Arc::clone(&self.name),
                     plan: Arc::clone(&plan),
                 });
             }
@@ -62,6 +65,7 @@ impl Revision {
         }
         shared.effects.push_back(Effect::Ruled {
             role: self.role,
+            revision: Arc::clone(&self.name),
             item: item.clone(),
             plan,
             ruling,
@@ -79,8 +83,7 @@ impl Revision {
         let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
         let held = shared.held(uid, decided_on, world);
         let mut circumstances = Circumstances {
-            // One replica runs.
-            leading: true,
+            leading: world.leading,
             owns_target,
             mode: shared.settings.mode,
             manifest: &self.manifest,

@@ -1,6 +1,6 @@
 //! What one revision leaves to the next, and to the one beside it.
 
-use super::trial::share;
+use super::trial::{share, step};
 use super::*;
 use crate::budget::{Cooldown, Guardrails};
 
@@ -17,11 +17,10 @@ fn with_timers() -> Manifest {
 }
 
 fn try_beside(bench: &mut Bench, weight: u8) {
-    let (manifest, window) = (Arc::new(with_timers()), 30 * SECOND);
-    let views = [bench.view];
+    let (now, views) = (bench.now, views(bench.view));
     bench
         .controller
-        .try_candidate(bench.now, manifest, &views, share(weight), window);
+        .start_candidate(now, loaded(with_timers()), views, step(weight));
 }
 
 /// Answers every call: items of `timers` and the tick want their pods deleted,
@@ -84,10 +83,9 @@ fn plans_of_a_replaced_revision_that_did_not_begin_never_do() {
     let [(first, _)] = bench.carried()[..] else {
         panic!("one at once");
     };
-    let views = [bench.view];
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &views);
+        .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     bench.outcome(first, succeeded(Written::Gone));
     bench.lose("a");
     assert!(bench.carried().is_empty());
@@ -192,26 +190,22 @@ fn what_was_left_to_the_other_is_looked_at_when_it_changes_hands() {
 #[test]
 fn a_candidate_that_is_shown_other_views_keeps_what_was_counted() {
     let mut bench = Bench::enforcing();
-    let views = [bench.view];
-    let manifest = Arc::new(manifest());
+    let views = views(bench.view);
     bench
         .controller
-        .try_candidate(bench.now, manifest, &views, share(100), 30 * SECOND);
+        .start_candidate(bench.now, loaded(manifest()), views.clone(), step(100));
     bench.see("a", 1, "");
     let call = bench.call_of(Role::Candidate).unwrap();
     let failure = crate::health::CallFailure::new(CallFailureKind::Trap, "it trapped");
     bench
         .controller
         .handle_call_failure(bench.now, call.id, failure);
-    let before = bench.controller.candidate().unwrap().id();
+    let before = bench.controller.candidate().unwrap().id;
     bench
         .controller
-        .change_candidate_views(bench.now, &views, share(0));
+        .change_candidate_views(bench.now, views, step(0));
     let candidate = bench.controller.candidate().unwrap();
-    assert_eq!(
-        (candidate.id(), candidate.tally().failed_calls),
-        (before, 1)
-    );
+    assert_eq!((candidate.id, candidate.tally().failed_calls), (before, 1));
 }
 
 /// Decides on three deletions, of which one is begun.
@@ -277,7 +271,13 @@ fn what_was_decided_before_a_step_is_compared_in_it() {
     bench.try_candidate(0);
     let first = deleting_three(&mut bench);
     let now = bench.now;
-    bench.controller.begin_counting(now);
+    bench.controller.set_step(
+        now,
+        CandidateStep {
+            number: 2,
+            ..step(0)
+        },
+    );
     all_alike(&mut bench);
     let counts = until_compared(&mut bench, first);
     assert_eq!((counts.agree, counts.disagreements()), (3, 0), "{counts:?}");

@@ -9,10 +9,12 @@ mod trial;
 use std::time::Duration;
 
 use super::*;
+use crate::digest::ModuleDigest;
 use crate::expectation::Held;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{Refusal, Ruling, Waiting};
 use crate::health::CallFailureKind;
+use crate::manifest::Manifest;
 use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::Mapping;
@@ -23,7 +25,9 @@ use crate::plan::{
     Amount, Command, DeleteOptions, Enqueue, MeasureWhen, Plan, PlanMeasure, QueueKey, Step,
     Verdict,
 };
-use crate::store::{SegmentId, Store, ViewSpec, testing};
+use crate::revision::{CallLimits, RevisionIdentity};
+use crate::rollout::cohort::Cohort;
+use crate::store::{SegmentId, Store, ViewId, ViewSpec, testing};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -33,7 +37,7 @@ struct Bench {
     store: Store,
     segment: SegmentId,
     mapping: Mapping,
-    controller: Controller,
+    controller: Controller<()>,
     view: ViewId,
     now: Instant,
 }
@@ -93,6 +97,28 @@ fn manifest() -> Manifest {
     }
 }
 
+/// A revision with that manifest that takes any number of calls.
+fn loaded(manifest: Manifest) -> LoadedRevision<()> {
+    let limits = CallLimits {
+        memory_mib: 64,
+        call_millis: 1000,
+        instances: 1_000_000,
+    };
+    LoadedRevision {
+        guest: (),
+        manifest: Arc::new(manifest),
+        identity: RevisionIdentity::new(ModuleDigest([1; 32]), [0x80].into(), limits),
+        away: None,
+    }
+}
+
+fn views(view: ViewId) -> Views {
+    Views {
+        ids: vec![view],
+        cohort: Cohort::default(),
+    }
+}
+
 fn enforce() -> Settings {
     Settings {
         mode: Mode::Enforce,
@@ -112,7 +138,13 @@ impl Bench {
             verbs: vec![],
             preferred: true,
         }]);
-        let controller = Controller::new(Instant::ZERO, Arc::new(manifest), settings, &[view]);
+        let controller = Controller::new(
+            Instant::ZERO,
+            ControllerId(1),
+            loaded(manifest),
+            views(view),
+            settings,
+        );
         Self {
             store,
             segment,
@@ -165,21 +197,22 @@ impl Bench {
             .handle_changes(self.now, changes, Origin::Fresh, &snapshot);
     }
 
-    fn with_world<T>(&mut self, f: impl FnOnce(&mut Controller, &World<'_>) -> T) -> T {
+    fn with_world<T>(&mut self, f: impl FnOnce(&mut Controller<()>, &World<'_>) -> T) -> T {
         let snapshot = self.store.snapshot();
         let world = World {
             now: self.now,
             snapshot: &snapshot,
             mapping: &self.mapping,
+            leading: true,
         };
         f(&mut self.controller, &world)
     }
 
-    fn call(&mut self) -> Option<CallRequest> {
+    fn call(&mut self) -> Option<CallRequest<()>> {
         self.call_of(Role::Stable)
     }
 
-    fn call_of(&mut self, role: Role) -> Option<CallRequest> {
+    fn call_of(&mut self, role: Role) -> Option<CallRequest<()>> {
         let snapshot = self.store.snapshot();
         for _ in 0..100 {
             self.controller.sweep(self.now, &snapshot);
@@ -188,7 +221,7 @@ impl Bench {
     }
 
     fn timeout(&self) -> Option<Instant> {
-        self.controller.poll_timeout(self.now, &[Role::Stable])
+        self.controller.poll_timeout(self.now)
     }
 
     /// The next call, with the keys that it is about.
@@ -220,7 +253,7 @@ impl Bench {
     /// The plans that are to be carried out now.
     fn carried(&mut self) -> Vec<(PlanId, Arc<Plan>)> {
         let carried = |effect| match effect {
-            Effect::Carry { id, plan, .. } => Some((id, plan)),
+            Effect::Execute { id, plan, .. } => Some((id, plan)),
             _ => None,
         };
         self.effects().into_iter().filter_map(carried).collect()
@@ -435,7 +468,7 @@ fn notes_are_kept_for_the_next_call_and_over_a_swap() {
     bench.pass(SECOND);
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+        .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     let call = bench.call().unwrap();
     assert_eq!(call.items[0].created_at, Instant::ZERO);
     assert_eq!(call.notes.get("k").map(|value| &**value), Some(&[1][..]));
@@ -448,7 +481,7 @@ fn an_answer_of_a_replaced_revision_is_void() {
     let (old, ..) = bench.keys().unwrap();
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+        .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     let (new, _, keys) = bench.keys().unwrap();
     assert_eq!(keys, ["ns/a"]);
     bench.answer(old, vec![decide(vec![delete("a")], Verdict::Done)]);

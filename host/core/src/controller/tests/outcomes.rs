@@ -97,7 +97,7 @@ fn an_item_whose_plan_outlives_its_revision_comes_to_its_end() {
     let plan = deleting(&mut bench);
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+        .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     bench.outcome(plan, failed(FailureClass::Server));
     bench.pass(SECOND);
     let call = bench.call().unwrap();

@@ -8,7 +8,7 @@ fn continue_from(plans: Vec<Plan>, cursor: &str) -> Decision {
 }
 
 /// The key, the cursor and the attempt of the only item of a call.
-fn asked(call: &CallRequest) -> (&str, &str, u32) {
+fn asked(call: &CallRequest<()>) -> (&str, &str, u32) {
     let [item] = &call.items[..] else {
         panic!("{:?}", call.items);
     };
@@ -71,7 +71,7 @@ fn an_item_that_is_added_meanwhile_comes_again_from_its_start() {
     assert_eq!(asked(&call), ("ns/a", "b", 0));
     bench.answer(call.id, vec![decide(vec![], Verdict::Done)]);
     let calls = std::iter::from_fn(|| bench.call());
-    let calls: Vec<CallRequest> = calls.collect();
+    let calls: Vec<CallRequest<()>> = calls.collect();
     let mut again = calls.iter().filter(|call| call.items[0].queue == "pods");
     assert_eq!(asked(again.next().unwrap()), ("ns/a", "", 0));
 }
@@ -102,7 +102,7 @@ fn another_revision_decides_from_the_start() {
         let old = asks.then(|| bench.call().unwrap().id);
         bench
             .controller
-            .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+            .reconfigure(bench.now, loaded(manifest()), views(bench.view));
         if let Some(old) = old {
             bench.answer(old, vec![decide(vec![delete("b")], Verdict::Done)]);
             assert!(bench.carried().is_empty());
@@ -123,7 +123,7 @@ fn a_revision_that_is_replaced_during_a_part_does_not_go_on() {
     let plan = first_part(&mut bench);
     bench
         .controller
-        .reconfigure(bench.now, Arc::new(manifest()), &[bench.view]);
+        .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     bench.settle();
     bench.outcome(plan, succeeded(Written::Gone));
     let call = bench.call().unwrap();

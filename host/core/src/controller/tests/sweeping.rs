@@ -27,9 +27,10 @@ fn with_pods(count: u64) -> Bench {
 }
 
 fn reconfigured(bench: &mut Bench) {
-    let views = [bench.view];
-    let manifest = Arc::new(names_only());
-    bench.controller.reconfigure(bench.now, manifest, &views);
+    let views = views(bench.view);
+    bench
+        .controller
+        .reconfigure(bench.now, loaded(names_only()), views);
 }
 
 /// Has every call that can be made take so long; returns the keys that they

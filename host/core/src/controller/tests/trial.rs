@@ -19,11 +19,23 @@ pub(super) fn share(weight: u8) -> Share {
     }
 }
 
+/// Step 1 with that weight.
+pub(super) fn step(weight: u8) -> CandidateStep {
+    CandidateStep {
+        share: share(weight),
+        number: 1,
+        window: Some(WINDOW),
+    }
+}
+
 impl Bench {
     pub(super) fn try_candidate(&mut self, weight: u8) {
-        let manifest = Arc::new(manifest());
-        self.controller
-            .try_candidate(self.now, manifest, &[self.view], share(weight), WINDOW);
+        self.controller.start_candidate(
+            self.now,
+            loaded(manifest()),
+            views(self.view),
+            step(weight),
+        );
     }
 
     /// Has a revision decide on everything that is due; it deletes those pods
@@ -313,8 +325,8 @@ proptest! {
                 }
                 Event::Weighs(weight) => bench.controller.set_share(bench.now, share(weight)),
                 Event::Tries(weight) => bench.try_candidate(weight),
-                Event::Promotes => bench.controller.promote(bench.now),
-                Event::Drops => bench.controller.drop_candidate(bench.now),
+                Event::Promotes => drop(bench.controller.promote(bench.now)),
+                Event::Drops => drop(bench.controller.drop_candidate(bench.now)),
             }
             Ok(alive.is_empty())
         };

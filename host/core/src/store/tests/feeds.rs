@@ -166,9 +166,9 @@ impl World {
                     let taken = feeds.replace(store, id, items, version, now, &mut changes);
                     taken.expect("no list lacks fields")
                 }
-                _ => Taken::News,
+                _ => FeedUpdate::Changes,
             };
-            if taken == Taken::List {
+            if taken == FeedUpdate::List {
                 self.follow();
             }
             self.check();
@@ -321,7 +321,7 @@ impl Two {
         let (store, feeds) = (&mut self.store, &mut self.feeds);
         let stream = StreamId(stream);
         let taken = feeds.replace(store, stream, items, version, now, &mut Vec::new());
-        if taken == Ok(Taken::List) {
+        if taken == Ok(FeedUpdate::List) {
             feeds.follow(store, |_| true);
         }
     }
@@ -332,7 +332,7 @@ impl Two {
         let (store, feeds) = (&mut self.store, &mut self.feeds);
         let take = if deleted { Feeds::remove } else { Feeds::apply };
         let taken = take(feeds, store, StreamId(stream), object, now, &mut Vec::new());
-        if taken == Taken::List {
+        if taken == FeedUpdate::List {
             feeds.follow(store, |_| true);
         }
     }

@@ -1,45 +1,26 @@
-//! The host: one task that owns the store and every controller, and the tasks
-//! that work for it.
-//!
-//! The task takes what happened (news of a stream, decisions of a guest,
-//! outcomes of plans, a discovery, an operator's wish), lets the core digest
-//! it, and starts what the core wants done. It never waits for any of that.
+//! The host: the driver of the machine and the rollouts, started and stopped as
+//! one.
 
-mod apply;
-mod execute;
-mod observe;
-mod report;
-mod run;
-mod slot;
-mod streams;
-mod work;
-
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
+pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
-use davit_core::observation::{Disagreements, Observation};
 use davit_core::watch;
-use davit_engine::{Engine, Guest};
-use tokio::sync::{mpsc, oneshot};
+use davit_engine::Engine;
+use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-pub use report::Report;
-
-/// A controller as it should run, with its guests.
-pub type DesiredController = davit_core::desired::DesiredController<Arc<Guest>>;
-
 use crate::config::{ClientConfig, ControllerConfig};
+use crate::driver::{self, DriverOptions, Handle};
 use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};
-use run::{Input, Run};
 
 /// What a host is made of.
 pub struct HostOptions {
@@ -76,11 +57,6 @@ pub struct Host {
     task: JoinHandle<()>,
 }
 
-/// Speaks to a running host. After its end nothing is done and nothing is
-/// answered.
-#[derive(Clone)]
-pub struct Handle(mpsc::UnboundedSender<Input>);
-
 impl Host {
     /// Starts a host without controllers.
     #[must_use]
@@ -96,24 +72,30 @@ impl Host {
         };
         let api = Api::new(options.client.clone(), clock, &settings);
         let recorder = Recorder::start(api.clone());
-        let (inbox, inputs) = mpsc::unbounded_channel();
-        let handle = Handle(inbox.clone());
-        let loader = Loader::new(options.engine.clone(), options.modules.clone());
+        let (handle, task) = driver::start(DriverOptions {
+            api,
+            recorder: recorder.clone(),
+            watch: options.watch,
+            metrics: Arc::clone(&options.metrics),
+            health: Arc::clone(&options.health),
+            listener: options.listener,
+            seed: options.seed,
+        });
+        let loader = Loader::new(options.engine, options.modules);
         let rollouts = Rollouts::start(RolloutOptions {
             host: handle.clone(),
             loader: Arc::new(loader),
-            records: Arc::clone(&options.records),
+            records: options.records,
             recorder: recorder.clone(),
-            metrics: Arc::clone(&options.metrics),
+            metrics: options.metrics,
             namespace: options.client.default_namespace().to_owned(),
-            health: Arc::clone(&options.health),
+            health: options.health,
         });
-        let run = Run::new(options, api, recorder.clone(), inbox);
         Self {
             recorder,
             handle,
             rollouts,
-            task: tokio::spawn(run.until_stopped(inputs)),
+            task,
         }
     }
 
@@ -144,11 +126,10 @@ impl Host {
         &self.handle
     }
 
-    /// Stops: no more calls, and no more plans than those that are being
-    /// carried out, which come to their end. Then the events that wait are sent,
-    /// for some seconds.
+    /// Stops: no more calls, and no more plans than those that have begun, which
+    /// come to their end. Then the events that wait are sent, for some seconds.
     pub async fn stop(self) {
-        self.handle.send(Input::Stop);
+        self.handle.stop();
         if let Err(error) = self.task.await {
             tracing::error!(%error, "the host's task failed");
         }
@@ -160,38 +141,5 @@ impl Host {
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.task.is_finished()
-    }
-}
-
-impl Handle {
-    /// Makes the host run exactly these controllers.
-    pub fn run(&self, wanted: Vec<DesiredController>) {
-        self.send(Input::Apply(wanted));
-    }
-
-    /// What is seen of each controller.
-    pub async fn observe(&self) -> BTreeMap<String, Observation> {
-        let (sender, answer) = oneshot::channel();
-        self.send(Input::Observe(sender));
-        answer.await.unwrap_or_default()
-    }
-
-    /// On what the revisions of a controller do not agree; none if no candidate
-    /// of it is being tried.
-    pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
-        let (answer, disagreements) = oneshot::channel();
-        let controller = controller.to_owned();
-        self.send(Input::Disagreements { controller, answer });
-        disagreements.await.ok().flatten()
-    }
-
-    /// Lets a controller go on whose guardrails have tripped.
-    pub fn reset(&self, controller: &str) {
-        self.send(Input::Reset(controller.to_owned()));
-    }
-
-    fn send(&self, input: Input) {
-        // The task ends only with the host.
-        let _ = self.0.send(input);
     }
 }

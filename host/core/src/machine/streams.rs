@@ -1,59 +1,42 @@
-//! Which streams are followed: what the views need of what the API server
-//! serves.
+//! Which streams run: what the views need of what the API server serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use davit_cluster::api::Api;
-use davit_cluster::reflector::Reflector;
-use davit_core::coverage::{Coverage, excepts};
-use davit_core::manifest::{Source, WatchSpec};
-use davit_core::mapping::{Mapping, Served};
-use davit_core::object::{ApiResource, Kind};
-use davit_core::observation::PendingResource;
-use davit_core::store::{Change, Feeds, SegmentId, SegmentSpec, Store, Taken, ViewId};
-use davit_core::stream::{Batch, StreamId, StreamSpec, Update};
-use davit_core::time::Instant;
-use davit_core::watch::{Condition, Settings};
-use tokio::sync::mpsc;
+use crate::coverage::{Coverage, excepts};
+use crate::manifest::{Source, WatchSpec};
+use crate::mapping::{Mapping, Served};
+use crate::object::{ApiResource, Kind};
+use crate::observation::PendingResource;
+use crate::store::{
+    Change, FeedUpdate, Feeds, SegmentId, SegmentSpec, Store, TooFewFields, ViewId,
+};
+use crate::stream::{StreamId, StreamSpec, Update};
+use crate::time::Instant;
+use crate::watch::Condition;
 
-/// The reflectors that run.
+/// The streams that run.
+#[derive(Debug, Default)]
 pub(super) struct Streams {
-    api: Api,
-    settings: Settings,
-    seed: u64,
-    updates: mpsc::Sender<Batch>,
     feeds: Feeds,
-    running: BTreeMap<StreamId, Reflector>,
+    running: BTreeSet<StreamId>,
     /// What is known completely.
     pub(super) coverage: Coverage,
-    /// The segments that were not listed yet when the last discovery was over.
-    unlisted: BTreeSet<SegmentId>,
-    /// What keeps a stream from its objects, as it was last told.
+    /// The segments that were not listed yet when the last discovery ended.
+    pending: BTreeSet<SegmentId>,
+    /// What keeps a stream from its objects.
     hindrances: BTreeMap<StreamId, String>,
 }
 
-impl Streams {
-    pub(super) fn new(
-        api: Api,
-        settings: Settings,
-        seed: u64,
-        updates: mpsc::Sender<Batch>,
-    ) -> Self {
-        Self {
-            api,
-            settings,
-            seed,
-            updates,
-            feeds: Feeds::default(),
-            running: BTreeMap::new(),
-            coverage: Coverage::default(),
-            unlisted: BTreeSet::new(),
-            hindrances: BTreeMap::new(),
-        }
-    }
+/// The streams to stop and to start.
+#[derive(Debug, Default)]
+pub(super) struct StreamChanges {
+    pub(super) stop: Vec<StreamId>,
+    pub(super) start: Vec<(StreamId, StreamSpec)>,
+}
 
-    /// The segment that a stream fills or is to fill; none if it is no longer
-    /// followed.
+impl Streams {
+    /// The segment that a stream fills or is to fill; none if the stream was
+    /// stopped.
     pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
         self.feeds.segment(stream)
     }
@@ -64,40 +47,34 @@ impl Streams {
         self.feeds.fills(stream)
     }
 
-    /// Takes what a stream says of its objects.
-    pub(super) fn take(
+    /// Brings the store up to date with an update of a stream.
+    pub(super) fn update(
         &mut self,
         store: &mut Store,
         stream: StreamId,
         update: Update,
         now: Instant,
         changes: &mut Vec<Change>,
-    ) -> Taken {
+    ) -> Result<FeedUpdate, TooFewFields> {
         let feeds = &mut self.feeds;
-        let taken = match update {
+        let updated = match update {
             Update::Apply(object) => feeds.apply(store, stream, object, now, changes),
             Update::Delete(object) => feeds.remove(store, stream, object, now, changes),
             Update::Reset {
                 items,
                 resource_version,
-            } => {
-                let taken = feeds.replace(store, stream, items, &resource_version, now, changes);
-                taken.unwrap_or_else(|error| {
-                    tracing::error!("a list is not taken: {error}");
-                    Taken::News
-                })
-            }
-            Update::Status(_) => Taken::News,
+            } => feeds.replace(store, stream, items, &resource_version, now, changes)?,
+            Update::Status(_) => FeedUpdate::Changes,
         };
-        if taken == Taken::List
+        if updated == FeedUpdate::List
             && let Some(segment) = self.feeds.segment(stream)
         {
             self.coverage.note_list(segment);
         }
-        taken
+        Ok(updated)
     }
 
-    /// Takes what a stream says of itself.
+    /// Notes the condition of a stream.
     pub(super) fn note_condition(&mut self, stream: StreamId, condition: &Condition, now: Instant) {
         if let Some(segment) = self.feeds.segment(stream) {
             self.coverage.note_condition(segment, condition, now);
@@ -117,12 +94,12 @@ impl Streams {
         self.hindrances.insert(stream, hindrance);
     }
 
-    /// What views wait for before their controller can run: a resource that is
-    /// not listed yet, one that fails first.
-    pub(super) fn awaited(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
+    /// The resource that keeps views from being complete: one that is not listed
+    /// yet. Of several, one that cannot be listed.
+    pub(super) fn pending(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
         let segments = views.iter().flat_map(|view| store.segments_of(*view));
-        let unlisted = segments.filter(|(_, ready)| !ready);
-        let awaited = unlisted.filter_map(|(segment, _)| {
+        let pending = segments.filter(|(_, ready)| !ready);
+        let pending = pending.filter_map(|(segment, _)| {
             let spec = store.segment_spec(segment)?;
             let mut streams = self.hindrances.iter();
             let hindrance = streams.find(|(stream, _)| self.segment(**stream) == Some(segment));
@@ -131,18 +108,18 @@ impl Streams {
                 hindrance: hindrance.map(|(_, hindrance)| hindrance.clone()),
             })
         });
-        awaited.max_by_key(|awaited| awaited.hindrance.is_some())
+        pending.max_by_key(|pending| pending.hindrance.is_some())
     }
 
     /// The segments that are not listed yet, as at the end of the discovery
     /// before. To be asked once for each discovery, when it is over.
     pub(super) fn overdue(&mut self, store: &Store) -> BTreeSet<SegmentId> {
         let segments = store.views().flat_map(|view| store.segments_of(view));
-        let unlisted = segments
+        let pending = segments
             .filter(|(_, ready)| !ready)
             .map(|(segment, _)| segment);
-        let before = std::mem::replace(&mut self.unlisted, unlisted.collect());
-        self.unlisted.intersection(&before).copied().collect()
+        let before = std::mem::replace(&mut self.pending, pending.collect());
+        self.pending.intersection(&before).copied().collect()
     }
 
     /// Gives a view the segments that its watch is made of: what is served, and
@@ -192,18 +169,24 @@ impl Streams {
         }
     }
 
-    /// Follows every segment whose resource is served with the fields that its
-    /// views read, and nothing else.
-    pub(super) fn follow(&mut self, store: &Store) {
+    /// Brings the streams in line with what the views read: one for every segment
+    /// whose resource is served, and no others.
+    pub(super) fn reconcile(&mut self, store: &Store) -> StreamChanges {
         self.coverage.forget_all_but(store);
         let coverage = &self.coverage;
         self.feeds
             .follow(store, |segment| !coverage.is_missing(segment));
         let feeds = &self.feeds;
-        self.running.retain(|stream, _| feeds.contains(*stream));
+        let stopped = self
+            .running
+            .extract_if(.., |stream| !feeds.contains(*stream));
+        let mut changes = StreamChanges {
+            stop: stopped.collect(),
+            start: Vec::new(),
+        };
         self.hindrances.retain(|stream, _| feeds.contains(*stream));
         for (stream, feed) in feeds.iter() {
-            if self.running.contains_key(&stream) {
+            if self.running.contains(&stream) {
                 continue;
             }
             let Some(spec) = store.segment_spec(feed.segment) else {
@@ -212,28 +195,21 @@ impl Streams {
             if feeds.fills(stream) {
                 self.coverage.note_restart(feed.segment);
             }
-            let reflector = Reflector::start(
-                &self.api,
-                StreamSpec {
-                    resource: spec.resource.clone(),
-                    namespace: spec.namespace.clone(),
-                    label_selector: spec.label_selector.clone(),
-                    field_selector: spec.field_selector.clone(),
-                    fields: feed.fields.clone(),
-                },
-                self.settings.clone(),
-                self.seed.wrapping_add(u64::from(stream.0)),
-                stream,
-                self.updates.clone(),
-            );
-            self.running.insert(stream, reflector);
+            let spec = StreamSpec {
+                resource: spec.resource.clone(),
+                namespace: spec.namespace.clone(),
+                label_selector: spec.label_selector.clone(),
+                field_selector: spec.field_selector.clone(),
+                fields: feed.fields.clone(),
+            };
+            changes.start.push((stream, spec));
+            self.running.insert(stream);
         }
+        changes
     }
-}
 
-impl Streams {
     /// Lists at once what was not served a moment ago, and is by now: a stream
-    /// asks for it again after a while only. The next [`Self::follow`] does so.
+    /// asks for it again after a while only. The next [`Self::reconcile`] does so.
     pub(super) fn list_returned(&mut self) {
         let segments = self.feeds.iter().map(|(_, feed)| feed.segment);
         let waiting = segments.filter(|segment| self.coverage.waits_in_vain(*segment));

@@ -1,0 +1,166 @@
+//! Applying what should run.
+
+use std::collections::BTreeSet;
+
+use super::Machine;
+use super::exchange::Effect;
+use super::hosted::{Hosted, PendingRevision};
+use super::report::Report;
+use crate::controller::Views;
+use crate::desired::DesiredController;
+use crate::revision::LoadedRevision;
+use crate::rollout::cohort::{CandidateStep, Cohort};
+use crate::time::{Instant, Now};
+
+impl<G: Clone> Machine<G> {
+    /// Makes these the controllers that run.
+    pub fn apply(&mut self, now: Now, desired: Vec<DesiredController<G>>) {
+        self.settle(now.instant);
+        let names: BTreeSet<&String> = desired.iter().map(|one| &one.name).collect();
+        let removed = self
+            .controllers
+            .extract_if(.., |name, _| !names.contains(name));
+        for (controller, hosted) in removed {
+            self.outbox.report(Report::Removed { controller });
+            self.outbox.release(hosted.into_guests());
+        }
+        for one in desired {
+            self.apply_one(now.instant, one);
+        }
+        self.attach_all(now);
+    }
+
+    fn apply_one(&mut self, now: Instant, desired: DesiredController<G>) {
+        let DesiredController {
+            name,
+            settings,
+            user,
+            stable,
+            cohort,
+            candidate,
+            tripped,
+        } = desired;
+        let mut hosted = self.controllers.remove(&name).unwrap_or_default();
+        if let Some(controller) = &mut hosted.controller {
+            if *controller.settings() != settings || hosted.user != user {
+                self.outbox.push(Effect::Withdraw(controller.id()));
+            }
+            controller.set(now, settings.clone());
+        }
+        hosted.settings = settings;
+        hosted.tripped = tripped;
+        hosted.user = user;
+        self.apply_stable(now, &name, &mut hosted, stable, &cohort);
+        self.apply_candidate(now, &mut hosted, candidate);
+        self.controllers.insert(name, hosted);
+    }
+
+    fn apply_stable(
+        &mut self,
+        now: Instant,
+        name: &str,
+        hosted: &mut Hosted<G>,
+        desired: LoadedRevision<G>,
+        cohort: &Cohort,
+    ) {
+        if let Some(controller) = &mut hosted.controller {
+            let candidate = controller.candidate();
+            let is_candidate = candidate.is_some_and(|one| *one.identity() == desired.identity);
+            if *controller.stable().identity() != desired.identity && is_candidate {
+                self.outbox.release(controller.promote(now));
+                self.outbox.report(Report::Promoted {
+                    controller: name.to_owned(),
+                    revision: controller.stable().name().clone(),
+                    manifest: controller.stable().manifest().clone(),
+                });
+            }
+            if *controller.stable().identity() == desired.identity {
+                let pending = hosted.stable.take();
+                self.outbox.release(pending.map(|one| one.loaded.guest));
+                return;
+            }
+        }
+        if let Some(pending) = &hosted.stable
+            && pending.loaded == desired
+        {
+            return;
+        }
+        let pending = self.pending(now, hosted, desired, cohort);
+        let former = hosted.stable.replace(pending);
+        self.outbox.release(former.map(|one| one.loaded.guest));
+    }
+
+    fn apply_candidate(
+        &mut self,
+        now: Instant,
+        hosted: &mut Hosted<G>,
+        desired: Option<(LoadedRevision<G>, CandidateStep)>,
+    ) {
+        let Some((desired, step)) = desired else {
+            let pending = hosted.candidate.take();
+            self.outbox
+                .release(pending.map(|(one, _)| one.loaded.guest));
+            if let Some(controller) = &mut hosted.controller
+                && let Some(guest) = controller.drop_candidate(now)
+            {
+                self.outbox.push(Effect::Withdraw(controller.id()));
+                self.outbox.push(Effect::Release(guest));
+            }
+            return;
+        };
+        let fields = step.share.cohort.fields();
+        if let Some(controller) = &mut hosted.controller
+            && let Some(candidate) = controller.candidate()
+            && *candidate.identity() == desired.identity
+            && candidate.views().cohort.fields() == fields
+        {
+            controller.set_step(now, step);
+            let pending = hosted.candidate.take();
+            self.outbox
+                .release(pending.map(|(one, _)| one.loaded.guest));
+            return;
+        }
+        if let Some((pending, pending_step)) = &mut hosted.candidate
+            && pending.loaded == desired
+            && pending.views.cohort.fields() == fields
+        {
+            *pending_step = step;
+            return;
+        }
+        if let Some(controller) = &mut hosted.controller {
+            // Until the cache shows which targets are the candidate's by the new
+            // cohorts, none is.
+            controller.withhold_share(now);
+        }
+        let cohort = step.share.cohort.clone();
+        let pending = self.pending(now, hosted, desired, &cohort);
+        let former = hosted.candidate.replace((pending, step));
+        self.outbox.release(former.map(|(one, _)| one.loaded.guest));
+    }
+
+    /// A revision that waits for its watches. It shares the views of identical
+    /// watches.
+    fn pending(
+        &mut self,
+        now: Instant,
+        hosted: &Hosted<G>,
+        loaded: LoadedRevision<G>,
+        cohort: &Cohort,
+    ) -> PendingRevision<G> {
+        let watches = loaded.manifest.watches.iter();
+        let ids = watches.map(|watch| {
+            hosted
+                .reusable_view(watch, cohort)
+                .unwrap_or_else(|| self.store.add_view(Views::spec(watch, cohort)))
+        });
+        let views = Views {
+            ids: ids.collect(),
+            cohort: cohort.clone(),
+        };
+        PendingRevision {
+            loaded,
+            views,
+            since: now,
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! One controller of the machine: what runs, and what will run once its watches
+//! are synced.
+
+use crate::controller::{Controller, Settings, Views};
+use crate::desired::TrippedGuardrail;
+use crate::manifest::{Manifest, WatchSpec};
+use crate::revision::LoadedRevision;
+use crate::rollout::Role;
+use crate::rollout::cohort::{CandidateStep, Cohort};
+use crate::store::ViewId;
+use crate::time::Instant;
+
+/// One controller.
+#[derive(Debug)]
+pub(super) struct Hosted<G> {
+    /// None until the watches of a stable revision are synced for the first time.
+    pub(super) controller: Option<Controller<G>>,
+    /// What replaces the stable revision once its watches are synced.
+    pub(super) stable: Option<PendingRevision<G>>,
+    /// What becomes the candidate once its watches are synced.
+    pub(super) candidate: Option<(PendingRevision<G>, CandidateStep)>,
+    /// What a controller starts with.
+    pub(super) settings: Settings,
+    pub(super) tripped: Vec<TrippedGuardrail>,
+    /// The user in whose name it writes; the host's own if none.
+    pub(super) user: Option<String>,
+}
+
+/// A revision whose watches are not synced yet.
+#[derive(Debug)]
+pub(super) struct PendingRevision<G> {
+    pub(super) loaded: LoadedRevision<G>,
+    pub(super) views: Views,
+    /// Since when it waits.
+    pub(super) since: Instant,
+}
+
+impl<G> Default for Hosted<G> {
+    fn default() -> Self {
+        Self {
+            controller: None,
+            stable: None,
+            candidate: None,
+            settings: Settings::default(),
+            tripped: Vec::new(),
+            user: None,
+        }
+    }
+}
+
+impl<G: Clone> Hosted<G> {
+    /// The revisions that run or are to run, each with its views.
+    pub(super) fn revisions(&self) -> impl Iterator<Item = (&Manifest, &Views)> {
+        let controller = self.controller.iter();
+        let running = controller.flat_map(|controller| {
+            let revisions = Role::ALL.into_iter();
+            revisions.filter_map(|role| controller.revision(role))
+        });
+        let running = running.map(|revision| (&**revision.manifest(), revision.views()));
+        let candidate = self.candidate.iter().map(|(pending, _)| pending);
+        let pending = self.stable.iter().chain(candidate);
+        running.chain(pending.map(|pending| (&*pending.loaded.manifest, &pending.views)))
+    }
+
+    /// The watches of these revisions, each with its view.
+    pub(super) fn watches(&self) -> impl Iterator<Item = (&WatchSpec, ViewId)> {
+        self.revisions().flat_map(|(manifest, views)| {
+            let watches = manifest.watches.iter();
+            watches.zip(views.ids.iter().copied())
+        })
+    }
+
+    /// The view of an identical watch that exists already.
+    pub(super) fn reusable_view(&self, watch: &WatchSpec, cohort: &Cohort) -> Option<ViewId> {
+        let mut alike = self
+            .revisions()
+            .filter(|(_, views)| views.cohort.fields() == cohort.fields());
+        alike.find_map(|(manifest, views)| {
+            let position = manifest.watches.iter().position(|other| other == watch)?;
+            views.ids.get(position).copied()
+        })
+    }
+
+    /// The guests that it holds.
+    pub(super) fn into_guests(self) -> impl Iterator<Item = G> {
+        let candidate = self.candidate.into_iter().map(|(pending, _)| pending);
+        let pending = self.stable.into_iter().chain(candidate);
+        let running = self
+            .controller
+            .into_iter()
+            .flat_map(Controller::into_guests);
+        running.chain(pending.map(|pending| pending.loaded.guest))
+    }
+}

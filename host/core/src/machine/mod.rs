@@ -1,0 +1,327 @@
+//! The machine: every decision of the host about the controllers that run, as one
+//! state machine without I/O.
+//!
+//! [`Machine::handle`] takes what happened, [`Machine::poll`] gives what is to be
+//! done, [`Machine::next_wake`] says when to come back. A driver feeds it and
+//! carries out its effects; it decides nothing itself.
+//!
+//! ```text
+//! stream ── store ── changes ── queues ── call ── decisions ── gate ── execute
+//! ```
+
+mod apply;
+mod discovery;
+mod exchange;
+mod hosted;
+mod log;
+mod observe;
+mod outbox;
+mod report;
+mod start;
+mod streams;
+mod updates;
+mod work;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
+use crate::coverage::Unlisted;
+use crate::health::{CallFailure, State as CircuitState};
+use crate::mapping::Mapping;
+use crate::plan::Decision;
+use crate::store::Store;
+use crate::time::{Instant, Now};
+
+pub use exchange::{Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest, UnlistedByView};
+pub use report::{ControllerState, Report, State};
+
+use hosted::Hosted;
+use outbox::Outbox;
+use streams::Streams;
+
+/// How often gauges are reported and lapsed expectations dropped.
+const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
+
+/// What a machine is started with.
+#[derive(Clone, Debug)]
+pub struct MachineSettings {
+    /// Distinguishes the decisions of this run from those of others.
+    pub run: String,
+}
+
+/// The state of every controller that runs. `G` is a guest, which only the driver
+/// can call.
+#[derive(Debug)]
+pub struct Machine<G> {
+    store: Store,
+    streams: Streams,
+    /// None until the first discovery.
+    mapping: Option<Arc<Mapping>>,
+    controllers: BTreeMap<String, Hosted<G>>,
+    /// The resources of which views may lack objects; none if that may have
+    /// changed.
+    unlisted: Option<UnlistedByView>,
+    outbox: Outbox<G>,
+    /// Whether the API server answers at all.
+    reachable: bool,
+    /// Whether this replica may write.
+    leading: bool,
+    /// When to ask what the API server serves; none while it is asked.
+    discover_at: Option<Instant>,
+    housekeep_at: Instant,
+    /// Whether the controllers were asked for work in this series of polls.
+    polled: bool,
+    last_controller: u64,
+}
+
+impl<G: Clone> Machine<G> {
+    /// A machine without controllers.
+    #[must_use]
+    pub fn new(now: Now, settings: MachineSettings) -> Self {
+        Self {
+            store: Store::default(),
+            streams: Streams::default(),
+            mapping: None,
+            controllers: BTreeMap::new(),
+            unlisted: None,
+            outbox: Outbox::new(settings.run),
+            reachable: true,
+            leading: true,
+            discover_at: Some(now.instant),
+            housekeep_at: now.instant,
+            polled: false,
+            last_controller: 0,
+        }
+    }
+
+    /// Takes what happened. Its effects come from [`Self::poll`].
+    pub fn handle(&mut self, now: Now, input: Input<G>) {
+        match input {
+            Input::Desired(desired) => self.apply(now, desired),
+            Input::Reset { controller } => self.reset(now.instant, &controller),
+            Input::Stream(batch) => self.handle_updates(now, batch),
+            Input::Reachable(reachable) => self.reachable = reachable,
+            Input::Discovered(result) => self.handle_discovery(now, result),
+            Input::Answered { call, result, took } => {
+                self.handle_answer(now.instant, call, result, took);
+            }
+            Input::ReadRequested {
+                read,
+                call: _,
+                controller,
+                request,
+            } => {
+                let mapping = self.mapping.clone().unwrap_or_default();
+                self.outbox.push(Effect::Read {
+                    read,
+                    controller,
+                    request,
+                    mapping,
+                });
+            }
+            // A guest whose call is void meanwhile gets its answer, too: its
+            // instance is used again after it.
+            Input::ReadDone { read, answer } => self.outbox.push(Effect::Resume { read, answer }),
+            Input::Executed {
+                plan,
+                outcome,
+                took,
+            } => self.handle_outcome(now.instant, plan, outcome, took),
+            Input::Leadership { held } => self.handle_leadership(now.instant, held),
+            Input::Stop => {
+                self.outbox.stopping = true;
+                self.withdraw_all();
+            }
+        }
+    }
+
+    /// The next thing to do, if there is one. To be asked until there is none
+    /// after every input and at [`Self::next_wake`]; several inputs may be handled
+    /// in between.
+    pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
+        let mut next = self.outbox.pop();
+        if next.is_none() && !self.polled {
+            self.polled = true;
+            self.wake(now);
+            self.work(now);
+            next = self.outbox.pop();
+        }
+        if next.is_none() {
+            // The next series of polls asks again.
+            self.polled = false;
+        }
+        next
+    }
+
+    /// When to poll again if nothing else happens.
+    #[must_use]
+    pub fn next_wake(&self, now: Now) -> Instant {
+        if self.outbox.stopping {
+            // What is due is not called any more: only outcomes matter.
+            return self.housekeep_at;
+        }
+        let due = self.running();
+        let due = due.filter_map(|(_, controller)| controller.poll_timeout(now.instant));
+        let due = due.filter(|_| self.mapping.is_some());
+        due.chain(self.discover_at)
+            .chain([self.housekeep_at])
+            .min()
+            .unwrap_or(Instant::FAR_FUTURE)
+    }
+
+    /// Whether it was stopped, and the last plan has come to its end.
+    #[must_use]
+    pub fn is_stopped(&self) -> bool {
+        self.outbox.stopping && !self.outbox.is_executing()
+    }
+
+    /// Does what is due by time alone.
+    fn wake(&mut self, now: Now) {
+        if self.discover_at.is_some_and(|at| at <= now.instant) && !self.outbox.stopping {
+            self.discover_at = None;
+            self.outbox.push(Effect::Discover);
+        }
+        if self.housekeep_at <= now.instant {
+            self.housekeep_at = now.instant.after(HOUSEKEEPING_PERIOD);
+            self.housekeep(now);
+        }
+    }
+
+    /// The controllers that run.
+    fn running(&self) -> impl Iterator<Item = (&String, &Controller<G>)> {
+        let hosted = self.controllers.iter();
+        hosted.filter_map(|(name, hosted)| Some((name, hosted.controller.as_ref()?)))
+    }
+
+    fn running_mut(&mut self) -> impl Iterator<Item = (&String, &mut Controller<G>)> {
+        let hosted = self.controllers.iter_mut();
+        hosted.filter_map(|(name, hosted)| Some((name, hosted.controller.as_mut()?)))
+    }
+
+    fn reset(&mut self, now: Instant, controller: &str) {
+        let hosted = self.controllers.get_mut(controller);
+        if let Some(controller) = hosted.and_then(|hosted| hosted.controller.as_mut()) {
+            controller.reset(now);
+        }
+    }
+
+    fn handle_answer(
+        &mut self,
+        now: Instant,
+        call: CallId,
+        result: Result<Vec<Decision>, CallFailure>,
+        took: Duration,
+    ) {
+        let Some(mapping) = self.mapping.clone() else {
+            return;
+        };
+        let snapshot = self.store.snapshot();
+        let world = World {
+            now,
+            snapshot: &snapshot,
+            mapping: &mapping,
+            leading: self.leading,
+        };
+        let Some((name, controller)) = find(&mut self.controllers, call.controller) else {
+            return;
+        };
+        // The revision is gone, and with it what it was asked.
+        let Some(role) = controller.caller(call) else {
+            return;
+        };
+        self.outbox.report(Report::Called {
+            controller: name.clone(),
+            role,
+            failure: result.as_ref().err().cloned(),
+            took,
+        });
+        match result {
+            Ok(decisions) => controller.handle_decisions(call, decisions, took, &world),
+            Err(failure) => {
+                controller.handle_call_failure(now, call, failure);
+                let revision = controller.revision(role);
+                if let Some(CircuitState::Quarantined { until, reason }) =
+                    revision.map(|revision| revision.health().state())
+                {
+                    self.outbox.report(Report::CircuitOpened {
+                        controller: name.clone(),
+                        role,
+                        pause: until.since(now),
+                        reason: reason.clone(),
+                    });
+                }
+            }
+        }
+    }
+
+    fn handle_outcome(&mut self, now: Instant, plan: PlanId, outcome: Outcome, took: Duration) {
+        if let Some(mapping) = self.mapping.clone()
+            && let Some((_, controller)) = find(&mut self.controllers, plan.controller)
+        {
+            let snapshot = self.store.snapshot();
+            let world = World {
+                now,
+                snapshot: &snapshot,
+                mapping: &mapping,
+                leading: self.leading,
+            };
+            controller.handle_outcome(plan, outcome.clone(), &world);
+        }
+        self.outbox.executed(plan, outcome, took, now);
+    }
+
+    /// Leadership was gained or lost. Plans that were decided without it are
+    /// decided again with it.
+    fn handle_leadership(&mut self, now: Instant, held: bool) {
+        if self.leading == held {
+            return;
+        }
+        self.leading = held;
+        if held {
+            self.running_mut()
+                .for_each(|(_, controller)| controller.resync(now));
+        } else {
+            self.settle(now);
+            self.withdraw_all();
+        }
+    }
+
+    fn withdraw_all(&mut self) {
+        let ids: Vec<ControllerId> = self.running().map(|(_, one)| one.id()).collect();
+        for id in ids {
+            self.outbox.push(Effect::Withdraw(id));
+        }
+    }
+
+    /// The resources of which views may lack objects.
+    fn unlisted(&mut self, mapping: &Mapping, now: Instant) -> UnlistedByView {
+        if let Some(known) = &self.unlisted {
+            return Arc::clone(known);
+        }
+        let (coverage, store) = (&mut self.streams.coverage, &self.store);
+        let watches = self.controllers.values().flat_map(Hosted::watches);
+        let unlisted: BTreeMap<_, Vec<Unlisted>> = watches
+            .map(|(watch, view)| {
+                let unlisted = coverage.unlisted(store, view, watch, mapping, now);
+                (view, unlisted)
+            })
+            .collect();
+        Arc::clone(self.unlisted.insert(Arc::new(unlisted)))
+    }
+}
+
+/// The controller of that id, with its name; none if it was removed.
+fn find<G: Clone>(
+    controllers: &mut BTreeMap<String, Hosted<G>>,
+    id: ControllerId,
+) -> Option<(&String, &mut Controller<G>)> {
+    controllers.iter_mut().find_map(|(name, hosted)| {
+        let controller = hosted.controller.as_mut()?;
+        (controller.id() == id).then_some((name, controller))
+    })
+}

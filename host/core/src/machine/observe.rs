@@ -1,0 +1,151 @@
+//! What is observed of the controllers.
+
+use std::collections::BTreeMap;
+
+use super::Machine;
+use super::hosted::Hosted;
+use super::report::{ControllerState, Report, State};
+use crate::budget::Trip;
+use crate::controller::{Controller, Revision};
+use crate::health;
+use crate::observation::{CandidateObservation, Disagreements, Observation, PendingResource};
+use crate::rollout::Role;
+use crate::rollout::progress::Observed;
+use crate::time::{Instant, Now};
+
+impl<G: Clone> Machine<G> {
+    /// What is observed of each controller.
+    #[must_use]
+    pub fn observe(&self, now: Now) -> BTreeMap<String, Observation> {
+        let controllers = self.controllers.iter();
+        let observed = controllers.map(|(name, hosted)| {
+            let controller = hosted.controller.as_ref();
+            let tripped = controller.map(|one| one.tripped(now.instant).copied());
+            let observation = Observation {
+                stable: controller.map(|one| one.stable().identity().clone()),
+                pending: self.pending_resource(hosted),
+                complete: controller.is_some_and(|one| one.stable().is_complete()),
+                circuit_open: controller.and_then(|one| circuit_open(one.stable())),
+                candidate: controller.and_then(|one| candidate(one, now.instant)),
+                tripped: tripped.into_iter().flatten().collect(),
+                now,
+            };
+            (name.clone(), observation)
+        });
+        observed.collect()
+    }
+
+    /// On what the revisions of a controller disagree; none without a candidate.
+    #[must_use]
+    pub fn disagreements(&self, now: Now, controller: &str) -> Option<Disagreements> {
+        let controller = self.controllers.get(controller)?.controller.as_ref()?;
+        let comparison = controller.comparison()?;
+        let revisions = [controller.stable(), controller.candidate()?];
+        Some(Disagreements {
+            revisions: revisions.map(|revision| revision.name().to_string()),
+            counts: *comparison.counts(),
+            pending: comparison.pending(),
+            counted_since: comparison.counted_since(),
+            last: comparison.disagreements().cloned().collect(),
+            now,
+        })
+    }
+
+    /// What the next stable revision waits for.
+    fn pending_resource(&self, hosted: &Hosted<G>) -> Option<PendingResource> {
+        let pending = hosted.stable.as_ref()?;
+        self.streams.pending(&self.store, &pending.views.ids)
+    }
+
+    /// What keeps the controllers from running; none if all of them do.
+    fn waiting(&self) -> Option<String> {
+        if self.mapping.is_none() {
+            return Some("the API server did not say what it serves".to_owned());
+        }
+        self.controllers.iter().find_map(|(name, hosted)| {
+            match hosted
+                .controller
+                .as_ref()
+                .map(|one| one.stable().is_complete())
+            {
+                Some(true) => None,
+                Some(false) => Some(format!("{name}: a resource that it watches is not served")),
+                None => Some(match self.pending_resource(hosted) {
+                    Some(pending) => format!("{name}: {pending}"),
+                    None => format!("{name}: what it watches is not complete"),
+                }),
+            }
+        })
+    }
+
+    pub(super) fn housekeep(&mut self, now: Now) {
+        if self.streams.coverage.tidy(now.instant) {
+            self.unlisted = None;
+        }
+        let waits = |hosted: &Hosted<G>| hosted.stable.is_some() || hosted.candidate.is_some();
+        if self.mapping.is_some() && self.controllers.values().any(waits) {
+            // Some have waited long enough by now.
+            self.start_ready(now);
+        }
+        let snapshot = self.store.snapshot();
+        for (_, controller) in self.running_mut() {
+            controller.tidy(now.instant, &snapshot);
+        }
+        let state = self.state(now.instant);
+        self.outbox.report(Report::State(Box::new(state)));
+    }
+
+    fn state(&mut self, now: Instant) -> State {
+        let mut state = State {
+            waiting: self.waiting(),
+            ..State::default()
+        };
+        for (name, controller) in self.running_mut() {
+            let circuit = controller.stable().health().state();
+            let circuit_open = !matches!(circuit, health::State::Healthy);
+            let queues = controller.queue_stats(now);
+            state.controllers.push(ControllerState {
+                name: name.clone(),
+                circuit_open,
+                queues,
+            });
+        }
+        for (segment, spec) in self.store.segments() {
+            state.bytes += self.store.segment_bytes(segment);
+            let count = self.store.segment_len(segment);
+            state.objects.push((spec.resource.to_string(), count));
+        }
+        state
+    }
+}
+
+fn circuit_open<G: Clone>(revision: &Revision<G>) -> Option<String> {
+    match revision.health().state() {
+        health::State::Healthy => None,
+        health::State::Quarantined { reason, .. } | health::State::Probing { reason } => {
+            Some(reason.to_string())
+        }
+    }
+}
+
+fn candidate<G: Clone>(controller: &Controller<G>, now: Instant) -> Option<CandidateObservation> {
+    let revision = controller.candidate()?;
+    let tally = revision.tally();
+    let comparison = controller.comparison()?;
+    let mut tripped = controller.tripped(now);
+    let tripped = tripped.find(|trip| trip.role == Role::Candidate);
+    Some(CandidateObservation {
+        identity: revision.identity().clone(),
+        step: controller.step()?,
+        complete: revision.is_complete(),
+        observed: Observed {
+            counts: *comparison.counts(),
+            failed_calls: tally.failed_calls,
+            last_failure: tally.last_failure.clone(),
+            refused_writes: tally.refused_writes,
+            last_refusal: tally.last_refusal.clone(),
+            call_latency: tally.call_latency(),
+            spent: tripped.map(Trip::to_string),
+        },
+    })
+}

@@ -1,0 +1,182 @@
+//! What is to be done, in order.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::exchange::{Effect, Execute};
+use super::log::LogPolicy;
+use super::report::Report;
+use crate::controller::{self, Controller, Outcome, PlanId};
+use crate::gate::Mode;
+use crate::mapping::Mapping;
+use crate::plan::Plan;
+use crate::time::Instant;
+
+/// The effects that the driver has not taken yet, and the plans that it executes.
+#[derive(Debug)]
+pub(super) struct Outbox<G> {
+    effects: VecDeque<Effect<G>>,
+    /// Plans that are executed, of controllers that were removed, too.
+    executing: BTreeMap<PlanId, Executing>,
+    pub(super) log: LogPolicy,
+    /// Distinguishes the decisions of this run from those of others.
+    run: String,
+    /// Nothing begins any more.
+    pub(super) stopping: bool,
+}
+
+/// A plan that is executed.
+#[derive(Debug)]
+struct Executing {
+    controller: String,
+    revision: Arc<str>,
+    decision: String,
+    plan: Arc<Plan>,
+}
+
+impl<G: Clone> Outbox<G> {
+    pub(super) fn new(run: String) -> Self {
+        Self {
+            effects: VecDeque::new(),
+            executing: BTreeMap::new(),
+            log: LogPolicy::default(),
+            run,
+            stopping: false,
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Effect<G>> {
+        self.effects.pop_front()
+    }
+
+    pub(super) fn push(&mut self, effect: Effect<G>) {
+        self.effects.push_back(effect);
+    }
+
+    pub(super) fn report(&mut self, report: Report) {
+        self.push(Effect::Report(report));
+    }
+
+    pub(super) fn release(&mut self, guests: impl IntoIterator<Item = G>) {
+        let guests = guests.into_iter().map(Effect::Release);
+        self.effects.extend(guests);
+    }
+
+    pub(super) fn is_executing(&self) -> bool {
+        !self.executing.is_empty()
+    }
+
+    /// Takes everything that a controller wants done so far.
+    pub(super) fn take_all(
+        &mut self,
+        name: &str,
+        user: Option<&String>,
+        controller: &mut Controller<G>,
+        mapping: &Arc<Mapping>,
+        now: Instant,
+    ) {
+        while let Some(effect) = controller.poll_effect() {
+            let controller_name = name.to_owned();
+            match effect {
+                // The next host decides again what did not begin.
+                controller::Effect::Execute { .. } if self.stopping => {}
+                controller::Effect::Execute { id, revision, plan } => {
+                    let execute = Execute {
+                        id,
+                        controller: controller_name,
+                        user: user.cloned(),
+                        revision,
+                        decision: format!("{}-{id}", self.run),
+                        plan,
+                        mapping: Arc::clone(mapping),
+                    };
+                    self.execute(execute);
+                }
+                controller::Effect::Ruled {
+                    role,
+                    revision,
+                    item,
+                    plan,
+                    ruling,
+                } => {
+                    let is_news = self.log.is_news(name, &plan, &ruling, now);
+                    self.report(Report::Ruled {
+                        controller: controller_name,
+                        role,
+                        revision,
+                        dry_run: controller.settings().mode == Mode::DryRun,
+                        item,
+                        plan,
+                        ruling,
+                        is_news,
+                    });
+                }
+                controller::Effect::Measure(measure) => self.report(Report::Measured {
+                    controller: controller_name,
+                    measure,
+                }),
+                controller::Effect::Retried { role, item, reason } => {
+                    self.report(Report::Retried {
+                        controller: controller_name,
+                        role,
+                        item,
+                        reason,
+                    });
+                }
+                controller::Effect::Reconciled { queue, duration } => {
+                    self.report(Report::Reconciled {
+                        controller: controller_name,
+                        queue,
+                        took: duration,
+                    });
+                }
+                controller::Effect::Dequeued { queue, waited } => self.report(Report::Dequeued {
+                    controller: controller_name,
+                    queue,
+                    waited,
+                }),
+            }
+        }
+    }
+
+    fn execute(&mut self, execute: Execute) {
+        let executing = Executing {
+            controller: execute.controller.clone(),
+            revision: Arc::clone(&execute.revision),
+            decision: execute.decision.clone(),
+            plan: Arc::clone(&execute.plan),
+        };
+        self.executing.insert(execute.id, executing);
+        self.push(Effect::Execute(execute));
+    }
+
+    /// A plan has come to its end.
+    pub(super) fn executed(
+        &mut self,
+        plan: PlanId,
+        outcome: Outcome,
+        took: Duration,
+        now: Instant,
+    ) {
+        let Some(executing) = self.executing.remove(&plan) else {
+            return;
+        };
+        let Executing {
+            controller,
+            revision,
+            decision,
+            plan,
+        } = executing;
+        let warning = self.log.outcome(&controller, &plan, &outcome, now);
+        self.report(Report::Executed {
+            controller,
+            revision,
+            decision,
+            plan,
+            outcome,
+            took,
+            warning,
+        });
+    }
+}

@@ -1,0 +1,123 @@
+//! What an operator, a rollout or leadership changes while controllers run.
+
+use super::*;
+use crate::gate::Waiting;
+
+/// A plan that has not begun was admitted by rules that do not hold any more.
+#[test]
+fn changed_settings_withdraw_what_has_not_begun() {
+    let mut bench = Bench::running(&["a"]);
+    bench.answer_all(true);
+    let id = bench.executes[0].id.controller;
+    bench.apply(vec![desired("one", enforce())]);
+    assert!(bench.withdrawn.is_empty(), "nothing has changed");
+    bench.apply(vec![desired("one", Settings::default())]);
+    assert_eq!(bench.withdrawn, [id]);
+    let mut other_user = desired("one", Settings::default());
+    other_user.user = Some("another".into());
+    bench.apply(vec![other_user]);
+    assert_eq!(bench.withdrawn, [id, id]);
+}
+
+#[test]
+fn a_rolled_back_candidate_loses_what_has_not_begun() {
+    let mut bench = Bench::running(&["a"]);
+    bench.answer_all(false);
+    bench.apply(vec![beside("one", "two", 100)]);
+    bench.pass(SECOND);
+    bench.answer_all(true);
+    assert_eq!(bench.deleting(), ["a"]);
+    bench.apply(vec![desired("one", enforce())]);
+    assert_eq!(bench.withdrawn, [bench.executes[0].id.controller]);
+    assert_eq!(bench.released, ["two"]);
+    // What it had admitted is decided again, by the stable revision.
+    let execute = bench.executes.pop_front().unwrap();
+    bench.input(Input::Executed {
+        plan: execute.id,
+        outcome: crate::request::plan::withdrawn(&execute.plan),
+        took: Duration::ZERO,
+    });
+    bench.pass(10 * SECOND);
+    bench.answer_all(true);
+    assert_eq!(bench.deleting(), ["a"]);
+    let name = revision("one", manifest()).identity.to_string();
+    assert_eq!(*bench.executes[0].revision, *name);
+}
+
+#[test]
+fn a_candidate_that_was_never_started_is_dropped_without_a_trace() {
+    let mut bench = Bench::running(&["a"]);
+    let mut both = beside("one", "two", 100);
+    let nodes = watch("nodes", Source::One(resource("nodes")));
+    let step = both.candidate.take().unwrap().1;
+    let candidate = Manifest {
+        watches: [manifest().watches, vec![nodes]].concat(),
+        ..manifest()
+    };
+    both.candidate = Some((revision("two", candidate), step));
+    bench.apply(vec![both]);
+    assert!(bench.stream("nodes").is_some());
+    bench.apply(vec![desired("one", enforce())]);
+    assert!(bench.stream("nodes").is_none());
+    assert_eq!(bench.released, ["two"]);
+    assert!(bench.withdrawn.is_empty());
+}
+
+#[test]
+fn without_leadership_nothing_is_executed() {
+    let mut bench = Bench::running(&["a", "b"]);
+    let call = bench.calls.pop_front().unwrap();
+    bench.answer(&call, true);
+    assert_eq!(bench.executes.len(), 1);
+    let execute = bench.executes.pop_front().unwrap();
+    bench.input(Input::Leadership { held: false });
+    assert_eq!(bench.withdrawn, [execute.id.controller]);
+    bench.executed(&execute);
+    bench.answer_all(true);
+    assert!(bench.executes.is_empty());
+    let waits = |report: &Report| {
+        matches!(
+            report,
+            Report::Ruled {
+                ruling: Ruling::Wait(Waiting::NotLeading),
+                ..
+            }
+        )
+    };
+    assert!(bench.reports.iter().any(waits));
+    // With it, what was not executed is decided again.
+    bench.input(Input::Leadership { held: true });
+    bench.pass(SECOND);
+    bench.answer_all(true);
+    assert_eq!(bench.deleting(), ["b"]);
+}
+
+/// Whatever was admitted before is withdrawn, also what no effect was taken of.
+#[test]
+fn leadership_that_is_lost_in_the_moment_of_a_decision_withdraws_it() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    let decision = Decision {
+        plans: vec![delete("ns/a")],
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    };
+    let answered = Input::Answered {
+        call: call.id,
+        result: Ok(vec![decision]),
+        took: SECOND,
+    };
+    let lost = Input::Leadership { held: false };
+    bench.machine.handle(bench.now, answered);
+    bench.machine.handle(bench.now, lost);
+    let mut order = Vec::new();
+    while let Some(effect) = bench.machine.poll(bench.now) {
+        match effect {
+            Effect::Execute(_) => order.push("execute"),
+            Effect::Withdraw(_) => order.push("withdraw"),
+            _ => {}
+        }
+    }
+    assert_eq!(order, ["execute", "withdraw"]);
+}

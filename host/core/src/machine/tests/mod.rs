@@ -1,0 +1,380 @@
+//! The machine driven by hand: no clock, no I/O, and guests that are names.
+
+mod changes;
+mod starts;
+mod streams;
+mod work;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use super::*;
+use crate::controller::Settings;
+use crate::desired::DesiredController;
+use crate::digest::ModuleDigest;
+use crate::gate::{Mode, Ruling};
+use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
+use crate::mapping::{Discovery, Served};
+use crate::object::{ApiResource, ObjectRef, Projected, Uid};
+use crate::plan::{Decision, DeleteOptions, Plan, Step, Verdict};
+use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
+use crate::rollout::cohort::{CandidateStep, Cohort, Share};
+use crate::stream::{Batch, StreamId, StreamSpec, Update};
+use crate::time::Wall;
+use crate::watch::Condition;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A guest, by its name.
+type Guest = &'static str;
+
+/// A machine, and what it wants done.
+struct Bench {
+    machine: Machine<Guest>,
+    now: Now,
+    streams: BTreeMap<StreamId, StreamSpec>,
+    calls: VecDeque<Call<Guest>>,
+    executes: VecDeque<Execute>,
+    withdrawn: Vec<ControllerId>,
+    released: Vec<Guest>,
+    reports: Vec<Report>,
+    /// The effects that are none of these.
+    others: Vec<Effect<Guest>>,
+    /// When the machine asked what is served.
+    discoveries: Vec<Duration>,
+    version: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Now {
+            instant: Instant::ZERO,
+            wall: Wall(1_795_176_000_000),
+        };
+        let settings = MachineSettings { run: "run".into() };
+        let mut bench = Self {
+            machine: Machine::new(now, settings),
+            now,
+            streams: BTreeMap::new(),
+            calls: VecDeque::new(),
+            executes: VecDeque::new(),
+            withdrawn: vec![],
+            released: vec![],
+            reports: vec![],
+            others: vec![],
+            discoveries: vec![],
+            version: 0,
+        };
+        bench.run();
+        bench
+    }
+
+    /// A machine that runs a controller which watches pods, all of them listed.
+    fn running(pods: &[&str]) -> Self {
+        let mut bench = Self::new();
+        bench.discover(&["pods", "nodes"]);
+        bench.apply(vec![desired("one", enforce())]);
+        bench.list("pods", pods);
+        bench
+    }
+
+    fn run(&mut self) {
+        while let Some(effect) = self.machine.poll(self.now) {
+            match effect {
+                Effect::StartStream { stream, spec } => {
+                    let former = self.streams.insert(stream, spec);
+                    assert!(former.is_none(), "{stream:?} is started twice");
+                }
+                Effect::StopStream(stream) => {
+                    let running = self.streams.remove(&stream);
+                    assert!(running.is_some(), "{stream:?} does not run");
+                }
+                Effect::Discover => self.discoveries.push(self.elapsed()),
+                Effect::Call(call) => self.calls.push_back(*call),
+                Effect::Execute(execute) => self.executes.push_back(execute),
+                Effect::Withdraw(controller) => self.withdrawn.push(controller),
+                Effect::Report(report) => self.reports.push(report),
+                Effect::Release(guest) => self.released.push(guest),
+                effect @ (Effect::Read { .. } | Effect::Resume { .. }) => self.others.push(effect),
+            }
+        }
+    }
+
+    fn input(&mut self, input: Input<Guest>) {
+        self.machine.handle(self.now, input);
+        self.run();
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.now.instant.since(Instant::ZERO)
+    }
+
+    /// Lets time pass, and the machine wake whenever it wants to.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now.instant.after(time);
+        for _ in 0..10_000 {
+            let wake = self.machine.next_wake(self.now).max(self.now.instant);
+            if wake > end {
+                self.now.instant = end;
+                return;
+            }
+            self.now.instant = wake;
+            self.run();
+        }
+        panic!("the machine does not rest");
+    }
+
+    fn apply(&mut self, desired: Vec<DesiredController<Guest>>) {
+        self.input(Input::Desired(desired));
+    }
+
+    /// The API server serves these resources and no others.
+    fn discover(&mut self, plurals: &[&str]) {
+        let discovery = Discovery {
+            mapping: Mapping::new(plurals.iter().map(|plural| served(plural))),
+            failed: vec![],
+        };
+        self.input(Input::Discovered(Ok(discovery)));
+    }
+
+    fn stream(&self, plural: &str) -> Option<StreamId> {
+        let mut streams = self.streams.iter();
+        let found = streams.find(|(_, spec)| spec.resource.plural == plural);
+        found.map(|(stream, _)| *stream)
+    }
+
+    fn update(&mut self, plural: &str, update: Update) {
+        let stream = self.stream(plural).expect("a stream of it runs");
+        let updates = vec![update];
+        self.input(Input::Stream(Batch { stream, updates }));
+    }
+
+    /// The stream of a resource lists these objects.
+    fn list(&mut self, plural: &str, names: &[&str]) {
+        let items = names.iter().map(|name| self.object(name)).collect();
+        let resource_version = self.version.to_string().into();
+        self.update(
+            plural,
+            Update::Reset {
+                items,
+                resource_version,
+            },
+        );
+    }
+
+    fn object(&mut self, name: &str) -> Projected {
+        self.version += 1;
+        Projected {
+            namespace: "ns".into(),
+            name: name.into(),
+            uid: Uid::new(name),
+            resource_version: self.version.to_string().into(),
+            data: [0x80].into(),
+        }
+    }
+
+    /// The keys of the calls that wait for an answer, each with its guest.
+    fn called(&self) -> BTreeSet<(Guest, &str)> {
+        let calls = self.calls.iter();
+        calls
+            .flat_map(|call| {
+                let items = call.items.iter();
+                items.map(|item| (call.guest, item.key.as_str()))
+            })
+            .collect()
+    }
+
+    /// Every call that waits is answered: the guest deletes each pod of its items
+    /// if it should, and is done.
+    fn answer_all(&mut self, deletes: bool) {
+        while let Some(call) = self.calls.pop_front() {
+            self.answer(&call, deletes);
+        }
+    }
+
+    fn answer(&mut self, call: &Call<Guest>, deletes: bool) {
+        let decisions = call.items.iter().map(|item| Decision {
+            plans: deletes.then(|| delete(&item.key)).into_iter().collect(),
+            commands: vec![],
+            verdict: Verdict::Done,
+            parallel: 0,
+        });
+        let result = Ok(decisions.collect());
+        self.input(Input::Answered {
+            call: call.id,
+            result,
+            took: Duration::from_millis(1),
+        });
+    }
+
+    fn executed(&mut self, execute: &Execute) {
+        let outcome = Outcome {
+            written: Some(crate::expectation::Written::Gone),
+            failed: None,
+        };
+        self.input(Input::Executed {
+            plan: execute.id,
+            outcome,
+            took: Duration::from_millis(1),
+        });
+    }
+
+    /// The names of the pods whose plans are to be executed.
+    fn deleting(&self) -> Vec<&str> {
+        let executes = self.executes.iter();
+        executes.map(|one| one.plan.target.name.as_str()).collect()
+    }
+
+    fn has_started(&self) -> bool {
+        let mut reports = self.reports.iter();
+        reports.any(|report| matches!(report, Report::Started { .. }))
+    }
+
+    fn has_started_candidate(&self) -> bool {
+        let mut reports = self.reports.iter();
+        reports.any(|report| matches!(report, Report::CandidateStarted { .. }))
+    }
+
+    /// What keeps the controllers from running, as of the next report.
+    fn waiting(&mut self) -> Option<String> {
+        self.pass(SECOND);
+        let states = self.reports.iter().rev();
+        let mut states = states.filter_map(|report| match report {
+            Report::State(state) => Some(state.waiting.clone()),
+            _ => None,
+        });
+        states.next().expect("it comes every second")
+    }
+}
+
+fn resource(plural: &str) -> ApiResource {
+    ApiResource::new("", "v1", plural)
+}
+
+fn served(plural: &str) -> Served {
+    Served {
+        resource: resource(plural),
+        kind: match plural {
+            "pods" => "Pod".into(),
+            other => other.into(),
+        },
+        namespaced: true,
+        verbs: ["list", "watch", "delete"].map(str::to_owned).into(),
+        preferred: true,
+    }
+}
+
+fn watch(name: &str, source: Source) -> WatchSpec {
+    WatchSpec {
+        name: name.into(),
+        source,
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: vec![],
+        indexes: vec![],
+        optional: false,
+    }
+}
+
+/// A watch of pods, whose keys are reconciled one by one.
+fn manifest() -> Manifest {
+    Manifest {
+        name: "test".into(),
+        version: "1".into(),
+        summary: String::new(),
+        watches: vec![watch("pods", Source::One(resource("pods")))],
+        triggers: vec![Trigger {
+            watch: "pods".into(),
+            queue: "pods".into(),
+            key: TriggerKey::OwnKey,
+        }],
+        queues: vec![QueueSpec {
+            name: "pods".into(),
+            workers: 10,
+            batch: 1,
+            priority: 0,
+            retry_initial: SECOND,
+            retry_max: 8 * SECOND,
+            rate: None,
+        }],
+        ticks: vec![],
+        permissions: vec![Permission {
+            verb: "delete".into(),
+            group: String::new(),
+            resource: "pods".into(),
+        }],
+        metrics: vec![],
+        config_schema: String::new(),
+    }
+}
+
+/// A revision of that guest, which takes four calls at once.
+fn revision(guest: Guest, manifest: Manifest) -> LoadedRevision<Guest> {
+    let limits = CallLimits {
+        memory_mib: 64,
+        call_millis: 1000,
+        instances: 4,
+    };
+    let digest = ModuleDigest::of(guest.as_bytes());
+    LoadedRevision {
+        guest,
+        manifest: Arc::new(manifest),
+        identity: RevisionIdentity::new(digest, [0x80].into(), limits),
+        away: None,
+    }
+}
+
+fn enforce() -> Settings {
+    Settings {
+        mode: Mode::Enforce,
+        ..Settings::default()
+    }
+}
+
+/// A controller whose stable revision is that guest.
+fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
+    DesiredController {
+        name: "test".into(),
+        settings,
+        user: None,
+        stable: revision(guest, manifest()),
+        cohort: Cohort::default(),
+        candidate: None,
+        tripped: vec![],
+    }
+}
+
+/// The same with a candidate of that weight.
+fn beside(guest: Guest, candidate: Guest, weight: u8) -> DesiredController<Guest> {
+    let step = CandidateStep {
+        share: Share {
+            cohort: Cohort::default(),
+            weight,
+        },
+        number: 1,
+        window: None,
+    };
+    DesiredController {
+        candidate: Some((revision(candidate, manifest()), step)),
+        ..desired(guest, enforce())
+    }
+}
+
+fn delete(key: &str) -> Plan {
+    let (namespace, name) = key.split_once('/').expect("a pod has a namespace");
+    Plan {
+        target: ObjectRef {
+            api_version: "v1".into(),
+            kind: "Pod".into(),
+            namespace: namespace.into(),
+            name: name.into(),
+            uid: name.into(),
+        },
+        reason: "test".into(),
+        message: String::new(),
+        steps: vec![Step::Delete(DeleteOptions::default())],
+        measures: vec![],
+        when_cancelled: None,
+    }
+}

@@ -1,0 +1,91 @@
+//! Streams and discovery.
+
+use super::*;
+use crate::failure::{Failure, FailureClass};
+
+#[test]
+fn discovery_is_repeated_after_thirty_seconds_and_after_a_failure_after_two() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.discoveries, [Duration::ZERO]);
+    bench.pass(60 * SECOND);
+    assert_eq!(bench.discoveries.len(), 1, "it is still asked");
+    let failure = Failure::new(FailureClass::Server, "no answer");
+    bench.input(Input::Discovered(Err(failure)));
+    bench.pass(10 * SECOND);
+    assert_eq!(bench.discoveries, [Duration::ZERO, 62 * SECOND]);
+    bench.discover(&["pods"]);
+    bench.pass(40 * SECOND);
+    assert_eq!(bench.discoveries[2..], [100 * SECOND]);
+}
+
+#[test]
+fn a_controller_pauses_while_its_resource_is_not_served() {
+    let mut bench = Bench::running(&["a"]);
+    bench.answer_all(false);
+    // One discovery without it may be a mistake of the API server.
+    bench.discover(&["nodes"]);
+    let object = bench.object("b");
+    bench.update("pods", Update::Apply(object));
+    assert_eq!(bench.called(), [("one", "ns/b")].into());
+    bench.answer_all(false);
+    bench.discover(&["nodes"]);
+    assert!(bench.stream("pods").is_none());
+    let paused = |report: &Report| matches!(report, Report::Paused { .. });
+    assert!(bench.reports.iter().any(paused));
+    let waiting = bench.waiting().unwrap();
+    assert!(waiting.contains("is not served"), "{waiting}");
+    bench.pass(60 * SECOND);
+    assert!(bench.calls.is_empty(), "the absence of pods means nothing");
+    bench.discover(&["nodes", "pods"]);
+    assert!(bench.calls.is_empty());
+    bench.list("pods", &["a", "c"]);
+    bench.pass(SECOND);
+    assert!(bench.called().contains(&("one", "ns/c")));
+    assert_eq!(bench.waiting(), None);
+}
+
+#[test]
+fn a_stream_runs_for_as_long_as_somebody_watches_its_resource() {
+    let mut bench = Bench::running(&["a"]);
+    let pods = bench.stream("pods");
+    assert!(bench.stream("nodes").is_none(), "nobody watches nodes");
+    bench.apply(vec![desired("two", enforce())]);
+    assert_eq!(bench.stream("pods"), pods, "two controllers share it");
+    bench.apply(vec![]);
+    assert!(bench.streams.is_empty());
+}
+
+/// While the API server does not answer at all, one line says so, and not one for
+/// each of its resources.
+#[test]
+fn an_interruption_is_a_warning_unless_the_api_server_is_unreachable() {
+    let mut bench = Bench::running(&["a"]);
+    let mut warns = |reachable| {
+        bench.reports.clear();
+        bench.input(Input::Reachable(reachable));
+        let reason = format!("connection refused: {reachable}");
+        bench.update("pods", Update::Status(Condition::Interrupted { reason }));
+        bench.reports.iter().any(|report| {
+            matches!(
+                report,
+                Report::Stream {
+                    warning: Some(_),
+                    ..
+                }
+            )
+        })
+    };
+    assert!(!warns(false));
+    assert!(warns(true));
+}
+
+#[test]
+fn a_discovery_that_fails_is_counted_for_every_controller() {
+    let mut bench = Bench::running(&["a"]);
+    bench.reports.clear();
+    let failure = Failure::new(FailureClass::Server, "no answer");
+    bench.input(Input::Discovered(Err(failure)));
+    let errors = bench.reports.iter();
+    let errors = errors.filter(|report| matches!(report, Report::SyncError { .. }));
+    assert_eq!(errors.count(), 1);
+}

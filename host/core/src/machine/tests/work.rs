@@ -1,0 +1,159 @@
+//! Calls, live reads and executions.
+
+use super::*;
+use crate::health::{CallFailure, CallFailureKind};
+use crate::plan::GetRequest;
+
+#[test]
+fn a_guest_takes_as_many_calls_at_once_as_it_has_instances() {
+    let mut bench = Bench::running(&["a", "b", "c", "d", "e", "f"]);
+    assert_eq!(bench.calls.len(), 4);
+    let call = bench.calls.pop_front().unwrap();
+    bench.answer(&call, false);
+    assert_eq!(bench.calls.len(), 4);
+}
+
+#[test]
+fn a_plan_is_executed_in_the_name_of_the_controllers_user() {
+    let mut one = desired("one", enforce());
+    one.user = Some("system:serviceaccount:davit:gc".into());
+    let mut bench = Bench::new();
+    bench.discover(&["pods"]);
+    bench.apply(vec![one]);
+    bench.list("pods", &["a"]);
+    bench.answer_all(true);
+    let execute = bench.executes.pop_front().unwrap();
+    assert_eq!(
+        execute.user.as_deref(),
+        Some("system:serviceaccount:davit:gc")
+    );
+    assert_eq!(execute.controller, "test");
+    assert_eq!(execute.decision, format!("run-{}", execute.id));
+    let name = revision("one", manifest()).identity.to_string();
+    assert_eq!(*execute.revision, *name);
+}
+
+#[test]
+fn a_removed_controllers_executions_come_to_their_end() {
+    let mut bench = Bench::running(&["a"]);
+    bench.answer_all(true);
+    let execute = bench.executes.pop_front().unwrap();
+    bench.apply(vec![]);
+    assert!(bench.withdrawn.is_empty());
+    assert_eq!(bench.released, ["one"]);
+    bench.executed(&execute);
+    let Some(Report::Executed {
+        controller,
+        decision,
+        ..
+    }) = bench.reports.last()
+    else {
+        panic!("{:?}", bench.reports);
+    };
+    assert_eq!((controller.as_str(), decision), ("test", &execute.decision));
+    // Another controller of that name has nothing of the former one.
+    bench.apply(vec![desired("one", enforce())]);
+    bench.list("pods", &["a"]);
+    bench.answer_all(true);
+    let another = bench.executes.pop_front().unwrap();
+    assert_ne!(another.id.controller, execute.id.controller);
+}
+
+#[test]
+fn a_stop_waits_for_executions_and_begins_nothing() {
+    let mut bench = Bench::running(&["a", "b"]);
+    let last = bench.calls.pop_back().unwrap();
+    bench.answer_all(true);
+    let execute = bench.executes.pop_front().unwrap();
+    bench.input(Input::Stop);
+    assert_eq!(bench.withdrawn, [execute.id.controller]);
+    bench.answer(&last, true);
+    let object = bench.object("c");
+    bench.update("pods", Update::Apply(object));
+    bench.pass(60 * SECOND);
+    assert!(bench.executes.is_empty() && bench.calls.is_empty());
+    assert!(!bench.machine.is_stopped(), "a plan is executed");
+    bench.executed(&execute);
+    assert!(bench.machine.is_stopped());
+}
+
+/// The driver may hand in several inputs before it asks for effects.
+#[test]
+fn a_plan_that_was_admitted_in_the_moment_of_a_stop_is_not_executed() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    let decision = Decision {
+        plans: vec![delete("ns/a")],
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    };
+    let answered = Input::Answered {
+        call: call.id,
+        result: Ok(vec![decision]),
+        took: SECOND,
+    };
+    bench.machine.handle(bench.now, answered);
+    bench.machine.handle(bench.now, Input::Stop);
+    bench.run();
+    assert!(bench.executes.is_empty());
+    assert!(bench.machine.is_stopped());
+}
+
+#[test]
+fn a_guest_that_fails_opens_its_circuit() {
+    let mut bench = Bench::running(&["a"]);
+    for _ in 0..100 {
+        let Some(call) = bench.calls.pop_front() else {
+            bench.pass(SECOND);
+            continue;
+        };
+        let failure = CallFailure::new(CallFailureKind::Trap, "unreachable");
+        bench.input(Input::Answered {
+            call: call.id,
+            result: Err(failure),
+            took: SECOND,
+        });
+        let opened = |report: &Report| matches!(report, Report::CircuitOpened { .. });
+        if bench.reports.iter().any(opened) {
+            let observed = &bench.machine.observe(bench.now)["test"];
+            assert!(observed.circuit_open.is_some());
+            return;
+        }
+    }
+    panic!("the circuit stays closed");
+}
+
+#[test]
+fn a_live_read_is_made_and_its_guest_resumed() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    let request = GetRequest {
+        target: delete("ns/a").target,
+        fields: vec![],
+    };
+    bench.input(Input::ReadRequested {
+        read: ReadId(1),
+        call: call.id,
+        controller: call.controller,
+        request: ReadRequest::Get(vec![request]),
+    });
+    let read = bench.others.pop();
+    assert!(matches!(
+        read,
+        Some(Effect::Read { read: ReadId(1), controller, .. }) if *controller == *"test"
+    ));
+    let answer = ReadAnswer::Get(vec![]);
+    bench.input(Input::ReadDone {
+        read: ReadId(1),
+        answer,
+    });
+    let resume = bench.others.pop();
+    assert!(matches!(
+        resume,
+        Some(Effect::Resume {
+            read: ReadId(1),
+            ..
+        })
+    ));
+}

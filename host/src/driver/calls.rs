@@ -1,0 +1,176 @@
+//! Calls into guests, and the live reads that they make.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use davit_cluster::api::Api;
+use davit_cluster::live;
+use davit_core::controller::CallId;
+use davit_core::failure::{Failure, FailureClass};
+use davit_core::health::{CallFailure, CallFailureKind};
+use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
+use davit_core::mapping::Mapping;
+use davit_core::object::ObjectRecord;
+use davit_core::plan::{GetRequest, ListRequest};
+use davit_engine::{CallError, Guest, LiveReads};
+use futures::future::BoxFuture;
+use tokio::sync::{mpsc, oneshot};
+
+use super::message::{LiveRead, Message};
+
+/// Makes the calls.
+pub(super) struct Caller {
+    api: Api,
+    inbox: mpsc::UnboundedSender<Message>,
+    /// The guests that wait for a read.
+    waiting: BTreeMap<ReadId, oneshot::Sender<ReadAnswer>>,
+    last_read: u64,
+}
+
+impl Caller {
+    pub(super) fn new(api: Api, inbox: mpsc::UnboundedSender<Message>) -> Self {
+        Self {
+            api,
+            inbox,
+            waiting: BTreeMap::new(),
+            last_read: 0,
+        }
+    }
+
+    pub(super) fn call(&self, call: Call<Arc<Guest>>) {
+        let Call { id, guest, .. } = call;
+        let live = Live {
+            call: id,
+            controller: call.controller,
+            inbox: self.inbox.clone(),
+        };
+        let call = davit_engine::Call {
+            now: call.now,
+            items: call.items,
+            snapshot: call.snapshot,
+            views: call.views,
+            pending: call.pending,
+            notes: call.notes,
+            mapping: call.mapping,
+            unlisted: call.unlisted,
+            live: Arc::new(live),
+        };
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let started = tokio::time::Instant::now();
+            let result = guest.reconcile(call).await;
+            let input = Input::Answered {
+                call: id,
+                result: result.map_err(|error| call_failure(&error)),
+                took: started.elapsed(),
+            };
+            // The host may have stopped.
+            let _ = inbox.send(Message::Input(input));
+        });
+    }
+
+    /// A guest asks for a read.
+    pub(super) fn request(&mut self, read: LiveRead) -> Input<Arc<Guest>> {
+        self.last_read += 1;
+        let id = ReadId(self.last_read);
+        self.waiting.insert(id, read.answer);
+        Input::ReadRequested {
+            read: id,
+            call: read.call,
+            controller: read.controller,
+            request: read.request,
+        }
+    }
+
+    pub(super) fn read(
+        &self,
+        read: ReadId,
+        controller: &str,
+        request: ReadRequest,
+        mapping: Arc<Mapping>,
+    ) {
+        let (api, inbox) = (self.api.on_behalf_of(controller), self.inbox.clone());
+        tokio::spawn(async move {
+            let answer = match request {
+                ReadRequest::Get(requests) => {
+                    ReadAnswer::Get(live::get(&api, &mapping, &requests).await)
+                }
+                ReadRequest::List(request) => {
+                    ReadAnswer::List(live::list(&api, &mapping, &request).await)
+                }
+            };
+            let _ = inbox.send(Message::Input(Input::ReadDone { read, answer }));
+        });
+    }
+
+    pub(super) fn resume(&mut self, read: ReadId, answer: ReadAnswer) {
+        if let Some(guest) = self.waiting.remove(&read) {
+            // The call may have been given up.
+            let _ = guest.send(answer);
+        }
+    }
+}
+
+/// What a failed call says of the guest.
+fn call_failure(error: &CallError) -> CallFailure {
+    let kind = match error {
+        CallError::Trap(_) => CallFailureKind::Trap,
+        CallError::Deadline { .. } => CallFailureKind::Timeout,
+        CallError::Memory { .. } => CallFailureKind::Memory,
+        CallError::TooLarge { .. } => CallFailureKind::Flood,
+        CallError::Malformed(_) => CallFailureKind::Malformed,
+        CallError::Restart(_) => CallFailureKind::Start,
+    };
+    CallFailure::new(kind, error.to_string())
+}
+
+/// The live reads of one call.
+struct Live {
+    call: CallId,
+    controller: Arc<str>,
+    inbox: mpsc::UnboundedSender<Message>,
+}
+
+impl Live {
+    /// None if the host has stopped.
+    async fn ask(&self, request: ReadRequest) -> Option<ReadAnswer> {
+        let (answer, answered) = oneshot::channel();
+        let read = LiveRead {
+            call: self.call,
+            controller: Arc::clone(&self.controller),
+            request,
+            answer,
+        };
+        let _ = self.inbox.send(Message::Read(read));
+        answered.await.ok()
+    }
+}
+
+impl LiveReads for Live {
+    fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>> {
+        Box::pin(async move {
+            let count = requests.len();
+            match self.ask(ReadRequest::Get(requests)).await {
+                Some(ReadAnswer::Get(objects)) => objects,
+                _ => (0..count).map(|_| Err(stopped())).collect(),
+            }
+        })
+    }
+
+    fn list(&self, request: ListRequest) -> BoxFuture<'_, Result<Vec<ObjectRecord>, Failure>> {
+        Box::pin(async move {
+            match self.ask(ReadRequest::List(request)).await {
+                Some(ReadAnswer::List(objects)) => objects,
+                _ => Err(stopped()),
+            }
+        })
+    }
+}
+
+/// Why a read has no answer. The call has none either: nobody learns of it.
+fn stopped() -> Failure {
+    Failure::new(
+        FailureClass::Server,
+        "read from the API server: the host has stopped",
+    )
+}

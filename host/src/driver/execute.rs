@@ -1,0 +1,108 @@
+//! Executing plans.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_cluster::api::Api;
+use davit_cluster::events::Recorder;
+use davit_cluster::write::{Decision, Writer};
+use davit_core::controller::{ControllerId, Outcome};
+use davit_core::machine::{Execute, Input};
+use davit_core::mapping::Mapping;
+use davit_core::plan::Plan;
+use davit_core::request::plan::withdrawn;
+use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
+
+use super::message::Message;
+
+/// Executes plans, each in a task of its own.
+pub(super) struct Executor {
+    api: Api,
+    recorder: Recorder,
+    inbox: mpsc::UnboundedSender<Message>,
+    /// Withdraws the plans of a controller that have not begun.
+    withdrawals: BTreeMap<ControllerId, watch::Sender<()>>,
+}
+
+impl Executor {
+    pub(super) fn new(api: Api, recorder: Recorder, inbox: mpsc::UnboundedSender<Message>) -> Self {
+        Self {
+            api,
+            recorder,
+            inbox,
+            withdrawals: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn execute(&mut self, execute: Execute) {
+        let Execute {
+            id,
+            controller,
+            user,
+            revision,
+            decision,
+            plan,
+            mapping,
+        } = execute;
+        let recorder = self.recorder.clone();
+        let writer = Writer::new(&self.api, recorder, &controller, user.as_deref());
+        let decision = Decision {
+            revision: revision.to_string(),
+            id: decision,
+        };
+        let withdrawal = self.withdrawal(id.controller);
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            let executed = run(&writer, &mapping, &plan, &decision, withdrawal);
+            let (outcome, took) = executed.await;
+            let input = Input::Executed {
+                plan: id,
+                outcome,
+                took,
+            };
+            // The host may have stopped.
+            let _ = inbox.send(Message::Input(input));
+        });
+    }
+
+    /// Withdraws every plan of a controller that has not begun.
+    pub(super) fn withdraw(&mut self, controller: ControllerId) {
+        if let Some(withdrawal) = self.withdrawals.remove(&controller) {
+            withdrawal.send_replace(());
+        }
+    }
+
+    fn withdrawal(&mut self, controller: ControllerId) -> watch::Receiver<()> {
+        if !self.withdrawals.contains_key(&controller) {
+            // Of controllers that were removed meanwhile nothing stays.
+            self.withdrawals.retain(|_, one| one.receiver_count() > 0);
+        }
+        self.withdrawals.entry(controller).or_default().subscribe()
+    }
+}
+
+/// Waits for a plan's turn and executes it, unless it is withdrawn before. Returns
+/// how long it took without the waiting.
+async fn run(
+    writer: &Writer,
+    mapping: &Arc<Mapping>,
+    plan: &Arc<Plan>,
+    decision: &Decision,
+    mut withdrawal: watch::Receiver<()>,
+) -> (Outcome, Duration) {
+    let course = tokio::select! {
+        // In this order: what is withdrawn in the moment of its turn never begins.
+        biased;
+        // An error says only that nobody can withdraw it any more.
+        Ok(()) = withdrawal.changed() => return (withdrawn(plan), Duration::ZERO),
+        course = writer.start(plan) => course,
+    };
+    let started = Instant::now();
+    let outcome = match course {
+        Ok(course) => writer.execute(mapping, plan, decision, course).await,
+        Err(outcome) => outcome,
+    };
+    (outcome, started.elapsed())
+}

@@ -1,0 +1,370 @@
+//! The lines of the log.
+//!
+//! A line about a plan has a message of the host's own, and the same fields
+//! whatever becomes of the plan. What the guest chose is in fields, on one line
+//! and bounded. Whether a line is written is not decided here, only how.
+
+use davit_core::controller::Outcome;
+use davit_core::failure::FailureClass;
+use davit_core::gate::{Ruling, Waiting};
+use davit_core::machine::Report;
+use davit_core::plan::{Plan, Step};
+use davit_core::rollout::Role;
+use davit_core::throttle::Suppressed;
+use davit_core::untrusted::{self, MOST_LOGGED};
+use davit_core::watch::Condition;
+
+/// Logs a report.
+pub(super) fn log(report: &Report) {
+    match report {
+        Report::Removed { controller } => tracing::info!(controller, "the controller is removed"),
+        Report::Started { controller, .. } => tracing::info!(controller, "controller started"),
+        Report::Promoted {
+            controller,
+            revision,
+            ..
+        } => tracing::info!(controller, %revision, "promoted"),
+        Report::CandidateStarted {
+            controller,
+            revision,
+            weight,
+        } => tracing::info!(controller, %revision, weight, "candidate started"),
+        Report::Paused { controller, role } => {
+            let role = role.as_str();
+            tracing::error!(
+                controller,
+                role,
+                "the controller pauses: a resource that it watches is not served any more"
+            );
+        }
+        Report::NotServed { guest, resource } => {
+            tracing::warn!(
+                controller = guest,
+                %resource,
+                "waiting for a resource that the API server does not serve"
+            );
+        }
+        Report::Ruled {
+            controller,
+            role,
+            revision,
+            dry_run,
+            plan,
+            ruling,
+            is_news,
+            ..
+        } => {
+            // A resync may be about thousands that nobody reads.
+            if *is_news || tracing::enabled!(tracing::Level::DEBUG) {
+                let line = Line::of(controller, revision, *dry_run, plan);
+                log_ruling(&line, *role, ruling, *is_news);
+            }
+        }
+        Report::Executed {
+            controller,
+            revision,
+            decision,
+            plan,
+            outcome,
+            warning,
+            ..
+        } => {
+            let line = Line::of(controller, revision, false, plan);
+            log_outcome(&line, decision, plan, outcome, *warning);
+        }
+        Report::Called { .. } | Report::CircuitOpened { .. } | Report::Retried { .. } => {
+            log_guest(report);
+        }
+        Report::Stream { .. }
+        | Report::ListRefused { .. }
+        | Report::DiscoveryFailed { .. }
+        | Report::DiscoveryIncomplete { .. } => log_cluster(report),
+        Report::Measured { .. }
+        | Report::Dequeued { .. }
+        | Report::Reconciled { .. }
+        | Report::SyncError { .. }
+        | Report::State(_) => {}
+    }
+}
+
+fn log_guest(report: &Report) {
+    let data = |text: &str| untrusted::line(text, MOST_LOGGED);
+    match report {
+        Report::Called {
+            controller,
+            role,
+            failure: Some(failure),
+            ..
+        } => {
+            let role = role.as_str();
+            // It says what the guest printed before a trap.
+            let error = data(&failure.message);
+            tracing::warn!(controller, role, error, "a call of the guest failed");
+        }
+        Report::CircuitOpened {
+            controller,
+            role,
+            pause,
+            reason,
+        } => {
+            let (role, error) = (role.as_str(), data(&reason.to_string()));
+            tracing::error!(
+                controller,
+                role,
+                ?pause,
+                error,
+                "circuit open: the guest is not called for a while"
+            );
+        }
+        Report::Retried {
+            controller,
+            role,
+            item,
+            reason,
+        } => {
+            let (role, queue) = (role.as_str(), &item.queue);
+            let (key, reason) = (data(&item.key), data(reason));
+            tracing::debug!(controller, role, queue, key, reason, "will retry the item");
+        }
+        _ => {}
+    }
+}
+
+fn log_cluster(report: &Report) {
+    match report {
+        Report::Stream {
+            resource,
+            condition,
+            warning,
+            ..
+        } => match (condition, warning) {
+            (Condition::Synced, _) => tracing::debug!(resource, "watched"),
+            (Condition::NotServed, _) => {
+                tracing::warn!(resource, "the API server does not serve it");
+            }
+            (Condition::Interrupted { reason }, Some(suppressed)) => {
+                tracing::warn!(resource, "the watch was interrupted: {reason}{suppressed}");
+            }
+            (Condition::Interrupted { reason }, None) => {
+                tracing::debug!(resource, "the watch was interrupted: {reason}");
+            }
+        },
+        Report::ListRefused { reason } => tracing::error!("a list is not stored: {reason}"),
+        Report::DiscoveryFailed {
+            failure,
+            warning: Some(suppressed),
+        } => tracing::warn!("the API server does not say what it serves: {failure}{suppressed}"),
+        Report::DiscoveryFailed {
+            failure,
+            warning: None,
+        } => tracing::debug!("the API server does not say what it serves: {failure}"),
+        Report::DiscoveryIncomplete { failed, suppressed } => {
+            tracing::warn!(
+                ?failed,
+                "some groups do not say what they serve{suppressed}"
+            );
+        }
+        _ => {}
+    }
+}
+
+/// The fields that every line about a plan has.
+struct Line<'a> {
+    controller: &'a str,
+    revision: &'a str,
+    dry_run: bool,
+    action: String,
+    api_version: String,
+    kind: String,
+    namespace: String,
+    name: String,
+    uid: String,
+    reason: String,
+    guest_message: String,
+}
+
+impl<'a> Line<'a> {
+    fn of(controller: &'a str, revision: &'a str, dry_run: bool, plan: &Plan) -> Self {
+        let data = |text: &str| untrusted::line(text, MOST_LOGGED);
+        let target = &plan.target;
+        Self {
+            controller,
+            revision,
+            dry_run,
+            action: action(plan),
+            api_version: data(&target.api_version),
+            kind: data(&target.kind),
+            namespace: data(&target.namespace),
+            name: data(&target.name),
+            uid: data(&target.uid),
+            reason: data(&plan.reason),
+            guest_message: data(&plan.message),
+        }
+    }
+}
+
+/// Writes a line about a plan: its level, its fields, more fields, its message.
+macro_rules! log {
+    ($level:ident, $line:expr, { $($more:tt)* }, $($message:tt)+) => {{
+        let Line {
+            controller,
+            revision,
+            dry_run,
+            action,
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+            reason,
+            guest_message,
+        } = $line;
+        tracing::$level!(
+            action,
+            dry_run,
+            api_version,
+            kind,
+            namespace,
+            name,
+            uid,
+            reason,
+            guest_message,
+            controller,
+            revision,
+            $($more)*
+            $($message)+
+        )
+    }};
+}
+
+fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
+    let role = role.as_str();
+    // The guest named the kind or the permission that this is about.
+    let because = untrusted::line(&ruling.to_string(), MOST_LOGGED);
+    let ruled = ruling.as_str();
+    match ruling {
+        // Its outcome is logged.
+        Ruling::Admit => {}
+        Ruling::Show if is_news => {
+            log!(info, line, { role, }, "dry run: would {}", line.action);
+        }
+        Ruling::Refuse(_) if is_news => {
+            log!(warn, line, { role, ruling = ruled, because, }, "refused: {}", line.action);
+        }
+        Ruling::Wait(Waiting::NotServed) if is_news => {
+            log!(warn, line, { role, ruling = ruled, because, }, "waits: {}", line.action);
+        }
+        Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
+            log!(debug, line, { role, ruling = ruled, because, }, "not executed: {}", line.action);
+        }
+    }
+}
+
+fn log_outcome(
+    line: &Line<'_>,
+    decision: &str,
+    plan: &Plan,
+    outcome: &Outcome,
+    warning: Option<Suppressed>,
+) {
+    let Some((step, failure)) = &outcome.failed else {
+        log!(info, line, { decision, }, "executed: {}", line.action);
+        return;
+    };
+    if failure.class.means_gone() {
+        log!(info, line, { decision, }, "the target was gone: {}", line.action);
+        return;
+    }
+    let failed = plan.steps.get(*step as usize).map_or("none", verb);
+    let class = failure.class.as_str();
+    let error = untrusted::line(&failure.message, MOST_LOGGED);
+    let then = match failure.class {
+        FailureClass::RefusedByGate => "",
+        _ => "; will retry",
+    };
+    if let Some(suppressed) = warning {
+        log!(
+            warn,
+            line,
+            { decision, step, failed, class, error, },
+            "failed: {}{then}{suppressed}",
+            line.action
+        );
+    } else {
+        log!(
+            debug,
+            line,
+            { decision, step, failed, class, error, },
+            "failed: {}{then}",
+            line.action
+        );
+    }
+}
+
+/// What a plan does to its target, in order: `patch+delete`. Events only
+/// report it, so they count only where there is nothing else.
+fn action(plan: &Plan) -> String {
+    let does = |step: &&Step| !matches!(step, Step::Event(_));
+    let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(verb).collect();
+    verbs.dedup();
+    match (verbs.as_slice(), plan.steps.first()) {
+        ([], None) => "nothing".to_owned(),
+        ([], Some(_)) => "event".to_owned(),
+        (verbs, _) => verbs.join("+"),
+    }
+}
+
+const fn verb(step: &Step) -> &'static str {
+    match step {
+        Step::Patch(_) => "patch",
+        Step::Delete(_) => "delete",
+        Step::Evict(_) => "evict",
+        Step::Create(_) => "create",
+        Step::Event(_) => "event",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use davit_core::object::ObjectRef;
+    use davit_core::plan::{DeleteOptions, Event, Patch, PatchKind};
+
+    use super::*;
+
+    fn acts(steps: Vec<Step>) -> String {
+        action(&Plan {
+            target: ObjectRef::default(),
+            reason: String::new(),
+            message: String::new(),
+            steps,
+            measures: vec![],
+            when_cancelled: None,
+        })
+    }
+
+    #[test]
+    fn an_action_names_what_is_done_to_the_target() {
+        let patch = Step::Patch(Patch {
+            kind: PatchKind::Merge,
+            subresource: "status".to_owned(),
+            body: vec![0x80],
+        });
+        let event = Step::Event(Event {
+            event_type: "Normal".to_owned(),
+            reason: "Gone".to_owned(),
+            message: String::new(),
+            component: "test".to_owned(),
+        });
+        let delete = Step::Delete(DeleteOptions::default());
+        let evict = Step::Evict(DeleteOptions::default());
+        assert_eq!(acts(vec![delete.clone()]), "delete");
+        assert_eq!(acts(vec![evict]), "evict");
+        assert_eq!(
+            acts(vec![event.clone(), patch.clone(), delete]),
+            "patch+delete"
+        );
+        assert_eq!(acts(vec![patch.clone(), patch]), "patch");
+        assert_eq!(acts(vec![event]), "event");
+        assert_eq!(acts(vec![]), "nothing");
+    }
+}

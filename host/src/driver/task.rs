@@ -1,0 +1,198 @@
+//! The driver's task: feeds the machine and carries out its effects.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use davit_cluster::api::Api;
+use davit_cluster::discovery;
+use davit_cluster::reflector::Reflector;
+use davit_core::machine::{Effect, Input, Machine, MachineSettings};
+use davit_core::stream::{Batch, StreamId, StreamSpec};
+use davit_core::watch::Settings;
+use davit_engine::Guest;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::sleep_until;
+
+use super::DriverOptions;
+use super::calls::Caller;
+use super::execute::Executor;
+use super::message::Message;
+use super::telemetry::Telemetry;
+
+/// How many batches of updates wait for the task before the streams do.
+const BATCHES: usize = 64;
+/// How many messages are handled before the machine is asked what to do.
+const MOST_AT_ONCE: usize = 256;
+
+/// The task.
+pub(super) struct Task {
+    api: Api,
+    machine: Machine<Arc<Guest>>,
+    reflectors: Reflectors,
+    caller: Caller,
+    executor: Executor,
+    telemetry: Telemetry,
+    /// Whether the API server answered when the machine last heard of it.
+    reachable: bool,
+    inbox: mpsc::UnboundedSender<Message>,
+    batches: mpsc::Receiver<Batch>,
+}
+
+/// The reflectors that run.
+struct Reflectors {
+    api: Api,
+    settings: Settings,
+    seed: u64,
+    batches: mpsc::Sender<Batch>,
+    running: BTreeMap<StreamId, Reflector>,
+}
+
+/// Why the task goes on.
+enum Event {
+    Message(Message),
+    Batch(Batch),
+    Due,
+}
+
+impl Task {
+    pub(super) fn new(options: DriverOptions, inbox: mpsc::UnboundedSender<Message>) -> Self {
+        let (api, recorder) = (options.api, options.recorder);
+        let (sender, batches) = mpsc::channel(BATCHES);
+        let settings = MachineSettings { run: unique_name() };
+        Self {
+            machine: Machine::new(api.clock().now(), settings),
+            reflectors: Reflectors {
+                api: api.clone(),
+                settings: options.watch,
+                seed: options.seed,
+                batches: sender,
+                running: BTreeMap::new(),
+            },
+            caller: Caller::new(api.clone(), inbox.clone()),
+            executor: Executor::new(api.clone(), recorder.clone(), inbox.clone()),
+            telemetry: Telemetry::new(
+                api.clone(),
+                recorder,
+                options.metrics,
+                options.health,
+                options.listener,
+            ),
+            reachable: true,
+            api,
+            inbox,
+            batches,
+        }
+    }
+
+    /// Runs until the machine is stopped.
+    pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
+        self.run_effects();
+        while !self.machine.is_stopped() {
+            let clock = self.api.clock();
+            let wake = clock.deadline(self.machine.next_wake(clock.now()));
+            let event = tokio::select! {
+                Some(message) = messages.recv() => Event::Message(message),
+                Some(batch) = self.batches.recv() => Event::Batch(batch),
+                () = sleep_until(wake) => Event::Due,
+            };
+            self.update_reachability();
+            match event {
+                Event::Message(message) => {
+                    self.handle(message);
+                    for _ in 1..MOST_AT_ONCE {
+                        let Ok(message) = messages.try_recv() else {
+                            break;
+                        };
+                        self.handle(message);
+                    }
+                }
+                Event::Batch(batch) => self.input(Input::Stream(batch)),
+                Event::Due => {}
+            }
+            self.run_effects();
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Input(input) => self.input(input),
+            Message::Read(read) => {
+                let input = self.caller.request(read);
+                self.input(input);
+            }
+            // Whoever asked may have gone.
+            Message::Observe(answer) => {
+                let _ = answer.send(self.machine.observe(self.api.clock().now()));
+            }
+            Message::Disagreements { controller, answer } => {
+                let now = self.api.clock().now();
+                let _ = answer.send(self.machine.disagreements(now, &controller));
+            }
+        }
+    }
+
+    fn input(&mut self, input: Input<Arc<Guest>>) {
+        self.machine.handle(self.api.clock().now(), input);
+    }
+
+    fn update_reachability(&mut self) {
+        let reachable = self.api.absence().is_none();
+        if self.reachable != reachable {
+            self.reachable = reachable;
+            self.input(Input::Reachable(reachable));
+        }
+    }
+
+    fn run_effects(&mut self) {
+        let now = self.api.clock().now();
+        while let Some(effect) = self.machine.poll(now) {
+            match effect {
+                Effect::StartStream { stream, spec } => self.reflectors.start(stream, spec),
+                Effect::StopStream(stream) => self.reflectors.stop(stream),
+                Effect::Discover => self.discover(),
+                Effect::Call(call) => self.caller.call(*call),
+                Effect::Read {
+                    read,
+                    controller,
+                    request,
+                    mapping,
+                } => self.caller.read(read, &controller, request, mapping),
+                Effect::Resume { read, answer } => self.caller.resume(read, answer),
+                Effect::Execute(execute) => self.executor.execute(execute),
+                Effect::Withdraw(controller) => self.executor.withdraw(controller),
+                Effect::Report(report) => self.telemetry.report(report, now.instant),
+                Effect::Release(guest) => drop(spawn_blocking(move || drop(guest))),
+            }
+        }
+    }
+
+    fn discover(&self) {
+        let (api, inbox) = (self.api.clone(), self.inbox.clone());
+        tokio::spawn(async move {
+            let result = discovery::discover(&api).await;
+            // The host may have stopped.
+            let _ = inbox.send(Message::Input(Input::Discovered(result)));
+        });
+    }
+}
+
+impl Reflectors {
+    fn start(&mut self, stream: StreamId, spec: StreamSpec) {
+        let seed = self.seed.wrapping_add(u64::from(stream.0));
+        let (settings, batches) = (self.settings.clone(), self.batches.clone());
+        let reflector = Reflector::start(&self.api, spec, settings, seed, stream, batches);
+        self.running.insert(stream, reflector);
+    }
+
+    fn stop(&mut self, stream: StreamId) {
+        self.running.remove(&stream);
+    }
+}
+
+/// Ten digits of the time at which the host started: they distinguish its
+/// decisions from those of another run.
+fn unique_name() -> String {
+    let millis = jiff::Timestamp::now().as_millisecond();
+    format!("{millis:010x}")
+}

@@ -1,0 +1,173 @@
+//! What the machine reports: to the log, to the metrics, to the probes, and to
+//! whoever listens.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use davit_cluster::api::Api;
+use davit_cluster::events::Recorder;
+use davit_core::machine::{Report, State};
+use davit_core::manifest::MetricSpec;
+use davit_core::time::Instant;
+use davit_core::watch::Condition;
+use tokio::sync::mpsc;
+
+use super::log;
+use crate::health::Health;
+use crate::metrics::{GuestMetrics, HostMetrics};
+
+pub(super) struct Telemetry {
+    api: Api,
+    recorder: Recorder,
+    metrics: Arc<HostMetrics>,
+    /// What the guests of controllers declare, by the controllers' names.
+    guests: BTreeMap<String, GuestMetrics>,
+    health: Arc<Health>,
+    listener: Option<mpsc::UnboundedSender<Report>>,
+}
+
+impl Telemetry {
+    pub(super) fn new(
+        api: Api,
+        recorder: Recorder,
+        metrics: Arc<HostMetrics>,
+        health: Arc<Health>,
+        listener: Option<mpsc::UnboundedSender<Report>>,
+    ) -> Self {
+        Self {
+            api,
+            recorder,
+            metrics,
+            guests: BTreeMap::new(),
+            health,
+            listener,
+        }
+    }
+
+    pub(super) fn report(&mut self, report: Report, now: Instant) {
+        self.measure(&report, now);
+        log::log(&report);
+        if let Some(listener) = &self.listener {
+            // Nobody listening any more is no reason to stop.
+            let _ = listener.send(report);
+        }
+    }
+
+    fn measure(&mut self, report: &Report, now: Instant) {
+        let metrics = &self.metrics;
+        match report {
+            Report::Removed { controller } => {
+                self.guests.remove(controller);
+                metrics.calls.remove(controller);
+            }
+            Report::Started {
+                controller,
+                manifest,
+            }
+            | Report::Promoted {
+                controller,
+                manifest,
+                ..
+            } => self.publish(controller, &manifest.metrics),
+            Report::Ruled {
+                controller,
+                role,
+                ruling,
+                ..
+            } => metrics.plans.ruled(controller, *role, ruling),
+            Report::Executed {
+                controller,
+                outcome,
+                took,
+                ..
+            } => metrics.plans.executed(controller, outcome, *took),
+            Report::Called {
+                controller,
+                role,
+                failure,
+                took,
+            } => {
+                let result = failure.as_ref().map_or(Ok(()), |failure| Err(failure.kind));
+                metrics.calls.ended(controller, *role, result, *took);
+            }
+            Report::Measured {
+                controller,
+                measure,
+            } => {
+                if let Some(guest) = self.guests.get(controller) {
+                    guest.record(measure, now);
+                }
+            }
+            Report::Dequeued {
+                controller,
+                queue,
+                waited,
+            } => metrics.queues.dequeued(controller, queue, *waited),
+            Report::Reconciled {
+                controller,
+                queue,
+                took,
+            } => metrics.queues.reconciled(controller, queue, *took),
+            Report::Stream {
+                resource,
+                condition,
+                is_current,
+                ..
+            } => {
+                if matches!(condition, Condition::Interrupted { .. }) {
+                    metrics.cache.interrupted(resource);
+                }
+                if *is_current {
+                    let is_synced = *condition == Condition::Synced;
+                    metrics.cache.set_synced(resource, is_synced);
+                }
+            }
+            Report::SyncError { controller } => {
+                if let Some(guest) = self.guests.get(controller) {
+                    guest.sync_error();
+                }
+            }
+            Report::State(state) => self.state(state, now),
+            Report::CandidateStarted { .. }
+            | Report::Paused { .. }
+            | Report::NotServed { .. }
+            | Report::CircuitOpened { .. }
+            | Report::Retried { .. }
+            | Report::ListRefused { .. }
+            | Report::DiscoveryFailed { .. }
+            | Report::DiscoveryIncomplete { .. } => {}
+        }
+    }
+
+    /// Publishes what the guest of a controller declares now.
+    fn publish(&mut self, controller: &str, specs: &[MetricSpec]) {
+        let former = self.guests.remove(controller);
+        if let Some(guest) = self.metrics.replace_guest(controller, specs, former) {
+            self.guests.insert(controller.to_owned(), guest);
+        }
+    }
+
+    fn state(&self, state: &State, now: Instant) {
+        let metrics = &self.metrics;
+        for controller in &state.controllers {
+            let name = &controller.name;
+            metrics
+                .calls
+                .set_circuit_open(name, controller.circuit_open);
+            for stats in &controller.queues {
+                metrics.queues.set(name, stats);
+            }
+        }
+        for (resource, count) in &state.objects {
+            metrics.cache.set_objects(resource, *count);
+        }
+        metrics.cache.set_bytes(state.bytes);
+        metrics.events.set(&self.recorder.stats());
+        self.health.heartbeat(state.waiting.clone());
+        let unreachable = self.api.absence().map(|absence| {
+            let lasts = now.since(absence.since);
+            (lasts, absence.last)
+        });
+        self.health.set_unreachable(unreachable);
+    }
+}
