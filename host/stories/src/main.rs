@@ -41,6 +41,11 @@ struct Arguments {
     /// How many steps a story has.
     #[arg(long, default_value_t = 80)]
     steps: usize,
+    /// Gives the core one fault after the other, and looks for the first of the
+    /// seeds that shows it.
+    #[cfg(feature = "mutants")]
+    #[arg(long)]
+    mutants: bool,
     /// Prints a failing story as it was drawn.
     #[arg(long)]
     whole: bool,
@@ -58,8 +63,12 @@ fn main() -> Result<ExitCode> {
     if let Some(seed) = arguments.seed {
         return show(seed, &arguments);
     }
+    #[cfg(feature = "mutants")]
+    if arguments.mutants {
+        return mutants(&arguments);
+    }
     let started = Instant::now();
-    let failed = run(&arguments)?;
+    let failed = run(&arguments, usize::MAX)?;
     let seconds = started.elapsed().as_secs_f64();
     let count = arguments.seeds.end - arguments.seeds.start;
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
@@ -112,8 +121,35 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Tells all stories, on every processor. Returns the seeds that failed.
-fn run(arguments: &Arguments) -> Result<Vec<(u64, Vec<String>)>> {
+/// Looks for a seed that shows each fault.
+#[cfg(feature = "mutants")]
+fn mutants(arguments: &Arguments) -> Result<ExitCode> {
+    use davit_core::mutant::Mutant;
+    let mut survivors = 0;
+    for mutant in Mutant::ALL {
+        Mutant::activate(Some(mutant));
+        let found = run(arguments, 1)?;
+        match found.first() {
+            Some((seed, problems)) => {
+                let problem = problems.first().map_or("", String::as_str);
+                println!("{mutant:?}: seed {seed}: {problem}");
+            }
+            None => {
+                survivors += 1;
+                println!("{mutant:?}: NOT FOUND");
+            }
+        }
+    }
+    Ok(if survivors == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Tells all stories, on every processor, until so many failed. Returns the seeds
+/// that failed.
+fn run(arguments: &Arguments, enough: usize) -> Result<Vec<(u64, Vec<String>)>> {
     let next = AtomicU64::new(arguments.seeds.start);
     let failed = Mutex::new(Vec::new());
     let threads = thread::available_parallelism()?.get();
@@ -129,6 +165,9 @@ fn run(arguments: &Arguments) -> Result<Vec<(u64, Vec<String>)>> {
                     if !problems.is_empty() {
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                         failed.push((seed, problems));
+                        if failed.len() >= enough {
+                            next.store(arguments.seeds.end, Ordering::Relaxed);
+                        }
                     }
                 }
             });

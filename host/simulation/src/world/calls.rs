@@ -199,6 +199,14 @@ impl World {
                 code: arrival.code,
             });
         }
+        if let Caller::Execution(id) = call.caller
+            && let Some(target) = self.executions.get(&id).map(|it| it.target())
+            && !arrival.written.is_empty()
+            && arrival.written != target.uid
+        {
+            let what = format!("a plan for {target} changes {}", arrival.written);
+            self.violations.push(what);
+        }
         let is_watch = matches!(arrival.answer, Answer::Watch(..));
         // Only a refusal for overload says that nothing was executed.
         exchange.call.may_be_executed = call_is_write(exchange) && arrival.code != 429;
