@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
-use davit_engine::kept::write_whole;
+use davit_engine::cache_files::write_whole;
 
 use super::RecordError;
 use super::book::Book;
