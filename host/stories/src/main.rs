@@ -41,11 +41,11 @@ struct Arguments {
     /// How many steps a story has.
     #[arg(long, default_value_t = 80)]
     steps: usize,
-    /// Gives the core one fault after the other, and looks for the first of the
-    /// seeds that shows it.
+    /// Gives the core one fault after the other, or those of these names, and
+    /// looks for a seed that shows it.
     #[cfg(feature = "mutants")]
-    #[arg(long)]
-    mutants: bool,
+    #[arg(long, num_args = 0.., value_name = "NAME")]
+    mutants: Option<Vec<String>>,
     /// Prints a failing story as it was drawn.
     #[arg(long)]
     whole: bool,
@@ -64,8 +64,8 @@ fn main() -> Result<ExitCode> {
         return show(seed, &arguments);
     }
     #[cfg(feature = "mutants")]
-    if arguments.mutants {
-        return mutants(&arguments);
+    if let Some(names) = &arguments.mutants {
+        return mutants(names, &arguments);
     }
     let started = Instant::now();
     let failed = run(&arguments, usize::MAX)?;
@@ -123,10 +123,11 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
 
 /// Looks for a seed that shows each fault.
 #[cfg(feature = "mutants")]
-fn mutants(arguments: &Arguments) -> Result<ExitCode> {
+fn mutants(names: &[String], arguments: &Arguments) -> Result<ExitCode> {
     use davit_core::mutant::Mutant;
+    let is_meant = |mutant: &Mutant| names.is_empty() || names.contains(&format!("{mutant:?}"));
     let mut survivors = 0;
-    for mutant in Mutant::ALL {
+    for mutant in Mutant::ALL.into_iter().filter(is_meant) {
         Mutant::activate(Some(mutant));
         let found = run(arguments, 1)?;
         match found.first() {

@@ -154,8 +154,8 @@ fn what(dice: &mut Dice) -> What {
             What::WallClock(millis - 3_600_000)
         }
         98..101 => What::Lead(dice.chance(0.6)),
-        101..102 => What::Swap(controller(dice)),
-        102..106 => What::Candidate(controller(dice), weight(dice)),
+        101..103 => What::Swap(controller(dice)),
+        103..106 => What::Candidate(controller(dice), weight(dice)),
         106..107 => What::Promote(controller(dice)),
         107..109 => What::RollBack(controller(dice)),
         109..111 => What::Mode(controller(dice), dice.chance(0.6)),

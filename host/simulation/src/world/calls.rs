@@ -9,6 +9,7 @@ use davit_core::stream::StreamId;
 use davit_core::time::Instant;
 use davit_core::traffic::{Access, Asked, Destination, Ticket, Turn, Urgency};
 
+use super::plans::Execution;
 use super::{Due, ExecutionId, World, Write};
 use crate::server::{Answer, unreachable};
 
@@ -200,7 +201,7 @@ impl World {
             });
         }
         if let Caller::Execution(id) = call.caller
-            && let Some(target) = self.executions.get(&id).map(|it| it.target())
+            && let Some(target) = self.executions.get(&id).map(Execution::target)
             && !arrival.written.is_empty()
             && arrival.written != target.uid
         {
