@@ -130,15 +130,12 @@ fn mutants(names: &[String], arguments: &Arguments) -> Result<ExitCode> {
     for mutant in Mutant::ALL.into_iter().filter(is_meant) {
         Mutant::activate(Some(mutant));
         let found = run(arguments, 1)?;
-        match found.first() {
-            Some((seed, problems)) => {
-                let problem = problems.first().map_or("", String::as_str);
-                println!("{mutant:?}: seed {seed}: {problem}");
-            }
-            None => {
-                survivors += 1;
-                println!("{mutant:?}: NOT FOUND");
-            }
+        if let Some((seed, problems)) = found.first() {
+            let problem = problems.first().map_or("", String::as_str);
+            println!("{mutant:?}: seed {seed}: {problem}");
+        } else {
+            survivors += 1;
+            println!("{mutant:?}: NOT FOUND");
         }
     }
     Ok(if survivors == 0 {
