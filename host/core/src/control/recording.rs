@@ -296,3 +296,63 @@ fn material(status: &ControllerStatus) -> ControllerStatus {
     }
     status
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Wall;
+
+    fn at(seconds: u64) -> Now {
+        Now {
+            instant: Instant::ZERO.after(Duration::from_secs(seconds)),
+            wall: Wall::default(),
+        }
+    }
+
+    fn status(summary: &str) -> ControllerStatus {
+        ControllerStatus {
+            summary: summary.into(),
+            ..ControllerStatus::default()
+        }
+    }
+
+    fn next(recording: &mut Recording, status: &ControllerStatus, seconds: u64) -> Option<Record> {
+        let what = Recordable {
+            now: at(seconds),
+            status,
+            revisions: Vec::new(),
+            host: None,
+        };
+        let (_, record) = recording.next(&what, RecordId(seconds))?;
+        Some(record)
+    }
+
+    /// A write without an answer may have taken place: what was recorded before has to
+    /// be written again, although nothing else is known.
+    #[test]
+    fn a_status_is_written_again_after_a_write_without_an_answer() {
+        let (before, after) = (status("before"), status("after"));
+        let mut recording = Recording::new(before.clone());
+        assert_eq!(next(&mut recording, &before, 1), None);
+        assert!(next(&mut recording, &after, 2).is_some());
+        let failed = recording.handle(RecordId(2), Err("no answer".into()), at(2).instant);
+        assert_eq!(failed, Recorded::Failed("no answer".into()));
+        assert_eq!(next(&mut recording, &before, 2), None, "after a pause");
+        let again = next(&mut recording, &before, 4);
+        assert_eq!(again, Some(Record::Status(Box::new(before))));
+    }
+
+    #[test]
+    fn attempts_become_rarer_up_to_30_seconds() {
+        let mut recording = Recording::new(status("before"));
+        let after = status("after");
+        let mut attempts = Vec::new();
+        for second in 0..120 {
+            if next(&mut recording, &after, second).is_some() {
+                attempts.push(second);
+                recording.handle(RecordId(second), Err("away".into()), at(second).instant);
+            }
+        }
+        assert_eq!(attempts, [0, 1, 3, 7, 15, 31, 61, 91]);
+    }
+}

@@ -324,7 +324,7 @@ impl Bench {
         let result = Ok(LoadResult::Loaded {
             revision: loaded(spec),
             spec: Box::new(spec.clone()),
-            version: None,
+            version: Some(SourceVersion("1".into())),
         });
         self.handle(ControlInput::Loaded { id, result });
     }

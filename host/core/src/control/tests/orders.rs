@@ -263,6 +263,11 @@ fn a_revision_that_was_loaded_for_an_old_spec_is_ignored() {
     bench.pass(3);
     assert_eq!(bench.runs(), Some((name_of(&first()), None)));
     assert!(bench.status().candidate.is_none());
+    assert_eq!(
+        ready_reason(&bench),
+        "DryRun",
+        "what is described is loaded"
+    );
     // The same answer again is about nothing.
     bench.answer(late.id, &second());
     bench.pass(3);
