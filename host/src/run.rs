@@ -21,8 +21,9 @@ use crate::http::requests::RequestPolicy;
 use crate::http::{self, Endpoints};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
+use crate::records::Records;
 use crate::resource;
-use crate::rollout::{Declared, Records};
+use davit_core::control::Declaration;
 
 /// How often the configuration file is looked at. A mounted `ConfigMap` changes
 /// by a link, which a watch of the file would miss.
@@ -63,7 +64,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
-            rollouts: host.rollouts(),
+            rollouts: host.control(),
             requests: policy,
         };
         let (address, _) = http::serve(&address, endpoints)
@@ -121,7 +122,7 @@ fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -
     Ok(Records::directory(cache.join("rollouts"))?)
 }
 
-type Declarations = watch::Receiver<Option<Vec<Declared>>>;
+type Declarations = watch::Receiver<Option<Vec<Declaration>>>;
 
 /// Has the host run what is declared, in the file or in the cluster; ends only
 /// with an error.

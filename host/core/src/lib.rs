@@ -7,6 +7,7 @@
 pub mod api;
 pub mod bucket;
 pub mod budget;
+pub mod control;
 pub mod controller;
 pub mod coverage;
 pub mod desired;

@@ -21,6 +21,7 @@ use davit_engine::Guest;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
+use crate::control::DataHalf;
 use crate::health::Health;
 use crate::metrics::HostMetrics;
 use message::Message;
@@ -59,31 +60,30 @@ pub(crate) fn start(options: DriverOptions) -> (Handle, JoinHandle<()>) {
 #[derive(Clone)]
 pub struct Handle(mpsc::UnboundedSender<Message>);
 
-impl Handle {
-    /// Makes the host run exactly these controllers.
-    pub fn run(&self, desired: Vec<DesiredController>) {
+impl DataHalf for Handle {
+    fn run(&self, desired: Vec<DesiredController>) {
         self.input(Input::Desired(desired));
     }
 
-    /// What is observed of each controller.
-    pub async fn observe(&self) -> BTreeMap<String, Observation> {
+    async fn observe(&self) -> BTreeMap<String, Observation> {
         let (sender, answer) = oneshot::channel();
         self.send(Message::Observe(sender));
         answer.await.unwrap_or_default()
     }
 
+    fn reset(&self, controller: &str) {
+        let controller = controller.to_owned();
+        self.input(Input::Reset { controller });
+    }
+}
+
+impl Handle {
     /// On what the revisions of a controller disagree; none without a candidate.
     pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
         let (answer, disagreements) = oneshot::channel();
         let controller = controller.to_owned();
         self.send(Message::Disagreements { controller, answer });
         disagreements.await.ok().flatten()
-    }
-
-    /// Resets a controller's tripped guardrails.
-    pub fn reset(&self, controller: &str) {
-        let controller = controller.to_owned();
-        self.input(Input::Reset { controller });
     }
 
     /// Stops the machine: no more calls, and no more plans than those that have

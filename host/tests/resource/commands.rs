@@ -10,10 +10,11 @@ use davit::commands::diff::{self, Server};
 use davit::commands::history::{self, Rollback};
 use davit::commands::requests;
 use davit::http::disagreements::Page;
-use davit::rollout::declared::{self, Requests};
-use davit::rollout::records::{Owner, Records};
+use davit::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
+use davit_core::control::Requests;
+use davit_core::control::{Activation, Owner, Record};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -29,7 +30,7 @@ const NO_WAIT: Duration = Duration::ZERO;
 
 /// The subject of a request, without the suffix that makes it unique.
 fn subject(value: Option<&str>) -> &str {
-    declared::subject(value.unwrap())
+    davit_core::control::requests::subject(value.unwrap())
 }
 
 fn error(result: Result<String>) -> String {
@@ -245,8 +246,14 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
         let kept = ControllerSpec::read(&kept).unwrap();
         let since = format!("2026-11-20T10:00:0{threshold}.000Z");
         let since = were_stable.contains(&revision).then_some(since.as_str());
+        let activation = Record::Revision(Activation {
+            revision: revision.into(),
+            spec: kept,
+            at: since.map_or("2026-11-20T10:00:00Z", |since| since).into(),
+            stable_since: since.map(str::to_owned),
+        });
         records
-            .keep(Owner::named("podgc"), revision, &kept, since)
+            .write(&Owner::named("podgc"), activation)
             .await
             .unwrap();
     }

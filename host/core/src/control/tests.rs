@@ -1,0 +1,1 @@
+//! The control half as a whole.
