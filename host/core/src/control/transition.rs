@@ -340,3 +340,6 @@ fn cause(fault: &Fault) -> &'static str {
         Fault::Aborted => "aborted",
     }
 }
+
+#[cfg(test)]
+mod tests;

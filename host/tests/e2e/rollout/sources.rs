@@ -52,7 +52,7 @@ fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]
         assert_eq!(status.summary, format!("{reason}: {part}"));
         let (is, why, message) = condition(&status, "Ready");
         assert_eq!((is.as_str(), why.as_str()), ("False", reason));
-        assert!(message.contains("goes on"), "{message}");
+        assert!(message.contains("continues"), "{message}");
         assert_eq!(condition(&status, "Degraded").0, "True");
         assert_eq!(status.observed_generation, Some(2));
         bench.pod("orphan", "missing", "Running").await;
