@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use davit::commands::diff::{Server, fetch, in_words};
 use davit::config::ClientConfig;
+use davit::control::DataHalf as _;
 use davit::driver::DesiredController;
 use davit::health::Health;
 use davit::host::{Host, HostOptions};

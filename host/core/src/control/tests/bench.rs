@@ -354,8 +354,8 @@ impl Bench {
     pub(super) fn runs(&self) -> Option<(String, Option<(String, u8)>)> {
         let desired = self.running.first()?;
         let candidate = desired.candidate.as_ref();
-        let candidate = candidate
-            .map(|(revision, step)| (revision.identity.to_string(), step.share.weight));
+        let candidate =
+            candidate.map(|(revision, step)| (revision.identity.to_string(), step.share.weight));
         Some((desired.stable.identity.to_string(), candidate))
     }
 

@@ -267,10 +267,12 @@ fn a_step_that_ends_well_starts_the_next_one() {
     let mut state = rolling_out();
     let candidate = state.candidate_mut().unwrap();
     candidate.elapsed = Duration::from_secs(60);
-    candidate.counts.observe(&crate::rollout::progress::Observed {
-        failed_calls: 1,
-        ..crate::rollout::progress::Observed::default()
-    });
+    candidate
+        .counts
+        .observe(&crate::rollout::progress::Observed {
+            failed_calls: 1,
+            ..crate::rollout::progress::Observed::default()
+        });
     let (state, reasons) = end(state, Next::Advance);
     let expected = Candidate {
         number: 2,
