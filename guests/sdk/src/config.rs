@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_set_has_its_default() {
+    fn an_absent_field_has_its_default() {
         assert_eq!(read::<Config>(&[]).unwrap(), Config::default());
         for config in [json!(null), json!({}), json!({"podThreshold": null})] {
             assert_eq!(parse(&config).unwrap(), Config::default(), "{config}");
@@ -116,7 +116,7 @@ mod tests {
 
     /// Every error names the path, in an operator's words and not in Rust's.
     #[test]
-    fn every_mistake_is_named_by_its_path() {
+    fn every_error_names_its_path() {
         const FIELDS: &str =
             "there is no such field, only podThreshold, period, rates, mode, limit, byZone";
         for (config, field, message) in [

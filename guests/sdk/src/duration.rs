@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_duration() {
+    fn any_other_text_is_not_a_duration() {
         for text in [
             "",
             "20",

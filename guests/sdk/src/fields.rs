@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "it is not a struct with named fields")]
-    fn a_map_is_no_view() {
+    fn a_map_is_not_a_view() {
         let _ = fields_of::<BTreeMap<String, String>>();
     }
 
@@ -339,7 +339,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the type contains itself")]
-    fn a_type_that_contains_itself_is_no_view() {
+    fn a_type_that_contains_itself_is_not_a_view() {
         let _ = fields_of::<Endless>();
     }
 }

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_brings_its_path_along() {
+    fn an_index_adds_its_path_to_the_fields() {
         let name = WatchName::<View>::new("pods");
         let watch = Watch::of(name, ApiResource::new("", "v1", "pods"))
             .index(Index::new("node", "spec.nodeName"))
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_covers_what_is_below_it_and_nothing_beside_it() {
+    fn a_field_covers_the_paths_below_it_only() {
         assert!(covers("status", "status.phase"));
         assert!(covers("spec.taints", "spec.taints[*].key"));
         assert!(covers("spec", "spec"));

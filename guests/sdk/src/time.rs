@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn every_day_of_four_centuries_comes_back() {
+    fn every_day_of_four_centuries_is_restored() {
         let mut before = String::new();
         for day in -DAYS_AN_ERA..=DAYS_AN_ERA {
             let time = at(day * SECONDS_A_DAY + 1);
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_no_time() {
+    fn any_other_text_is_not_a_time() {
         for text in [
             "",
             "2023-11-14",

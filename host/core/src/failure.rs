@@ -1,21 +1,20 @@
-//! Why a read or a write did not succeed, sorted into what can be done about
-//! it.
+//! Why a read or a write failed, classified by what can be done about it.
 
 use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-/// The kinds of failure that a controller can tell apart.
+/// The classes of failure that a controller can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureClass {
     /// The object does not exist (404, 410).
     NotFound,
     /// Another version than expected, or an object that exists already (409).
     Conflict,
-    /// The name belongs to another object by now (409 on DELETE and PUT, 422
-    /// "field is immutable" on PATCH).
+    /// The name belongs to another object (409 on DELETE and PUT, 422 "field is
+    /// immutable" on PATCH).
     UidMismatch,
-    /// The patch kind is not understood for this resource (415).
+    /// The resource does not accept this kind of patch (415).
     UnsupportedMedia,
     /// The request cannot succeed as it is, unless a schema or an admission
     /// policy changes (400, 422).
@@ -26,11 +25,11 @@ pub enum FailureClass {
     Throttled,
     /// The server failed (5xx).
     Server,
-    /// No answer: it may or may not have happened.
+    /// No answer: the request may have been executed or not.
     Timeout,
-    /// The server serves no such kind.
+    /// The server does not serve the kind.
     Unmappable,
-    /// The host's gate did not let it through.
+    /// The host's gate did not admit the plan.
     RefusedByGate,
 }
 
@@ -68,7 +67,8 @@ impl FailureClass {
         }
     }
 
-    /// Whether the object that was decided on is gone: what a deletion wanted.
+    /// Whether the object that was decided on is gone: the wanted result of a
+    /// deletion.
     #[must_use]
     pub const fn means_gone(self) -> bool {
         matches!(self, Self::NotFound | Self::UidMismatch)
@@ -85,9 +85,9 @@ impl fmt::Display for FailureClass {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{class}: {message}")]
 pub struct Failure {
-    /// What a controller may act on.
+    /// The class, which a controller may act on.
     pub class: FailureClass,
-    /// What was attempted and what the server said, for a log.
+    /// What was attempted and what the server answered, for a log.
     pub message: String,
     /// How long the server asked to wait.
     pub retry_after: Option<Duration>,
@@ -112,7 +112,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Some libraries repeat the cause in their own text, and that of its
+        // Some libraries repeat the cause in their own text, and the cause's
         // cause.
         if !text.contains(&cause_text) {
             text.push_str(": ");

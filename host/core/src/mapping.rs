@@ -1,4 +1,4 @@
-//! What the API server serves: the answer of discovery, as data.
+//! The resources that the API server serves: the result of discovery.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub struct Served {
     pub resource: ApiResource,
     /// The kind of its objects.
     pub kind: String,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
     /// `get`, `list`, `watch`, `delete`, …
     pub verbs: Vec<String>,
@@ -19,7 +19,7 @@ pub struct Served {
     pub preferred: bool,
 }
 
-/// Every resource that the API server serves, subresources left out.
+/// Every resource that the API server serves, without subresources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
     by_kind: BTreeMap<(String, String), Served>,
@@ -46,7 +46,7 @@ impl Discovery {
 }
 
 impl Mapping {
-    /// Takes the answer of discovery.
+    /// The mapping of a discovery's result.
     #[must_use]
     pub fn new(served: impl IntoIterator<Item = Served>) -> Self {
         let mut mapping = Self::default();
@@ -60,8 +60,8 @@ impl Mapping {
         mapping
     }
 
-    /// Keeps what `before` knew of the group versions that could not be asked:
-    /// that they did not answer is no sign that they are served no longer.
+    /// Adds what `before` has of the group versions that did not answer: a
+    /// missing answer does not mean that they are no longer served.
     #[must_use]
     pub fn or_from(self, before: &Self, failed: &[String]) -> Self {
         let lost = before.iter().filter(|served| {
@@ -73,25 +73,25 @@ impl Mapping {
         Self::new(kept.chain(lost))
     }
 
-    /// The resource of a kind; none when it is not served.
+    /// The resource of a kind; none if it is not served.
     #[must_use]
     pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Served> {
         self.by_kind.get(&(api_version.to_owned(), kind.to_owned()))
     }
 
-    /// What is known of a resource; none when it is not served.
+    /// The mapping of a resource; none if it is not served.
     #[must_use]
     pub fn by_resource(&self, resource: &ApiResource) -> Option<&Served> {
         self.by_kind.get(self.by_resource.get(resource)?)
     }
 
-    /// Everything served, ordered by kind.
+    /// All served resources, ordered by kind.
     pub fn iter(&self) -> impl Iterator<Item = &Served> {
         self.by_kind.values()
     }
 
     /// The preferred version of every resource that can be listed, watched and
-    /// deleted: what the garbage collector looks after.
+    /// deleted: what the garbage collector watches.
     pub fn deletable(&self) -> impl Iterator<Item = &Served> {
         self.iter().filter(|served| {
             served.preferred

@@ -9,12 +9,12 @@ use rmp::decode::{RmpRead, ValueReadError};
 
 use crate::path::{FieldPath, FieldTree, Segment};
 
-/// How many lists and maps a path or tree is followed into. Kubernetes' own
-/// schemas stay under 30.
+/// How deep a path or a tree descends into lists and maps. Kubernetes' own
+/// schemas have less than 30 levels.
 pub const MAX_DEPTH: usize = 128;
 
-/// Bytes that are no MessagePack value, or one that is nested deeper than
-/// [`MAX_DEPTH`] where it had to be followed.
+/// Bytes that are not a MessagePack value, or a value that is nested deeper
+/// than [`MAX_DEPTH`] where a path or a tree descends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are no MessagePack, or a map's key is no text, or they nest too deeply")]
 pub struct Malformed;
@@ -25,7 +25,7 @@ impl<E: rmp::decode::RmpReadErr> From<ValueReadError<E>> for Malformed {
     }
 }
 
-/// One value; what a list or map holds is read when it is iterated.
+/// One value; the contents of a list or map are read when it is iterated.
 #[derive(Clone, Debug)]
 pub enum Value<'a> {
     /// `null`
@@ -49,7 +49,7 @@ pub enum Value<'a> {
 }
 
 impl<'a> Value<'a> {
-    /// Reads the value that the bytes begin with.
+    /// Reads the value at the start of the bytes.
     pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (head, rest) = Head::read(bytes)?;
         Ok(match head {
@@ -74,7 +74,7 @@ pub struct Elements<'a> {
 }
 
 impl Elements<'_> {
-    /// Whether there are none, or no more.
+    /// Whether no element is left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.left == 0
@@ -131,7 +131,7 @@ impl<'a> Iterator for Entries<'a> {
     }
 }
 
-/// Splits the bytes behind the first value.
+/// Splits the bytes after the first value.
 pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     let mut rest = bytes;
     let mut left = 1_u64;
@@ -151,7 +151,8 @@ pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
         .ok_or(Malformed)
 }
 
-/// The bytes of a field's value; none if there is no such field, or no map.
+/// The bytes of a field's value; none if the field is absent, or the value is
+/// not a map.
 pub fn field<'a>(bytes: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malformed> {
     let Value::Map(entries) = Value::read(bytes)? else {
         return Ok(None);
@@ -165,9 +166,9 @@ pub fn field<'a>(bytes: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malfor
     Ok(None)
 }
 
-/// Hands over every value at a path, in the order of the lists it goes
-/// through. A part of the object that is not there, or is no list where the
-/// path has `[*]`, has none.
+/// Visits every value at a path, in the order of the lists on the path. An
+/// absent part, or one that is not a list where the path has `[*]`, has no
+/// values.
 pub fn visit<'a>(
     bytes: &'a [u8],
     path: &FieldPath,
@@ -204,13 +205,13 @@ fn visit_below<'a>(
     Ok(())
 }
 
-/// Whether two values agree in everything that a tree keeps.
+/// Whether two values are equal in everything that a tree declares.
 ///
-/// Where the tree ends, they must be equal byte for byte, so that a map whose
-/// keys changed places counts as another one. Above, a part that is missing is
-/// the same as one that is null or holds nothing of what is kept, a list whose
-/// elements are kept must have as many of them, and a scalar must be the same.
-/// Malformed values agree with themselves only.
+/// Where the tree ends, they must be equal byte for byte, so a map with its
+/// keys in another order is another map. Above, an absent part equals one that
+/// is null or has nothing of what the tree declares, a list whose elements are
+/// declared must have the same length, and a scalar must be the same. Malformed
+/// values equal only themselves.
 #[must_use]
 pub fn subset_equal(tree: &FieldTree, a: &[u8], b: &[u8]) -> bool {
     agree(tree, Some(a), Some(b), MAX_DEPTH).unwrap_or(false)
@@ -260,8 +261,8 @@ fn lists_agree(
     }
 }
 
-/// A list's elements, and none where there is no list; nothing for a scalar,
-/// which no field or element can be taken from.
+/// The elements of a list; none if there is no list; nothing for a scalar,
+/// which has no fields or elements.
 fn elements(bytes: Option<&[u8]>) -> Result<Option<Elements<'_>>, Malformed> {
     let none = Elements {
         left: 0,
@@ -278,7 +279,7 @@ fn field_of<'a>(bytes: Option<&'a [u8]>, name: &str) -> Result<Option<&'a [u8]>,
     bytes.map_or(Ok(None), |bytes| field(bytes, name))
 }
 
-/// What stands before a value's contents.
+/// The bytes before a value's contents.
 enum Head {
     Nil,
     Bool(bool),
@@ -322,8 +323,8 @@ impl Head {
             Marker::Bin8 => Self::Binary(from.read_data_u8()?.into()),
             Marker::Bin16 => Self::Binary(from.read_data_u16()?.into()),
             Marker::Bin32 => Self::Binary(from.read_data_u32()? as usize),
-            // An extension's type stands between its length and its bytes: it
-            // is counted among them.
+            // An extension's type is between its length and its bytes: it
+            // counts as one of them.
             Marker::Ext8 => Self::Binary(usize::from(from.read_data_u8()?) + 1),
             Marker::Ext16 => Self::Binary(usize::from(from.read_data_u16()?) + 1),
             Marker::Ext32 => Self::Binary((from.read_data_u32()? as usize).saturating_add(1)),

@@ -1,4 +1,4 @@
-//! Objects of the API and the names they go by.
+//! Objects of the API and their names.
 
 use std::fmt;
 use std::sync::Arc;
@@ -59,9 +59,9 @@ pub struct Kind {
 
 /// The API server's identity of an object, never used twice.
 ///
-/// Uids are almost always UUIDs, which are kept in 16 bytes; any other text is
-/// kept as it is. A UUID counts as one only in the lower-case form with dashes
-/// that Kubernetes writes, so that the text can be had back exactly.
+/// Uids are almost always UUIDs, which take 16 bytes here. Any other text stays
+/// as it is. Only the lower-case form with dashes that Kubernetes writes counts
+/// as a UUID, so that the exact text can be restored.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Uid {
     /// A UUID's bits.
@@ -71,7 +71,7 @@ pub enum Uid {
 }
 
 impl Uid {
-    /// Takes the text of a uid.
+    /// Reads the text of a uid.
     #[must_use]
     pub fn new(text: &str) -> Self {
         match parse_uuid(text.as_bytes()) {
@@ -129,7 +129,7 @@ fn parse_uuid(text: &[u8]) -> Option<u128> {
 }
 
 /// An object by its coordinates, as owner references, plans and live reads name
-/// it. Kept as text: it comes from guests and goes into URLs and logs.
+/// it. It consists of text: it comes from guests and goes into URLs and logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// `v1`, `apps/v1`, …
@@ -140,7 +140,7 @@ pub struct ObjectRef {
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// Empty where it is not known.
+    /// Empty if the uid is not known.
     pub uid: String,
 }
 
@@ -155,7 +155,7 @@ impl ObjectRef {
 }
 
 impl fmt::Display for ObjectRef {
-    /// `v1 Pod ns/name (uid)`, as logs and errors name an object.
+    /// `v1 Pod ns/name (uid)`, for logs and errors.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ", self.api_version, self.kind)?;
         if !self.namespace.is_empty() {
@@ -169,12 +169,12 @@ impl fmt::Display for ObjectRef {
     }
 }
 
-/// An object with what a guest is told about it.
+/// An object as a guest reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
-    /// The version the data is from.
+    /// The version of the data.
     pub resource_version: Arc<str>,
     /// When the fields that the reader declared last changed; for a live read,
     /// the time of the read.
@@ -183,7 +183,7 @@ pub struct ObjectRecord {
     pub data: Arc<[u8]>,
 }
 
-/// What the projector made of one object of a list or watch.
+/// An object of a list or watch, reduced to the declared fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projected {
     /// Empty for a cluster-scoped object.
@@ -192,7 +192,7 @@ pub struct Projected {
     pub name: Box<str>,
     /// The object's uid.
     pub uid: Uid,
-    /// The version that the data is from.
+    /// The version of the data.
     pub resource_version: Box<str>,
     /// MessagePack of the declared fields, with `metadata.name`,
     /// `metadata.namespace` and `metadata.uid`, without

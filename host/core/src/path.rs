@@ -1,6 +1,6 @@
-//! Field paths, and trees of them: which parts of an object are kept.
+//! Field paths, and trees of them: the declared parts of an object.
 //!
-//! A path is written as Kubernetes users write it: `spec.nodeName`,
+//! A path has the form that Kubernetes users know: `spec.nodeName`,
 //! `status.conditions[*].type`, `metadata.labels["kubernetes.io/os"]`.
 
 use std::collections::BTreeMap;
@@ -23,7 +23,7 @@ const MOST_SEGMENTS: usize = 256;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FieldPath(Vec<Segment>);
 
-/// Why a text is no field path.
+/// Why a text is not a field path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{path}\" is no field path: {reason}")]
 pub struct PathError {
@@ -34,7 +34,7 @@ pub struct PathError {
 }
 
 impl FieldPath {
-    /// The path of those steps from the object's root.
+    /// The path of these steps from the object's root.
     pub(crate) fn of(segments: Vec<Segment>) -> Self {
         Self(segments)
     }
@@ -122,16 +122,16 @@ impl fmt::Display for FieldPath {
     }
 }
 
-/// Which parts of a value are kept.
+/// The declared parts of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldTree {
     /// Everything below.
     All,
     /// Of a map, these fields; of a list, these of every element.
     Some {
-        /// The fields of a map that are kept.
+        /// The declared fields of a map.
         fields: BTreeMap<Box<str>, FieldTree>,
-        /// What is kept of every element of a list.
+        /// The declared parts of every element of a list.
         each: Option<Box<FieldTree>>,
     },
 }
@@ -156,7 +156,7 @@ impl<'a> FromIterator<&'a FieldPath> for FieldTree {
 }
 
 impl FieldTree {
-    /// What is kept of a field's value; none if nothing is.
+    /// The declared parts of a field's value; none if there are none.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&Self> {
         match self {
@@ -165,7 +165,7 @@ impl FieldTree {
         }
     }
 
-    /// What is kept of a list's elements; none if nothing is.
+    /// The declared parts of a list's elements; none if there are none.
     #[must_use]
     pub fn each(&self) -> Option<&Self> {
         match self {
@@ -174,7 +174,7 @@ impl FieldTree {
         }
     }
 
-    /// Adds everything that `other` keeps.
+    /// Adds everything that `other` declares.
     pub fn merge(&mut self, other: &Self) {
         match (&mut *self, other) {
             (Self::All, _) => {}
@@ -196,7 +196,7 @@ impl FieldTree {
         }
     }
 
-    /// Whether everything that `other` keeps is kept here too.
+    /// Whether this tree declares everything that `other` declares.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
         match (self, other) {
@@ -214,7 +214,7 @@ impl FieldTree {
         }
     }
 
-    /// Whether partial metadata holds everything that is kept.
+    /// Whether partial metadata contains everything that the tree declares.
     #[must_use]
     pub fn is_metadata_only(&self) -> bool {
         match self {
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wider_path_swallows_a_narrower_one() {
+    fn a_wider_path_covers_a_narrower_one() {
         let wide = tree(&["status.conditions[*].type", "status.conditions"]);
         assert_eq!(wide, tree(&["status.conditions"]));
         assert!(wide.covers(&tree(&["status.conditions[*].status"])));

@@ -1,4 +1,4 @@
-//! What a guest answers: the core's form of `decisions` in `wit/`.
+//! A guest's decisions: the core's form of `decisions` in `wit/`.
 
 use std::time::Duration;
 
@@ -7,78 +7,78 @@ use crate::manifest::Rate;
 use crate::object::ObjectRef;
 use crate::time::Instant;
 
-/// A key that a guest is asked to look at.
+/// A key that a guest reconciles.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkItem {
-    /// The queue it comes from.
+    /// Its queue.
     pub queue: String,
-    /// Which one.
+    /// Its key.
     pub key: String,
-    /// 0 the first time; counts the failures since the item was last done.
+    /// The number of failures since the item was last done; 0 the first time.
     pub attempt: u32,
-    /// When it was first added.
+    /// When it was first enqueued.
     pub created_at: Instant,
     /// When it became due.
     pub due_at: Instant,
-    /// The plans of the last attempt that failed, [`Self::MAX_FAILURES`] at
-    /// most.
+    /// The failed plans of the last attempt, [`Self::MAX_FAILURES`] at most.
     pub failures: Vec<PlanFailure>,
-    /// Where its decision continues; empty for a first part.
+    /// Where the next page of its decision starts; empty for the first page.
     pub cursor: String,
 }
 
 impl WorkItem {
-    /// How many failed plans an item carries into its next attempt.
+    /// How many failed plans an item keeps for its next attempt.
     pub const MAX_FAILURES: usize = 100;
 }
 
-/// A plan that failed.
+/// A failed plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanFailure {
     /// The uid of the plan's target.
     pub uid: String,
-    /// The index of the step.
+    /// The index of the failed step.
     pub step: u32,
-    /// Why.
+    /// The reason.
     pub failure: Failure,
 }
 
 /// The answer to one work item.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// What is to be done in the cluster.
+    /// What to do in the cluster.
     pub plans: Vec<Plan>,
-    /// What is to be done in the host.
+    /// What to do in the host.
     pub commands: Vec<Command>,
-    /// What becomes of the item.
+    /// What happens to the item.
     pub verdict: Verdict,
-    /// How many of the plans are carried out at once; 0 for the host's limit.
+    /// How many of the plans are executed at once at most; 0 for the host's
+    /// limit.
     pub parallel: u32,
 }
 
-/// What becomes of an item once its plans were carried out.
+/// What happens to an item after its plans were executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing, until it is added again.
+    /// It leaves its queue.
     Done,
-    /// It comes again after the queue's back-off.
+    /// It is requeued after the queue's back-off.
     Retry {
-        /// Why, for a log.
+        /// The reason, for a log.
         reason: String,
     },
-    /// It comes again after that time, with the same creation time.
+    /// It is requeued after that time, with the same creation time.
     RequeueAfter(Duration),
-    /// It comes again when the cache shows what the plans wrote.
+    /// It is requeued when the cache has observed the writes of the plans.
     RequeueWhenObserved,
-    /// The decision has another part, which is asked for when the plans of this
-    /// one have ended.
+    /// The decision has another page. The host asks for it when the plans of
+    /// this page have ended.
     ContinueFrom {
-        /// Where that part starts, in the guest's words.
+        /// Where the next page starts, in the guest's own words.
         cursor: String,
     },
 }
 
-/// Something to be done to one object.
+/// The steps to execute on one object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The object, with its uid.
@@ -87,11 +87,12 @@ pub struct Plan {
     pub reason: String,
     /// A sentence for an operator.
     pub message: String,
-    /// What to do, in order; the first step that fails is the last.
+    /// What to do, in order; the first step that fails ends the plan.
     pub steps: Vec<Step>,
-    /// Counted when the plan is carried out.
+    /// Recorded when the plan is executed.
     pub measures: Vec<PlanMeasure>,
-    /// Only if this decision's `Cancel` of that item found it waiting.
+    /// Execute it only if this decision's `Cancel` of that item removed a
+    /// pending item.
     pub when_cancelled: Option<QueueKey>,
 }
 
@@ -106,7 +107,7 @@ pub enum Step {
     Evict(DeleteOptions),
     /// Creates another object.
     Create(Create),
-    /// Tells people about the target. Never fails a plan.
+    /// Records an event on the target. Never fails a plan.
     Event(Event),
 }
 
@@ -124,28 +125,28 @@ pub enum PatchKind {
 /// A change of the target's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// How the body is to be read.
+    /// The format of the body.
     pub kind: PatchKind,
     /// `status`, or empty.
     pub subresource: String,
-    /// MessagePack of the patch. The target's uid is added as a precondition
-    /// when it is sent.
+    /// MessagePack of the patch. The host adds the target's uid as a
+    /// precondition when it sends the patch.
     pub body: Vec<u8>,
 }
 
-/// How dependents are treated when their owner is deleted.
+/// What happens to dependents when their owner is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PropagationPolicy {
-    /// They are collected afterwards.
+    /// They are deleted afterwards.
     Background,
-    /// They are collected first.
+    /// They are deleted first.
     Foreground,
     /// They are kept.
     Orphan,
 }
 
 impl PropagationPolicy {
-    /// Kubernetes' word for it.
+    /// Kubernetes' name for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -161,22 +162,22 @@ impl PropagationPolicy {
 pub struct DeleteOptions {
     /// A further precondition, if not empty.
     pub resource_version: String,
-    /// What becomes of dependents; the resource's default if none.
+    /// What happens to dependents; the resource's default if none.
     pub propagation_policy: Option<PropagationPolicy>,
-    /// Seconds until it is killed; the object's own if none.
+    /// The grace period; the object's own if none.
     pub grace_period_seconds: Option<i64>,
 }
 
-/// An object to be created.
+/// An object to create.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Create {
-    /// Where it goes, from the body's `apiVersion`, `kind` and `metadata`.
+    /// Its coordinates, from the body's `apiVersion`, `kind` and `metadata`.
     pub object: ObjectRef,
     /// MessagePack of the whole object.
     pub body: Vec<u8>,
 }
 
-/// Something that people are told about a plan's target.
+/// An event on a plan's target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
     /// `Normal` or `Warning`.
@@ -185,7 +186,7 @@ pub struct Event {
     pub reason: String,
     /// A sentence.
     pub message: String,
-    /// Who tells it: `taint-eviction-controller`.
+    /// The reporting component: `taint-eviction-controller`.
     pub component: String,
 }
 
@@ -194,9 +195,9 @@ pub struct Event {
 pub struct Measure {
     /// The metric's name.
     pub metric: String,
-    /// The labels' values, in the manifest's order.
+    /// The values of the labels, in the manifest's order.
     pub labels: Vec<String>,
-    /// How much.
+    /// The number.
     pub amount: Amount,
 }
 
@@ -209,29 +210,29 @@ pub enum Amount {
     Set(f64),
     /// Adds an observation to a histogram.
     Observe(f64),
-    /// Observes the seconds passed since then.
+    /// Observes the seconds since that instant.
     SecondsSince(Instant),
 }
 
-/// When a plan's measure counts.
+/// When a plan's measure is recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasureWhen {
-    /// When the plan was carried out, whatever came of it.
+    /// When the plan was executed, whatever the outcome.
     Attempted,
     /// When every step succeeded.
     Succeeded,
-    /// When the target was gone before the end.
+    /// When the target was gone before the last step.
     Gone,
     /// When a step failed.
     Failed,
 }
 
-/// A number that depends on what becomes of a plan.
+/// A number that depends on the outcome of a plan.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlanMeasure {
-    /// When it counts.
+    /// When it is recorded.
     pub when: MeasureWhen,
-    /// What it counts.
+    /// What is recorded.
     pub measure: Measure,
 }
 
@@ -244,12 +245,12 @@ pub struct QueueKey {
     pub key: String,
 }
 
-/// Something to be done in the host.
+/// What a decision asks of the host itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
-    /// Adds an item.
+    /// Enqueues an item.
     Enqueue(Enqueue),
-    /// Takes a waiting item out.
+    /// Removes a pending item.
     Cancel(QueueKey),
     /// Sets the rate of a queue's group.
     SetRate {
@@ -257,46 +258,46 @@ pub enum Command {
         queue: String,
         /// The group.
         group: String,
-        /// How fast.
+        /// The rate.
         rate: Rate,
     },
-    /// Keeps a small value for the controller; none removes it.
+    /// Keeps a small value for the controller; none deletes it.
     SetNote {
         /// Its name.
         key: String,
         /// MessagePack.
         value: Option<Vec<u8>>,
     },
-    /// Counts something right now.
+    /// Records a number immediately.
     Measure(Measure),
 }
 
-/// An item to be added to a queue.
+/// An item to enqueue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Enqueue {
-    /// Where it goes.
+    /// Its queue and key.
     pub item: QueueKey,
-    /// If it waits already, the earlier time of the two holds.
+    /// If it is pending already, the earlier of the two times applies.
     pub after: Duration,
-    /// Its creation time, if it is new; now if none.
+    /// The creation time of a new item; now if none.
     pub created_at: Option<Instant>,
-    /// The group whose rate it takes part in.
+    /// The group whose rate applies to it.
     pub group: String,
 }
 
 /// A live read of one object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GetRequest {
-    /// Which object. With a uid, another object of that name is a failure.
+    /// The object. With a uid, another object with that name is a failure.
     pub target: ObjectRef,
-    /// The fields wanted; none for metadata's identity alone.
+    /// The wanted fields; empty for the identity in `metadata` alone.
     pub fields: Vec<crate::path::FieldPath>,
 }
 
 /// A live list of a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListRequest {
-    /// Which resource.
+    /// The resource.
     pub resource: crate::object::ApiResource,
     /// Empty for all namespaces.
     pub namespace: String,
@@ -304,6 +305,6 @@ pub struct ListRequest {
     pub label_selector: String,
     /// Kubernetes' field selector; empty for all.
     pub field_selector: String,
-    /// The fields wanted.
+    /// The wanted fields.
     pub fields: Vec<crate::path::FieldPath>,
 }

@@ -1,9 +1,10 @@
-//! What guests cost: compiling, loading, instantiating, calling, and the memory
-//! that the engine takes while nothing happens.
+//! The cost of guests: compiling, loading, instantiating, calling, and the
+//! memory of an idle engine.
 //!
-//! `cargo xtask guests && cargo run --release -p davit-engine --example call_cost [CACHE]`
+//! `cargo xtask guests && cargo run --release -p davit-engine --example
+//! call_cost [CACHE]`
 //!
-//! With a directory, compiled guests are kept there: the second run shows a
+//! With a directory, compiled guests are cached there: the second run shows a
 //! start without the compiler.
 
 use std::collections::BTreeMap;
@@ -112,7 +113,7 @@ async fn time_calls(
     Ok(started.elapsed() / CALLS)
 }
 
-/// Makes calls about items with which nothing is to be done.
+/// Makes calls about items that need nothing.
 fn calls() -> impl Fn(usize) -> Call {
     let snapshot = Store::default().snapshot();
     let views = Arc::new(BTreeMap::new());

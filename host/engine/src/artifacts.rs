@@ -1,9 +1,10 @@
 //! Compiled guests on disk.
 //!
-//! A file holds what Cranelift made of one module for one configuration of the
-//! engine. It is machine code that will be run, so it is taken only from a
-//! directory that nobody else can write to, and only if it is whole: a file
-//! that is torn, of another version or another module's is compiled anew.
+//! A file holds Cranelift's output for one module and one configuration of the
+//! engine. It is machine code that will be executed. So it is loaded only from
+//! a directory that nobody else can write to, and only if it is complete. A
+//! file that is torn, of another version or of another module is compiled
+//! again.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, Permissions};
@@ -17,11 +18,12 @@ use sha2::{Digest as _, Sha256};
 use tracing::{debug, warn};
 use wasmtime::component::Component;
 
-use crate::kept::{self, Room};
+use crate::cache_files::{self, Room};
 use crate::precompiled;
 
 const SUFFIX: &str = ".cwasm";
-/// More is not kept. Compiled, a module is three to four times as large.
+/// The limit of the cache. A compiled module is three to four times as large as
+/// its source.
 const ROOM: Room = Room {
     files: 64,
     bytes: 1 << 30,
@@ -30,15 +32,15 @@ const ROOM: Room = Room {
 /// Why a directory cannot hold compiled guests.
 #[derive(Debug, thiserror::Error)]
 pub enum ArtifactsError {
-    /// It cannot be made, read or written.
+    /// It cannot be created, read or written.
     #[error("cannot use {} for compiled guests", path.display())]
     Io {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It is not safe to run what lies there.
+    /// It is not safe to execute its files.
     #[error("cannot use {} for compiled guests: {problem}", path.display())]
     Unsafe {
         /// The directory.
@@ -48,27 +50,28 @@ pub enum ArtifactsError {
     },
 }
 
-/// Why it is not safe to run what lies in a directory. Each says what to do.
+/// Why it is not safe to execute a directory's files. Each text says what to
+/// do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnsafeProblem {
-    /// A link may be made to lead elsewhere.
-    #[error("it is a symbolic link or no directory: name a directory itself")]
+    /// A link may be changed to another directory.
+    #[error("it is a symbolic link or not a directory: name the directory itself")]
     NotADirectory,
-    /// Everybody may write there.
+    /// Everybody may write to it.
     #[error(
-        "others may write to it: empty it, since what lies there is executed, and make it private \
+        "others may write to it: empty it, because its files are executed, and make it private \
          (chmod 0700)"
     )]
     OthersWrite,
-    /// Its owner may write there.
+    /// Its owner may write to it.
     #[error(
         "it belongs to user {owner}, and Davit runs as user {own}: name a directory that does not \
          exist yet, or run Davit as user {owner}"
     )]
     OtherOwner {
-        /// The directory's.
+        /// The user that owns the directory.
         owner: u32,
-        /// Davit's.
+        /// The user that Davit runs as.
         own: u32,
     },
 }
@@ -83,7 +86,8 @@ pub(crate) struct CompiledArtifacts {
 }
 
 impl CompiledArtifacts {
-    /// Makes the directory if there is none, and checks that it is private.
+    /// Creates the directory if it does not exist, and checks that it is
+    /// private.
     pub(crate) fn open(
         directory: PathBuf,
         engine: &wasmtime::Engine,
@@ -111,7 +115,8 @@ impl CompiledArtifacts {
         })
     }
 
-    /// What an earlier run compiled for this module, if it is there and whole.
+    /// The output of an earlier run for this module, if it exists and is
+    /// complete.
     pub(crate) fn load(
         &self,
         engine: &wasmtime::Engine,
@@ -127,23 +132,23 @@ impl CompiledArtifacts {
             }
         };
         let loaded = unseal(&self.header(module), &bytes)
-            .ok_or_else(|| "it is torn or not this module's".to_owned())
+            .ok_or_else(|| "the file is torn or belongs to another module".to_owned())
             .and_then(|code| {
                 precompiled::deserialize(engine, code).map_err(|error| format!("{error:#}"))
             });
         match loaded {
             Ok(component) => {
-                kept::touch(&path);
+                cache_files::touch(&path);
                 Some(component)
             }
             Err(reason) => {
-                warn!(path = %path.display(), reason, "compiling a guest anew");
+                warn!(path = %path.display(), reason, "cannot use a compiled guest; compiling it again");
                 None
             }
         }
     }
 
-    /// Keeps a compiled module. A failure costs the next start some time and
+    /// Stores a compiled module. A failure costs the next start some time and
     /// nothing else, so it is only logged.
     pub(crate) fn store(&self, component: &Component, module: ModuleDigest) {
         let path = self.path(module);
@@ -152,19 +157,19 @@ impl CompiledArtifacts {
             .map_err(|error| format!("{error:#}"))
             .and_then(|code| {
                 let sealed = seal(self.header(module), &code);
-                kept::write_whole(&path, &sealed).map_err(|error| error.to_string())
+                cache_files::write_whole(&path, &sealed).map_err(|error| error.to_string())
             });
         match stored {
-            Ok(()) => debug!(path = %path.display(), "kept a compiled guest"),
-            Err(reason) => warn!(path = %path.display(), reason, "cannot keep a compiled guest"),
+            Ok(()) => debug!(path = %path.display(), "stored a compiled guest"),
+            Err(reason) => warn!(path = %path.display(), reason, "cannot store a compiled guest"),
         }
     }
 
-    /// Drops what was not used for the longest time, as far as there is too
-    /// much. What these modules were compiled to stays.
+    /// Deletes the least recently used files beyond the limit, except those of
+    /// these modules.
     pub(crate) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
         let in_use: BTreeSet<String> = in_use.iter().map(|module| self.name(*module)).collect();
-        kept::prune(&self.directory, ROOM, |file| {
+        cache_files::prune(&self.directory, ROOM, |file| {
             file.ends_with(SUFFIX).then(|| in_use.contains(file))
         });
     }
@@ -207,12 +212,12 @@ fn checksum(header: &[u8], code: &[u8]) -> [u8; 32] {
         .into()
 }
 
-/// What keeps the directory from being private, if anything. Who this process
-/// is, is learnt from the owner of a file that it makes.
+/// Why the directory is not private, if it is not. A file that this process
+/// creates shows which user the process runs as.
 ///
 /// The kubelet lets a pod's `fsGroup` write to everything on a volume that it
-/// mounts again, so that right alone is taken away, and with it what the group
-/// may have left there to be run.
+/// mounts again. So the directory loses that permission, and the files that the
+/// group may have written.
 fn make_private(directory: &Path) -> io::Result<Option<UnsafeProblem>> {
     let found = fs::symlink_metadata(directory)?;
     if !found.is_dir() {
@@ -229,7 +234,7 @@ fn make_private(directory: &Path) -> io::Result<Option<UnsafeProblem>> {
     if found.mode() & 0o020 != 0 {
         fs::set_permissions(directory, Permissions::from_mode(0o700))?;
         let path = directory.display();
-        warn!(%path, "its group could write to it, and cannot any more: guests are compiled anew");
+        warn!(%path, "removed the group's permission to write; compiling guests again");
         drop_compiled(directory)?;
     }
     Ok(None)
@@ -266,17 +271,17 @@ mod tests {
         }
     }
 
-    /// What helps against one problem does not help against another.
+    /// Each problem has its own remedy.
     #[test]
     fn a_directory_that_is_not_safe_is_refused_with_what_to_do() {
         for (problem, expected) in [
             (
                 UnsafeProblem::NotADirectory,
-                "it is a symbolic link or no directory: name a directory itself",
+                "it is a symbolic link or not a directory: name the directory itself",
             ),
             (
                 UnsafeProblem::OthersWrite,
-                "others may write to it: empty it, since what lies there is executed, and make it \
+                "others may write to it: empty it, because its files are executed, and make it \
                  private (chmod 0700)",
             ),
             (
@@ -328,9 +333,9 @@ mod tests {
         assert!(open("file").is_err());
     }
 
-    /// As the kubelet leaves a volume that a second pod mounts.
+    /// The state in which the kubelet leaves a volume that a second pod mounts.
     #[test]
-    fn the_groups_right_to_write_is_taken_with_what_it_may_have_left() {
+    fn the_groups_write_permission_is_removed_with_its_files() {
         let parent = tempfile::tempdir().unwrap();
         let engine = wasmtime::Engine::default();
         let directory = parent.path().join("modules");
@@ -349,16 +354,16 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_uses_is_dropped_when_there_is_too_much() {
+    fn unused_files_are_deleted_beyond_the_limit() {
         let directory = tempfile::tempdir().unwrap();
         let engine = wasmtime::Engine::default();
         let artifacts =
             CompiledArtifacts::open(directory.path().join("compiled"), &engine).unwrap();
         let module = |number: u8| ModuleDigest([number; 32]);
         for number in 0..=64 {
-            kept::write_whole(&artifacts.path(module(number)), b"code").unwrap();
+            cache_files::write_whole(&artifacts.path(module(number)), b"code").unwrap();
         }
-        // Files that are written at once may have the same time.
+        // Files that are written at the same moment may have the same time.
         let oldest = fs::File::options()
             .append(true)
             .open(artifacts.path(module(1)))
@@ -366,9 +371,9 @@ mod tests {
         let before = SystemTime::now() - Duration::from_secs(60);
         oldest.set_modified(before).unwrap();
         let of_another_wasmtime = artifacts.directory.join(format!("{}-0{SUFFIX}", module(0)));
-        kept::write_whole(&of_another_wasmtime, b"code").unwrap();
+        cache_files::write_whole(&of_another_wasmtime, b"code").unwrap();
         let wasm = artifacts.directory.join("module.wasm");
-        kept::write_whole(&wasm, b"wasm").unwrap();
+        cache_files::write_whole(&wasm, b"wasm").unwrap();
         artifacts.prune(&BTreeSet::from([module(0)]));
         assert!(artifacts.path(module(0)).is_file() && wasm.is_file());
         assert!(!artifacts.path(module(1)).is_file());

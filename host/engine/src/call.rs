@@ -1,4 +1,4 @@
-//! What a call is made with.
+//! The inputs of a call.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,14 +15,13 @@ use davit_core::time::Now;
 use futures::future::BoxFuture;
 
 /// One call of `reconcile`: the items to decide about, and everything that the
-/// guest may look at meanwhile. All of it is a snapshot; live reads are the
-/// exception.
+/// guest may read meanwhile. All of it is a snapshot, except live reads.
 pub struct Call {
-    /// When the call is made. The guest's clocks stand still at this time.
+    /// The time of the call. The guest's clocks stand still at this time.
     pub now: Now,
-    /// What to decide about.
+    /// The items to decide about.
     pub items: Vec<WorkItem>,
-    /// The cache, at least as new as what triggered the items.
+    /// The cache, at least as new as the changes that enqueued the items.
     pub snapshot: Snapshot,
     /// The store's view of each watch, by the watch's name.
     pub views: Arc<BTreeMap<String, ViewId>>,
@@ -34,16 +33,17 @@ pub struct Call {
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects, as of the snapshot.
     pub unlisted: Arc<BTreeMap<ViewId, Vec<Unlisted>>>,
-    /// How live reads are made.
+    /// Makes the live reads.
     pub live: Arc<dyn LiveReads>,
 }
 
 /// Quorum reads from the API server.
 ///
-/// Only what the manifest permits arrives here. How long a read may take is
-/// this trait's matter: a call waits for it without a limit of its own.
+/// Only reads that the manifest permits arrive here. The implementation bounds
+/// the time of a read: a call waits for it without a limit of its own.
 pub trait LiveReads: Send + Sync {
-    /// Reads objects, in parallel; one result for each request, in its order.
+    /// Reads objects in parallel. Returns one result for each request, in the
+    /// order of the requests.
     fn get(&self, requests: Vec<GetRequest>) -> BoxFuture<'_, Vec<Result<ObjectRecord, Failure>>>;
 
     /// Lists a resource.

@@ -1,4 +1,4 @@
-//! One wasmtime engine for all guests, and how a component gets into it.
+//! One wasmtime engine for all guests, and how a component is loaded into it.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -17,36 +17,37 @@ use crate::state::State;
 use crate::wit::{Controller, ControllerPre};
 use crate::world::{self, WorldError};
 
-/// What is added to the nice value of a thread that compiles: it has what the
-/// guests at work leave, and a seventieth of a processor of which they leave
-/// nothing.
+/// The increment of the nice value of a thread that compiles. Such a thread
+/// gets the processor time that running guests leave, or a seventieth of a
+/// processor if they leave none.
 #[cfg(target_os = "linux")]
 const NICER: i32 = 19;
 
-/// What `wit-bindgen` and `wit-component` make of one program: the program
-/// itself, and two modules that join it to its imports. A few more leave room
-/// for composed components.
+/// `wit-bindgen` and `wit-component` make one program from the program itself
+/// and two modules that join it to its imports. The rest is for composed
+/// components.
 const CORE_INSTANCES_PER_GUEST: u32 = 8;
 const TABLES_PER_GUEST: u32 = 4;
 
-/// Wasm's own stack, and what host functions (live reads among them) have on
-/// top of it. A guest that needs more ends with the trap "call stack
-/// exhausted". Address space is reserved, memory is taken as it is used.
+/// Wasm's own stack, and the additional stack of host functions (live reads
+/// among them). A guest that needs more ends with the trap "call stack
+/// exhausted". This reserves address space; memory is allocated when it is
+/// used.
 const WASM_STACK: usize = 512 << 10;
 const HOST_STACK: usize = 1536 << 10;
 
-/// What the engine is set up with.
+/// The settings of the engine.
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
-    /// Where compiled guests are kept, if anywhere. The directory is made if
-    /// it does not exist. It must belong to this process's user and nobody
-    /// else may write to it: what lies there is run.
+    /// The directory for compiled guests, if any. It is created if it does not
+    /// exist. It must belong to this process's user and nobody else may write
+    /// to it: its files are executed.
     pub cache_dir: Option<PathBuf>,
-    /// How many instances exist at once, over all guests. About 4 GiB of address
-    /// space are reserved for each, and a little kept of it; memory is taken only
-    /// as it is used. 512 make 2 TiB of the 128 that a process has where
-    /// pointers have 47 bits, and a thousand of the mappings that Linux allows,
-    /// of which there are 65,530.
+    /// How many instances may exist at once, over all guests. Each reserves
+    /// about 4 GiB of address space, and keeps a little memory; the rest is
+    /// allocated when it is used. 512 instances take 2 TiB of the 128 TiB that
+    /// a process has where pointers have 47 bits, and a thousand of the 65,530
+    /// mappings that Linux allows.
     pub max_instances: u32,
     /// The largest guest that is compiled, in bytes.
     pub max_module: usize,
@@ -65,10 +66,10 @@ impl Default for EngineConfig {
 /// Why there is no engine.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
-    /// Wasmtime does not run here as it is set up.
+    /// Wasmtime does not run with these settings.
     #[error("cannot set up wasmtime: {0:#}")]
     Wasmtime(wasmtime::Error),
-    /// The thread that counts time cannot be started.
+    /// The thread that counts time cannot start.
     #[error("cannot start the thread that interrupts guests")]
     Ticker(#[source] std::io::Error),
     /// The directory for compiled guests cannot be used.
@@ -76,37 +77,37 @@ pub enum EngineError {
     Artifacts(#[from] ArtifactsError),
 }
 
-/// What every WebAssembly file begins with.
+/// The first bytes of every WebAssembly file.
 const WASM_MAGIC: &[u8] = b"\0asm";
 
 /// Why a module cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// It is larger than the engine takes.
-    #[error("the module has {size} bytes, {limit} are allowed")]
+    /// It is larger than the limit.
+    #[error("the module has {size} bytes; the limit is {limit}")]
     TooLarge {
         /// Its size in bytes.
         size: usize,
         /// [`EngineConfig::max_module`].
         limit: usize,
     },
-    /// It is no component, or uses what wasmtime is not set up for.
+    /// It is not a component, or needs a feature of wasmtime that is off.
     #[error("the module does not compile: {0}")]
     Compile(String),
-    /// It is a component, but no guest of this host.
+    /// It is a component, but not a guest for this host.
     #[error("the module cannot be a guest: {0}")]
     World(#[from] WorldError),
-    /// It needs more of something than any guest gets.
-    #[error("the module needs {needs} {what}, a guest gets {limit}")]
+    /// It needs more of a resource than a guest may have.
+    #[error("the module needs {needs} {what}; the limit is {limit}")]
     Resources {
         /// `linear memories`, `tables`.
         what: &'static str,
         /// How many it needs.
         needs: u32,
-        /// How many there are.
+        /// How many a guest may have.
         limit: u32,
     },
-    /// Its imports or exports have the right names and other types.
+    /// Its imports or exports have the right names but other types.
     #[error("the module does not fit davit:controller: {0}")]
     Link(String),
 }
@@ -123,15 +124,15 @@ struct Inner {
     artifacts: Option<CompiledArtifacts>,
     /// One permit for each instance that may exist.
     instances: Arc<Semaphore>,
-    /// Who may compile: one at a time, since it takes many times the memory that
-    /// the guest itself does.
+    /// The right to compile: one module at a time, since compiling takes many
+    /// times the memory of the guest.
     compiling: Arc<Semaphore>,
     max_module: usize,
 }
 
 impl Engine {
-    /// Sets up wasmtime and starts the thread that interrupts guests; it ends
-    /// with the engine.
+    /// Sets up wasmtime and starts the thread that interrupts guests. The
+    /// thread ends with the engine.
     pub fn new(config: EngineConfig) -> Result<Self, EngineError> {
         let wasmtime = wasmtime::Engine::new(&wasmtime_config(config.max_instances))
             .map_err(EngineError::Wasmtime)?;
@@ -153,14 +154,13 @@ impl Engine {
         })
     }
 
-    /// Compiles a component, or takes what an earlier run made of it, and
-    /// checks that it can be a guest. The work is done off the async threads,
-    /// for one module after the other, and gets what the guests at work leave of
-    /// the processors.
+    /// Compiles a component, or loads the output of an earlier run, and checks
+    /// that it can be a guest. The work runs outside of the async threads, for
+    /// one module at a time, with the processor time that running guests leave.
     pub async fn load(&self, wasm: Vec<u8>) -> Result<Module, LoadError> {
         let engine = self.clone();
-        // It is never closed. The turn lasts as long as the work does, also if
-        // nobody waits for that any more.
+        // The semaphore is never closed. The permit lasts as long as the work,
+        // even if nobody waits for the result.
         let turn = Arc::clone(&engine.inner.compiling)
             .acquire_owned()
             .await
@@ -202,7 +202,7 @@ impl Engine {
             return Ok(component);
         }
         if !wasm.starts_with(WASM_MAGIC) {
-            let message = "it is no WebAssembly, which begins with the bytes 00 61 73 6d";
+            let message = "it is not WebAssembly: a module starts with the bytes 00 61 73 6d";
             return Err(LoadError::Compile(message.to_owned()));
         }
         let component = Component::from_binary(engine, wasm)
@@ -213,8 +213,8 @@ impl Engine {
         Ok(component)
     }
 
-    /// Drops compiled guests that were not used for long, if too many are kept:
-    /// those of other modules than these.
+    /// Deletes the least recently used compiled guests beyond the limit, except
+    /// those of these modules.
     pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
         if let Some(artifacts) = &self.inner.artifacts {
             artifacts.prune(in_use);
@@ -233,8 +233,9 @@ fn wasmtime_config(max_instances: u32) -> Config {
         .max_memories_per_component(1)
         .max_tables_per_component(TABLES_PER_GUEST)
         .table_elements(Limits::MAX_TABLE_ELEMENTS)
-        // A new instance takes a slot that was in use before, so that the
-        // host's memory follows how many exist at once, not how many ever did.
+        // A new instance uses a slot that was used before, so that the host's
+        // memory depends on the number of instances at once, and not on their
+        // number over time.
         .max_unused_warm_slots(0);
     let mut config = Config::new();
     config
@@ -280,8 +281,8 @@ fn check_resources(component: &Component) -> Result<(), LoadError> {
     within("tables", needs.num_tables, TABLES_PER_GUEST)
 }
 
-/// Does this while every other thread of the host goes before it: on a thread of
-/// its own, since none can take back that it gave way.
+/// Runs this work with a lower priority than every other thread of the host: on
+/// a thread of its own, since no thread can restore its priority.
 fn giving_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
@@ -293,12 +294,12 @@ fn giving_way<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// On Linux the nice value is a thread's own; elsewhere it is the process's, and
+/// On Linux each thread has a nice value; elsewhere the process has one, and it
 /// stays as it is.
 fn give_way() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::nice(NICER) {
-        tracing::debug!(%error, "compiling at the priority of everything else");
+        tracing::debug!(%error, "cannot lower the priority of compiling");
     }
 }
 

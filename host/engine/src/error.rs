@@ -6,15 +6,15 @@ use std::time::Duration;
 use davit_core::manifest::ManifestError;
 use wasmtime::{Trap, WasmBacktrace};
 
-use crate::convert::Malformed;
-use crate::limits::{Exceeded, Limits};
+use crate::convert::AnswerError;
+use crate::limits::{LimitExceeded, Limits};
 
-/// Why a guest did not answer, or not usefully. Except for
-/// [`CallError::Restart`], which has no instance, the instance is gone.
+/// Why a guest gave no answer, or an unusable one. The instance is gone, except
+/// with [`CallError::Restart`], which has none.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
     /// The guest trapped: a panic, an invalid access, an exhausted call stack,
-    /// or a mistake in what it asked of the host.
+    /// or an invalid request to the host.
     #[error("the guest trapped: {0}")]
     Trap(TrapReport),
     /// It used more CPU time than [`Limits::cpu`].
@@ -23,13 +23,13 @@ pub enum CallError {
         /// The limit.
         limit: Duration,
     },
-    /// It wanted more memory than [`Limits::memory`].
+    /// It needed more memory than [`Limits::memory`].
     #[error("the guest needs more than {limit} bytes of memory")]
     Memory {
         /// The limit in bytes.
         limit: usize,
     },
-    /// It handed over, or asked for, more than the limits allow.
+    /// It returned, or asked for, more than the limits allow.
     #[error("the guest exceeded its limit of {limit} {what}")]
     TooLarge {
         /// `bytes in one answer or request`, …
@@ -37,12 +37,12 @@ pub enum CallError {
         /// The limit.
         limit: usize,
     },
-    /// Its answer does not follow the interface.
+    /// Its answer does not conform to the interface.
     #[error("the guest's answer is malformed: {0}")]
-    Malformed(#[from] Malformed),
-    /// A new instance did not come up, though the first one of this
-    /// configuration did.
-    #[error("the guest does not start again: {0}")]
+    Malformed(#[from] AnswerError),
+    /// A new instance failed to start, although the first one of this
+    /// configuration started.
+    #[error("cannot start a new instance of the guest: {0}")]
     Restart(Box<DescribeError>),
 }
 
@@ -52,21 +52,21 @@ pub enum DescribeError {
     /// It refuses the operator's configuration.
     #[error("the configuration is not valid: {}{message}", at(field))]
     Config {
-        /// The path of the value that is wrong; empty for the whole.
+        /// The path of the wrong value; empty for the whole configuration.
         field: String,
         /// What is wrong with it.
         message: String,
     },
-    /// Its manifest makes no sense.
+    /// Its manifest is not valid.
     #[error("the guest's manifest is not valid: {0}")]
     Manifest(#[from] ManifestError),
-    /// It failed before it could say.
+    /// The call itself failed.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// All instances that the engine may have are taken.
+    /// The engine has no instances left.
     #[error(
-        "{wanted} more instances are wanted, and {left} are left of those that all revisions of \
-         all controllers share: lower limits.instances, here or where more than needed are kept"
+        "the guest needs {wanted} instances, but only {left} are free of those that all revisions of \
+         all controllers share: lower limits.instances of this or another controller"
     )]
     NoInstances {
         /// How many this guest needs.
@@ -76,16 +76,14 @@ pub enum DescribeError {
     },
 }
 
-/// What is known of a trap.
+/// The known facts about a trap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrapReport {
-    /// What happened.
+    /// The cause.
     pub message: String,
-    /// The functions that were running, innermost first, as far as the module
-    /// names them.
+    /// The running functions, innermost first, as far as the module names them.
     pub functions: Vec<String>,
-    /// What the call wrote to standard error, the last lines: a panic's
-    /// message.
+    /// The last lines that the call wrote to standard error: a panic's message.
     pub last_words: Vec<String>,
 }
 
@@ -93,7 +91,7 @@ impl fmt::Display for TrapReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.message)?;
         if !self.last_words.is_empty() {
-            write!(f, "; it said: {}", self.last_words.join(" | "))?;
+            write!(f, "; standard error: {}", self.last_words.join(" | "))?;
         }
         if !self.functions.is_empty() {
             write!(f, "; in {}", self.functions.join(" < "))?;
@@ -102,8 +100,7 @@ impl fmt::Display for TrapReport {
     }
 }
 
-/// Something that a guest asked of the host and must not: raised as the cause
-/// of a trap.
+/// An invalid request of a guest to the host: raised as the cause of a trap.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct Mistake(pub(crate) String);
@@ -114,24 +111,24 @@ impl Mistake {
     }
 }
 
-/// Sorts what wasmtime says of a call that ended early.
+/// Classifies wasmtime's error for a call that ended early.
 pub(crate) fn classify(
     error: &wasmtime::Error,
     limits: &Limits,
     last_words: Vec<String>,
 ) -> CallError {
-    match error.downcast_ref::<Exceeded>() {
-        Some(Exceeded::Cpu) => return CallError::Deadline { limit: limits.cpu },
-        Some(Exceeded::Memory) => {
+    match error.downcast_ref::<LimitExceeded>() {
+        Some(LimitExceeded::Cpu) => return CallError::Deadline { limit: limits.cpu },
+        Some(LimitExceeded::Memory) => {
             return CallError::Memory {
                 limit: limits.memory,
             };
         }
-        Some(Exceeded::TableElements) => {
+        Some(LimitExceeded::TableElements) => {
             let (what, limit) = ("table elements", limits.table_elements);
             return CallError::TooLarge { what, limit };
         }
-        Some(Exceeded::LiveReads) => {
+        Some(LimitExceeded::LiveReads) => {
             let (what, limit) = ("live reads in one call", limits.live_reads);
             return CallError::TooLarge { what, limit };
         }
@@ -149,7 +146,7 @@ pub(crate) fn classify(
     })
 }
 
-/// Wasmtime's error for this has no public type. The tests notice if its text
+/// Wasmtime's error for this has no public type. Tests notice if its text
 /// changes.
 const TRANSFER_EXHAUSTED: &str = "fuel allocated for hostcalls";
 

@@ -1,4 +1,5 @@
-//! A guest at work: a module, its configuration, and a pool of instances.
+//! A guest that can be called: a module, its configuration, and a pool of
+//! instances.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -11,13 +12,13 @@ use crate::convert;
 use crate::error::{CallError, DescribeError};
 use crate::instance::Instance;
 use crate::limits::Limits;
-use crate::module::{Module, Reserved};
+use crate::module::{InstanceReservation, Module};
 
 /// A module with its configuration, ready to decide.
 ///
-/// Each call has an instance for itself. An instance is used again after a good
-/// answer, and dropped, with everything that it held, after anything else: a
-/// trap, a limit, a malformed answer, a call that was given up.
+/// Each call has an instance of its own. After a good answer the instance is
+/// used again. After anything else (a trap, a limit, a malformed answer, a call
+/// that was dropped) the instance is dropped, with everything that it held.
 pub struct Guest {
     module: Module,
     config: Arc<[u8]>,
@@ -28,12 +29,12 @@ pub struct Guest {
     idle: Mutex<Vec<Instance>>,
     /// One permit for each instance.
     slots: Semaphore,
-    _reserved: Reserved,
+    _reserved: InstanceReservation,
 }
 
 impl Guest {
-    /// Has the module check its configuration, and keeps [`Limits::instances`]
-    /// for its calls.
+    /// Has the module check its configuration, and reserves
+    /// [`Limits::instances`] for its calls.
     pub async fn new(
         module: &Module,
         config: impl Into<Arc<[u8]>>,
@@ -61,23 +62,23 @@ impl Guest {
         Ok(guest)
     }
 
-    /// What the guest needs.
+    /// The guest's manifest.
     #[must_use]
     pub fn manifest(&self) -> &Arc<Manifest> {
         &self.manifest
     }
 
-    /// The module that it runs.
+    /// The guest's module.
     #[must_use]
     pub fn module(&self) -> &Module {
         &self.module
     }
 
-    /// Asks for decisions, one for each item, in their order. Waits while all
-    /// instances are at work. A call that is dropped before it is done is given
-    /// up, and so is its instance.
+    /// Asks for decisions: one for each item, in the order of the items. Waits
+    /// while all instances are busy. A call that is dropped before it ends
+    /// loses its instance.
     pub async fn reconcile(&self, call: Call) -> Result<Vec<Decision>, CallError> {
-        // It is never closed.
+        // The semaphore is never closed.
         let _slot = self.slots.acquire().await.ok();
         let (items, now) = (call.items.len(), call.now);
         let mut instance = self.instance().await?;
@@ -87,7 +88,8 @@ impl Guest {
         Ok(decisions)
     }
 
-    /// Keeps an instance for the next call, unless it has grown too large.
+    /// Keeps an instance for the next call, unless its memory has grown too
+    /// large.
     fn put_by(&self, instance: Instance) {
         if instance.memory() <= self.limits.idle_memory {
             self.idle().push(instance);

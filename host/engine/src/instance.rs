@@ -21,8 +21,8 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// Makes an instance and has it read its configuration. `guest` is its
-    /// name in the log.
+    /// Creates an instance that reads its configuration. `guest` is its name in
+    /// the log.
     pub(crate) async fn start(
         pre: &ControllerPre<State>,
         guest: Arc<str>,

@@ -1,16 +1,16 @@
 //! Davit's guests: compiled once, checked, linked, and called under limits.
 //!
-//! [`Engine::load`] takes a component and makes a [`Module`] of it, or says what
-//! it imports or exports that no guest may. A [`Guest`] is a module with a
+//! [`Engine::load`] makes a [`Module`] from a component, or reports the imports
+//! or exports that a guest must not have. A [`Guest`] is a module with a
 //! configuration; [`Guest::reconcile`] asks it for decisions. Whatever a guest
-//! does, it costs that guest its call and the instance that it ran in: the
-//! errors say what happened, the next call gets a new instance, and other
-//! guests do not notice.
+//! does costs only that guest its call and the instance: the error has the
+//! cause, the next call gets a new instance, and other guests do not notice.
 //!
-//! A guest is given nothing but what `wit/` names: no clock that moves, no
-//! randomness, no files, no network, no environment.
+//! A guest gets only what `wit/` names: no moving clock, no randomness, no
+//! files, no network, no environment.
 
 mod artifacts;
+pub mod cache_files;
 mod call;
 mod convert;
 mod engine;
@@ -18,7 +18,6 @@ mod error;
 mod guest;
 mod imports;
 mod instance;
-pub mod kept;
 mod limits;
 mod log;
 mod module;
@@ -29,7 +28,7 @@ mod world;
 
 pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LiveReads};
-pub use convert::{BodyError, Malformed, Place};
+pub use convert::{AnswerError, BodyError, Place};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};
 pub use guest::Guest;

@@ -1,31 +1,33 @@
-//! How much a guest may use, and what happens when it asks for more.
+//! The limits of a guest, and what happens when it exceeds one.
 
 use std::time::Duration;
 
 use wasmtime::ResourceLimiter;
 
-/// How often running guests are interrupted: the unit of their CPU time, and the
-/// longest that one keeps others of its thread waiting.
+/// How often running guests are interrupted: the unit of their CPU time, and
+/// the longest time for which a guest keeps its thread from other guests.
 pub(crate) const TICK: Duration = Duration::from_millis(10);
 
-/// How much one guest may use. A call that goes over a limit fails, and costs
-/// the guest the instance that it ran in.
+/// The limits of one guest. A call that exceeds one fails, and costs the guest
+/// the instance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// How many instances it has, so how many of its calls run at once.
+    /// The number of its instances, and so of its calls at once.
     pub instances: u32,
     /// Bytes of linear memory of an instance.
     pub memory: usize,
-    /// An idle instance whose memory has grown past this many bytes is given
-    /// back instead of kept: linear memory never shrinks.
+    /// An idle instance whose memory exceeds this many bytes is dropped: linear
+    /// memory never shrinks.
     pub idle_memory: usize,
     /// Elements of all tables of an instance together;
     /// [`Limits::MAX_TABLE_ELEMENTS`] at most.
     pub table_elements: usize,
-    /// CPU time of a call. It gets this much and up to 20 ms more, by the
-    /// clock that runs while it runs. Waiting for a live read does not count.
+    /// CPU time of a call. A call gets this much and up to 20 ms more, by a
+    /// clock that runs while the guest runs. Waiting for a live read does not
+    /// count.
     pub cpu: Duration,
-    /// Bytes that one answer, or one request to the host, takes in the host.
+    /// The size of one answer, or of one request to the host, in the host's
+    /// memory.
     pub answer: usize,
     /// Plans of one decision.
     pub plans: usize,
@@ -33,23 +35,23 @@ pub struct Limits {
     pub steps: usize,
     /// Commands of one decision.
     pub commands: usize,
-    /// Objects that one call may ask for by live reads; a list counts as one.
+    /// How many objects one call may read live; a list counts as one.
     pub live_reads: usize,
-    /// Objects or keys in one part of an answer of the cache. A guest that
-    /// asks for more gets this many and a cursor.
+    /// Objects or keys in one page of the cache. A guest that asks for more
+    /// gets this many and a cursor.
     pub page: u32,
-    /// Bytes that one call may log. What is more is dropped, with a note.
+    /// How many bytes one call may log. The rest is dropped, with a note.
     pub log: usize,
 }
 
 impl Limits {
-    /// What the engine reserves for each table, so what
-    /// [`Limits::table_elements`] can be at most. Rust guests need one element for each
-    /// function whose address is taken.
+    /// The reserved size of each table: the largest value of
+    /// [`Limits::table_elements`]. Rust guests need one element for each function
+    /// whose address is taken.
     pub const MAX_TABLE_ELEMENTS: usize = 20_000;
 
-    /// How many ticks a call may notice before it used up its CPU time. The
-    /// first one comes a part of a tick after the call began.
+    /// How many ticks a call may count before its CPU time is used up. The
+    /// first tick comes part of a tick after the start of the call.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let ticks = self.cpu.as_nanos().div_ceil(TICK.as_nanos());
         u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)
@@ -75,11 +77,11 @@ impl Default for Limits {
     }
 }
 
-/// A limit that an instance ran into. It is raised as the cause of a trap, and
-/// told apart from other traps by its type.
+/// A limit that an instance exceeded. It is raised as the cause of a trap; its
+/// type distinguishes it from other traps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the limit of {self:?} is exceeded")]
-pub(crate) enum Exceeded {
+pub(crate) enum LimitExceeded {
     Cpu,
     Memory,
     TableElements,
@@ -106,7 +108,7 @@ impl Usage {
 
 impl ResourceLimiter for Usage {
     /// A refusal is an error and not `Ok(false)`: the guest's allocator would
-    /// make a trap of that which says nothing of memory.
+    /// turn that into a trap without a word about memory.
     fn memory_growing(
         &mut self,
         current: usize,
@@ -115,7 +117,7 @@ impl ResourceLimiter for Usage {
     ) -> wasmtime::Result<bool> {
         let wanted = grown(self.memory, current, desired);
         if wanted > self.limits.memory {
-            return Err(Exceeded::Memory.into());
+            return Err(LimitExceeded::Memory.into());
         }
         self.memory = wanted;
         Ok(true)
@@ -129,7 +131,7 @@ impl ResourceLimiter for Usage {
     ) -> wasmtime::Result<bool> {
         let wanted = grown(self.table_elements, current, desired);
         if wanted > self.limits.table_elements {
-            return Err(Exceeded::TableElements.into());
+            return Err(LimitExceeded::TableElements.into());
         }
         self.table_elements = wanted;
         Ok(true)
@@ -169,7 +171,7 @@ mod tests {
         assert!(usage.memory_growing(0, 6, None).unwrap());
         assert!(usage.memory_growing(0, 4, None).unwrap());
         let error = usage.memory_growing(4, 5, None).unwrap_err();
-        assert_eq!(error.downcast_ref(), Some(&Exceeded::Memory));
+        assert_eq!(error.downcast_ref(), Some(&LimitExceeded::Memory));
         assert_eq!(usage.memory, 10);
     }
 }

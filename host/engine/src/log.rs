@@ -1,4 +1,4 @@
-//! What a guest says, in the host's own log.
+//! A guest's messages, in the host's own log.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,15 +6,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use davit_core::untrusted;
 use tracing::{Level, debug, error, info, warn};
 
-/// A line on a standard stream that is longer than this is written in pieces; a
-/// longer message is cut.
+/// A longer line on a standard stream is written in pieces; a longer message is
+/// truncated.
 const LONGEST_LINE: usize = 4096;
-/// How many lines of standard error are kept for the report of a trap, and how
-/// much of each.
+/// How many lines of standard error the report of a trap has, and how much of
+/// each.
 const LAST_WORDS: usize = 4;
 const LONGEST_WORD: usize = 512;
 
-/// The log of one instance. Clones write to the same.
+/// The log of one instance. Clones write to the same log.
 #[derive(Clone)]
 pub(crate) struct GuestLog {
     inner: Arc<Mutex<Inner>>,
@@ -22,7 +22,7 @@ pub(crate) struct GuestLog {
 
 struct Inner {
     guest: Arc<str>,
-    /// Bytes that may be written in each call.
+    /// How many bytes each call may write.
     limit: usize,
     left: usize,
     muted: bool,
@@ -55,12 +55,12 @@ impl GuestLog {
         }
     }
 
-    /// Goes on under another name.
+    /// Continues under another name.
     pub(crate) fn rename(&self, guest: &Arc<str>) {
         self.lock().guest = Arc::clone(guest);
     }
 
-    /// Begins a call.
+    /// Starts a call.
     pub(crate) fn begin(&self) {
         let mut inner = self.lock();
         inner.left = inner.limit;
@@ -68,7 +68,7 @@ impl GuestLog {
         inner.last_words.clear();
     }
 
-    /// Ends a call: lines that are not ended by now never will be.
+    /// Ends a call: unfinished lines are written.
     pub(crate) fn end(&self) {
         let mut inner = self.lock();
         for stream in [Stream::Out, Stream::Err] {
@@ -88,7 +88,7 @@ impl GuestLog {
         self.lock().write(level, &text);
     }
 
-    /// Takes what was written to a standard stream.
+    /// Writes a piece of a standard stream.
     pub(crate) fn print(&self, stream: Stream, bytes: &[u8]) {
         let mut inner = self.lock();
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
@@ -106,7 +106,7 @@ impl GuestLog {
         self.lock().last_words.iter().cloned().collect()
     }
 
-    /// A writer that panicked leaves at worst a line cut short.
+    /// A writer that panicked leaves at worst a truncated line.
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -143,7 +143,7 @@ impl Inner {
             .push_back(untrusted::line(text, LONGEST_WORD));
     }
 
-    /// What a guest says is a field, and never the host's own message.
+    /// A guest's text is a field, never the host's own message.
     fn write(&mut self, level: Level, text: &str) {
         if self.muted {
             return;
@@ -155,7 +155,7 @@ impl Inner {
             warn!(
                 guest,
                 limit = self.limit,
-                "the guest logs more than it may in one call: the rest is dropped"
+                "the guest exceeded the log limit of one call; the rest is dropped"
             );
             most = most.min(self.left);
         }

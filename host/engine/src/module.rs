@@ -39,7 +39,7 @@ impl Module {
         }
     }
 
-    /// The version of the interface that it is built for.
+    /// The version of the interface that it was built for.
     #[must_use]
     pub fn world(&self) -> WorldVersion {
         self.world
@@ -60,16 +60,17 @@ impl Module {
         self.digest
     }
 
-    /// Has the guest check a configuration (a MessagePack map) and say what it
-    /// needs.
+    /// Has the guest check a configuration (a MessagePack map) and return its
+    /// manifest.
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
         let _slot = self.reserve(1)?;
         let (_, manifest) = Instance::start(&self.pre, self.label(), config, limits).await?;
         Ok(manifest)
     }
 
-    /// Sets instances aside, so that a guest never waits for another's.
-    pub(crate) fn reserve(&self, instances: u32) -> Result<Reserved, DescribeError> {
+    /// Reserves instances, so that a guest never waits for another guest's
+    /// instances.
+    pub(crate) fn reserve(&self, instances: u32) -> Result<InstanceReservation, DescribeError> {
         Arc::clone(&self.instances)
             .try_acquire_many_owned(instances)
             .map_err(|_| DescribeError::NoInstances {
@@ -78,7 +79,7 @@ impl Module {
             })
     }
 
-    /// What the guest is called in the log before it gives its name.
+    /// The guest's name in the log before its manifest is known.
     pub(crate) fn label(&self) -> Arc<str> {
         self.digest.to_string().into()
     }
@@ -97,5 +98,5 @@ impl fmt::Debug for Module {
     }
 }
 
-/// Instances set aside; given back when dropped.
-pub(crate) type Reserved = tokio::sync::OwnedSemaphorePermit;
+/// Reserved instances; released when dropped.
+pub(crate) type InstanceReservation = tokio::sync::OwnedSemaphorePermit;

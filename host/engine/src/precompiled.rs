@@ -2,8 +2,8 @@
 
 use wasmtime::component::Component;
 
-/// Takes what [`Component::serialize`] made. Wasmtime refuses code of another
-/// version or for another configuration.
+/// Loads the output of [`Component::serialize`]. Wasmtime refuses code of
+/// another version or for another configuration.
 #[allow(
     unsafe_code,
     reason = "loading compiled code is unsafe by nature; it makes a start 100 times as fast"

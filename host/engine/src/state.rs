@@ -1,4 +1,4 @@
-//! What an instance's imports answer from, and what it has used of its limits.
+//! The data of an instance's imports, and what it has used of its limits.
 
 use std::sync::Arc;
 
@@ -9,27 +9,27 @@ use wasmtime::component::ResourceTable;
 
 use crate::call::Call;
 use crate::error::Mistake;
-use crate::limits::{Exceeded, Limits, Usage};
+use crate::limits::{LimitExceeded, Limits, Usage};
 use crate::log::GuestLog;
 
-/// What an instance's imports see.
+/// The data of an instance's imports.
 pub(crate) struct State {
     pub(crate) limits: Limits,
     pub(crate) usage: Usage,
     pub(crate) cpu: Cpu,
     pub(crate) log: GuestLog,
     pub(crate) resources: ResourceTable,
-    /// What the guest's clocks show.
+    /// The time of the guest's clocks.
     pub(crate) now: Now,
-    /// What `reconcile` may look at; none while `describe` runs.
+    /// What `reconcile` may read; none while `describe` runs.
     pub(crate) view: Option<Box<CallView>>,
 }
 
-/// What one call of `reconcile` looks at.
+/// What one call of `reconcile` may read.
 pub(crate) struct CallView {
     pub(crate) manifest: Arc<Manifest>,
     pub(crate) call: Call,
-    /// How many more objects it may ask for by live reads.
+    /// How many more objects it may read live.
     pub(crate) live_reads_left: usize,
 }
 
@@ -37,8 +37,8 @@ pub(crate) struct CallView {
 #[derive(Debug, Default)]
 pub(crate) struct Cpu {
     pub(crate) left: u64,
-    /// The call waited for a live read since the last tick that it noticed:
-    /// the next one passed, at least in part, while it did not run.
+    /// The call has waited for a live read since the last tick that counted:
+    /// part of the next tick passed while the guest did not run.
     pub(crate) waited: bool,
 }
 
@@ -55,7 +55,7 @@ impl State {
         }
     }
 
-    /// What the call looks at.
+    /// What the call may read.
     pub(crate) fn view(&self) -> wasmtime::Result<&CallView> {
         match &self.view {
             Some(view) => Ok(view),
@@ -76,11 +76,11 @@ impl State {
             self.cpu.left = self.cpu.left.saturating_sub(1);
         }
         if self.cpu.left == 0 {
-            return Err(Exceeded::Cpu.into());
+            return Err(LimitExceeded::Cpu.into());
         }
         let others = Box::pin(tokio::task::yield_now());
         Ok(UpdateDeadline::YieldCustom(1, others))
     }
 }
 
-const ONLY_IN_RECONCILE: &str = "while it describes itself a guest can only log";
+const ONLY_IN_RECONCILE: &str = "during describe, a guest can only log";

@@ -1,8 +1,7 @@
 //! The interface in `wit/`, as types.
 //!
-//! They are used by the functions that guests import and by the conversions,
-//! and leave this crate nowhere: what grows there must not ripple through the
-//! host.
+//! Only the imports and the conversions use these types. No other crate does: a
+//! change of the interface must not spread through the host.
 
 mod generated {
     wasmtime::component::bindgen!({

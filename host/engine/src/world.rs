@@ -1,4 +1,4 @@
-//! Which components may become guests: what they import and export.
+//! Which components may be guests: their imports and exports.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ impl WorldVersion {
     /// Every version that this host runs.
     pub const ALL: [Self; 1] = [Self::V0_1_0];
 
-    /// The version as it stands in `wit/`.
+    /// The version as in `wit/`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -31,14 +31,14 @@ impl fmt::Display for WorldVersion {
 /// Why a component cannot be a guest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WorldError {
-    /// It exports nothing that this host can call.
+    /// It exports no function that this host can call.
     #[error(
-        "it exports no davit:controller/decide: build it with the guest SDK, for wasm32-wasip2"
+        "it does not export davit:controller/decide: build it with the guest SDK for wasm32-wasip2"
     )]
     NoGuest,
-    /// It is built for other versions of the interface.
+    /// It was built for other versions of the interface.
     #[error(
-        "it is built for davit:controller {}; this host runs {}",
+        "it was built for davit:controller {}; this host runs {}",
         found.join(", "),
         known_versions()
     )]
@@ -46,8 +46,8 @@ pub enum WorldError {
         /// The versions that it exports.
         found: Vec<String>,
     },
-    /// It imports what no guest is given.
-    #[error("it imports {name}, which no guest is given: {}", why_not(name))]
+    /// It imports a function that guests do not get.
+    #[error("it imports {name}, which guests do not get: {}", why_not(name))]
     Import {
         /// The import's full name.
         name: String,
@@ -70,8 +70,8 @@ const OWN: [&str; 9] = [
     "decisions",
 ];
 
-/// What Rust's standard library imports for `wasm32-wasip2` when a program
-/// uses neither files nor sockets.
+/// The imports of Rust's standard library for `wasm32-wasip2` if a program uses
+/// neither files nor sockets.
 const WASI: [&str; 16] = [
     "wasi:cli/environment",
     "wasi:cli/exit",
@@ -91,9 +91,9 @@ const WASI: [&str; 16] = [
     "wasi:random/insecure-seed",
 ];
 
-/// Finds the version of the interface that a component is built for, and
-/// refuses one that imports anything else. Names are as in a component's type:
-/// `wasi:io/poll@0.2.6`.
+/// Finds the version of the interface that a component was built for, and
+/// refuses a component that imports anything else. Names are as in a
+/// component's type: `wasi:io/poll@0.2.6`.
 pub(crate) fn admit<'a>(
     imports: impl Iterator<Item = &'a str>,
     exports: impl Iterator<Item = &'a str>,
@@ -118,7 +118,7 @@ fn exported_version<'a>(
     if found.is_empty() {
         return Err(WorldError::NoGuest);
     }
-    // A guest may be built for several; the newest is taken.
+    // A guest may be built for several versions; the newest is used.
     WorldVersion::ALL
         .into_iter()
         .rev()
@@ -140,15 +140,15 @@ fn may_import(version: WorldVersion, import: &str) -> bool {
 
 fn why_not(import: &str) -> &'static str {
     if import.starts_with("wasi:filesystem/") {
-        "there are no files; leave out what opens them"
+        "guests have no files; remove the code that opens them"
     } else if import.starts_with("wasi:sockets/") || import.starts_with("wasi:http/") {
-        "there is no network; ask for live reads and return plans"
+        "guests have no network; use live reads and return plans"
     } else if import.starts_with("wasi:random/") {
-        "there is no randomness; a decision follows from the cluster's state alone"
+        "guests have no randomness; a decision depends on the cluster's state alone"
     } else if import.starts_with(PACKAGE) {
-        "it is of another version of the interface than its exports, or of no released one"
+        "it belongs to another version of the interface than the exports, or to an unreleased one"
     } else {
-        "a guest imports davit:controller and what Rust's standard library needs of WASI 0.2"
+        "guests may import davit:controller and the part of WASI 0.2 that Rust's standard library needs"
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_sdk_and_the_standard_library_need_is_let_in() {
+    fn imports_of_the_sdk_and_the_standard_library_are_admitted() {
         let imports = [
             "davit:controller/cache@0.1.0",
             "davit:controller/types@0.1.0",
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn anything_else_is_refused_by_name() {
+    fn any_other_import_is_refused_by_name() {
         for import in [
             "wasi:filesystem/types@0.2.6",
             "wasi:sockets/tcp@0.2.6",
@@ -207,7 +207,7 @@ mod tests {
         let error = refused.unwrap_err();
         assert_eq!(
             error.to_string(),
-            "it is built for davit:controller 0.99.0; this host runs 0.1.0"
+            "it was built for davit:controller 0.99.0; this host runs 0.1.0"
         );
         assert_eq!(
             admit(&[], &["wasi:cli/run@0.2.6"]),
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_may_also_be_built_for_a_version_to_come() {
+    fn a_guest_may_also_be_built_for_a_later_version() {
         let exports = ["davit:controller/decide@0.2.0", DECIDE];
         assert_eq!(admit(&[], &exports), Ok(WorldVersion::V0_1_0));
     }

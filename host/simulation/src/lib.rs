@@ -11,13 +11,14 @@
 //! are the core's own, the same that the real host uses.
 
 pub mod dice;
+pub mod host;
 pub mod schedule;
 pub mod server;
 mod stream;
 pub mod trace;
+mod watchdog;
 mod world;
 
 pub use dice::Dice;
-pub use world::{
-    Conditions, Discovery, ExecutionId, Notice, Read, ReadAnswer, ReadId, World, Write,
-};
+pub use host::{Guest, Host, NativeGuest, Reconciliation};
+pub use world::{Conditions, ExecutionId, Notice, World, Write};

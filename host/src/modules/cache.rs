@@ -11,7 +11,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::PathBuf;
 
 use davit_core::digest::ModuleDigest;
-use davit_engine::kept::{self, Room};
+use davit_engine::cache_files::{self, Room};
 
 /// The cache holds at most so many modules.
 const ROOM: Room = Room {
@@ -46,10 +46,10 @@ impl Cache {
         };
         if ModuleDigest::of(&wasm) != digest {
             tracing::warn!(path = %path.display(), "a cached module is damaged and was removed");
-            kept::drop_file(&path);
+            cache_files::drop_file(&path);
             return None;
         }
-        kept::touch(&path);
+        cache_files::touch(&path);
         Some(wasm)
     }
 
@@ -60,7 +60,7 @@ impl Cache {
             return;
         }
         let path = self.path(digest);
-        if let Err(error) = kept::write_whole(&path, wasm) {
+        if let Err(error) = cache_files::write_whole(&path, wasm) {
             tracing::warn!(path = %path.display(), %error, "cannot cache a module");
         }
     }
@@ -68,7 +68,7 @@ impl Cache {
     /// Removes the modules that were not used for the longest time, if there are too
     /// many. Those in use stay.
     pub(super) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
-        kept::prune(&self.directory, ROOM, |file| {
+        cache_files::prune(&self.directory, ROOM, |file| {
             digest_of(file).map(|digest| in_use.contains(&digest))
         });
     }

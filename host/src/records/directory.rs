@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use davit_core::control::{ControllerRecord, Owner, Record};
-use davit_engine::kept::write_whole;
+use davit_engine::cache_files::write_whole;
 
 use super::RecordError;
 

@@ -36,6 +36,13 @@ enum Task {
     Test,
     /// Checks format and lints only.
     Lint,
+    /// Tells random stories of the five controllers on virtual time, in memory,
+    /// each from its seed, and checks how they end.
+    Simulate {
+        /// What `davit-stories` takes: `--seeds FIRST..END`, `--seed N`.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<String>,
+    },
     /// Writes the definition of the custom resource to deploy/crds.
     Crds,
     /// Measures an optimised build and prints the figures.
@@ -50,9 +57,15 @@ fn main() -> Result<()> {
         Task::Test => {
             lint(&workspace)?;
             guests(&workspace)?;
-            cargo(&workspace, ["test", "--workspace", "--locked"])
+            cargo(&workspace, ["test", "--workspace", "--locked"])?;
+            // With the build that the tests have anyway.
+            simulate(&workspace, "dev", &["--seeds", "0..500"])
         }
         Task::Lint => lint(&workspace),
+        Task::Simulate { arguments } => {
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            simulate(&workspace, "simulation", &arguments)
+        }
         Task::Crds => crds(&workspace),
         Task::Bench => bench(&workspace),
     }
@@ -90,6 +103,12 @@ fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
     let run = ["run", "--quiet", "--locked", "-p", "davit", "--", "demo"];
     let arguments = arguments.iter().map(String::as_str);
     cargo(workspace, run.into_iter().chain(arguments))
+}
+
+fn simulate(workspace: &Path, profile: &str, arguments: &[&str]) -> Result<()> {
+    let run = ["run", "--quiet", "--locked", "-p", "davit-stories"];
+    let run = run.into_iter().chain(["--profile", profile, "--"]);
+    cargo(workspace, run.chain(arguments.iter().copied()))
 }
 
 /// The types are the host's, so it is the host that prints their definition.

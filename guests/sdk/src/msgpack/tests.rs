@@ -64,7 +64,7 @@ fn texts_and_lists_of_every_length_are_read() {
 }
 
 #[test]
-fn fields_of_no_interest_are_passed_over() {
+fn unknown_fields_are_skipped() {
     let value = json!({
         "other": {"deep": [{"deeper": [1, "x", null, {}]}]},
         "text": "t",
@@ -75,7 +75,7 @@ fn fields_of_no_interest_are_passed_over() {
 }
 
 #[test]
-fn null_is_the_same_as_nothing() {
+fn null_is_the_same_as_absent() {
     let value = json!({"text": null, "list": null, "maybe": null, "map": {"a": null, "b": 1}});
     let view: View = decode(&bytes(&value)).unwrap();
     let map = BTreeMap::from([("b".to_owned(), 1)]);
@@ -89,7 +89,7 @@ fn null_is_the_same_as_nothing() {
 }
 
 #[test]
-fn a_value_that_is_cut_short_or_goes_on_is_refused() {
+fn a_truncated_or_continued_value_is_refused() {
     let whole = bytes(&json!({"text": "abc", "list": [1, 70_000], "map": {"k": 1}}));
     assert!(decode::<View>(&whole).is_ok());
     for len in 0..whole.len() {
@@ -100,8 +100,8 @@ fn a_value_that_is_cut_short_or_goes_on_is_refused() {
 }
 
 #[test]
-fn a_length_that_lies_costs_nothing() {
-    // An array of four billion elements, of which none follows.
+fn a_wrong_length_costs_nothing() {
+    // An array of four billion elements, without any.
     assert!(decode::<Vec<u64>>(&[0xdd, 0xff, 0xff, 0xff, 0xff]).is_err());
     assert!(decode::<View>(&[0xdf, 0xff, 0xff, 0xff, 0xff]).is_err());
 }

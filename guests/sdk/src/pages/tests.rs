@@ -53,7 +53,7 @@ fn bytes(decision: &Decision) -> usize {
 }
 
 #[test]
-fn what_one_answer_holds_is_left_alone() {
+fn a_decision_that_fits_is_not_divided() {
     let decide = || {
         Decision::requeue_when_observed()
             .plans((0..MAX_PLANS).map(plan))
@@ -63,7 +63,7 @@ fn what_one_answer_holds_is_left_alone() {
 }
 
 #[test]
-fn everything_has_its_turn_once_and_in_order_though_nothing_changes() {
+fn each_plan_has_its_turn_once_and_in_order() {
     let decide = || {
         Decision::requeue_after(Duration::from_secs(7))
             .plans((0..25_000).map(plan))
@@ -86,13 +86,13 @@ fn everything_has_its_turn_once_and_in_order_though_nothing_changes() {
 }
 
 #[test]
-fn what_was_done_is_not_wanted_any_more_and_the_rest_goes_on() {
+fn executed_plans_disappear_and_the_rest_continues() {
     let first = page("", Decision::done().plans((0..12_000).map(plan)));
     let Verdict::ContinueFrom(cursor) = &first.verdict else {
         panic!("{:?}", first.verdict);
     };
-    // Some of the first are still there: their deletion failed, or does not
-    // show yet. And some of the others went by themselves.
+    // Some of the first are still pending: their deletion failed, or is not
+    // observed yet. And some of the others disappeared by themselves.
     let wanted = (0..12_000).filter(|uid| uid % 7 == 0 || *uid >= MAX_PLANS);
     let wanted = wanted.filter(|uid| uid % 9 != 0 || *uid == MAX_PLANS);
     let second = page(cursor, Decision::done().plans(wanted.clone().map(plan)));
@@ -102,7 +102,7 @@ fn what_was_done_is_not_wanted_any_more_and_the_rest_goes_on() {
 }
 
 #[test]
-fn a_cursor_that_names_nothing_any_more_starts_again() {
+fn a_cursor_without_its_plan_starts_from_the_beginning() {
     let first = page("", Decision::done().plans((0..12_000).map(plan)));
     let Verdict::ContinueFrom(cursor) = &first.verdict else {
         panic!("{:?}", first.verdict);
@@ -112,10 +112,10 @@ fn a_cursor_that_names_nothing_any_more_starts_again() {
     assert_eq!(uids(&second), wanted().take(MAX_PLANS).collect::<Vec<_>>());
 }
 
-/// A plan that waits for a cancellation needs it in the same page, and what is
-/// cancelled and added again is not to be without its item in between.
+/// A plan that depends on a cancellation needs it on the same page, and a key
+/// that is cancelled and enqueued again must keep its item in between.
 #[test]
-fn what_belongs_together_stays_together() {
+fn dependent_commands_and_plans_share_a_page() {
     let cancelled = |key: usize| plan(key).when_cancelled("queue", &key.to_string());
     for offset in 0..3 {
         let decide = || {
@@ -147,7 +147,7 @@ fn what_belongs_together_stays_together() {
     }
 }
 
-/// The room is that of the whole answer.
+/// The limit applies to the whole answer.
 #[test]
 fn the_decisions_of_one_answer_share_its_bytes() {
     let big = |uid| {
@@ -172,9 +172,9 @@ fn the_decisions_of_one_answer_share_its_bytes() {
     }
 }
 
-/// The host says what is wrong with it: nothing is left out in silence.
+/// The host reports the problem: no plan is dropped silently.
 #[test]
-fn one_plan_that_is_too_much_is_answered_nevertheless() {
+fn a_plan_that_is_too_large_is_answered_for_the_host_to_refuse() {
     let huge = || {
         let mut plan = plan(1);
         plan.message = "x".repeat(MAX_BYTES);
@@ -185,9 +185,10 @@ fn one_plan_that_is_too_much_is_answered_nevertheless() {
     assert_eq!(pages.iter().map(uids).collect::<Vec<_>>(), [[1], [2]]);
 }
 
-/// A guest that wants one thing twice gets it twice, and comes to an end.
+/// A guest that returns one plan twice gets it executed twice, and the decision
+/// ends.
 #[test]
-fn the_same_twice_is_no_circle() {
+fn equal_plans_have_different_cursors() {
     let decide = || Decision::done().plans((0..25_000).map(|number| plan(number % 10_000)));
     let pages = pages(decide);
     let all: Vec<usize> = pages.iter().flat_map(uids).collect();

@@ -1,5 +1,5 @@
-//! Patches are compared with what Kubernetes 1.36.2's own code made of the same
-//! change, byte for byte, as JSON with sorted keys.
+//! The tests compare patches with the output of Kubernetes 1.36.2's own code
+//! for the same change, byte for byte, as JSON with sorted keys.
 
 use serde_json::{Value, json};
 
@@ -183,8 +183,8 @@ fn pgc_28_pod_condition_change() {
     );
 }
 
-/// No guest writes the status of containers: whatever the kubelet says of them
-/// is no part of the change, and no patch touches it.
+/// No guest writes the status of containers: the kubelet's fields are not part
+/// of the change, and no patch touches them.
 #[test]
 fn pgc_29_additional_init_container_condition() {
     let old = status(json!({"phase": "Running"}));
@@ -208,7 +208,7 @@ fn without_a_uid_there_is_no_precondition_and_always_a_patch() {
 }
 
 #[test]
-fn what_is_taken_away_is_null() {
+fn a_removed_field_is_null() {
     let condition = |more: Value| {
         let mut condition = json!({"type": "Ready", "status": "True"});
         let map = condition.as_object_mut().unwrap();
@@ -231,7 +231,7 @@ fn what_is_taken_away_is_null() {
 }
 
 #[test]
-fn a_condition_that_is_gone_is_deleted() {
+fn a_missing_condition_is_deleted() {
     let old = status(json!({"conditions": [ready(), {"type": "PodScheduled", "status": "True"}]}));
     let new = status(json!({"conditions": [ready()]}));
     assert_patch(

@@ -1,4 +1,4 @@
-//! A guest's configuration against the schema that it tells operators.
+//! A guest's configuration, and the schema that operators read.
 
 use std::collections::BTreeSet;
 
@@ -12,24 +12,23 @@ impl<C: Controller> Harness<C> {
     ///
     /// # Panics
     ///
-    /// If it is no JSON.
+    /// If it is not JSON.
     #[must_use]
     pub fn config_schema(&self) -> Value {
         let schema = &self.manifest().config_schema;
         serde_json::from_str(schema).expect("the configuration's schema is JSON")
     }
 
-    /// The field and the message with which a configuration is refused; none if
-    /// it is valid.
+    /// The field and the message of a configuration's error; none if it is
+    /// valid.
     #[must_use]
     pub fn refused(config: &Value) -> Option<(String, String)> {
         let error = Self::new(config).err()?;
         Some((error.field, error.message))
     }
 
-    /// Makes sure that the schema describes the fields that are read and allows
-    /// no others: an unknown field is refused with the names of those that there
-    /// are.
+    /// Asserts that the schema describes exactly the fields of the
+    /// configuration: the error for an unknown field lists the known ones.
     ///
     /// # Panics
     ///

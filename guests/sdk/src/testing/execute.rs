@@ -1,4 +1,4 @@
-//! Carrying plans out, as the host and the API server do it together.
+//! The execution of plans, as by the host and the API server together.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use super::patch;
 use crate::{DeleteOptions, Failure, ObjectRef, Patch, Plan, Step, Time};
 
 impl State {
-    /// Carries a plan's steps out in their order, up to the first that fails.
+    /// Executes a plan's steps in their order, up to the first that fails.
     pub(super) fn execute(&mut self, plan: &Plan) -> Result<(), (u32, Failure)> {
         assert!(
             !plan.target.uid.is_empty(),
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    /// Panics unless the manifest asks for the permission to write this.
+    /// Panics unless the manifest declares the permission for this write.
     fn writable(&self, verb: &str, target: &ObjectRef, subresource: &str) {
         let (group, _) = group_version(&json!({"apiVersion": target.api_version}));
         let resource = match subresource {
@@ -83,7 +83,7 @@ impl State {
         Ok(())
     }
 
-    /// Deletes the target; finalizers keep it.
+    /// Deletes the target, unless finalizers keep it.
     fn delete(&mut self, target: &ObjectRef, options: &DeleteOptions) -> Result<(), Failure> {
         let id = self.target(target)?;
         let mut object = self.server.get(&id).cloned().unwrap_or_default();
@@ -129,7 +129,7 @@ impl State {
     }
 }
 
-/// A body as it is sent. Its nulls count, so it is not read as a view is.
+/// A body as it is sent. Its nulls count, so it is not decoded like a view.
 fn body(bytes: &[u8]) -> Value {
     rmp_serde::from_slice(bytes).expect("a body of MessagePack")
 }

@@ -1,4 +1,4 @@
-//! What a guest sees through the harness: one snapshot of the cache.
+//! What a guest reads in the harness: one snapshot of the cache.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(super) struct State {
     pub(super) now: Instant,
     pub(super) server: BTreeMap<Id, Value>,
     pub(super) cache: BTreeMap<Id, Cached>,
-    /// What each watch shows of the cache.
+    /// The objects of each watch.
     pub(super) members: BTreeMap<String, Members>,
     nothing: Members,
     pub(super) queues: Queues,
@@ -36,7 +36,7 @@ pub(super) struct State {
     pub(super) read_failures: BTreeMap<Id, Failure>,
     pub(super) write_failures: BTreeMap<Id, Failure>,
     pub(super) unlisted: Vec<UnlistedResource>,
-    /// How many versions of objects there were.
+    /// The number of object versions so far.
     pub(super) versions: u64,
     // Written while a guest reads.
     pub(super) reads: RefCell<Vec<(Instant, ObjectRef)>>,
@@ -70,7 +70,7 @@ impl State {
         state
     }
 
-    /// Panics unless the manifest asks for this permission.
+    /// Panics unless the manifest declares this permission.
     pub(super) fn permitted(&self, verb: &str, group: &str, resource: &str) {
         let fits = |rule: &str, value: &str| rule == "*" || rule == value;
         let mut rules = self.manifest.permissions.iter();
@@ -99,7 +99,7 @@ impl State {
         self.members.get(watch).unwrap_or(&self.nothing)
     }
 
-    /// What a watch shows of an object.
+    /// An object as a watch shows it.
     fn object(&self, watch: &str, id: &Id) -> Option<types::Object> {
         let cached = self.cache.get(id)?;
         let changed_at = cached.changed_at.get(watch).copied();
@@ -136,7 +136,7 @@ impl State {
     }
 }
 
-/// An object, and what a watch shows of it.
+/// An object, and its fields in a watch.
 struct Shown<'a> {
     whole: &'a Value,
     fields: Value,
@@ -155,7 +155,7 @@ impl Shown<'_> {
     }
 }
 
-/// `limit` elements from `cursor` on, and where the next part starts.
+/// `limit` elements from `cursor` on, and where the next page starts.
 fn part<E>(all: impl IntoIterator<Item = E>, cursor: u64, limit: u32) -> (Vec<E>, Option<u64>) {
     let skipped = usize::try_from(cursor).expect("a cursor that the harness gave");
     let mut rest = all.into_iter().skip(skipped).peekable();
@@ -198,7 +198,7 @@ impl Host for State {
         let rest = rest.flat_map(|objects| objects.range((start.clone(), Bound::Unbounded)));
         let mut rest = rest.peekable();
         // As in the host, a cursor skips no object in another call, whichever
-        // objects before it have gone.
+        // objects before it were deleted.
         let page: Vec<_> = rest.by_ref().take(limit as usize).collect();
         let end = page.last().filter(|_| rest.peek().is_some());
         let next = end.map(|(end, _)| {

@@ -1,5 +1,5 @@
-//! Which objects a watch shows, and under which values its indexes have them:
-//! kept in step with the cache, so that a test may have many objects.
+//! The objects of a watch, and the values of its indexes: updated with the
+//! cache, so that a test may have many objects.
 
 use std::collections::BTreeMap;
 
@@ -12,13 +12,13 @@ use crate::{Index, Place, Watch};
 /// The objects of one watch.
 #[derive(Default)]
 pub(super) struct Members {
-    /// By the keys that the watch gives them.
+    /// By their keys in the watch.
     pub(super) keys: BTreeMap<String, Id>,
     /// By index and value, in order.
     indexes: BTreeMap<String, BTreeMap<String, Ordered>>,
 }
 
-/// Objects by what they are ordered by.
+/// Objects by their order.
 pub(super) type Ordered = BTreeMap<Rank, Id>;
 
 /// The text of the order, the name and the namespace; without an order only
@@ -26,7 +26,7 @@ pub(super) type Ordered = BTreeMap<Rank, Id>;
 pub(super) type Rank = [String; 3];
 
 impl Members {
-    /// Follows what the watch shows of an object before and after a change.
+    /// Applies a change of an object's fields in the watch.
     pub(super) fn change(
         &mut self,
         watch: &Watch,
@@ -89,7 +89,7 @@ pub(super) fn rank_of(place: &Place) -> Rank {
     [place.order.clone(), name.to_owned(), namespace.to_owned()]
 }
 
-/// The place of an object of that rank.
+/// The place of an object with that rank.
 pub(super) fn place_of([order, name, namespace]: &Rank) -> Place {
     let key = match namespace.as_str() {
         "" => name.clone(),

@@ -1,9 +1,9 @@
 //! A native test harness: a small Kubernetes around one guest.
 //!
-//! [`Harness`] holds the objects of an API server and of the host's cache, shows
-//! the guest exactly the fields that its manifest declares, runs its queues on a
-//! virtual clock, and carries its plans out, so that a test asserts what the API
-//! server holds afterwards:
+//! [`Harness`] holds the objects of an API server and of the host's cache. The
+//! guest reads exactly the fields that its manifest declares. The harness runs
+//! the guest's queues on a virtual clock and executes its plans, so that a test
+//! asserts what the API server holds afterwards:
 //!
 //! ```text
 //! let mut harness = Harness::<PodGc>::new(json!({"terminatedPodThreshold": 1}))?;
@@ -12,11 +12,10 @@
 //! assert_eq!(harness.keys("Pod"), ["default/newest"]);
 //! ```
 //!
-//! Whatever the host would answer with a trap or a refusal for good — a name
-//! that the manifest does not declare, a write without a permission — panics.
-//! Not simulated: rates, label and field selectors, several calls at once (but for
-//! [`Harness::call_during`]), JSON patches, a kubelet (a pod that is deleted with a
-//! grace period is gone).
+//! What the host answers with a trap or a final refusal (an undeclared name, a
+//! write without a permission) panics here. Not simulated: rates, label and field
+//! selectors, several calls at once (except with [`Harness::call_during`]), JSON
+//! patches, a kubelet (a pod that is deleted with a grace period is gone).
 
 #![allow(
     clippy::panic,
@@ -48,13 +47,13 @@ use crate::{
 use host::State;
 use queues::Outcome;
 
-/// When a harness starts: 2023-11-14T22:13:20Z.
+/// The start of a harness's clock: 2023-11-14T22:13:20Z.
 pub const START: Instant = 1_700_000_000_000;
 
 /// More calls than any test needs at one point in time.
 const MAX_CALLS: usize = 10_000;
 
-/// How long the host lets an item rest after a write was forbidden.
+/// How long the host waits after a forbidden write.
 const FORBIDDEN_PAUSE: u64 = 30_000;
 
 /// One guest, its cluster and its host.
@@ -66,21 +65,21 @@ pub struct Harness<C> {
     observations: BTreeMap<(String, Vec<String>), Vec<f64>>,
 }
 
-/// A plan and what became of it.
+/// An executed plan and its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Execution {
-    /// When.
+    /// The time.
     pub at: Instant,
     /// The plan.
     pub plan: Plan,
-    /// The step that failed, and why. A target that is gone shows here too,
-    /// although it is no failure to the host.
+    /// The failed step, and why. A target that is gone is here too, although
+    /// the host does not count it as a failure.
     pub result: Result<(), (u32, Failure)>,
 }
 
 impl<C: Controller> Harness<C> {
-    /// Loads a guest with an operator's configuration. Its ticks are due at
-    /// once.
+    /// Loads a guest with an operator's configuration. Its ticks are due
+    /// immediately.
     pub fn new(config: &Value) -> Result<Self, ConfigError> {
         let instance = Instance::new();
         let manifest = instance.describe(&msgpack::encode(config))?;
@@ -93,7 +92,7 @@ impl<C: Controller> Harness<C> {
         })
     }
 
-    /// What the guest declares.
+    /// The guest's manifest.
     #[must_use]
     pub fn manifest(&self) -> &Manifest {
         &self.state.manifest
@@ -105,7 +104,7 @@ impl<C: Controller> Harness<C> {
         self.state.now
     }
 
-    /// Works on every item that is due now.
+    /// Reconciles every item that is due now.
     pub fn run(&mut self) {
         for _ in 0..MAX_CALLS {
             let items = self.state.take_due();
@@ -117,7 +116,7 @@ impl<C: Controller> Harness<C> {
         panic!("{MAX_CALLS} calls, and there are still items due: does an item add itself?");
     }
 
-    /// Lets time pass, and works on every item at the time when it is due.
+    /// Advances the clock, and reconciles every item when it is due.
     pub fn advance(&mut self, duration: Duration) {
         let millis = i64::try_from(milliseconds(duration)).expect("a shorter duration");
         let end = self.state.now + millis;
@@ -129,22 +128,21 @@ impl<C: Controller> Harness<C> {
         self.state.now = end;
     }
 
-    /// What the guest would answer to a fresh item now. Nothing is carried out.
+    /// The guest's decision about a fresh item now. Nothing is executed.
     #[must_use]
     pub fn decide(&self, queue: &str, key: &str) -> Decision {
         self.decide_page(queue, key, "")
     }
 
-    /// What the guest would answer now if it was asked for the part of a
-    /// decision that this cursor names.
+    /// The page of the guest's decision that starts at this cursor. Nothing is
+    /// executed.
     #[must_use]
     pub fn decide_page(&self, queue: &str, key: &str, cursor: &str) -> Decision {
         self.decision(&self.fresh_item(queue, key, cursor))
     }
 
-    /// A call that waits for a live read: the guest decides about a fresh item from
-    /// what there is now, and the decision is executed after all that happens
-    /// `meanwhile`.
+    /// A call that waits for a live read: the guest decides about a fresh item
+    /// from the present state, and the decision is executed after `meanwhile`.
     pub fn call_during(&mut self, queue: &str, key: &str, meanwhile: impl FnOnce(&mut Self)) {
         self.state.queues.cancel(queue, key);
         let item = self.fresh_item(queue, key, "");
@@ -153,31 +151,31 @@ impl<C: Controller> Harness<C> {
         self.execute_decision(item, decision);
     }
 
-    /// Adds an item to a queue, due now.
+    /// Enqueues an item, due now.
     pub fn enqueue(&mut self, queue: &str, key: &str) {
         self.enqueue_after(queue, key, Duration::ZERO);
     }
 
-    /// Adds an item to a queue that is due after that time.
+    /// Enqueues an item that is due after that time.
     pub fn enqueue_after(&mut self, queue: &str, key: &str, after: Duration) {
         let after = i64::try_from(milliseconds(after)).expect("a shorter duration");
         let due_at = self.state.now + after;
         self.state.add(queue, key, due_at, None);
     }
 
-    /// The item of this key, if it waits.
+    /// The item with this key, if it is pending.
     #[must_use]
     pub fn pending(&self, queue: &str, key: &str) -> Option<PendingItem> {
         self.state.queues.pending(queue, key)
     }
 
-    /// The plans that were carried out, the oldest first.
+    /// The executed plans, the oldest first.
     #[must_use]
     pub fn executions(&self) -> &[Execution] {
         &self.executions
     }
 
-    /// Forgets the plans that were carried out.
+    /// Forgets the executed plans.
     pub fn clear_executions(&mut self) {
         self.executions.clear();
     }
@@ -187,14 +185,14 @@ impl<C: Controller> Harness<C> {
         self.state.unlisted = resources.to_vec();
     }
 
-    /// The live reads of single objects so far: when, and of which.
+    /// The live reads of single objects so far: the time and the object.
     #[must_use]
     pub fn live_reads(&self) -> Vec<(Instant, ObjectRef)> {
         self.state.reads.borrow().clone()
     }
 
-    /// How many objects the guest was handed from the cache so far: what its
-    /// calls cost.
+    /// The number of objects that the guest has read from the cache so far: the
+    /// cost of its calls.
     #[must_use]
     pub fn objects_read(&self) -> u64 {
         self.state.copied.get()
@@ -206,21 +204,21 @@ impl<C: Controller> Harness<C> {
         self.state.notes.keys().map(String::as_str).collect()
     }
 
-    /// What was logged so far.
+    /// The log so far.
     #[must_use]
     pub fn logged(&self) -> Vec<(Level, String)> {
         self.state.logged.borrow().clone()
     }
 
     /// A counter or a gauge by the values of its labels; 0 if it was never
-    /// touched.
+    /// recorded.
     #[must_use]
     pub fn metric(&self, name: &str, labels: &[&str]) -> f64 {
         let count = self.counts.get(&series(name, labels));
         count.copied().unwrap_or_default()
     }
 
-    /// What a histogram observed, in order.
+    /// The observations of a histogram, in order.
     #[must_use]
     pub fn observed(&self, name: &str, labels: &[&str]) -> &[f64] {
         let observed = self.observations.get(&series(name, labels));
@@ -262,7 +260,7 @@ impl<C: Controller> Harness<C> {
         }
     }
 
-    /// Carries a decision out, part after part.
+    /// Executes a decision, page by page.
     fn execute_decision(&mut self, mut item: WorkItem, mut decision: Decision) {
         let mut failures = self.execute_page(&mut decision);
         for _ in 0..MAX_CALLS {
@@ -276,7 +274,7 @@ impl<C: Controller> Harness<C> {
         panic!("{MAX_CALLS} parts of one decision, and it goes on");
     }
 
-    /// Returns the failures that another try can mend.
+    /// Returns the failures that a retry can fix.
     fn execute_page(&mut self, decision: &mut Decision) -> Vec<PlanFailure> {
         let cancelled = self.command(std::mem::take(&mut decision.commands));
         let mut failures = Vec::new();
@@ -297,7 +295,7 @@ impl<C: Controller> Harness<C> {
                 Verdict::Done => Outcome::Done,
                 Verdict::Retry(_) => Outcome::Retry(Vec::new(), 0),
                 Verdict::RequeueAfter(pause) => Outcome::RequeueAfter(*pause),
-                // The cache shows it already.
+                // The cache has observed it already.
                 Verdict::RequeueWhenObserved | Verdict::ContinueFrom(_) => Outcome::RequeueAfter(0),
             }
         } else {
@@ -308,7 +306,7 @@ impl<C: Controller> Harness<C> {
         self.state.finish(item, outcome);
     }
 
-    /// Carries a plan out; returns its failure if another try can mend it.
+    /// Executes a plan; returns its failure if a retry can fix it.
     fn execute_plan(&mut self, plan: Plan) -> Option<PlanFailure> {
         let result = self.state.execute(&plan);
         let failed = match &result {
@@ -337,7 +335,7 @@ impl<C: Controller> Harness<C> {
             .map(|(step, failure)| PlanFailure { uid, step, failure })
     }
 
-    /// Carries commands out; returns the items that a cancel found waiting.
+    /// Executes commands; returns the items that a cancel removed.
     fn command(&mut self, commands: Vec<Command>) -> BTreeSet<(String, String)> {
         let mut cancelled = BTreeSet::new();
         for command in commands {

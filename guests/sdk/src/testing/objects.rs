@@ -1,5 +1,5 @@
-//! The cluster's objects: those that the API server holds and those that the
-//! host's cache shows. They differ only where a test says so.
+//! The cluster's objects: those on the API server and those in the host's
+//! cache. They differ only where a test makes them differ.
 
 use std::collections::BTreeMap;
 
@@ -16,13 +16,13 @@ pub(super) type Id = (String, String);
 /// An object in the cache.
 pub(super) struct Cached {
     pub(super) value: Value,
-    /// When what each watch shows of it last changed.
+    /// When the fields of each watch last changed.
     pub(super) changed_at: BTreeMap<String, Instant>,
 }
 
 impl<C> Harness<C> {
-    /// Puts an object into the cluster, or in the place of the one with the
-    /// same kind, namespace and name. Without a `metadata.uid` it gets one.
+    /// Puts an object into the cluster, or replaces the one with the same kind,
+    /// namespace and name. Without a `metadata.uid` it gets one.
     pub fn put(&mut self, object: Value) {
         let id = self.state.put(object);
         self.state.show(&id);
@@ -33,35 +33,35 @@ impl<C> Harness<C> {
         self.state.put(object);
     }
 
-    /// Lets the cache show an object as the API server has it, or that it is
-    /// gone.
+    /// Updates an object in the cache to its state on the API server, or
+    /// removes it.
     pub fn show(&mut self, kind: &str, key: &str) {
         self.state.show(&id(kind, key));
     }
 
-    /// Lets the cache lose an object that the API server has.
+    /// Removes an object from the cache only.
     pub fn hide(&mut self, kind: &str, key: &str) {
         self.state.change(&id(kind, key), None);
     }
 
-    /// Takes an object out of the cluster.
+    /// Removes an object from the cluster.
     pub fn remove(&mut self, kind: &str, key: &str) {
         self.remove_from_server(kind, key);
         self.show(kind, key);
     }
 
-    /// Takes an object off the API server; the cache lags behind.
+    /// Removes an object from the API server; the cache lags behind.
     pub fn remove_from_server(&mut self, kind: &str, key: &str) {
         self.state.server.remove(&id(kind, key));
     }
 
-    /// An object as the API server has it.
+    /// An object on the API server.
     #[must_use]
     pub fn object(&self, kind: &str, key: &str) -> Option<&Value> {
         self.state.server.get(&id(kind, key))
     }
 
-    /// The keys of the objects of a kind that the API server has, in order.
+    /// The keys of the objects of a kind on the API server, in order.
     #[must_use]
     pub fn keys(&self, kind: &str) -> Vec<&str> {
         let ids = self.state.server.keys();
@@ -69,13 +69,13 @@ impl<C> Harness<C> {
         of_kind.map(|(_, key)| key.as_str()).collect()
     }
 
-    /// Lets every live read of an object fail with this class.
+    /// Fails every live read of an object with this class.
     pub fn fail_reads(&mut self, kind: &str, key: &str, class: &str) {
         let failure = failure(class, "the test wants it");
         self.state.read_failures.insert(id(kind, key), failure);
     }
 
-    /// Lets every write to an object fail with this class.
+    /// Fails every write to an object with this class.
     pub fn fail_writes(&mut self, kind: &str, key: &str, class: &str) {
         let failure = failure(class, "the test wants it");
         self.state.write_failures.insert(id(kind, key), failure);
@@ -105,7 +105,7 @@ impl State {
         id
     }
 
-    /// Lets the cache show an object as it is, and adds what that triggers.
+    /// Updates an object in the cache, and enqueues what that triggers.
     pub(super) fn show(&mut self, id: &Id) {
         let new = self.server.get(id).cloned();
         self.change(id, new);
@@ -144,8 +144,8 @@ impl State {
         }
     }
 
-    /// The items that a change in a watch adds, given what it shows of the
-    /// object before and after.
+    /// The items that a change in a watch triggers, given the object's fields
+    /// before and after.
     fn triggered(&self, watch: &Watch, shown: &[&Value]) -> Vec<(String, String)> {
         let mut items = Vec::new();
         for trigger in &self.manifest.triggers {
@@ -169,7 +169,7 @@ impl State {
     }
 }
 
-/// What a watch shows of an object; none if it does not watch it.
+/// An object's fields in a watch; none if the watch does not select it.
 pub(super) fn shown(watch: &Watch, object: &Value) -> Option<Value> {
     assert!(
         watch.label_selector.is_empty() && watch.field_selector.is_empty(),
@@ -187,7 +187,7 @@ pub(super) fn shown(watch: &Watch, object: &Value) -> Option<Value> {
     (watched && in_namespace).then(|| project::project(object, &watch.fields))
 }
 
-/// The key by which a watch knows an object.
+/// The key of an object in a watch.
 pub(super) fn key_in(watch: &Watch, object: &Value) -> String {
     match watch.source {
         Source::One(_) => key(object),
@@ -235,7 +235,7 @@ pub(super) fn failure(class: &str, message: &str) -> Failure {
     }
 }
 
-/// A text in the object's metadata; empty if it is not there.
+/// A text in the object's metadata; empty if absent.
 pub(super) fn text(object: &Value, name: &str) -> String {
     field(object, "metadata").map_or_else(String::new, |it| text_at(it, name))
 }

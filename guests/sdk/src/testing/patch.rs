@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-/// The lists that a strategic merge patch merges element by element, and by
-/// which field. Any other list is replaced.
+/// The lists that a strategic merge patch merges by element, and the key field
+/// of each. Any other list is replaced.
 const MERGE_KEYS: [(&str, &str); 5] = [
     ("conditions", "type"),
     ("containers", "name"),
@@ -84,7 +84,7 @@ fn merge_list(list: &mut Value, changes: &[Value], key: &str) {
     }
 }
 
-/// Puts the elements that an order names into that order.
+/// Sorts the elements in the order that the patch names.
 fn sort(list: &mut Value, order: &Value, key: &str) {
     let order = order.as_array().expect("an order is a list");
     let place = |element: &Value| {

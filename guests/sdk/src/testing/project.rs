@@ -1,10 +1,10 @@
-//! What the host keeps of an object, and what it indexes.
+//! The host's projection and indexes of an object.
 
 use serde_json::{Map, Value};
 
 use crate::{Index, IndexFilter};
 
-/// What every object shows, whatever the manifest declares.
+/// The fields of every object, whatever the manifest declares.
 const IDENTITY: [&str; 3] = ["metadata.name", "metadata.namespace", "metadata.uid"];
 
 /// A step of a field path: a field, or each element.
@@ -91,7 +91,7 @@ fn parse(path: &str) -> Vec<Segment> {
     segments
 }
 
-/// The parts of a value that are at these paths; none if there is none.
+/// The parts of a value at these paths; none if there are none.
 fn keep(value: &Value, paths: &[&[Segment]]) -> Option<Value> {
     if paths.iter().any(|path| path.is_empty()) {
         return Some(value.clone());
@@ -119,7 +119,7 @@ fn keep(value: &Value, paths: &[&[Segment]]) -> Option<Value> {
     }
 }
 
-/// What is left of the paths that go through a segment.
+/// The rest of the paths that go through a segment.
 fn below<'a>(paths: &[&'a [Segment]], segment: &Segment) -> Vec<&'a [Segment]> {
     let through = paths.iter().filter_map(|path| path.split_first());
     through
@@ -170,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_declared_fields_and_the_identity_are_shown() {
+    fn a_guest_reads_only_declared_fields_and_the_identity() {
         let object = json!({
             "metadata": {"name": "n", "uid": "u", "labels": {"a/b": "1", "c": "2"}},
             "spec": {"nodeName": "x", "containers": []},
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn an_index_holds_values_presence_or_what_is_unset() {
+    fn an_index_holds_values_presence_or_unset_objects() {
         let object =
             json!({"a": "x", "n": 7, "list": [{"k": "2"}, {"k": ""}, {"k": "1"}], "m": {}});
         let plain = |path| Index::new("i", path);

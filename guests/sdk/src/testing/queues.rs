@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::host::State;
 use crate::{Instant, PendingItem, PlanFailure, QueueSpec, Tick, WorkItem};
 
-/// The items that wait, by queue and key.
+/// The pending items, by queue and key.
 #[derive(Default)]
 pub(super) struct Queues(BTreeMap<(String, String), Entry>);
 
@@ -17,10 +17,10 @@ struct Entry {
     failures: Vec<PlanFailure>,
 }
 
-/// What becomes of an item.
+/// What happens to an item.
 pub(super) enum Outcome {
     Done,
-    /// Again after the back-off, and not before this pause.
+    /// Requeued after the back-off, and not before this pause.
     Retry(Vec<PlanFailure>, u64),
     RequeueAfter(u64),
 }
@@ -43,7 +43,7 @@ impl Queues {
         self.0.values().map(|entry| entry.due_at).min()
     }
 
-    /// Adds an item. Of two times, the earlier one holds, and the first
+    /// Enqueues an item. The earlier of two times applies, and the first
     /// creation time.
     fn insert(&mut self, queue: &str, key: &str, new: Entry) {
         let id = (queue.to_owned(), key.to_owned());
@@ -58,7 +58,7 @@ impl Queues {
         }
     }
 
-    /// The items of one queue that are due, the longest waiting first.
+    /// The items of one queue that are due, the oldest first.
     fn take(&mut self, now: Instant, spec: &QueueSpec) -> Vec<WorkItem> {
         let mut due: Vec<_> = self
             .0
@@ -91,7 +91,7 @@ impl State {
         }
     }
 
-    /// Adds an item to a queue; created now, if nothing else is said.
+    /// Enqueues an item; created now by default.
     pub(super) fn add(
         &mut self,
         queue: &str,

@@ -29,7 +29,7 @@ struct Undeclared {
     status: String,
 }
 
-/// Does what an item's key says, for the job `ns/job`.
+/// Does what an item's key asks for, for the job `ns/job`.
 struct Toy;
 
 impl Controller for Toy {
@@ -155,7 +155,7 @@ fn job(owner: &str) -> Value {
     })
 }
 
-/// A harness after its first tick, with a job whose appearance was seen to.
+/// A harness after its first tick, with a job that was reconciled.
 fn harness() -> Harness<Toy> {
     let mut harness = Harness::new(&json!(null)).unwrap();
     harness.put(job("ann"));
@@ -177,7 +177,7 @@ fn after(harness: &mut Harness<Toy>, key: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_guest_sees_what_it_declares() {
+fn a_guest_reads_what_it_declares() {
     let mut harness = harness();
     assert_eq!(after(&mut harness, "read"), ["Some(\"ann\")"]);
     harness.hide("Job", "ns/job");
@@ -185,7 +185,7 @@ fn a_guest_sees_what_it_declares() {
 }
 
 #[test]
-fn a_guest_does_not_see_what_it_does_not_declare() {
+fn a_guest_does_not_read_what_it_does_not_declare() {
     let mut harness = harness();
     assert_eq!(
         after(&mut harness, "undeclared-field"),
@@ -220,7 +220,7 @@ fn a_change_triggers_the_values_before_and_after_it() {
 }
 
 #[test]
-fn a_change_of_what_is_not_declared_triggers_nothing() {
+fn an_undeclared_change_triggers_nothing() {
     let mut harness = harness();
     let mut changed = job("ann");
     changed["status"] = json!("other");
@@ -230,7 +230,7 @@ fn a_change_of_what_is_not_declared_triggers_nothing() {
 }
 
 #[test]
-fn a_tick_comes_a_period_after_it_was_done() {
+fn a_tick_is_due_a_period_after_it_was_done() {
     let mut harness = harness();
     harness.advance(Duration::from_secs(29));
     let ticks = harness.logged().len();
@@ -240,7 +240,7 @@ fn a_tick_comes_a_period_after_it_was_done() {
 }
 
 #[test]
-fn a_failed_item_comes_again_with_a_growing_pause() {
+fn a_failed_item_is_requeued_with_a_growing_back_off() {
     let mut harness = harness();
     harness.enqueue("work", "count");
     harness.advance(Duration::from_secs(9));
@@ -256,7 +256,7 @@ fn a_failed_item_comes_again_with_a_growing_pause() {
 }
 
 #[test]
-fn an_item_that_comes_again_keeps_its_creation_time() {
+fn a_requeued_item_keeps_its_creation_time() {
     let mut harness = harness();
     harness.enqueue("work", "age");
     harness.advance(Duration::from_secs(10));
@@ -267,7 +267,7 @@ fn an_item_that_comes_again_keeps_its_creation_time() {
 }
 
 #[test]
-fn of_several_times_the_earliest_holds() {
+fn of_several_times_the_earliest_applies() {
     let mut harness = harness();
     after(&mut harness, "later");
     let waiting = harness.pending("work", "read").unwrap();
@@ -287,7 +287,7 @@ fn a_plan_can_depend_on_a_cancelled_item() {
 }
 
 #[test]
-fn a_plan_is_carried_out_and_counted() {
+fn a_plan_is_executed_and_counted() {
     let mut harness = harness();
     harness.advance(Duration::from_secs(4));
     after(&mut harness, "delete");
@@ -305,7 +305,7 @@ fn a_plan_is_carried_out_and_counted() {
 }
 
 #[test]
-fn a_plan_that_fails_is_tried_again_if_that_can_help() {
+fn a_failed_plan_is_retried_if_that_can_help() {
     for (class, again) in [
         ("server", Some(1_000)),
         ("forbidden", Some(30_000)),
@@ -333,7 +333,7 @@ fn notes_are_kept_between_calls() {
 }
 
 #[test]
-fn live_reads_show_the_server() {
+fn live_reads_return_the_servers_state() {
     let mut harness = harness();
     harness.put_on_server(job("zoe"));
     assert_eq!(after(&mut harness, "live"), ["Ok(\"zoe\") 1"]);

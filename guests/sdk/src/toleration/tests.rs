@@ -19,7 +19,7 @@ fn toleration(key: &str, operator: &str, value: &str, effect: &str) -> Toleratio
     }
 }
 
-/// For so many seconds, or for ever.
+/// For that many seconds, or forever.
 fn lasting(seconds: Option<i64>) -> Toleration {
     Toleration {
         toleration_seconds: seconds,
@@ -97,7 +97,7 @@ fn te_44_greater_does_not_tolerate_the_same_value() {
 }
 
 #[test]
-fn te_45_greater_tolerates_nothing_that_is_no_number() {
+fn te_45_greater_tolerates_only_numbers() {
     check_value("Gt", "950", "high", false);
     check_value("Gt", "low", "950", false);
 }
@@ -123,8 +123,8 @@ fn te_49_less_tolerates_a_lesser_value() {
     check_value("Lt", "950", "800", true);
 }
 
-/// What is compared is the taint's value with the toleration's: `(operator,
-/// the taint's, the toleration's, tolerated)`.
+/// The comparison is between the taint's value and the toleration's:
+/// `(operator, the taint's, the toleration's, tolerated)`.
 #[test]
 fn te_50_numbers_are_compared_strictly() {
     const MAX: &str = "9223372036854775807";
@@ -172,7 +172,7 @@ fn te_50_numbers_are_compared_strictly() {
 }
 
 #[test]
-fn comparisons_match_only_if_they_are_switched_on() {
+fn comparisons_match_only_if_enabled() {
     for (operator, its) in [("Gt", "2"), ("Lt", "0")] {
         let own = toleration("foo", operator, "1", "");
         let taint = taint("foo", its, "NoExecute");
@@ -247,9 +247,9 @@ fn te_25_min_toleration_time() {
     }
 }
 
-/// Kubernetes counts in nanoseconds and wraps around.
+/// Kubernetes counts in nanoseconds and overflows.
 #[test]
-fn a_long_time_is_a_long_time() {
+fn a_long_toleration_does_not_overflow() {
     for seconds in [9_223_372_037, 18_446_744_074, i64::MAX] {
         let expected = Some(Duration::from_secs(seconds.unsigned_abs()));
         assert_eq!(min_toleration_time(&[&lasting(Some(seconds))]), expected);

@@ -1,4 +1,4 @@
-//! What a manifest must hold, and what is wrong with one that does not.
+//! The rules for a manifest, and the errors for one that breaks them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::manifest::{
 };
 use crate::path::{FieldPath, PathError, Segment};
 
-/// What is wrong with a manifest. It is the guest author's to mend.
+/// What is wrong with a manifest. The guest's author has to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// A name is empty.
@@ -16,7 +16,7 @@ pub enum ManifestError {
         /// `watch`, `queue`, …
         what: &'static str,
     },
-    /// Two things of one sort have the same name.
+    /// Two declarations of one sort have the same name.
     #[error("there are two {what}s called \"{name}\"")]
     Duplicate {
         /// `watch`, `queue`, …
@@ -24,25 +24,25 @@ pub enum ManifestError {
         /// The name they share.
         name: String,
     },
-    /// Something refers to what is not declared.
+    /// A reference to a name that is not declared.
     #[error("{whose} names the {what} \"{name}\", which is not declared")]
     Undeclared {
-        /// Who refers to it: `the tick "gc"`.
+        /// The declaration with the reference: `the tick "gc"`.
         whose: String,
         /// `watch`, `queue`, …
         what: &'static str,
         /// The missing name.
         name: String,
     },
-    /// A field path cannot be read.
+    /// A field path is not valid.
     #[error("watch \"{watch}\": {source}")]
     Path {
         /// The watch that declares it.
         watch: String,
-        /// Why it cannot be read.
+        /// The reason.
         source: PathError,
     },
-    /// An index lies outside the declared fields.
+    /// An index is outside of the declared fields.
     #[error(
         "index \"{index}\" of the watch \"{watch}\" is over {path}, which is not among the watch's fields"
     )]
@@ -54,7 +54,7 @@ pub enum ManifestError {
         /// Its path.
         path: String,
     },
-    /// A watch of every resource may keep metadata only.
+    /// A watch of every resource may declare fields of metadata only.
     #[error("the watch \"{watch}\" of every resource declares {path}: it can keep metadata only")]
     NotMetadata {
         /// The watch.
@@ -62,28 +62,28 @@ pub enum ManifestError {
         /// The field outside metadata.
         path: String,
     },
-    /// A number that must be positive is not.
+    /// A number is out of range.
     #[error("{what} of \"{name}\" is {value}: it must be {must}")]
     OutOfRange {
         /// `workers`, `period`, …
         what: &'static str,
         /// The queue, tick or metric.
         name: String,
-        /// What it is.
+        /// The value.
         value: String,
-        /// What it must be.
+        /// The allowed values.
         must: &'static str,
     },
-    /// A string is not one of those that this version of the host knows.
+    /// A string that this version of the host does not know.
     #[error("{what} of \"{name}\" is \"{value}\": this host knows {known}")]
     Unknown {
         /// `kind`, `verb`, …
         what: &'static str,
-        /// Where it stands.
+        /// Its declaration.
         name: String,
-        /// What it is.
+        /// The value.
         value: String,
-        /// What it could be.
+        /// The known values.
         known: &'static str,
     },
 }
@@ -91,8 +91,8 @@ pub enum ManifestError {
 const LIVE_VERBS: [&str; 5] = ["get", "list", "create", "patch", "delete"];
 
 impl Manifest {
-    /// Checks that every name resolves and every number makes sense, so that
-    /// nothing behind this point has to.
+    /// Checks that every name resolves and every number is in range, so that
+    /// later code does not have to.
     pub fn validate(&self) -> Result<(), ManifestError> {
         if self.name.is_empty() {
             return Err(ManifestError::Unnamed { what: "controller" });
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_one_kept_field_of_one_resource() {
+    fn an_order_is_one_declared_field_of_one_resource() {
         let pods = || Source::One(ApiResource::new("", "v1", "pods"));
         let age = "metadata.creationTimestamp";
         assert_eq!(ordered_by(age, &["metadata"], pods()), Ok(()));
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_host_counts_has_no_labels() {
+    fn a_metric_that_the_host_counts_has_no_labels() {
         let metric = |labels: &[&str]| MetricSpec {
             name: "sync_errors_total".into(),
             kind: MetricKind::SyncErrors,

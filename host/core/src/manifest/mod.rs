@@ -1,4 +1,4 @@
-//! What a guest says it needs: the core's form of `manifest` in `wit/`.
+//! What a guest declares: the core's form of `manifest` in `wit/`.
 
 mod check;
 
@@ -20,9 +20,9 @@ pub struct Manifest {
     pub version: String,
     /// One sentence for an operator.
     pub summary: String,
-    /// The watches it reads.
+    /// Its watches.
     pub watches: Vec<WatchSpec>,
-    /// What adds items to its queues.
+    /// What enqueues its items.
     pub triggers: Vec<Trigger>,
     /// Its queues.
     pub queues: Vec<QueueSpec>,
@@ -30,28 +30,28 @@ pub struct Manifest {
     pub ticks: Vec<TickSpec>,
     /// The live reads and writes that it may ask for.
     pub permissions: Vec<Permission>,
-    /// What it counts.
+    /// Its metrics.
     pub metrics: Vec<MetricSpec>,
     /// The JSON Schema of its configuration.
     pub config_schema: String,
 }
 
-/// Where a watch takes its objects from.
+/// The resources of a watch.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
     /// One resource.
     One(ApiResource),
-    /// Every resource that can be listed, watched and deleted, except these,
-    /// whatever their version.
+    /// Every resource that can be listed, watched and deleted, except these in
+    /// any version.
     EveryDeletable(Vec<ApiResource>),
 }
 
 /// A watch as a guest declares it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchSpec {
-    /// How the guest calls it.
+    /// The guest's name for the watch.
     pub name: String,
-    /// Where its objects come from.
+    /// Its resources.
     pub source: Source,
     /// Only this namespace; empty for all.
     pub namespace: String,
@@ -59,7 +59,7 @@ pub struct WatchSpec {
     pub label_selector: String,
     /// Kubernetes' field selector; empty for all.
     pub field_selector: String,
-    /// The fields to keep.
+    /// The declared fields.
     pub fields: Vec<FieldPath>,
     /// Its secondary indexes.
     pub indexes: Vec<IndexSpec>,
@@ -70,24 +70,24 @@ pub struct WatchSpec {
 /// A secondary index over the scalars at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexSpec {
-    /// How the guest calls it.
+    /// The guest's name for the index.
     pub name: String,
-    /// Where the values are; it may go through lists.
+    /// The path of the values; it may go through lists.
     pub path: FieldPath,
-    /// Index only whether there is a value, under `true`.
+    /// Index only whether an object has a value, under `true`.
     pub presence: bool,
-    /// Index objects without a value, or with an empty one, under the empty
-    /// string.
+    /// Also index objects without a value, or with an empty one, under the
+    /// empty string.
     pub unset: bool,
     /// Which values are indexed.
     pub filter: IndexFilter,
-    /// The field by whose text the objects of one value are ordered, if they
-    /// are: a path to a single scalar.
+    /// The field whose text orders the objects of one value: a path to a single
+    /// scalar; none for no order.
     pub order: Option<FieldPath>,
 }
 
-/// Which values an index holds. The others are as if they were not there, but
-/// an object that has one is not without a value.
+/// The values that an index holds. An object whose value is filtered out is not
+/// in the index; it does not count as an object without a value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum IndexFilter {
     /// All.
@@ -95,7 +95,7 @@ pub enum IndexFilter {
     All,
     /// Only these.
     Only(BTreeSet<String>),
-    /// All but these.
+    /// All except these.
     Except(BTreeSet<String>),
 }
 
@@ -125,24 +125,24 @@ impl IndexSpec {
         }
     }
 
-    /// The paths that it reads.
+    /// The paths that the index reads.
     pub fn paths(&self) -> impl Iterator<Item = &FieldPath> {
         std::iter::once(&self.path).chain(&self.order)
     }
 }
 
-/// A change in a watch that adds items to a queue.
+/// A change in a watch that enqueues items.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trigger {
     /// The watch.
     pub watch: String,
     /// The queue.
     pub queue: String,
-    /// Which key is added.
+    /// The keys that it enqueues.
     pub key: TriggerKey,
 }
 
-/// The key that a trigger adds.
+/// The keys that a trigger enqueues.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TriggerKey {
     /// The object's own key.
@@ -151,7 +151,7 @@ pub enum TriggerKey {
     OwnUid,
     /// Each value, before or after the change, in this index.
     Index(String),
-    /// Always this one.
+    /// Always this key.
     Constant(String),
 }
 
@@ -160,41 +160,43 @@ pub enum TriggerKey {
 pub struct QueueSpec {
     /// Its name, also as a metric label.
     pub name: String,
-    /// How many items are worked on at once, at most.
+    /// How many items are reconciled at once at most.
     pub workers: u32,
-    /// How many items one call takes, at most.
+    /// How many items one call reconciles at most.
     pub batch: u32,
-    /// Items of a queue with a higher one go first.
+    /// The host dequeues from the queue with the highest priority first.
     pub priority: i32,
-    /// The first pause before a failed item comes again; it doubles.
+    /// The first back-off after a failure; it doubles.
     pub retry_initial: Duration,
-    /// The longest such pause.
+    /// The longest back-off.
     pub retry_max: Duration,
-    /// The rate of each group, until it is set.
+    /// The rate of each group, until a command sets it.
     pub rate: Option<Rate>,
 }
 
-/// How fast items are let through.
+/// How fast items are dequeued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
-    /// Items a second; 0 lets nothing through.
+    /// Items a second; 0 stops the group.
     pub per_second: f64,
     /// How many at once after a pause.
     pub burst: u32,
 }
 
-/// An item that comes at the start, and a period after it was last done.
+/// An item that is enqueued at the start, and again a period after it was last
+/// done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TickSpec {
-    /// The queue it comes through.
+    /// Its queue.
     pub queue: String,
     /// Its key.
     pub key: String,
-    /// The pause between two of its runs.
+    /// The pause between two runs.
     pub period: Duration,
 }
 
-/// A live read or write that a guest may ask for, as a rule of RBAC.
+/// A live read or a write that a guest may ask for, in the form of an RBAC
+/// rule.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Permission {
     /// `get`, `list`, `create`, `patch`, `delete`.
@@ -225,26 +227,26 @@ impl fmt::Display for Permission {
     }
 }
 
-/// What a metric is.
+/// The kind of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricKind {
-    /// Only rises.
+    /// Only increases.
     Counter,
-    /// Rises and falls.
+    /// Increases and decreases.
     Gauge,
     /// Counts observations by size.
     Histogram,
-    /// Only rises, and is the host's to count: discoveries that failed, and
-    /// periods of discovery in which a watched resource was never listed.
+    /// Only increases, and the host increments it: failed discoveries, and
+    /// discovery periods in which a watched resource was never listed.
     SyncErrors,
 }
 
-/// A metric that a guest counts, or has the host count.
+/// A metric that a guest, or the host for it, records.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MetricSpec {
     /// Its name at the metrics endpoint.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: MetricKind,
     /// Its help text.
     pub help: String,
@@ -255,13 +257,13 @@ pub struct MetricSpec {
 }
 
 impl Manifest {
-    /// The watch of that name.
+    /// The watch with that name.
     #[must_use]
     pub fn watch(&self, name: &str) -> Option<&WatchSpec> {
         self.watches.iter().find(|watch| watch.name == name)
     }
 
-    /// Whether the guest declared that it may ask for this.
+    /// Whether the guest declared this permission.
     #[must_use]
     pub fn permits(&self, verb: &str, group: &str, resource: &str) -> bool {
         self.permissions
@@ -271,7 +273,7 @@ impl Manifest {
 }
 
 impl Rate {
-    /// Whether it can be put into practice.
+    /// Whether a bucket can apply it.
     #[must_use]
     pub fn is_valid(self) -> bool {
         self.per_second.is_finite() && self.per_second >= 0.0 && self.burst > 0

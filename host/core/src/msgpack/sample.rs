@@ -1,4 +1,4 @@
-//! Values for tests: a tree, in the plainest form, to compare with.
+//! Values for tests: a tree in the simplest form, to compare with.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ impl Sample {
         }
     }
 
-    /// What a projector makes of it.
+    /// The projection of the value.
     pub(crate) fn project(&self, tree: &FieldTree) -> Self {
         match (tree, self) {
             (FieldTree::Some { fields, .. }, Self::Map(entries)) => {
@@ -89,8 +89,8 @@ impl Sample {
         }
     }
 
-    /// What a tree keeps of it, where missing, null and empty are the same;
-    /// null only where the tree ends.
+    /// What a tree keeps of it. Absent, null and empty are the same; null only
+    /// where the tree ends.
     pub(crate) fn kept(&self, tree: &FieldTree) -> Option<Self> {
         let FieldTree::Some { fields, each } = tree else {
             return Some(self.clone());

@@ -45,7 +45,7 @@ fn found(bytes: &[u8], at: &str) -> Vec<String> {
 }
 
 #[test]
-fn every_form_of_a_value_is_skipped_whole() {
+fn every_form_of_a_value_is_skipped_completely() {
     let forms: [&[u8]; 27] = [
         &[0x00],
         &[0x7f],
@@ -86,7 +86,7 @@ fn every_form_of_a_value_is_skipped_whole() {
 }
 
 #[test]
-fn paths_go_through_lists_and_end_where_nothing_is() {
+fn paths_go_through_lists_and_end_at_absent_values() {
     let pod = map([(
         "status",
         map([(
@@ -115,7 +115,7 @@ fn paths_go_through_lists_and_end_where_nothing_is() {
 }
 
 #[test]
-fn what_the_tree_does_not_keep_makes_no_difference() {
+fn undeclared_fields_make_no_difference() {
     let kept = tree(&["status.conditions[*].type", "metadata.labels"]);
     let condition = |beat: i64| map([("type", "Ready".into()), ("beat", Sample::Integer(beat))]);
     let object = |conditions: Sample, labels: Sample| {
@@ -135,7 +135,7 @@ fn what_the_tree_does_not_keep_makes_no_difference() {
 }
 
 #[test]
-fn nothing_kept_is_the_same_as_nothing_there() {
+fn a_value_without_declared_fields_equals_an_absent_one() {
     let kept = tree(&["spec.taints[*].key", "spec.nodeName"]);
     let forms = [
         map([]),
@@ -184,21 +184,21 @@ proptest! {
     }
 
     #[test]
-    fn what_is_written_is_read(value in sample()) {
+    fn a_written_value_is_read_back(value in sample()) {
         let bytes = value.encode();
         prop_assert_eq!(split(&bytes), Ok((&bytes[..], &[][..])));
         prop_assert_eq!(decode(&bytes), Ok(value));
     }
 
     #[test]
-    fn a_cut_value_is_malformed(value in sample(), cut in 1_usize..8) {
+    fn a_truncated_value_is_malformed(value in sample(), cut in 1_usize..8) {
         let bytes = value.encode();
         let end = bytes.len().saturating_sub(cut);
         prop_assert_eq!(split(&bytes[..end]), Err(Malformed));
     }
 
     #[test]
-    fn values_agree_if_the_same_is_kept(
+    fn values_agree_if_their_declared_fields_do(
         a in sample(),
         b in sample(),
         paths in prop::collection::vec("[abc](\\.[abc]|\\[\\*\\]){0,3}", 0..3),
@@ -214,7 +214,7 @@ proptest! {
     }
 
     #[test]
-    fn visiting_finds_what_is_there(
+    fn visit_finds_every_value(
         value in sample(),
         at in "[abc](\\.[abc]|\\[\\*\\]){0,3}",
     ) {

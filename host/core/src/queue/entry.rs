@@ -1,4 +1,4 @@
-//! One item: what is known of it, and how two wishes for it become one.
+//! One item: its state, and how two requests for it become one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,24 +8,24 @@ use imbl::OrdMap;
 use crate::plan::PlanFailure;
 use crate::time::Instant;
 
-/// Where an item comes from, and so which lane of its queue it waits in.
+/// The source of an item, which determines the lane of its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// Something changed, or a timer ran out.
+    /// A change, or a timer that was due.
     Fresh,
-    /// A list of everything (a start, a watch that had to start over): a flood
-    /// that fresh items overtake.
+    /// A list of everything (a start, or a watch that had to list again): a
+    /// flood that fresh items overtake.
     Relist,
 }
 
-/// First due, first out; of those due at the same time, first added.
+/// First due, first out; for the same time, first added first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Order {
     pub(super) due_at: Instant,
     pub(super) serial: u64,
 }
 
-/// Where an item stands in its queue.
+/// The place of an item in its queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) group: Arc<str>,
@@ -40,9 +40,9 @@ pub(super) struct Entry {
     pub(super) created_at: Instant,
     pub(super) attempt: u32,
     pub(super) failures: Arc<[PlanFailure]>,
-    /// Whether it waits only because it is a tick.
+    /// Whether it is pending only because it is a tick.
     pub(super) armed: bool,
-    /// Whether it is handed out by itself.
+    /// Whether it is dequeued by itself.
     pub(super) alone: bool,
 }
 
@@ -58,10 +58,10 @@ impl Entry {
         }
     }
 
-    /// Takes in another wish for the same item, and says whether it changed
-    /// anything. The earlier due time wins; what is due already keeps its
-    /// place in the line; what is wanted as much by a fresh event as by a list
-    /// is fresh; a named group replaces the item's.
+    /// Joins another request for the same item, and returns whether it changed
+    /// anything. The earlier due time applies. An item that is due already
+    /// keeps its place. If a fresh event and a list both ask for it, the item
+    /// is fresh. A named group replaces the item's.
     pub(super) fn join(&mut self, now: Instant, wish: &Self) -> bool {
         let before = (self.place.clone(), self.armed);
         let mine = self.place.order.due_at;
@@ -87,31 +87,32 @@ impl Entry {
     }
 }
 
-/// The items of one queue that wait, in a persistent map: a copy of it is a
-/// reference, and stays as it is.
+/// The pending items of one queue, in a persistent map: a copy is a reference,
+/// and does not change.
 pub(super) type Entries = OrdMap<Arc<str>, Entry>;
 
-/// An item that waits.
+/// An item that is in a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PendingItem {
-    /// When it was first added.
+    /// When it was first enqueued.
     pub created_at: Instant,
-    /// When it comes, if its group's rate and the queue's workers allow it;
-    /// in the past if it is due.
+    /// When it is due, if its group's rate and the queue's workers allow it; in
+    /// the past if it is due already.
     pub due_at: Instant,
 }
 
-/// What waited in the queues at one moment: what a guest sees during a call.
+/// The pending items of the queues at one moment: what a guest reads during a
+/// call.
 ///
-/// An item that is being worked on is not in it, unless it was added again
-/// meanwhile. Cloning costs a reference count.
+/// While a call reconciles an item, the item is in it only if it was enqueued
+/// again. Cloning costs a reference count.
 #[derive(Clone, Debug, Default)]
 pub struct PendingSnapshot {
     pub(super) queues: Arc<BTreeMap<Arc<str>, Entries>>,
 }
 
 impl PendingSnapshot {
-    /// The item, if it waits.
+    /// The item, if it is pending.
     #[must_use]
     pub fn get(&self, queue: &str, key: &str) -> Option<PendingItem> {
         Some(self.queues.get(queue)?.get(key)?.waiting())

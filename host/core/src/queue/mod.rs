@@ -1,25 +1,26 @@
-//! The queues of one controller: which key is looked at next, and when.
+//! The queues of one controller: which key is reconciled next, and when.
 //!
-//! The rules, after client-go's `workqueue`:
+//! The rules follow client-go's `workqueue`:
 //!
-//! - A key waits at most once in a queue, and is worked on at most once at a
-//!   time. Added again while it is worked on, it comes again afterwards: no
-//!   update is lost.
-//! - Of two due times the earlier one wins. The creation time is that of the
-//!   first addition and stays, over retries too, until the item is done.
-//! - Within a lane, what was due first comes first. Fresh events overtake a
-//!   re-list; while both have something to give, one item in ten is from the
-//!   re-list. An item that waits for a time to come and is re-listed becomes
-//!   due at once, in the re-list lane.
-//! - Each group of a queue has a token bucket: a token lets one item through.
-//!   A group that has to wait for a token is no obstacle to other groups.
-//! - Queues of a higher priority go first; queues of the same take turns.
-//! - A tick comes at once when it is new, and a period after it was last done
-//!   (sliding, like `wait.Until`). Something that asks for its key in between
-//!   makes it come earlier, and its period starts anew when that run is done.
+//! - A key is in a queue at most once, and is reconciled at most once at a
+//!   time. If it is enqueued while it is being reconciled, it is reconciled
+//!   again afterwards: no update is lost.
+//! - Of two due times the earlier one applies. The creation time is that of the
+//!   first enqueue and stays, across retries too, until the item is done.
+//! - Within a lane, the item that was due first comes first. Fresh events
+//!   overtake a re-list; while both lanes have items, one item in ten is from
+//!   the re-list. A pending item that is re-listed before its time is due
+//!   immediately, in the re-list lane.
+//! - Each group of a queue has a token bucket: one token dequeues one item. A
+//!   group that waits for a token does not delay other groups.
+//! - Queues with a higher priority come first; queues with the same priority
+//!   take turns.
+//! - A new tick is due immediately, and then a period after it was last done
+//!   (sliding, like `wait.Until`). If its key is enqueued in between, it is due
+//!   earlier, and its period starts again when that run is done.
 //!
 //! Every method takes the present as its first argument. It must never go
-//! backwards. Each costs O(log n) of the items in the queue.
+//! backwards. Each method costs O(log n) of the items in the queue.
 
 mod entry;
 mod schedule;
@@ -43,7 +44,7 @@ pub struct Queues {
     last_turn: u64,
 }
 
-/// A queue, and when it last gave something.
+/// A queue, and when an item was last dequeued from it.
 #[derive(Clone, Debug)]
 struct Turn {
     queue: Queue,
@@ -53,19 +54,19 @@ struct Turn {
 /// The items of one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// The queue they all come from.
+    /// Their queue.
     pub queue: String,
-    /// When they were handed out.
+    /// When they were dequeued.
     pub dequeued_at: Instant,
-    /// At least one, in the order in which they came; just one if that one is
-    /// to be alone ([`Finish::PutBackAlone`]).
+    /// At least one, in the order of the queue; exactly one if it must be alone
+    /// ([`Finish::PutBackAlone`]).
     pub items: Vec<WorkItem>,
     /// How many of them are from the re-list lane.
     pub relisted: usize,
 }
 
 impl Batch {
-    /// How long each item waited after it had become due, for
+    /// How long each item was due before it was dequeued, for
     /// `workqueue_queue_duration_seconds`.
     pub fn waited(&self) -> impl Iterator<Item = Duration> {
         let items = self.items.iter();
@@ -73,39 +74,38 @@ impl Batch {
     }
 }
 
-/// What becomes of an item that was handed out.
+/// What happens to an item that was dequeued.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// Nothing, until it is added again. Its attempts are forgotten.
+    /// It leaves the queue, and its attempts are forgotten.
     Done,
-    /// It failed and comes again after the queue's back-off, which doubles
-    /// with each attempt, with the same creation time.
+    /// It failed and is requeued after the queue's back-off, which doubles with
+    /// each attempt, with the same creation time.
     Retry {
-        /// The plans that failed; the first [`WorkItem::MAX_FAILURES`] are
-        /// kept.
+        /// The failed plans; the first [`WorkItem::MAX_FAILURES`] are kept.
         failures: Vec<PlanFailure>,
-        /// It comes no earlier than that, whatever the back-off.
+        /// It is due no earlier than that, whatever the back-off.
         retry_after: Option<Duration>,
     },
-    /// It did not fail and comes again after that time, with the same
-    /// creation time. Also for a tick, in place of its period.
+    /// It did not fail and is requeued after that time, with the same creation
+    /// time. For a tick, this replaces its period.
     RequeueAfter(Duration),
-    /// Nobody looked at it (its guest was swapped or quarantined meanwhile):
-    /// it goes back to where it was taken from, attempts and all. A token that
-    /// it cost is not given back.
+    /// It was not reconciled (its revision was replaced, or its guest's circuit
+    /// is open): it returns to its former place, with its attempts. Its token
+    /// is lost.
     PutBack,
     /// A call about several items failed, and this is one of them: like
-    /// [`Self::PutBack`], and from now on until it is done, or comes again
-    /// without having failed, it is handed out by itself.
+    /// [`Self::PutBack`], but it is dequeued by itself until it is done or is
+    /// requeued without a failure.
     PutBackAlone,
 }
 
-/// An item that is no longer worked on.
+/// An item after its reconcile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedItem {
-    /// How long it was worked on, for `workqueue_work_duration_seconds`.
+    /// How long it was reconciled, for `workqueue_work_duration_seconds`.
     pub work_duration: Duration,
-    /// When it comes again, if it does.
+    /// When it is due again, if it was requeued.
     pub due_at: Option<Instant>,
 }
 
@@ -114,34 +114,34 @@ pub struct FinishedItem {
 pub struct QueueStats {
     /// Its name.
     pub queue: String,
-    /// Items that are due, without those that are worked on: `depth`.
+    /// Items that are due and not being reconciled: `depth`.
     pub depth: usize,
-    /// Items whose time has not come. client-go does not count them.
+    /// Items that are not due yet. client-go does not count them.
     pub delayed: usize,
-    /// Items that are worked on.
+    /// Items that are being reconciled.
     pub processing: usize,
     /// How often an item became due: `adds_total`.
     pub adds: u64,
-    /// How often an item was to come later, by a retry, a requeue-after or an
-    /// enqueue: `retries_total`, which in client-go counts every `AddAfter`.
+    /// How often an item was enqueued for later, by a retry, a requeue-after or
+    /// an enqueue: `retries_total`, which in client-go counts every `AddAfter`.
     pub retries: u64,
-    /// How long all items that are worked on have been so, together:
+    /// The sum of the times for which items have been reconciled so far:
     /// `unfinished_work_seconds`.
     pub unfinished_work: Duration,
     /// The longest of these: `longest_running_processor_seconds`.
     pub longest_running: Duration,
 }
 
-/// What cannot be done with a queue.
+/// Why a queue refused a call.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum QueueError {
     /// The manifest declares no such queue.
     #[error("the controller declares no queue \"{queue}\": declare it in the manifest")]
     Undeclared {
-        /// The name asked for.
+        /// The name.
         queue: String,
     },
-    /// A rate that cannot be put into practice.
+    /// A rate that no bucket can apply.
     #[error(
         "{per_second} a second with a burst of {burst} is no rate for the group \"{group}\" of the \
          queue \"{queue}\": it must be 0, or finite and positive with a burst of 1 or more"
@@ -151,9 +151,9 @@ pub enum QueueError {
         queue: String,
         /// The group.
         group: String,
-        /// What was asked for.
+        /// The rate.
         per_second: f64,
-        /// What was asked for.
+        /// The burst.
         burst: u32,
     },
 }
@@ -170,15 +170,16 @@ impl Queues {
         new
     }
 
-    /// Takes on what another revision of the guest declares. A queue that
-    /// still exists keeps its items with all their times and attempts, what is
-    /// worked on, and the rates that were set for its groups; only
-    /// [`QueueSpec::rate`] changes, for the groups without their own. Ticks
-    /// that stay keep their times; one whose period changed is moved, counted
-    /// from when it was last done, if nothing else asked for it.
+    /// Applies the declarations of another revision of the guest. A queue that
+    /// still exists keeps its items with all their times and attempts, the
+    /// items that are being reconciled, and the rates that were set for its
+    /// groups; only [`QueueSpec::rate`] changes, for the groups without a rate
+    /// of their own. Ticks that stay keep their times. A tick whose period
+    /// changed is moved, counted from when it was last done, if nothing else
+    /// enqueued it.
     ///
-    /// Returns the items of the queues that are gone, waiting or worked on:
-    /// nobody will look at them again.
+    /// Returns the items of the queues that are gone, pending or being
+    /// reconciled: they are not reconciled again.
     pub fn reconfigure(
         &mut self,
         now: Instant,
@@ -208,8 +209,8 @@ impl Queues {
         gone.into_iter().flat_map(queue_keys).collect()
     }
 
-    /// The same queues once more, for another revision. What is worked on
-    /// waits in them, as if nobody had looked at it.
+    /// A copy of the queues for another revision. Items that are being
+    /// reconciled are pending in the copy.
     #[must_use]
     pub fn fork(&self, now: Instant) -> Self {
         let mut fork = self.clone();
@@ -219,7 +220,7 @@ impl Queues {
         fork
     }
 
-    /// Adds an item, due now.
+    /// Enqueues an item, due now.
     pub fn add(
         &mut self,
         now: Instant,
@@ -231,17 +232,17 @@ impl Queues {
         Ok(())
     }
 
-    /// Makes an item due that waits, if there is one, in the re-list lane. Its
-    /// creation time and its group stay.
+    /// Makes a pending item due, in the re-list lane. Its creation time and its
+    /// group stay.
     pub fn hasten(&mut self, now: Instant, queue: &str, key: &str) {
         if let Some(known) = self.queues.get_mut(queue) {
             known.queue.hasten(now, key);
         }
     }
 
-    /// Adds an item that is due after a while. If it waits already, the
-    /// earlier time of the two holds, its creation time stays, and its group
-    /// changes if the command names one.
+    /// Enqueues an item that is due after a while. If it is pending already,
+    /// the earlier of the two times applies, its creation time stays, and its
+    /// group changes if the command names one.
     pub fn enqueue(&mut self, now: Instant, enqueue: &Enqueue) -> Result<(), QueueError> {
         let QueueKey { queue, key } = &enqueue.item;
         self.queue(queue)?
@@ -249,19 +250,19 @@ impl Queues {
         Ok(())
     }
 
-    /// Takes an item out that waits, due or not, and says whether there was
-    /// one. An item that is worked on does not wait, unless it was added again:
-    /// then that addition is taken back. A tick that is cancelled skips this
-    /// run and comes a period from now.
+    /// Removes a pending item, due or not, and returns whether there was one.
+    /// An item that is being reconciled is pending only if it was enqueued
+    /// again: then that is undone. A tick that is cancelled skips this run and
+    /// is due a period from now.
     pub fn cancel(&mut self, now: Instant, queue: &str, key: &str) -> bool {
         let queue = self.queues.get_mut(queue);
         queue.is_some_and(|known| known.queue.cancel(now, key))
     }
 
-    /// Sets the rate of a queue's group. A rate of 0 lets nothing through.
-    /// The tokens that the group has are carried over, so that no change of
-    /// rate gives a fresh burst to a group that has used its own up, and
-    /// leaving 0 starts without a token. The same rate again changes nothing.
+    /// Sets the rate of a queue's group. A rate of 0 stops the group. The group
+    /// keeps its tokens, so that a change of rate gives no fresh burst to a
+    /// group that has spent its own, and a group that leaves 0 starts without a
+    /// token. The same rate again changes nothing.
     pub fn set_rate(
         &mut self,
         now: Instant,
@@ -283,7 +284,7 @@ impl Queues {
         Ok(())
     }
 
-    /// What waits right now. Costs a reference count for each queue.
+    /// The pending items. Costs a reference count for each queue.
     #[must_use]
     pub fn pending(&self) -> PendingSnapshot {
         let queues = self.queues.iter();
@@ -295,7 +296,7 @@ impl Queues {
         }
     }
 
-    /// Hands out the items of the next call. Each must come back through
+    /// Dequeues the items of the next call. Each must return through
     /// [`Self::done`].
     pub fn dequeue(&mut self, now: Instant) -> Option<Batch> {
         let ready = self.queues.iter_mut().filter(|(_, known)| {
@@ -315,10 +316,9 @@ impl Queues {
         })
     }
 
-    /// Takes back an item that was handed out. If it was added again
-    /// meanwhile, or is to come again by `finish`, it comes at the earlier
-    /// time of the two. None if the item was not handed out, or its queue is
-    /// gone.
+    /// Ends the reconcile of an item. If it was enqueued again meanwhile, or
+    /// `finish` requeues it, it is due at the earlier of the two times. None if
+    /// the item was not dequeued, or its queue is gone.
     pub fn done(
         &mut self,
         now: Instant,
@@ -330,9 +330,9 @@ impl Queues {
         known.queue.done(now, key, finish)
     }
 
-    /// The first moment, not before `now`, at which [`Self::dequeue`] gives
-    /// something; none if it gives nothing until an item is added, taken back
-    /// or a rate is set.
+    /// The first moment, not before `now`, at which [`Self::dequeue`] returns
+    /// an item; none if it returns nothing until an item is enqueued or put
+    /// back, or a rate is set.
     #[must_use]
     pub fn next_due(&self, now: Instant) -> Option<Instant> {
         let queues = self.queues.values();
@@ -340,8 +340,8 @@ impl Queues {
         Some(next.max(now))
     }
 
-    /// Whether something of a list waits that could be handed out, if a worker
-    /// is free: its time has come, and its group has a token.
+    /// Whether an item of a list could be dequeued if a worker is free: it is
+    /// due, and its group has a token.
     #[must_use]
     pub fn has_relisted(&self, now: Instant) -> bool {
         let mut queues = self.queues.values();

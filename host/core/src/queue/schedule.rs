@@ -1,5 +1,5 @@
-//! In which order the waiting items of one queue come, given the rates of
-//! their groups.
+//! The order of the pending items of one queue, given the rates of their
+//! groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,16 +9,15 @@ use crate::bucket::Bucket;
 use crate::manifest::Rate;
 use crate::time::Instant;
 
-/// While both lanes have something to give, every so many-th item comes from
-/// the re-list lane: a steady stream of fresh events slows a re-list down, but
-/// cannot starve it.
+/// While both lanes have items, one item in so many is from the re-list lane: a
+/// steady stream of fresh events slows a re-list down, but cannot starve it.
 pub(super) const RELIST_SHARE: u32 = 10;
 
-/// How many groups there may be before those that hold no information are
-/// looked for.
+/// How many groups there may be before the queue looks for groups without
+/// information.
 const FIRST_SWEEP: usize = 64;
 
-/// Something for each lane.
+/// A value for each lane.
 #[derive(Clone, Debug, Default)]
 struct Lanes<T> {
     fresh: T,
@@ -44,16 +43,16 @@ impl<T> Lanes<T> {
 /// The items of one group.
 #[derive(Clone, Debug)]
 struct Group {
-    /// Due or not: what is due is what stands before `now`.
+    /// Due or not: the entries before `now` are due.
     lanes: Lanes<BTreeMap<Order, Arc<str>>>,
     bucket: Bucket,
-    /// Whether its rate was set for it; otherwise it has the queue's.
+    /// Whether its rate was set by a command; otherwise it has the queue's.
     has_own_rate: bool,
 }
 
 impl Group {
-    /// When the group could give an item from this lane: when the first of it
-    /// is due and there is a token.
+    /// When an item of this lane could be dequeued: its first item is due and
+    /// there is a token.
     fn head(&self, lane: Origin) -> Option<Order> {
         let (order, _) = self.lanes.get(lane).first_key_value()?;
         let head = Order {
@@ -72,13 +71,13 @@ impl Group {
     }
 }
 
-/// The waiting items of one queue in the order in which they come.
+/// The pending items of one queue in their order.
 #[derive(Clone, Debug)]
 pub(super) struct Schedule {
     rate: Option<Rate>,
     groups: BTreeMap<Arc<str>, Group>,
-    /// The heads of all groups, so that a group that has to wait for its rate
-    /// stands in nobody's way.
+    /// The heads of all groups, so that a group that waits for its rate delays
+    /// no other.
     heads: Lanes<BTreeSet<(Order, Arc<str>)>>,
     len: usize,
     fresh_in_a_row: u32,
@@ -86,7 +85,8 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// An empty one; `rate` holds for every group until it is set for one.
+    /// An empty schedule; `rate` applies to every group without a rate of its
+    /// own.
     pub(super) fn new(rate: Option<Rate>) -> Self {
         Self {
             rate,
@@ -110,7 +110,7 @@ impl Schedule {
         self.len += 1;
     }
 
-    /// Takes out an item that was inserted at that place.
+    /// Removes an item that was inserted at that place.
     pub(super) fn remove(&mut self, now: Instant, place: &Place) {
         let removed = self.change(now, &place.group, |group| {
             group.lanes.get_mut(place.lane).remove(&place.order)
@@ -118,7 +118,8 @@ impl Schedule {
         self.len -= usize::from(removed.is_some());
     }
 
-    /// When the next item could come: in the past if one can come now.
+    /// When the next item can be dequeued; in the past if one can be dequeued
+    /// now.
     pub(super) fn next(&self) -> Option<Instant> {
         let first = |lane| self.heads.get(lane).first().map(|(head, _)| head.due_at);
         [first(Origin::Fresh), first(Origin::Relist)]
@@ -135,7 +136,7 @@ impl Schedule {
         Some(group.lanes.get(lane).first_key_value()?.1)
     }
 
-    /// Takes the next item and a token of its group.
+    /// Dequeues the next item and takes a token of its group.
     pub(super) fn pop(&mut self, now: Instant) -> Option<Arc<str>> {
         let lane = self.choose_lane(now)?;
         let (_, group) = self.heads.get(lane).first()?;
@@ -161,7 +162,7 @@ impl Schedule {
         });
     }
 
-    /// Sets the rate of every group that has none of its own.
+    /// Sets the rate of every group without a rate of its own.
     pub(super) fn set_default_rate(&mut self, now: Instant, rate: Option<Rate>) {
         if self.rate == rate {
             return;
@@ -189,15 +190,15 @@ impl Schedule {
         }
     }
 
-    /// Whether a lane has something to give.
+    /// Whether an item of a lane can be dequeued.
     pub(super) fn is_ready(&self, now: Instant, lane: Origin) -> bool {
         let head = self.heads.get(lane).first();
         head.is_some_and(|(head, _)| head.due_at <= now)
     }
 
-    /// Changes a group and keeps `heads` true to it. The group comes into
-    /// being with its first item or its own rate, and is forgotten when it
-    /// holds nothing that a new one would not.
+    /// Changes a group and updates `heads`. A group is created with its first
+    /// item or its own rate, and removed when it has no information that a new
+    /// group would not have.
     fn change<R>(
         &mut self,
         now: Instant,
@@ -230,9 +231,9 @@ impl Schedule {
         result
     }
 
-    /// Forgets the groups whose buckets have filled up since they were last
-    /// used. Each sweep waits until the groups have doubled, so that its cost
-    /// is spread over as many changes as it looks at groups.
+    /// Removes the groups whose buckets have filled up since they were last
+    /// used. The next such pass waits until the number of groups has doubled,
+    /// so that the cost for each change is constant.
     fn sweep(&mut self, now: Instant) {
         if self.groups.len() < self.sweep_at {
             return;
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_without_a_limit_is_forgotten_with_its_last_item() {
+    fn a_group_without_a_limit_is_removed_with_its_last_item() {
         let mut schedule = Schedule::new(None);
         let place = insert(&mut schedule, Instant::ZERO, "zone", 1);
         assert_eq!((schedule.groups.len(), schedule.len()), (1, 1));
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_group_is_remembered_only_until_its_bucket_is_full() {
+    fn a_limited_group_is_kept_only_until_its_bucket_is_full() {
         let second = Duration::from_secs(1);
         let mut schedule = Schedule::new(Some(Rate {
             per_second: 1.0,
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_keeps_a_rate_of_its_own_for_good() {
+    fn a_group_keeps_a_rate_of_its_own_forever() {
         let mut schedule = Schedule::new(None);
         let stopped = Rate {
             per_second: 0.0,

@@ -1,4 +1,5 @@
-//! One queue: which items wait, which are worked on, what becomes of them.
+//! One queue: which items are pending, which are being reconciled, and what
+//! happens to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,16 +12,16 @@ use crate::manifest::{QueueSpec, Rate};
 use crate::plan::{PlanFailure, WorkItem};
 use crate::time::Instant;
 
-/// One queue. A key is in at most one of these states: it waits (in `waiting`
-/// and `schedule`), it is worked on (in `work`), or it is worked on and was
-/// added again (in `work` and `waiting`, not in `schedule`).
+/// One queue. A key is in at most one of these states: pending (in `waiting`
+/// and `schedule`), being reconciled (in `work`), or being reconciled and
+/// enqueued again (in `work` and `waiting`, not in `schedule`).
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     spec: QueueSpec,
     waiting: Entries,
     work: BTreeMap<Arc<str>, ProcessingItem>,
     schedule: Schedule,
-    /// The scheduled items that were not due yet when last looked at.
+    /// The scheduled items that were not due yet at the last pass.
     upcoming: BTreeSet<Order>,
     ticks: BTreeMap<Arc<str>, Tick>,
     last_serial: u64,
@@ -28,7 +29,7 @@ pub(super) struct Queue {
     retries: u64,
 }
 
-/// An item that was handed out.
+/// An item that was dequeued.
 #[derive(Clone, Debug)]
 struct ProcessingItem {
     started: Instant,
@@ -38,7 +39,7 @@ struct ProcessingItem {
 #[derive(Clone, Debug)]
 struct Tick {
     period: Duration,
-    /// When it was last done, which is what the period counts from.
+    /// When it was last done. The period counts from then.
     ended: Option<Instant>,
 }
 
@@ -65,13 +66,13 @@ impl Queue {
         &self.waiting
     }
 
-    /// Every key that waits or is worked on.
+    /// Every key that is pending or being reconciled.
     pub(super) fn into_keys(self) -> BTreeSet<Arc<str>> {
         let worked_on = self.work.into_keys();
         worked_on.chain(self.waiting.keys().cloned()).collect()
     }
 
-    /// When a worker could take something; none if nothing is to come or all
+    /// When a worker could dequeue an item; none if there is no item or all
     /// workers are busy.
     pub(super) fn next(&self) -> Option<Instant> {
         if self.free_workers() == 0 {
@@ -89,9 +90,10 @@ impl Queue {
         self.schedule.set_rate(now, group, rate);
     }
 
-    /// Replaces the ticks. A new one comes at once. One that is gone leaves
-    /// nothing behind, unless something else asked for its key too. One whose
-    /// period changed and that waits for nothing else is moved to its new time.
+    /// Replaces the ticks. A new tick is due immediately. The item of a tick
+    /// that is gone is removed, unless something else enqueued its key too. A
+    /// tick whose period changed is moved to its new time, unless something
+    /// else enqueued it.
     pub(super) fn set_ticks(&mut self, now: Instant, periods: &BTreeMap<&str, Duration>) {
         for key in self.ticks.keys().cloned().collect::<Vec<_>>() {
             if !periods.contains_key(&*key) {
@@ -155,7 +157,7 @@ impl Queue {
         self.request(now, key, Entry::new(place, created_at.unwrap_or(now)));
     }
 
-    /// Takes a waiting item out. A tick skips a run.
+    /// Removes a pending item. A tick skips a run.
     pub(super) fn cancel(&mut self, now: Instant, key: &str) -> bool {
         let waited = self.take_out(now, key).is_some();
         if waited && !self.work.contains_key(key) {
@@ -167,7 +169,7 @@ impl Queue {
         waited
     }
 
-    /// Whether a lane has something to give, if a worker is free.
+    /// Whether an item of a lane could be dequeued if a worker is free.
     pub(super) fn is_ready(&self, now: Instant, lane: Origin) -> bool {
         self.schedule.is_ready(now, lane)
     }
@@ -198,14 +200,14 @@ impl Queue {
         (items, relisted)
     }
 
-    /// What becomes of an item that was handed out; none if it was not.
+    /// Ends the reconcile of an item; none if it was not dequeued.
     pub(super) fn done(&mut self, now: Instant, key: &str, finish: Finish) -> Option<FinishedItem> {
         let (key, ProcessingItem { started, entry }) = self.work.remove_entry(key)?;
         let held = self.waiting.remove(&*key);
         let is_done = finish == Finish::Done;
         let again = self.again(now, &key, entry, finish);
-        // What comes again by its verdict is still the same item; the next run
-        // of a tick joins what was added meanwhile.
+        // An item that is requeued by its verdict is still the same item. The
+        // next run of a tick joins what was enqueued meanwhile.
         let (item, wish) = if is_done {
             (held, again)
         } else {
@@ -228,7 +230,7 @@ impl Queue {
         })
     }
 
-    /// Everything that was handed out waits again.
+    /// Every item that is being reconciled becomes pending again.
     pub(super) fn put_back_all(&mut self, now: Instant) {
         for key in self.work.keys().cloned().collect::<Vec<_>>() {
             self.done(now, &key, Finish::PutBack);
@@ -271,8 +273,8 @@ impl Queue {
         Some((item, lane))
     }
 
-    /// The item as it comes again by its verdict alone. A tick's does not if
-    /// the tick is gone meanwhile.
+    /// The item as its verdict alone requeues it. None for a tick that is gone
+    /// meanwhile.
     fn again(&mut self, now: Instant, key: &str, entry: Entry, finish: Finish) -> Option<Entry> {
         if entry.armed && !self.ticks.contains_key(key) {
             return None;
@@ -323,7 +325,7 @@ impl Queue {
         pause.min(self.spec.retry_max)
     }
 
-    /// The next run of a tick that ended now; none if the key is no tick.
+    /// The next run of a tick that ended now; none if the key is not a tick.
     fn rearm(&mut self, now: Instant, key: &str) -> Option<Entry> {
         let tick = self.ticks.get_mut(key)?;
         tick.ended = Some(now);
@@ -348,7 +350,7 @@ impl Queue {
         Place { group, lane, order }
     }
 
-    /// Adds an item, or joins it with the one of its key that waits.
+    /// Enqueues an item, or joins it with the pending one of its key.
     fn request(&mut self, now: Instant, key: &str, wish: Entry) {
         let Some((key, entry)) = self.waiting.get_key_value(key) else {
             return self.put(now, Arc::from(key), wish, None);
@@ -360,7 +362,7 @@ impl Queue {
         }
     }
 
-    /// Writes an item down, and schedules it unless its key is worked on.
+    /// Stores an item, and schedules it unless its key is being reconciled.
     fn put(&mut self, now: Instant, key: Arc<str>, entry: Entry, before: Option<&Place>) {
         if !self.work.contains_key(&key) && before != Some(&entry.place) {
             let was_due = before.is_some_and(|before| self.unschedule(now, before));
@@ -382,7 +384,7 @@ impl Queue {
         Some(entry)
     }
 
-    /// Takes an item out of the schedule and says whether it was due.
+    /// Removes an item from the schedule and returns whether it was due.
     fn unschedule(&mut self, now: Instant, place: &Place) -> bool {
         self.pass(now);
         self.schedule.remove(now, place);

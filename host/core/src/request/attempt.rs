@@ -55,7 +55,7 @@ impl<'a> Attempt<'a> {
         let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
             return Err(self.failure(
                 FailureClass::Unmappable,
-                "the API server serves no such kind",
+                "the API server does not serve this kind",
             ));
         };
         let problem = match (served.namespaced, object.namespace.as_str()) {

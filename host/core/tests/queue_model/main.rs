@@ -31,13 +31,14 @@ const NANO: Duration = Duration::from_nanos(1);
 #[derive(Clone, Debug)]
 enum Step {
     Add(&'static str, &'static str, Origin),
-    /// A flood, so that the lanes' shares show.
+    /// A flood, so that the shares of the lanes are visible.
     Flood(&'static str, Origin, u8),
     Enqueue(Enqueue),
     Cancel(&'static str, &'static str),
     SetRate(&'static str, &'static str, Rate),
     Dequeue,
-    /// The item in work of that number, if there are so many.
+    /// The item with that number among those being reconciled, if there are so
+    /// many.
     Finish(usize, Finish),
     Reconfigure(usize),
     Snapshot,
@@ -80,7 +81,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// Coarse, so that times coincide, and now and then a little off.
+/// Coarse, so that times coincide, and sometimes a little off.
 fn pause() -> impl Strategy<Value = Duration> {
     prop_oneof![
         4 => (0..20_u64).prop_map(|tenths| Duration::from_millis(tenths * 100)),
@@ -109,7 +110,7 @@ fn finish() -> impl Strategy<Value = Finish> {
     ]
 }
 
-/// What successive revisions of a guest declare.
+/// The declarations of successive revisions of a guest.
 fn revision(number: usize) -> (Vec<QueueSpec>, Vec<TickSpec>) {
     let spec = |name: &str, workers, batch, priority, rate| QueueSpec {
         name: name.to_owned(),
@@ -148,16 +149,17 @@ fn revision(number: usize) -> (Vec<QueueSpec>, Vec<TickSpec>) {
     }
 }
 
-/// What must be seen to wait, by queue and key.
+/// The items that must be pending, by queue and key.
 type Expected = BTreeMap<(String, String), PendingItem>;
 
-/// The queues, their model, and what may not be forgotten.
+/// The queues, their model, and the items that must not be lost.
 struct Drive {
     queues: Queues,
     model: Model,
-    /// What was asked for and neither handed out nor cancelled.
+    /// Items that were enqueued and neither dequeued nor cancelled.
     wanted: BTreeSet<(String, String)>,
-    /// What was handed out, and whether it was asked for (and not just a tick).
+    /// Items that were dequeued, and whether they were enqueued (and are not
+    /// just ticks).
     work: Vec<(String, String, bool)>,
     snapshots: Vec<(PendingSnapshot, Expected)>,
 }
@@ -321,7 +323,7 @@ impl Drive {
         }
     }
 
-    /// What `next_due` promises: something then, nothing before.
+    /// The promise of `next_due`: an item then, none before.
     fn check_next(&self) {
         let now = self.now();
         let next = self.queues.next_due(now);
@@ -341,7 +343,8 @@ impl Drive {
         }
     }
 
-    /// Without ticks and with every rate open, everything comes in the end.
+    /// Without ticks and with every rate open, everything is dequeued in the
+    /// end.
     fn drain(mut self) {
         let (specs, _) = revision(0);
         self.reconfigure(&specs, &[]);
@@ -393,7 +396,7 @@ proptest! {
     })]
 
     #[test]
-    fn the_queues_do_what_their_model_does(steps in steps()) {
+    fn the_queues_behave_like_their_model(steps in steps()) {
         let mut drive = Drive::new();
         for step in steps {
             drive.step(step);

@@ -1,5 +1,5 @@
-//! The queues as a list that is searched from end to end: slow, and plain
-//! enough to be believed.
+//! The queues as a list that is searched from end to end: slow, and simple
+//! enough to be trusted.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -97,8 +97,8 @@ impl Group {
         };
     }
 
-    /// Takes a token, and checks what a rate means: in no stretch of time pass
-    /// more items than a burst and what its length gives.
+    /// Takes a token, and checks the meaning of a rate: in no period pass more
+    /// items than a burst and what the period's length allows.
     fn pass(&mut self, now: Instant) {
         let Some(rate) = self.rate else { return };
         self.level = self.level.checked_sub(interval(rate)).unwrap();
@@ -148,8 +148,8 @@ impl Queue {
         })
     }
 
-    /// A group comes into being with its first item, and stays unless it is
-    /// without a limit.
+    /// A group is created with its first item, and stays unless it has no
+    /// limit.
     fn note_groups(&mut self) {
         let scheduled = self.waiting.iter().filter(|item| !self.works_on(&item.key));
         let names: BTreeSet<String> = scheduled.map(|item| item.group.clone()).collect();
@@ -172,7 +172,7 @@ impl Queue {
         Some(self.waiting.remove(position))
     }
 
-    /// When a waiting item could be taken, workers aside.
+    /// When a pending item could be dequeued, workers aside.
     fn possible_at(&self, now: Instant, item: &Item) -> Option<Instant> {
         if self.works_on(&item.key) {
             return None;
@@ -196,7 +196,7 @@ impl Queue {
         (self.spec.workers as usize).saturating_sub(self.work.len())
     }
 
-    /// Checks that this item could come next, and takes it.
+    /// Checks that this item could come next, and dequeues it.
     fn dequeue(&mut self, now: Instant, key: &str) {
         let possible = self.possible(now);
         let item = possible
@@ -231,7 +231,7 @@ impl Queue {
         self.work.push(item);
     }
 
-    /// Checks that a call of these items was not made too small.
+    /// Checks that a call of these items was not too small.
     fn check_size(&self, now: Instant, taken: &[Item]) {
         let ends_alone = taken.iter().any(|item| item.alone);
         assert!(!ends_alone || taken.len() == 1, "alone among others");
@@ -398,7 +398,7 @@ impl Model {
         .min()
     }
 
-    /// Checks a batch against what could have been handed out.
+    /// Checks a batch against what could have been dequeued.
     pub(crate) fn check_taken(&mut self, batch: &Batch) {
         let able =
             |queue: &&Queue| queue.free_workers() > 0 && !queue.possible(self.now).is_empty();
@@ -428,8 +428,7 @@ impl Model {
         queue.check_size(self.now, taken);
     }
 
-    /// What becomes of an item that is worked on: when it comes again, if it
-    /// does.
+    /// Ends the reconcile of an item: returns when it is due again, if it is.
     pub(crate) fn done(&mut self, queue: &str, key: &str, finish: &Finish) -> Option<Instant> {
         let now = self.now;
         let mut next = self.item(key, now, now);

@@ -1,9 +1,9 @@
-//! What is added, and in which order it comes.
+//! What is enqueued, and its order.
 
 use super::*;
 
 #[test]
-fn a_key_waits_once_and_keeps_its_place() {
+fn a_key_is_pending_once_and_keeps_its_place() {
     let mut queues = queues();
     for key in ["b", "a", "b"] {
         fresh(&mut queues, at(1), key);
@@ -20,7 +20,7 @@ fn a_key_waits_once_and_keeps_its_place() {
 }
 
 #[test]
-fn an_addition_during_the_work_is_not_lost_and_waits_for_its_end() {
+fn a_key_enqueued_during_its_reconcile_is_reconciled_afterwards() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     dequeue_one(&mut queues, at(1));
@@ -67,7 +67,7 @@ fn fresh_items_overtake_a_relist_which_gets_one_in_ten() {
 }
 
 #[test]
-fn a_relisted_item_that_is_added_fresh_changes_lane() {
+fn a_relisted_item_that_is_enqueued_fresh_changes_lane() {
     let mut queues = queues();
     for key in ["a", "b", "c"] {
         relist(&mut queues, at(1), key);
@@ -78,7 +78,7 @@ fn a_relisted_item_that_is_added_fresh_changes_lane() {
 }
 
 #[test]
-fn a_timer_that_is_relisted_is_due_but_part_of_the_flood() {
+fn a_relisted_timer_is_due_in_the_relist_lane() {
     let mut queues = queues();
     queues.enqueue(at(1), &enqueue("timer", 60)).unwrap();
     relist(&mut queues, at(2), "timer");

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_delayed_item_comes_exactly_at_its_time() {
+fn a_delayed_item_is_due_exactly_at_its_time() {
     let mut queues = queues();
     queues.enqueue(at(1), &enqueue("a", 40)).unwrap();
     assert_eq!(queues.next_due(at(1)), Some(at(41)));
@@ -16,7 +16,7 @@ fn a_delayed_item_comes_exactly_at_its_time() {
 }
 
 #[test]
-fn the_earlier_time_wins_and_the_creation_time_stays() {
+fn the_earlier_time_applies_and_the_creation_time_stays() {
     let mut queues = queues();
     queues.enqueue(at(1), &enqueue("a", 40)).unwrap();
     queues.enqueue(at(2), &enqueue("a", 100)).unwrap();
@@ -34,7 +34,7 @@ fn the_earlier_time_wins_and_the_creation_time_stays() {
 }
 
 #[test]
-fn what_is_due_stays_due() {
+fn a_due_item_stays_due() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     queues.enqueue(at(2), &enqueue("a", 10)).unwrap();
@@ -43,7 +43,7 @@ fn what_is_due_stays_due() {
 }
 
 #[test]
-fn a_creation_time_can_be_brought_along() {
+fn an_enqueue_can_set_the_creation_time() {
     let mut queues = queues();
     let created_at = Some(at(5));
     let command = Enqueue {
@@ -65,7 +65,7 @@ fn a_creation_time_can_be_brought_along() {
 }
 
 #[test]
-fn a_delay_during_the_work_counts_from_the_command() {
+fn a_delay_during_a_reconcile_counts_from_the_command() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     dequeue_one(&mut queues, at(1));
@@ -76,7 +76,7 @@ fn a_delay_during_the_work_counts_from_the_command() {
 }
 
 #[test]
-fn cancelling_tells_whether_something_waited() {
+fn cancel_returns_whether_an_item_was_pending() {
     let mut queues = queues();
     assert!(!queues.cancel(at(1), "q", "a"));
     queues.enqueue(at(1), &enqueue("a", 10)).unwrap();
@@ -95,7 +95,7 @@ fn cancelling_tells_whether_something_waited() {
 }
 
 #[test]
-fn what_is_delayed_forever_never_comes() {
+fn an_item_that_is_delayed_forever_is_never_due() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     dequeue_one(&mut queues, at(1));

@@ -1,4 +1,4 @@
-//! What becomes of an item that was worked on.
+//! What happens to an item after its reconcile.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn failures(count: usize) -> Vec<PlanFailure> {
 }
 
 #[test]
-fn retries_double_their_pause_up_to_its_limit() {
+fn retries_double_their_back_off_up_to_its_limit() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     let mut now = at(1);
@@ -55,7 +55,7 @@ fn a_retry_carries_its_failures_and_waits_as_long_as_asked() {
 }
 
 #[test]
-fn an_event_cuts_a_back_off_short_and_keeps_the_attempts() {
+fn an_event_shortens_a_back_off_and_keeps_the_attempts() {
     let mut queues = queues();
     for added_during_work in [true, false] {
         fresh(&mut queues, at(1), "a");
@@ -91,7 +91,7 @@ fn requeue_after_keeps_the_creation_time_and_forgets_the_attempts() {
 }
 
 #[test]
-fn a_retried_relist_stays_part_of_the_flood() {
+fn a_retried_relist_stays_in_the_relist_lane() {
     let mut queues = queues();
     relist(&mut queues, at(1), "a");
     dequeue_one(&mut queues, at(1));
@@ -101,7 +101,7 @@ fn a_retried_relist_stays_part_of_the_flood() {
 }
 
 #[test]
-fn what_nobody_looked_at_goes_back_to_its_place() {
+fn an_item_that_was_not_reconciled_returns_to_its_place() {
     let mut queues = Queues::new(
         at(0),
         &[QueueSpec {

@@ -58,7 +58,7 @@ fn a_rate_gives_its_burst_and_then_one_item_at_a_time() {
 }
 
 #[test]
-fn a_stopped_group_is_in_nobodys_way() {
+fn a_stopped_group_delays_no_other() {
     let mut queues = queues();
     queues.set_rate(at(1), "q", "full", rate(0.0, 1)).unwrap();
     for key in ["a", "b"] {
@@ -76,7 +76,7 @@ fn a_stopped_group_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_group_follows_the_latest_command_that_names_one() {
+fn an_item_belongs_to_the_group_of_the_latest_command() {
     let mut queues = queues();
     queues
         .set_rate(at(1), "q", "stopped", rate(0.0, 1))
@@ -96,7 +96,7 @@ fn a_group_follows_the_latest_command_that_names_one() {
 }
 
 #[test]
-fn a_timer_in_a_limited_group_needs_both() {
+fn a_timer_in_a_limited_group_needs_its_time_and_a_token() {
     let mut queues = queues();
     queues.set_rate(at(1), "q", "zone", rate(0.1, 1)).unwrap();
     for key in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! What is measured.
+//! The statistics.
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn stats_are_those_of_client_go() {
 }
 
 #[test]
-fn moving_an_item_counts_as_one_addition() {
+fn moving_an_item_counts_as_one_add() {
     let mut queues = queues();
     queues.enqueue(at(1), &enqueue("a", 10)).unwrap();
     queues.enqueue(at(2), &enqueue("a", 5)).unwrap();

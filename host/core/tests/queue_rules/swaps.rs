@@ -1,4 +1,4 @@
-//! Another revision of the guest takes over.
+//! Another revision of the guest replaces the present one.
 
 use super::*;
 
@@ -51,7 +51,7 @@ fn the_items_of_a_queue_that_is_gone_are_returned() {
 }
 
 #[test]
-fn a_changed_default_rate_holds_for_groups_without_their_own() {
+fn a_changed_default_rate_applies_to_groups_without_their_own() {
     let limited = |rate| QueueSpec { rate, ..spec("q") };
     let mut queues = Queues::new(at(0), &[limited(None)], &[]);
     queues.set_rate(at(1), "q", "own", rate(100.0, 9)).unwrap();
@@ -69,7 +69,7 @@ fn a_changed_default_rate_holds_for_groups_without_their_own() {
 }
 
 #[test]
-fn ticks_come_and_go_and_stay_with_their_times() {
+fn ticks_are_added_removed_and_kept_with_their_times() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("a", 20), tick("b", 20)]);
     for key in dequeue(&mut queues, at(0)) {
         done(&mut queues, at(1), &key, Finish::Done);

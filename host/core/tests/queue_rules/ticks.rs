@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_tick_comes_at_once_and_a_period_after_its_end() {
+fn a_tick_is_due_immediately_and_a_period_after_its_end() {
     let mut queues = Queues::new(at(5), &[spec("q")], &[tick("gc", 20)]);
     assert_eq!(dequeue_one(&mut queues, at(5)).key, "gc");
     assert_eq!(queues.next_due(at(100)), None, "it does not overlap");
@@ -14,7 +14,7 @@ fn a_tick_comes_at_once_and_a_period_after_its_end() {
 }
 
 #[test]
-fn an_event_makes_a_tick_earlier_and_its_period_starts_anew() {
+fn an_event_makes_a_tick_earlier_and_restarts_its_period() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
     dequeue_one(&mut queues, at(0));
     fresh(&mut queues, at(1), "gc");
@@ -67,7 +67,7 @@ fn a_changed_period_counts_from_the_last_end() {
 }
 
 #[test]
-fn a_changed_period_moves_nothing_that_else_was_asked_for() {
+fn a_changed_period_moves_no_item_that_was_enqueued() {
     let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
     dequeue_one(&mut queues, at(0));
     done(&mut queues, at(0), "gc", Finish::Done);

@@ -1,5 +1,5 @@
-//! The MessagePack that a guest answers with: whether it can be sent as JSON,
-//! and what it says of itself.
+//! The MessagePack in a guest's answer: whether it can be sent as JSON, and
+//! what it contains.
 
 use davit_core::msgpack::{self, Value};
 use rmp::Marker;
@@ -9,7 +9,7 @@ use rmp::decode::{read_array_len, read_map_len, read_marker, read_str_len};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// It ends within a value.
-    #[error("it is cut off")]
+    #[error("it is truncated")]
     CutOff,
     /// Bytes follow the value.
     #[error("bytes follow the value")]
@@ -18,13 +18,13 @@ pub enum BodyError {
     #[error("a text is not UTF-8")]
     NotText,
     /// A map with keys that JSON cannot have.
-    #[error("a map has a key that is no text")]
+    #[error("a map has a key that is not text")]
     Key,
     /// A type that JSON does not have.
-    #[error("it holds {0}, which JSON does not have")]
+    #[error("it contains {0}, which JSON does not have")]
     Foreign(&'static str),
-    /// Lists and maps in each other, deeper than any object of Kubernetes.
-    #[error("it is nested more than {MAX_DEPTH} deep")]
+    /// Nested lists and maps, deeper than any object of Kubernetes.
+    #[error("it is nested deeper than {MAX_DEPTH} levels")]
     Deep,
 }
 
@@ -41,12 +41,13 @@ pub(super) fn check(body: &[u8]) -> Result<(), BodyError> {
     }
 }
 
-/// The value of a map's field; none if there is none, or this is no map.
+/// The value of a map's field; none if the field is absent, or the value is not
+/// a map.
 pub(super) fn field<'a>(body: &'a [u8], name: &str) -> Option<&'a [u8]> {
     msgpack::field(body, name).ok()?
 }
 
-/// The text that a value is; none if it is something else.
+/// The text of a value; none if it is not text.
 pub(super) fn text(value: &[u8]) -> Option<&str> {
     match Value::read(value) {
         Ok(Value::Text(text)) => Some(text),
@@ -64,8 +65,8 @@ pub(super) fn is_list(body: &[u8]) -> bool {
     matches!(Value::read(body), Ok(Value::List(_)))
 }
 
-/// Reads past one value, every byte once: bodies come from guests, and one that
-/// is nested on purpose must not cost more than its size.
+/// Skips one value and reads every byte once: bodies come from guests, and a
+/// value that is nested on purpose must not cost more than its size.
 fn skip(rest: &mut &[u8], depth: u32) -> Result<(), BodyError> {
     if depth > MAX_DEPTH {
         return Err(BodyError::Deep);
@@ -179,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_can_express_is_taken_and_can_be_looked_into() {
+    fn a_body_that_json_can_express_is_accepted() {
         let body = sample();
         assert_eq!(check(&body), Ok(()));
         assert!(is_map(&body) && !is_list(&body));
@@ -202,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_express_is_refused() {
+    fn a_body_that_json_cannot_express_is_refused() {
         let cases: [(&[u8], BodyError); 7] = [
             (&[0xc1], BodyError::Foreign("the reserved byte 0xc1")),
             (&[0xc4, 1, 0], BodyError::Foreign("binary data")),
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_that_lies_costs_nothing() {
+    fn a_wrong_length_costs_nothing() {
         assert_eq!(
             check(&[0xdd, 0xff, 0xff, 0xff, 0xff]),
             Err(BodyError::CutOff)

@@ -1,4 +1,4 @@
-//! What a guest answers.
+//! A guest's decisions.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,26 +12,25 @@ use davit_core::plan::{
 };
 use davit_core::time::{Now, Wall};
 
-use super::malformed::{Malformed, Place};
+use super::answer_error::{AnswerError, Place};
 use super::{body, object_ref};
 use crate::limits::Limits;
 use crate::wit::decisions as wit;
 
-/// How long a cursor may be: the host keeps it for as long as the item is worked
-/// on.
-const LONGEST_CURSOR: usize = 1024;
+/// How long a cursor may be: the host keeps it until the next page.
+const MAX_CURSOR_BYTES: usize = 1024;
 
-/// Takes the answer to `items` work items.
+/// Converts the answer to `items` work items.
 pub(crate) fn decisions(
     answer: Vec<wit::Decision>,
     items: usize,
     manifest: &Manifest,
     limits: &Limits,
     now: Now,
-) -> Result<Vec<Decision>, Malformed> {
+) -> Result<Vec<Decision>, AnswerError> {
     let decisions = answer.len();
     if decisions != items {
-        return Err(Malformed::Count { items, decisions });
+        return Err(AnswerError::Count { items, decisions });
     }
     let mut reader = Reader {
         manifest,
@@ -58,7 +57,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn decision(&mut self, decision: wit::Decision) -> Result<Decision, Malformed> {
+    fn decision(&mut self, decision: wit::Decision) -> Result<Decision, AnswerError> {
         self.at_most("plans", decision.plans.len(), self.limits.plans)?;
         self.at_most("commands", decision.commands.len(), self.limits.commands)?;
         let commands = decision
@@ -73,7 +72,7 @@ impl Reader<'_> {
         let cancels: BTreeSet<&QueueKey> = cancels.collect();
         let verdict = verdict(decision.verdict);
         if let Verdict::ContinueFrom { cursor } = &verdict {
-            self.at_most("bytes in the cursor", cursor.len(), LONGEST_CURSOR)?;
+            self.at_most("bytes in the cursor", cursor.len(), MAX_CURSOR_BYTES)?;
         }
         let mut plans = Vec::with_capacity(decision.plans.len());
         for (index, plan) in decision.plans.into_iter().enumerate() {
@@ -88,7 +87,11 @@ impl Reader<'_> {
         })
     }
 
-    fn plan(&mut self, plan: wit::Plan, cancels: &BTreeSet<&QueueKey>) -> Result<Plan, Malformed> {
+    fn plan(
+        &mut self,
+        plan: wit::Plan,
+        cancels: &BTreeSet<&QueueKey>,
+    ) -> Result<Plan, AnswerError> {
         self.at_most("steps", plan.steps.len(), self.limits.steps)?;
         let when_cancelled = plan
             .when_cancelled
@@ -97,7 +100,7 @@ impl Reader<'_> {
         if let Some(item) = &when_cancelled
             && !cancels.contains(item)
         {
-            return Err(Malformed::NotCancelled {
+            return Err(AnswerError::NotCancelled {
                 place: self.place,
                 key: item.key.clone(),
             });
@@ -122,7 +125,7 @@ impl Reader<'_> {
         })
     }
 
-    fn step(&self, step: wit::Step) -> Result<Step, Malformed> {
+    fn step(&self, step: wit::Step) -> Result<Step, AnswerError> {
         Ok(match step {
             wit::Step::Patch(patch) => Step::Patch(self.patch(patch)?),
             wit::Step::Delete(options) => Step::Delete(self.delete_options(options)?),
@@ -132,7 +135,7 @@ impl Reader<'_> {
         })
     }
 
-    fn patch(&self, patch: wit::Patch) -> Result<Patch, Malformed> {
+    fn patch(&self, patch: wit::Patch) -> Result<Patch, AnswerError> {
         let kind = match patch.kind.as_str() {
             "strategic-merge" => PatchKind::StrategicMerge,
             "merge" => PatchKind::Merge,
@@ -149,10 +152,10 @@ impl Reader<'_> {
         self.check_body("patch", &patch.body)?;
         match kind {
             PatchKind::Json if !body::is_list(&patch.body) => {
-                Err(self.incomplete("patch", "is no list of operations"))
+                Err(self.incomplete("patch", "is not a list of operations"))
             }
             PatchKind::StrategicMerge | PatchKind::Merge if !body::is_map(&patch.body) => {
-                Err(self.incomplete("patch", "is no object"))
+                Err(self.incomplete("patch", "is not an object"))
             }
             _ => Ok(Patch {
                 kind,
@@ -162,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    fn delete_options(&self, options: wit::DeleteOptions) -> Result<DeleteOptions, Malformed> {
+    fn delete_options(&self, options: wit::DeleteOptions) -> Result<DeleteOptions, AnswerError> {
         let propagation_policy = match options.propagation_policy.as_str() {
             "" => None,
             "Background" => Some(PropagationPolicy::Background),
@@ -188,7 +191,7 @@ impl Reader<'_> {
         })
     }
 
-    fn create(&self, create: wit::Create) -> Result<Create, Malformed> {
+    fn create(&self, create: wit::Create) -> Result<Create, AnswerError> {
         const WHAT: &str = "creation";
         let body = create.body;
         self.check_body(WHAT, &body)?;
@@ -215,7 +218,7 @@ impl Reader<'_> {
         Ok(Create { object, body })
     }
 
-    fn event(&self, event: wit::Event) -> Result<Event, Malformed> {
+    fn event(&self, event: wit::Event) -> Result<Event, AnswerError> {
         if !matches!(event.event_type.as_str(), "Normal" | "Warning") {
             let known = "Normal and Warning";
             return Err(self.unknown("the event type", event.event_type, known));
@@ -228,7 +231,7 @@ impl Reader<'_> {
         })
     }
 
-    fn command(&self, command: wit::Command) -> Result<Command, Malformed> {
+    fn command(&self, command: wit::Command) -> Result<Command, AnswerError> {
         Ok(match command {
             wit::Command::Enqueue(enqueue) => Command::Enqueue(self.enqueue(enqueue)?),
             wit::Command::Cancel(item) => Command::Cancel(self.queue_key(item)?),
@@ -246,7 +249,7 @@ impl Reader<'_> {
         })
     }
 
-    fn enqueue(&self, enqueue: wit::Enqueue) -> Result<Enqueue, Malformed> {
+    fn enqueue(&self, enqueue: wit::Enqueue) -> Result<Enqueue, AnswerError> {
         let item = self.queue_key(wit::QueueKey {
             queue: enqueue.queue,
             key: enqueue.key,
@@ -260,7 +263,7 @@ impl Reader<'_> {
         })
     }
 
-    fn set_rate(&self, set: wit::SetRate) -> Result<Command, Malformed> {
+    fn set_rate(&self, set: wit::SetRate) -> Result<Command, AnswerError> {
         self.declared_queue(&set.queue)?;
         let rate = Rate {
             per_second: set.per_second,
@@ -277,7 +280,7 @@ impl Reader<'_> {
         })
     }
 
-    fn plan_measure(&self, measure: wit::PlanMeasure) -> Result<PlanMeasure, Malformed> {
+    fn plan_measure(&self, measure: wit::PlanMeasure) -> Result<PlanMeasure, AnswerError> {
         let when = match measure.when.as_str() {
             "attempted" => MeasureWhen::Attempted,
             "succeeded" => MeasureWhen::Succeeded,
@@ -292,7 +295,7 @@ impl Reader<'_> {
         Ok(PlanMeasure { when, measure })
     }
 
-    fn measure(&self, measure: wit::Measure) -> Result<Measure, Malformed> {
+    fn measure(&self, measure: wit::Measure) -> Result<Measure, AnswerError> {
         let declared = self.manifest.metrics.iter();
         let Some(metric) = declared
             .into_iter()
@@ -309,7 +312,7 @@ impl Reader<'_> {
             }
         };
         if let Some(problem) = misfit(metric, &measure.labels, amount) {
-            return Err(Malformed::Measure {
+            return Err(AnswerError::Measure {
                 place: self.place,
                 metric: measure.metric,
                 problem,
@@ -322,7 +325,7 @@ impl Reader<'_> {
         })
     }
 
-    fn queue_key(&self, item: wit::QueueKey) -> Result<QueueKey, Malformed> {
+    fn queue_key(&self, item: wit::QueueKey) -> Result<QueueKey, AnswerError> {
         self.declared_queue(&item.queue)?;
         Ok(QueueKey {
             queue: item.queue,
@@ -330,7 +333,7 @@ impl Reader<'_> {
         })
     }
 
-    fn declared_queue(&self, name: &str) -> Result<(), Malformed> {
+    fn declared_queue(&self, name: &str) -> Result<(), AnswerError> {
         let mut declared = self.manifest.queues.iter();
         if declared.any(|queue| queue.name == name) {
             return Ok(());
@@ -338,19 +341,19 @@ impl Reader<'_> {
         Err(self.undeclared("queue", name.to_owned()))
     }
 
-    fn check_body(&self, what: &'static str, body: &[u8]) -> Result<(), Malformed> {
-        body::check(body).map_err(|source| Malformed::Body {
+    fn check_body(&self, what: &'static str, body: &[u8]) -> Result<(), AnswerError> {
+        body::check(body).map_err(|source| AnswerError::Body {
             place: self.place,
             what,
             source,
         })
     }
 
-    fn at_most(&self, what: &'static str, found: usize, limit: usize) -> Result<(), Malformed> {
+    fn at_most(&self, what: &'static str, found: usize, limit: usize) -> Result<(), AnswerError> {
         if found <= limit {
             return Ok(());
         }
-        Err(Malformed::TooMany {
+        Err(AnswerError::TooMany {
             place: self.place,
             what,
             found,
@@ -358,8 +361,8 @@ impl Reader<'_> {
         })
     }
 
-    fn unknown(&self, what: &'static str, value: String, known: &'static str) -> Malformed {
-        Malformed::Unknown {
+    fn unknown(&self, what: &'static str, value: String, known: &'static str) -> AnswerError {
+        AnswerError::Unknown {
             place: self.place,
             what,
             value,
@@ -367,22 +370,22 @@ impl Reader<'_> {
         }
     }
 
-    fn undeclared(&self, what: &'static str, name: String) -> Malformed {
+    fn undeclared(&self, what: &'static str, name: String) -> AnswerError {
         let place = self.place;
-        Malformed::Undeclared { place, what, name }
+        AnswerError::Undeclared { place, what, name }
     }
 
-    fn incomplete(&self, what: &'static str, problem: &'static str) -> Malformed {
+    fn incomplete(&self, what: &'static str, problem: &'static str) -> AnswerError {
         let place = self.place;
-        Malformed::Incomplete {
+        AnswerError::Incomplete {
             place,
             what,
             problem,
         }
     }
 
-    fn number(&self, what: &'static str, value: impl fmt::Display) -> Malformed {
-        Malformed::Number {
+    fn number(&self, what: &'static str, value: impl fmt::Display) -> AnswerError {
+        AnswerError::Number {
             place: self.place,
             what,
             value: value.to_string(),
@@ -400,7 +403,7 @@ fn verdict(verdict: wit::Verdict) -> Verdict {
     }
 }
 
-/// Why a measure does not fit its metric, if it does not.
+/// Why a measure does not fit its metric; none if it does.
 fn misfit(metric: &MetricSpec, labels: &[String], amount: Amount) -> Option<String> {
     if labels.len() != metric.labels.len() {
         let (found, declared) = (labels.len(), metric.labels.len());
@@ -419,5 +422,5 @@ fn misfit(metric: &MetricSpec, labels: &[String], amount: Amount) -> Option<Stri
         MetricKind::Histogram => matches!(amount, Amount::Observe(_) | Amount::SecondsSince(_)),
         MetricKind::SyncErrors => false,
     };
-    (!fits).then(|| format!("is {amount:?}, which a {:?} does not take", metric.kind))
+    (!fits).then(|| format!("is {amount:?}, which a {:?} does not accept", metric.kind))
 }

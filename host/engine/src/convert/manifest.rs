@@ -11,7 +11,7 @@ use davit_core::path::FieldPath;
 use super::resource;
 use crate::wit::manifests as wit;
 
-/// Takes a manifest and validates it.
+/// Converts a manifest and validates it.
 pub(crate) fn manifest(manifest: wit::Manifest) -> Result<Manifest, ManifestError> {
     let manifest = Manifest {
         name: manifest.name,

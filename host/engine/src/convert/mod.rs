@@ -1,17 +1,17 @@
-//! Between the types of `wit/` and the core's, once, at the edge.
+//! The conversion between the types of `wit/` and the core's, once, at the
+//! edge.
 //!
-//! What a guest answers is checked here: whatever comes out is as the core
-//! expects it, except for what the gate decides (the target's uid, the declared
-//! writes).
+//! It checks a guest's answer. Its output fits what the core expects, except
+//! for what the gate decides (the target's uid, the declared writes).
 
+mod answer_error;
 mod body;
 mod decision;
-mod malformed;
 mod manifest;
 mod object;
 
+pub use answer_error::{AnswerError, Place};
 pub use body::BodyError;
-pub use malformed::{Malformed, Place};
 
 pub(crate) use decision::decisions;
 pub(crate) use manifest::manifest;

@@ -1,4 +1,4 @@
-//! What guests are told: objects, failures and work items.
+//! The inputs of a guest: objects, failures and work items.
 
 use davit_core::failure::Failure;
 use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
@@ -8,7 +8,7 @@ use davit_core::time::Now;
 
 use crate::wit::{decisions, types};
 
-/// An object of a live read.
+/// An object from a live read.
 pub(crate) fn object(record: &ObjectRecord, now: Now) -> types::Object {
     types::Object {
         api_version: record.kind.api_version.to_string(),
@@ -19,7 +19,7 @@ pub(crate) fn object(record: &ObjectRecord, now: Now) -> types::Object {
     }
 }
 
-/// An object of the cache, without the detour over a record: a scan has many.
+/// An object from the cache, without a copy into a record: a scan has many.
 pub(crate) fn entry(entry: Entry<'_>, now: Now) -> types::Object {
     types::Object {
         api_version: entry.kind.api_version.to_string(),

@@ -1,4 +1,4 @@
-//! The host's cache, as one snapshot.
+//! The cache, as one snapshot.
 
 use davit_core::store::{Entry, IndexView, Page, Place, View, ViewId};
 use wasmtime::Result;
@@ -111,7 +111,7 @@ impl State {
         match self.view()?.call.snapshot.view(id) {
             Some(view) => Ok(view),
             None => Mistake::trap(format!(
-                "the host's snapshot is from before the watch \"{name}\" was set up"
+                "the host's snapshot is older than the watch \"{name}\""
             )),
         }
     }
@@ -126,7 +126,7 @@ impl State {
         }
     }
 
-    /// A page's length as the guest wants it, and as its limits allow.
+    /// The length of a page: what the guest asks for, within its limits.
     fn limit(&self, wanted: u32) -> usize {
         wanted.min(self.limits.page) as usize
     }

@@ -1,4 +1,4 @@
-//! Live reads: what the manifest permits, and no more.
+//! Live reads: only what the manifest permits.
 
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::object::{ApiResource, ObjectRecord};
@@ -9,7 +9,7 @@ use wasmtime::Result;
 
 use crate::convert;
 use crate::error::Mistake;
-use crate::limits::Exceeded;
+use crate::limits::LimitExceeded;
 use crate::state::{CallView, State};
 use crate::wit::live;
 use crate::wit::types;
@@ -84,7 +84,7 @@ impl live::Host for State {
 impl CallView {
     fn take(&mut self, reads: usize) -> Result<()> {
         let left = self.live_reads_left.checked_sub(reads);
-        self.live_reads_left = left.ok_or(Exceeded::LiveReads)?;
+        self.live_reads_left = left.ok_or(LimitExceeded::LiveReads)?;
         Ok(())
     }
 
@@ -94,7 +94,7 @@ impl CallView {
         let Some(served) = mapping.by_kind(&target.api_version, &target.kind) else {
             return Err(Failure::new(
                 FailureClass::Unmappable,
-                format!("cannot get {target}: the API server serves no such kind"),
+                format!("cannot get {target}: the API server does not serve this kind"),
             ));
         };
         self.permitted("get", &served.resource)
@@ -109,7 +109,9 @@ impl CallView {
         }
         Err(Failure::new(
             FailureClass::Forbidden,
-            format!("cannot {verb} {resource}: the guest's manifest does not ask for it"),
+            format!(
+                "cannot {verb} {resource}: the guest's manifest does not declare this permission"
+            ),
         ))
     }
 }
@@ -124,7 +126,7 @@ fn get_request(request: live::GetRequest) -> Result<GetRequest> {
 fn paths(fields: &[String]) -> Result<Vec<FieldPath>> {
     let parse = |text: &String| match text.parse() {
         Ok(path) => Ok(path),
-        Err(error) => Mistake::trap(format!("it asked for a field of a live read: {error}")),
+        Err(error) => Mistake::trap(format!("a field of a live read is not valid: {error}")),
     };
     fields.iter().map(parse).collect()
 }
@@ -142,6 +144,6 @@ fn told(
 fn no_answer() -> Read<ObjectRecord> {
     Err(Failure::new(
         FailureClass::Server,
-        "the reader gave fewer answers than it was asked for",
+        "the live read returned fewer answers than requests",
     ))
 }

@@ -1,4 +1,4 @@
-//! What is a look-up: the mapping, the queues, the notes. And the log.
+//! Lookups in the mapping, the queues and the notes. And the log.
 
 use davit_core::manifest::Manifest;
 use wasmtime::Result;

@@ -1,4 +1,4 @@
-//! What guests may call.
+//! The functions that guests import.
 
 mod cache;
 mod live;

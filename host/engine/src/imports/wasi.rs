@@ -1,6 +1,6 @@
-//! As much of WASI as Rust's standard library is built on, with nothing behind
-//! it: no environment, no arguments, no input, a clock that stands still,
-//! always the same seed. What a guest prints goes into the host's log.
+//! The part of WASI that Rust's standard library needs, without function: no
+//! environment, no arguments, no input, a clock that stands still, always the
+//! same seed. A guest's output goes into the host's log.
 
 use bytes::Bytes;
 use wasmtime::Result;
@@ -16,11 +16,11 @@ use crate::error::Mistake;
 use crate::log::{GuestLog, Stream};
 use crate::state::State;
 
-/// Streams and pollables that an instance may hold at once. The standard
+/// How many streams and pollables an instance may have at once. The standard
 /// library needs three.
 const MAX_RESOURCES: usize = 64;
 
-/// What a program may print at once before it asks again.
+/// How much a program may print before it asks again.
 const WRITE_PERMIT: usize = 4096;
 
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {
@@ -175,7 +175,7 @@ impl cli::terminal_stderr::Host for State {
     }
 }
 
-const NO_WAITING: &str = "it wanted to sleep: return the verdict requeue-after instead";
+const NO_WAITING: &str = "it tried to sleep: return the verdict requeue-after instead";
 
 impl clocks::monotonic_clock::Host for State {
     fn now(&mut self) -> Result<clocks::monotonic_clock::Instant> {

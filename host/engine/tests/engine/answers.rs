@@ -1,4 +1,4 @@
-//! What a guest says, good and bad.
+//! A guest's answers, good and bad.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use davit_core::plan::{
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::Instant;
-use davit_engine::{CallError, DescribeError, Guest, Limits, Malformed};
+use davit_engine::{AnswerError, CallError, DescribeError, Guest, Limits};
 
 use crate::harness::{Config, NOW, ask, call, item, limits, odd_guest, odd_module, try_odd_guest};
 
@@ -46,7 +46,7 @@ fn waiting() -> QueueKey {
 }
 
 #[tokio::test]
-async fn the_manifest_comes_over_whole() {
+async fn the_manifest_is_converted_completely() {
     let module = odd_module().await;
     let manifest = module
         .describe(&Config::default().bytes(), limits())
@@ -82,7 +82,7 @@ async fn a_guest_may_refuse_its_configuration() {
 }
 
 #[tokio::test]
-async fn a_manifest_that_does_not_hold_together_is_refused() {
+async fn an_inconsistent_manifest_is_refused() {
     let bad = Config {
         describe: "bad-manifest",
         ..Config::default()
@@ -95,7 +95,7 @@ async fn a_manifest_that_does_not_hold_together_is_refused() {
 }
 
 #[tokio::test]
-async fn instances_are_set_aside_for_each_guest() {
+async fn instances_are_reserved_for_each_guest() {
     let too_many = Limits {
         instances: 10_000,
         ..limits()
@@ -108,14 +108,14 @@ async fn instances_are_set_aside_for_each_guest() {
         matches!(error, DescribeError::NoInstances { wanted: 10_000, .. }),
         "{error}"
     );
-    // And are free again when the guest is gone.
+    // And are free again when the guest is dropped.
     for _ in 0..600 {
         odd_guest(limits()).await;
     }
 }
 
 #[tokio::test]
-async fn a_decision_comes_over_whole() {
+async fn a_decision_is_converted_completely() {
     let decision = decide("everything").await.unwrap();
     let plan = Plan {
         target: target(),
@@ -199,7 +199,7 @@ async fn a_page_of_a_decision_names_where_the_next_page_starts() {
     assert_eq!(decision.verdict, Verdict::ContinueFrom { cursor });
 }
 
-/// The body of the one creation, after a look into it.
+/// The body of the one creation, after a check of its fields.
 fn created(decision: &Decision) -> Vec<u8> {
     let Step::Create(create) = &decision.plans[0].steps[3] else {
         panic!("no creation");
@@ -212,7 +212,7 @@ fn created(decision: &Decision) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn what_the_gate_decides_is_left_to_it() {
+async fn the_engine_leaves_the_gates_rulings_to_the_gate() {
     let plan = |decision: Decision| decision.plans.into_iter().next().unwrap();
     let without_uid = plan(decide("no-uid").await.unwrap());
     assert_eq!(without_uid.target.uid, "");
@@ -235,7 +235,7 @@ async fn there_is_one_decision_for_each_item() {
         let CallError::Malformed(malformed) = error else {
             panic!("{error}");
         };
-        assert_eq!(malformed, Malformed::Count { items, decisions });
+        assert_eq!(malformed, AnswerError::Count { items, decisions });
         // The instance is gone with the answer.
         assert_eq!(ask(&guest, "count").await.unwrap(), "1");
     }
@@ -246,26 +246,26 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
     for (behaviour, expected) in [
         (
             "malformed-body",
-            "decision 0, plan 0, step 0: the body of the patch is no JSON in MessagePack: \
-             it is cut off",
+            "decision 0, plan 0, step 0: the body of the patch is not JSON in MessagePack: \
+             it is truncated",
         ),
         (
             "no-object",
-            "decision 0, plan 0, step 0: the body of the patch is no object",
+            "decision 0, plan 0, step 0: the body of the patch is not an object",
         ),
         (
             "unknown-patch",
-            "decision 0, plan 0, step 0: the patch kind is \"apply\", this host knows \
+            "decision 0, plan 0, step 0: the patch kind is \"apply\"; this host knows \
              strategic-merge, merge and json",
         ),
         (
             "unknown-policy",
-            "decision 0, plan 0, step 0: the propagation policy is \"Sideways\", this host knows \
+            "decision 0, plan 0, step 0: the propagation policy is \"Sideways\"; this host knows \
              Background, Foreground and Orphan",
         ),
         (
             "unknown-event",
-            "decision 0, plan 0, step 0: the event type is \"Alarm\", this host knows Normal and \
+            "decision 0, plan 0, step 0: the event type is \"Alarm\"; this host knows Normal and \
              Warning",
         ),
         (
@@ -274,7 +274,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         ),
         (
             "unknown-time",
-            "decision 0, plan 0: the time of a measure is \"perhaps\", this host knows attempted, \
+            "decision 0, plan 0: the time of a measure is \"perhaps\"; this host knows attempted, \
              succeeded, gone and failed",
         ),
         (
@@ -288,7 +288,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         (
             "wrong-amount",
             "decision 0, plan 0: the measure of \"odd_total\" is Set(1.0), which a Counter does \
-             not take",
+             not accept",
         ),
         (
             "undeclared-queue",
@@ -300,21 +300,21 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
         ),
         (
             "not-cancelled",
-            "decision 0, plan 0: it waits for the cancellation of \"a\", which no command asks \
-             for",
+            "decision 0, plan 0: the plan depends on the cancellation of \"a\", but no command \
+             cancels it",
         ),
-        ("many-plans", "decision 0: 20000 plans, 10000 are allowed"),
+        ("many-plans", "decision 0: 20000 plans; the limit is 10000"),
         (
             "many-steps",
-            "decision 0, plan 0: 100 steps, 32 are allowed",
+            "decision 0, plan 0: 100 steps; the limit is 32",
         ),
         (
             "many-commands",
-            "decision 0: 20000 commands, 10000 are allowed",
+            "decision 0: 20000 commands; the limit is 10000",
         ),
         (
             "long-cursor",
-            "decision 0: 1025 bytes in the cursor, 1024 are allowed",
+            "decision 0: 1025 bytes in the cursor; the limit is 1024",
         ),
     ] {
         let error = decide(behaviour).await.unwrap_err();
@@ -326,7 +326,7 @@ async fn a_malformed_answer_is_refused_by_name_and_place() {
 }
 
 #[tokio::test]
-async fn an_item_comes_over_whole() {
+async fn an_item_is_converted_completely() {
     use davit_core::failure::{Failure, FailureClass};
     use davit_core::plan::PlanFailure;
 

@@ -1,4 +1,4 @@
-//! Where the compiled fixtures are.
+//! The paths of the compiled fixtures.
 
 use std::path::{Path, PathBuf};
 

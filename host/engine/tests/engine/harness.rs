@@ -1,4 +1,4 @@
-//! A small cluster, and a guest that looks at it.
+//! A small cluster, and a guest that reads it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +25,7 @@ use tokio::sync::OnceCell;
 
 use crate::artifacts;
 
-/// When every call of these tests is made.
+/// The time of every call of these tests.
 pub(crate) const NOW: Now = Now {
     instant: Instant::from_nanos(60_000_000_000),
     wall: Wall(1_800_000_000_000),
@@ -70,7 +70,7 @@ pub(crate) async fn odd_module() -> &'static Module {
         .await
 }
 
-/// Limits with a deadline that a test on a busy machine does not run into.
+/// Limits with a deadline that a test on a busy machine does not reach.
 pub(crate) fn limits() -> Limits {
     Limits {
         instances: 2,
@@ -145,7 +145,7 @@ pub(crate) fn item(key: &str) -> WorkItem {
     }
 }
 
-/// Has the guest do one thing, and returns what it tells about it.
+/// Has the guest do one thing, and returns what it reports.
 pub(crate) async fn ask(guest: &Guest, behaviour: &str) -> Result<String, CallError> {
     Ok(told(guest.reconcile(call(&[behaviour])).await?))
 }
@@ -251,7 +251,7 @@ fn served(plural: &str, kind: &str) -> Served {
     }
 }
 
-/// An API server that must not be asked.
+/// An API server that must not be read.
 pub(crate) struct NoReads;
 
 impl LiveReads for NoReads {
@@ -264,7 +264,7 @@ impl LiveReads for NoReads {
     }
 }
 
-/// An API server that takes its time and has every object.
+/// An API server that is slow and has every object.
 #[derive(Default)]
 pub(crate) struct SlowReads {
     pub(crate) pause: Duration,

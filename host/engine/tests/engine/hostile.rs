@@ -1,7 +1,7 @@
-//! Guests that harm the host, or try.
+//! Guests that harm the host, or try to.
 //!
-//! Each test shows three things: the error says what happened, the next call
-//! of the same guest works (in a new instance), and so do another guest's.
+//! Each test shows three things: the error has the cause, the next call of the
+//! same guest works (in a new instance), and so do another guest's calls.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use davit_engine::{CallError, DescribeError, Guest, Limits};
 
 use crate::harness::{Config, ask, call, limits, odd_guest, short_limits, try_odd_guest};
 
-/// Has a guest misbehave, after it was used once, and checks everything but the
+/// Has a guest misbehave after one good call, and checks everything but the
 /// error.
 async fn misbehave_under(limits: Limits, behaviour: &str) -> CallError {
     let guest = odd_guest(limits).await;
@@ -47,7 +47,7 @@ async fn an_endless_loop_ends_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn an_endless_loop_keeps_nobody_waiting() {
+async fn an_endless_loop_delays_no_other_guest() {
     let bad = odd_guest(Limits {
         cpu: Duration::from_millis(500),
         ..limits()
@@ -98,7 +98,7 @@ async fn a_panic_is_reported_with_its_message() {
 }
 
 #[tokio::test]
-async fn leaving_and_sleeping_are_no_guests_matter() {
+async fn exit_and_sleep_trap() {
     let error = misbehave("exit").await;
     assert!(trapped(&error).contains("called exit"), "{error}");
     let started = Instant::now();
@@ -108,14 +108,14 @@ async fn leaving_and_sleeping_are_no_guests_matter() {
 }
 
 #[tokio::test]
-async fn an_enormous_answer_is_not_taken() {
+async fn an_enormous_answer_is_refused() {
     let error = misbehave("enormous-answer").await;
     let limit_is = |bytes| matches!(error, CallError::TooLarge { limit, .. } if limit == bytes);
     assert!(limit_is(16 << 20), "{error}");
 }
 
 #[tokio::test]
-async fn an_enormous_request_is_not_taken_either() {
+async fn an_enormous_request_is_refused() {
     let small = Limits {
         answer: 10,
         ..limits()
@@ -130,7 +130,7 @@ async fn an_enormous_request_is_not_taken_either() {
 }
 
 #[tokio::test]
-async fn what_the_manifest_does_not_declare_cannot_be_asked_for() {
+async fn an_undeclared_name_traps() {
     for (behaviour, named) in [
         ("len:leisure", "the watch \"leisure\""),
         (
@@ -149,7 +149,7 @@ async fn what_the_manifest_does_not_declare_cannot_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_given_up_costs_its_instance() {
+async fn a_dropped_call_costs_its_instance() {
     let guest = odd_guest(limits()).await;
     assert_eq!(ask(&guest, "count").await.unwrap(), "1");
     let given_up = tokio::time::timeout(
@@ -161,7 +161,7 @@ async fn a_call_that_is_given_up_costs_its_instance() {
 }
 
 #[tokio::test]
-async fn an_instance_that_has_grown_is_not_kept() {
+async fn an_instance_with_too_much_memory_is_dropped() {
     let guest = odd_guest(limits()).await;
     ask(&guest, "count").await.unwrap();
     ask(&guest, "grow").await.unwrap();
@@ -188,13 +188,13 @@ async fn a_guest_that_needs_a_larger_table_does_not_start() {
 }
 
 #[tokio::test]
-async fn describe_is_held_to_the_same_limits() {
+async fn describe_has_the_same_limits() {
     for (behaviour, expected) in [
         ("endless-loop", "CPU time"),
         ("memory-bomb", "bytes of memory"),
         ("panic", "it was asked to"),
-        ("get:ns/p0", "while it describes itself"),
-        ("live-get:a", "while it describes itself"),
+        ("get:ns/p0", "during describe"),
+        ("live-get:a", "during describe"),
     ] {
         let config = Config {
             describe: behaviour,

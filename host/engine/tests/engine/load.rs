@@ -20,23 +20,29 @@ async fn a_guest_is_loaded_with_its_version() {
 }
 
 #[tokio::test]
-async fn a_guest_that_wants_files_is_refused() {
+async fn a_guest_that_imports_files_is_refused() {
     let error = refused(artifacts::guest("fixture-imports-files")).await;
     let LoadError::World(WorldError::Import { name }) = &error else {
         panic!("{error}");
     };
     assert!(name.starts_with("wasi:filesystem/"), "{name}");
-    assert!(error.to_string().contains("there are no files"), "{error}");
+    assert!(
+        error.to_string().contains("guests have no files"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
-async fn a_guest_that_wants_the_network_is_refused() {
+async fn a_guest_that_imports_sockets_is_refused() {
     let error = refused(artifacts::guest("fixture-imports-sockets")).await;
     let LoadError::World(WorldError::Import { name }) = &error else {
         panic!("{error}");
     };
     assert!(name.starts_with("wasi:sockets/"), "{name}");
-    assert!(error.to_string().contains("there is no network"), "{error}");
+    assert!(
+        error.to_string().contains("guests have no network"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
@@ -44,13 +50,13 @@ async fn a_guest_of_another_version_is_refused() {
     let error = refused(artifacts::guest("fixture-other-version")).await;
     assert_eq!(
         error.to_string(),
-        "the module cannot be a guest: it is built for davit:controller 0.99.0; this host runs \
+        "the module cannot be a guest: it was built for davit:controller 0.99.0; this host runs \
          0.1.0"
     );
 }
 
 #[tokio::test]
-async fn what_is_no_component_is_refused() {
+async fn a_file_that_is_not_a_component_is_refused() {
     let core_module = b"\0asm\x01\0\0\0".to_vec();
     let empty_component = b"\0asm\x0d\0\x01\0".to_vec();
     let mut torn = artifacts::guest("fixture-odd");
@@ -111,7 +117,7 @@ async fn use_cache(cache: &Path) {
     assert_eq!(ask(&guest, "count").await.unwrap(), "1");
 }
 
-/// Which file it is: it is replaced by another, never changed.
+/// The identity of a file: it is replaced by another, never changed.
 fn inode(path: &Path) -> u64 {
     use std::os::unix::fs::MetadataExt as _;
     fs::metadata(path).unwrap().ino()
@@ -128,7 +134,7 @@ async fn a_compiled_guest_is_used_again() {
 }
 
 #[tokio::test]
-async fn a_spoilt_file_is_compiled_anew() {
+async fn a_corrupt_file_is_compiled_again() {
     let cache = tempfile::tempdir().unwrap();
     use_cache(cache.path()).await;
     let path = artifact(cache.path());

@@ -1,4 +1,4 @@
-//! What a guest says, in the host's log.
+//! A guest's messages in the host's log.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -7,7 +7,7 @@ use davit_engine::Limits;
 
 use crate::harness::{Config, ask, limits, try_odd_guest};
 
-/// A place for log lines.
+/// A buffer for log lines.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
@@ -22,8 +22,8 @@ impl Write for Lines {
     }
 }
 
-/// What is logged while a guest called `chatty` does something. The runtime of
-/// a test has one thread, so that the log of other tests does not get in.
+/// The log while a guest called `chatty` does something. The runtime of a test
+/// has one thread, so that the logs of other tests stay out.
 async fn logged(behaviour: &str, limits: Limits) -> Vec<String> {
     let config = Config {
         name: "chatty",
@@ -46,7 +46,7 @@ async fn logged(behaviour: &str, limits: Limits) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_flood_is_cut_off_with_a_note() {
+async fn a_flood_is_truncated_with_a_note() {
     let limits = Limits {
         log: 1000,
         ..limits()
@@ -64,7 +64,7 @@ async fn a_flood_is_cut_off_with_a_note() {
 }
 
 #[tokio::test]
-async fn a_guest_cannot_write_lines_of_the_hosts() {
+async fn a_guest_cannot_forge_lines_of_the_host() {
     let lines = logged("forge-log", limits()).await;
     assert_eq!(lines.len(), 1, "{lines:?}");
     // The formatter escapes the backslashes once more.

@@ -1,5 +1,5 @@
 //! Guests in the engine: the fixtures in `guests/fixtures/` do their worst, and
-//! the host goes on.
+//! the host continues.
 
 #![allow(
     clippy::unwrap_used,

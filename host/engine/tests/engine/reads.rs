@@ -1,4 +1,4 @@
-//! What a guest can find out.
+//! What a guest can read.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -61,7 +61,7 @@ async fn queues_notes_and_the_mapping_answer() {
 }
 
 #[tokio::test]
-async fn what_the_cache_does_not_cover_is_told_of_each_watch() {
+async fn unlisted_resources_are_reported_for_each_watch() {
     let guest = odd_guest(limits()).await;
     let unlisted = ask(&guest, "unlisted:pods").await.unwrap();
     // A minute before the call.
@@ -73,7 +73,7 @@ async fn what_the_cache_does_not_cover_is_told_of_each_watch() {
 }
 
 #[tokio::test]
-async fn the_world_stands_still() {
+async fn clock_and_randomness_are_constant() {
     let guest = odd_guest(limits()).await;
     let now = NOW.wall.0;
     assert_eq!(ask(&guest, "clock").await.unwrap(), format!("{now} 0ns"));
@@ -102,20 +102,20 @@ async fn ask_live(guest: &Guest, question: &str, reads: &Arc<SlowReads>) -> Stri
 }
 
 #[tokio::test]
-async fn live_reads_are_held_to_the_manifest() {
+async fn live_reads_need_a_permission_of_the_manifest() {
     let guest = odd_guest(limits()).await;
     let reads = Arc::new(SlowReads::default());
     assert_eq!(ask_live(&guest, "live-get:a", &reads).await, "77");
     assert_eq!(ask_live(&guest, "live-list:pods", &reads).await, "3");
     assert_eq!(reads.reads.swap(0, Ordering::Relaxed), 2);
 
-    // Secrets are not permitted, unicorns not served; the pods come back in
-    // their places.
+    // Secrets are not permitted, unicorns are not served; the pods are in their
+    // places.
     let mixed = ask_live(&guest, "live-get-mixed", &reads).await;
     assert_eq!(mixed, "forbidden 77 unmappable 77");
     assert_eq!(reads.reads.load(Ordering::Relaxed), 2);
 
-    // `NoReads` panics if it is asked.
+    // `NoReads` panics if it is read.
     let asked = call_with(&["live-list:secrets"], Arc::new(NoReads));
     let listed = told(guest.reconcile(asked).await.unwrap());
     assert_eq!(listed, "forbidden");
@@ -152,7 +152,7 @@ async fn live_reads_of_one_call_are_counted() {
 }
 
 #[tokio::test]
-async fn a_live_read_suspends_its_own_instance_only() {
+async fn a_live_read_suspends_only_its_own_instance() {
     let guest = Arc::new(odd_guest(limits()).await);
     let reads = Arc::new(SlowReads {
         pause: Duration::MAX,

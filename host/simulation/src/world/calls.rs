@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::machine::ReadId;
 use davit_core::request::{Method, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
 use davit_core::traffic::{Access, Asked, Destination, Ticket, Turn, Urgency};
 
-use super::{Due, ExecutionId, ReadId, World, Write};
+use super::{Due, ExecutionId, World, Write};
 use crate::server::{Answer, unreachable};
 
 /// How long the host waits for an answer, watches apart.
@@ -41,6 +42,8 @@ pub(super) struct Call {
     asked: Asked,
     repeats: Repeats,
     ticket: Option<Ticket>,
+    /// Whether the server may have executed it already.
+    may_be_executed: bool,
 }
 
 /// A request under way.
@@ -64,6 +67,7 @@ impl World {
             asked,
             repeats: Repeats::default(),
             ticket: None,
+            may_be_executed: false,
         };
         self.send(call);
     }
@@ -83,6 +87,7 @@ impl World {
             asked,
             repeats: Repeats::default(),
             ticket: None,
+            may_be_executed: false,
         });
     }
 
@@ -162,6 +167,11 @@ impl World {
         let Some(exchange) = self.exchanges.get_mut(&id) else {
             return;
         };
+        if exchange.call.may_be_executed {
+            let what = format!("{} is sent again", exchange.call.request);
+            self.violated(what);
+            return;
+        }
         let arrival = self.server.arrive(time, &exchange.call.request);
         let call = &exchange.call;
         self.trace.note(
@@ -190,6 +200,8 @@ impl World {
             });
         }
         let is_watch = matches!(arrival.answer, Answer::Watch(..));
+        // Only a refusal for overload says that nothing was executed.
+        exchange.call.may_be_executed = call_is_write(exchange) && arrival.code != 429;
         let sent = exchange.sent;
         exchange.answer = Some(arrival.answer);
         let back = self.latency() + arrival.delay;
@@ -269,6 +281,10 @@ impl World {
     pub(super) fn last_call(&self) -> CallId {
         CallId(self.last_id)
     }
+}
+
+fn call_is_write(exchange: &Exchange) -> bool {
+    exchange.call.request.method != Method::Get
 }
 
 fn asked(controller: &str, urgency: Urgency, request: &Request) -> Asked {

@@ -16,9 +16,9 @@ use std::time::Duration;
 
 use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
-use davit_core::mapping::{Mapping, Served};
-use davit_core::object::{ApiResource, ObjectRecord};
-use davit_core::plan::{GetRequest, ListRequest};
+use davit_core::machine::{ReadAnswer, ReadId};
+use davit_core::mapping::{Discovery, Mapping, Served};
+use davit_core::object::ApiResource;
 use davit_core::stream::{StreamId, Update};
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::Traffic;
@@ -36,37 +36,6 @@ use reads::Reading;
 /// Names a plan that is being executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ExecutionId(u64);
-
-/// Names a live read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ReadId(u64);
-
-/// A live read that a guest asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Read {
-    /// Objects, one by one.
-    Get(Vec<GetRequest>),
-    /// A resource.
-    List(ListRequest),
-}
-
-/// The answer to a live read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ReadAnswer {
-    /// One for each request, in their order.
-    Get(Vec<Result<ObjectRecord, Failure>>),
-    /// All objects.
-    List(Result<Vec<ObjectRecord>, Failure>),
-}
-
-/// What the server says that it serves.
-#[derive(Clone, Debug)]
-pub struct Discovery {
-    /// Everything that is known to be served.
-    pub mapping: Mapping,
-    /// The group versions that could not be reached, and why.
-    pub failed: Vec<(String, String)>,
-}
 
 /// What the world tells the host.
 #[derive(Debug)]
@@ -179,6 +148,8 @@ pub struct World {
     executions: BTreeMap<ExecutionId, Execution>,
     readings: BTreeMap<ReadId, Reading>,
     writes: Vec<Write>,
+    may_write: bool,
+    violations: Vec<String>,
     /// How often the host was started: what was under way for an earlier one
     /// reaches nobody.
     incarnation: u64,
@@ -227,6 +198,8 @@ impl World {
             executions: BTreeMap::new(),
             readings: BTreeMap::new(),
             writes: Vec::new(),
+            may_write: true,
+            violations: Vec::new(),
             incarnation: 0,
             last_id: 0,
         }
@@ -288,6 +261,23 @@ impl World {
     #[must_use]
     pub fn writes(&self) -> &[Write] {
         &self.writes
+    }
+
+    /// Whether writes may start from now on: they may not without leadership.
+    pub fn allow_writes(&mut self, allowed: bool) {
+        self.may_write = allowed;
+    }
+
+    /// What must never happen, and did.
+    #[must_use]
+    pub fn violations(&self) -> &[String] {
+        &self.violations
+    }
+
+    /// Something happened that must never happen.
+    pub fn violated(&mut self, what: String) {
+        self.note(format_args!("VIOLATION: {what}"));
+        self.violations.push(what);
     }
 
     /// Plans that are being executed, or wait for their turn.

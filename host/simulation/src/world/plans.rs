@@ -51,21 +51,20 @@ impl World {
         id
     }
 
-    /// Plans of this controller that have not started must not start any more.
-    pub fn withdraw(&mut self, controller: &str) {
-        let waiting: Vec<ExecutionId> = self
-            .executions
+    /// Those of these plans that have not started must not start any more.
+    pub fn withdraw(&mut self, executions: &[ExecutionId]) {
+        let is_waiting = |world: &Self, id: &ExecutionId| {
+            let execution = world.executions.get(id);
+            execution.is_some_and(|execution| execution.started.is_none())
+        };
+        let waiting: Vec<ExecutionId> = executions
             .iter()
-            .filter(|(_, it)| it.started.is_none() && &*it.controller == controller)
-            .map(|(id, _)| *id)
+            .filter(|id| is_waiting(self, id))
+            .copied()
             .collect();
         self.leave_lines(|caller| matches!(caller, Caller::Execution(id) if waiting.contains(&id)));
         for id in waiting {
-            // The lines moved on: its turn may have come in this moment.
-            let is_waiting = |it: &Execution| it.started.is_none();
-            if self.executions.get(&id).is_some_and(is_waiting)
-                && let Some(withheld) = self.executions.remove(&id)
-            {
+            if let Some(withheld) = self.executions.remove(&id) {
                 self.ended(id, withdrawn(&withheld.plan), Duration::ZERO);
             }
         }
@@ -76,7 +75,12 @@ impl World {
         if let Caller::Execution(id) = caller
             && let Some(execution) = self.executions.get_mut(&id)
         {
-            execution.started.get_or_insert(self.instant);
+            if execution.started.is_none() && !self.may_write {
+                let what = format!("{} starts without leadership", execution.plan.target);
+                self.violated(what);
+            } else {
+                execution.started.get_or_insert(self.instant);
+            }
         }
     }
 

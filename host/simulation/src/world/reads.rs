@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use davit_core::failure::Failure;
+use davit_core::machine::{ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;
 use davit_core::plan::{GetRequest, ListRequest};
@@ -11,7 +12,7 @@ use davit_core::request::{Request, RequestError};
 use davit_core::traffic::Urgency;
 
 use super::calls::Caller;
-use super::{Notice, Read, ReadAnswer, ReadId, World};
+use super::{Notice, World};
 
 /// A live read under way.
 #[derive(Debug)]
@@ -27,14 +28,12 @@ pub(super) enum Reading {
 }
 
 impl World {
-    /// Reads for a controller. A [`Notice::Read`] tells the answer.
-    pub fn read(&mut self, controller: &str, mapping: &Mapping, read: &Read) -> ReadId {
-        let id = ReadId(self.fresh_id());
+    /// Reads for a controller. A [`Notice::Read`] of that id tells the answer.
+    pub fn read(&mut self, id: ReadId, controller: &str, mapping: &Mapping, read: &ReadRequest) {
         match read {
-            Read::Get(requests) => self.read_objects(id, controller, mapping, requests),
-            Read::List(request) => self.read_list(id, controller, mapping, request),
+            ReadRequest::Get(requests) => self.read_objects(id, controller, mapping, requests),
+            ReadRequest::List(request) => self.read_list(id, controller, mapping, request),
         }
-        id
     }
 
     fn read_objects(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use davit_core::controller::Outcome;
 use davit_core::expectation::Written;
 use davit_core::failure::FailureClass;
+use davit_core::machine::ReadRequest;
 use davit_core::mapping::Mapping;
 use davit_core::object::{ApiResource, ObjectRef};
 use davit_core::path::FieldTree;
@@ -262,7 +263,7 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
     let until = world.now().instant.after(Duration::from_secs(1));
     assert!(world.next(until).is_none());
     let second = world.execute("podgc", &deletion(&other), &mapping);
-    world.withdraw("podgc");
+    world.withdraw(&[first, second]);
     let (_, failure) = ended(&mut world, second).failed.unwrap();
     assert_eq!(failure.class, FailureClass::Conflict);
     // What has started comes to its end.
@@ -297,9 +298,10 @@ fn live_reads_answer_in_the_order_of_their_requests() {
         target: target.clone(),
         fields: Vec::new(),
     };
-    let read = Read::Get(vec![get(&gone), get(&unknown), get(&target)]);
+    let read = ReadRequest::Get(vec![get(&gone), get(&unknown), get(&target)]);
     let mapping = mapping(&world);
-    let asked = world.read("podgc", &mapping, &read);
+    let asked = ReadId(7);
+    world.read(asked, "podgc", &mapping, &read);
     let until = world.now().instant.after(MINUTE);
     let Some(Notice::Read {
         read,

@@ -89,7 +89,7 @@ fn a_module_that_is_no_wasm() {
         "{}",
         "Compiled",
         "NotWasm",
-        &["it is no WebAssembly"],
+        &["it is not WebAssembly"],
     );
 }
 

@@ -38,12 +38,26 @@ const NEVER_IN_CORE: &[&str] = &[
 ];
 
 /// Which of the project's crates each may depend on, outside its tests.
-const ARROWS: [(&str, &[&str]); 8] = [
+const ARROWS: [(&str, &[&str]); 9] = [
     ("davit-core", &[]),
     ("davit-engine", &["davit-core"]),
     ("davit-cluster", &["davit-core"]),
     ("davit-sim", &[]),
     ("davit-simulation", &["davit-core", "davit-sim"]),
+    (
+        "davit-stories",
+        &[
+            "davit-core",
+            "davit-guest",
+            "davit-sim",
+            "davit-simulation",
+            "garbage-collector",
+            "node-eviction",
+            "podgc",
+            "storage-version-gc",
+            "taint-eviction",
+        ],
+    ),
     ("davit-guest", &[]),
     ("xtask", &[]),
     (

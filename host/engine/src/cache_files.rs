@@ -1,22 +1,22 @@
-//! Files that are kept for a later run: written whole, and dropped when there is
-//! no room for all that were ever needed.
+//! Cached files for a later run: written completely, and deleted when the cache
+//! exceeds its limit.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::time::SystemTime;
 
-/// How much is kept.
+/// The limit of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Room {
-    /// Files.
+    /// The number of files.
     pub files: usize,
-    /// Bytes, together.
+    /// The sum of their sizes in bytes.
     pub bytes: u64,
 }
 
-/// Writes a file, readable to this user alone, so that a reader finds all of it
-/// or what was there before, also after the machine has failed.
+/// Writes a file that only this user can read. A reader finds either the whole
+/// file or the former one, also after the machine has failed.
 pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let directory = path.parent().unwrap_or(Path::new("."));
     let mut file = tempfile::Builder::new()
@@ -29,23 +29,23 @@ pub fn write_whole(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 
-/// Notes that a file was used: its time of modification says when.
+/// Records that a file was used, as its time of modification.
 pub fn touch(path: &Path) {
     let opened = File::options().append(true).open(path);
     if let Err(error) = opened.and_then(|file| file.set_modified(SystemTime::now())) {
-        tracing::debug!(path = %path.display(), %error, "cannot note that a file is used");
+        tracing::debug!(path = %path.display(), %error, "cannot record that a file was used");
     }
 }
 
-/// Drops the files of a directory that were not used for the longest time, as
-/// far as there is no room for them. `is_in_use` says of a file's name whether
-/// the file has to stay; none for a file that is none of those.
+/// Deletes the least recently used files of a directory beyond the limit.
+/// `is_in_use` tells for a file's name whether the file must stay; none for a
+/// file that does not belong to the cache.
 pub fn prune(directory: &Path, room: Room, is_in_use: impl Fn(&str) -> Option<bool>) {
     let mut kept = match list(directory, is_in_use) {
         Ok(kept) => kept,
         Err(error) => {
             let path = directory.display();
-            tracing::warn!(%path, %error, "cannot look through the kept files");
+            tracing::warn!(%path, %error, "cannot read the directory of cached files");
             return;
         }
     };
@@ -63,23 +63,23 @@ pub fn prune(directory: &Path, room: Room, is_in_use: impl Fn(&str) -> Option<bo
     }
 }
 
-/// Drops a file, if it is there.
+/// Deletes a file, if it exists.
 pub fn drop_file(path: &Path) {
     if let Err(error) = fs::remove_file(path)
         && error.kind() != io::ErrorKind::NotFound
     {
-        tracing::warn!(path = %path.display(), %error, "cannot drop a kept file");
+        tracing::warn!(path = %path.display(), %error, "cannot delete a cached file");
     }
 }
 
-struct Kept {
+struct CachedFile {
     name: String,
     bytes: u64,
     used: SystemTime,
     in_use: bool,
 }
 
-fn list(directory: &Path, is_in_use: impl Fn(&str) -> Option<bool>) -> io::Result<Vec<Kept>> {
+fn list(directory: &Path, is_in_use: impl Fn(&str) -> Option<bool>) -> io::Result<Vec<CachedFile>> {
     let mut kept = Vec::new();
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
@@ -90,7 +90,7 @@ fn list(directory: &Path, is_in_use: impl Fn(&str) -> Option<bool>) -> io::Resul
             continue;
         };
         let metadata = entry.metadata()?;
-        kept.push(Kept {
+        kept.push(CachedFile {
             name,
             bytes: metadata.len(),
             used: metadata.modified()?,
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_replaced_whole_and_nothing_lies_beside_it() {
+    fn a_file_is_replaced_completely_without_leftovers() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         write_whole(&path, b"before").unwrap();
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_unused_go_first_and_those_in_use_never() {
+    fn the_least_recently_used_are_deleted_first_and_those_in_use_never() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let now = SystemTime::now();

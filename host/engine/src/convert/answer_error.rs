@@ -1,17 +1,17 @@
-//! What can be wrong with a guest's answer.
+//! The errors in a guest's answer.
 
 use std::fmt;
 
 use super::body::BodyError;
 
-/// Where in an answer something stands, counted from 0.
+/// A place in an answer, counted from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The decision, so also the work item.
+    /// The decision, and so the work item.
     pub decision: usize,
-    /// The plan, if it is in one.
+    /// The plan, if the place is in one.
     pub plan: Option<usize>,
-    /// The plan's step, if it is in one.
+    /// The step, if the place is in one.
     pub step: Option<usize>,
 }
 
@@ -28,33 +28,33 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong with an answer. It is the guest author's to mend.
+/// What is wrong with an answer. The guest's author has to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// There must be one decision for each item.
-    #[error("{decisions} decisions about {items} items")]
+pub enum AnswerError {
+    /// The answer must have one decision for each item.
+    #[error("{decisions} decisions for {items} items")]
     Count {
-        /// How many items it was asked about.
+        /// The number of items.
         items: usize,
-        /// How many decisions it made.
+        /// The number of decisions.
         decisions: usize,
     },
-    /// A string is not one of those that this version of the host knows.
-    #[error("{place}: {what} is \"{value}\", this host knows {known}")]
+    /// A string that this version of the host does not know.
+    #[error("{place}: {what} is \"{value}\"; this host knows {known}")]
     Unknown {
-        /// Where.
+        /// The place.
         place: Place,
         /// `the patch kind`, …
         what: &'static str,
-        /// What it is.
+        /// The value.
         value: String,
-        /// What it could be.
+        /// The known values.
         known: &'static str,
     },
     /// A name is not in the manifest.
     #[error("{place}: the {what} \"{name}\" is not declared")]
     Undeclared {
-        /// Where.
+        /// The place.
         place: Place,
         /// `queue` or `metric`.
         what: &'static str,
@@ -64,61 +64,63 @@ pub enum Malformed {
     /// A measure does not fit its metric.
     #[error("{place}: the measure of \"{metric}\" {problem}")]
     Measure {
-        /// Where.
+        /// The place.
         place: Place,
         /// The metric.
         metric: String,
-        /// In what it does not fit.
+        /// The reason.
         problem: String,
     },
     /// A body cannot be sent.
-    #[error("{place}: the body of the {what} is no JSON in MessagePack: {source}")]
+    #[error("{place}: the body of the {what} is not JSON in MessagePack: {source}")]
     Body {
-        /// Where.
+        /// The place.
         place: Place,
         /// `patch`, `creation`, `note`.
         what: &'static str,
-        /// Why not.
+        /// The reason.
         source: BodyError,
     },
-    /// A body is well-formed but says too little or the wrong thing.
+    /// A body is well-formed, but incomplete or wrong.
     #[error("{place}: the body of the {what} {problem}")]
     Incomplete {
-        /// Where.
+        /// The place.
         place: Place,
         /// `patch` or `creation`.
         what: &'static str,
-        /// What is missing.
+        /// The reason.
         problem: &'static str,
     },
-    /// A number makes no sense.
+    /// A number is out of range.
     #[error("{place}: {what} is {value}")]
     Number {
-        /// Where.
+        /// The place.
         place: Place,
-        /// Which.
+        /// The number.
         what: &'static str,
-        /// What it is.
+        /// Its value.
         value: String,
     },
-    /// A plan waits for a cancellation that its decision does not ask for.
-    #[error("{place}: it waits for the cancellation of \"{key}\", which no command asks for")]
+    /// A plan depends on a cancellation that its decision does not contain.
+    #[error(
+        "{place}: the plan depends on the cancellation of \"{key}\", but no command cancels it"
+    )]
     NotCancelled {
-        /// Where.
+        /// The place.
         place: Place,
         /// The item's key.
         key: String,
     },
-    /// More of something than the limits allow.
-    #[error("{place}: {found} {what}, {limit} are allowed")]
+    /// A count exceeds its limit.
+    #[error("{place}: {found} {what}; the limit is {limit}")]
     TooMany {
-        /// Where.
+        /// The place.
         place: Place,
         /// `plans`, `steps`, `commands`, `bytes in the cursor`.
         what: &'static str,
-        /// How many there are.
+        /// The count.
         found: usize,
-        /// How many there may be.
+        /// The limit.
         limit: usize,
     },
 }

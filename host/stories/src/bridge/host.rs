@@ -1,0 +1,365 @@
+//! What a guest may import, answered from one call.
+
+use std::cell::RefCell;
+use std::panic::resume_unwind;
+
+use davit_core::failure::{Failure, FailureClass};
+use davit_core::machine::{Call, ReadAnswer, ReadRequest};
+use davit_core::manifest::Manifest;
+use davit_core::object::{ApiResource, ObjectRecord, ObjectRef};
+use davit_core::path::FieldPath;
+use davit_core::plan::{GetRequest, ListRequest, WorkItem};
+use davit_core::store::{Entry, IndexView, Page, Place, View};
+use davit_core::time::Now;
+use davit_guest as sdk;
+use davit_guest::bindings::davit::controller::{cache, live, types};
+use davit_guest::component::Host;
+use davit_simulation::Guest;
+
+use super::Suspended;
+
+/// How many objects a page holds, at most: the engine's default.
+const PAGE: u32 = 500;
+
+/// The host, as one call sees it.
+pub(super) struct CallHost<'a> {
+    call: &'a Call<Guest>,
+    manifest: &'a Manifest,
+    /// The answers to live reads that are known, from the first on.
+    answers: RefCell<std::slice::Iter<'a, ReadAnswer>>,
+}
+
+impl<'a> CallHost<'a> {
+    pub(super) fn new(
+        call: &'a Call<Guest>,
+        manifest: &'a Manifest,
+        answers: &'a [ReadAnswer],
+    ) -> Self {
+        Self {
+            call,
+            manifest,
+            answers: RefCell::new(answers.iter()),
+        }
+    }
+
+    fn watch(&self, name: &str) -> View<'a> {
+        let id = self.call.views.get(name);
+        match id.and_then(|id| self.call.snapshot.view(*id)) {
+            Some(view) => view,
+            None => mistake(&format!("the watch {name} is not declared")),
+        }
+    }
+
+    fn index(&self, watch: &str, name: &str) -> IndexView<'a> {
+        match self.watch(watch).index(name) {
+            Some(index) => index,
+            None => mistake(&format!("the index {name} of {watch} is not declared")),
+        }
+    }
+
+    /// The answer to the next live read, or the end of this attempt.
+    fn answer(&self, request: impl FnOnce() -> ReadRequest) -> &'a ReadAnswer {
+        match self.answers.borrow_mut().next() {
+            Some(answer) => answer,
+            None => resume_unwind(Box::new(Suspended(request()))),
+        }
+    }
+
+    fn may_get(&self, request: &GetRequest) -> Result<(), Failure> {
+        let target = &request.target;
+        match self.call.mapping.by_kind(&target.api_version, &target.kind) {
+            Some(served) => self.permitted("get", &served.resource),
+            None => Err(Failure::new(
+                FailureClass::Unmappable,
+                format!("cannot get {target}: the API server serves no such kind"),
+            )),
+        }
+    }
+
+    fn permitted(&self, verb: &str, resource: &ApiResource) -> Result<(), Failure> {
+        if self
+            .manifest
+            .permits(verb, &resource.group, &resource.plural)
+        {
+            return Ok(());
+        }
+        Err(Failure::new(
+            FailureClass::Forbidden,
+            format!("cannot {verb} {resource}: the guest's manifest does not ask for it"),
+        ))
+    }
+
+    fn page(&self, page: Page<Entry<'_>>) -> cache::Page {
+        let now = self.call.now;
+        cache::Page {
+            objects: page.items.into_iter().map(|it| entry(it, now)).collect(),
+            next: page.next,
+        }
+    }
+}
+
+impl Host for CallHost<'_> {
+    fn len(&self, watch: &str) -> u64 {
+        self.watch(watch).len() as u64
+    }
+
+    fn get(&self, watch: &str, key: &str) -> Option<types::Object> {
+        let found = self.watch(watch).get(key)?;
+        Some(entry(found, self.call.now))
+    }
+
+    fn get_by_uid(&self, watch: &str, uid: &str) -> Option<types::Object> {
+        let found = self.watch(watch).get_by_uid(uid)?;
+        Some(entry(found, self.call.now))
+    }
+
+    fn by_index(
+        &self,
+        watch: &str,
+        index: &str,
+        value: &str,
+        cursor: u64,
+        limit: u32,
+    ) -> cache::Page {
+        let index = self.index(watch, index);
+        self.page(index.get(value, cursor, pages(limit)))
+    }
+
+    fn in_order(
+        &self,
+        watch: &str,
+        name: &str,
+        value: &str,
+        after: Option<&cache::Place>,
+        limit: u32,
+    ) -> cache::OrderedPage {
+        let after = after.map(|place| Place {
+            order: place.order.clone(),
+            key: place.key.clone(),
+        });
+        let index = self.index(watch, name);
+        let Some((entries, next)) = index.in_order(value, after.as_ref(), pages(limit).max(1))
+        else {
+            mistake(&format!("the index {name} of {watch} has no order"))
+        };
+        let now = self.call.now;
+        cache::OrderedPage {
+            objects: entries.into_iter().map(|it| entry(it, now)).collect(),
+            next: next.map(|Place { order, key }| cache::Place { order, key }),
+        }
+    }
+
+    fn index_count(&self, watch: &str, index: &str, value: &str) -> u32 {
+        self.index(watch, index).count(value)
+    }
+
+    fn index_keys(
+        &self,
+        watch: &str,
+        index: &str,
+        after: Option<&str>,
+        limit: u32,
+    ) -> Vec<cache::IndexKey> {
+        let index = self.index(watch, index);
+        let values = index.values(after, pages(limit)).into_iter();
+        values
+            .map(|(value, count)| cache::IndexKey {
+                value: value.to_owned(),
+                count,
+            })
+            .collect()
+    }
+
+    fn keys(&self, watch: &str, cursor: u64, limit: u32) -> cache::KeyPage {
+        let page = self.watch(watch).keys(cursor, pages(limit));
+        cache::KeyPage {
+            keys: page.items.into_iter().map(Into::into).collect(),
+            next: page.next,
+        }
+    }
+
+    fn scan(&self, watch: &str, cursor: u64, limit: u32) -> cache::Page {
+        self.page(self.watch(watch).scan(cursor, pages(limit)))
+    }
+
+    fn live_get(
+        &self,
+        requests: &[live::GetRequest],
+    ) -> Vec<Result<types::Object, types::Failure>> {
+        let now = self.call.now;
+        let requests: Vec<GetRequest> = requests.iter().map(get_request).collect();
+        let refusals: Vec<Option<Failure>> = requests
+            .iter()
+            .map(|request| self.may_get(request).err())
+            .collect();
+        let admitted = || {
+            let pairs = requests.iter().zip(&refusals);
+            let admitted = pairs.filter(|(_, refusal)| refusal.is_none());
+            admitted.map(|(request, _)| request.clone()).collect()
+        };
+        let mut read = if refusals.iter().all(Option::is_some) {
+            [].iter()
+        } else {
+            match self.answer(|| ReadRequest::Get(admitted())) {
+                ReadAnswer::Get(read) => read.iter(),
+                ReadAnswer::List(_) => mistake("another read was answered"),
+            }
+        };
+        refusals
+            .into_iter()
+            .map(|refusal| match refusal {
+                Some(refusal) => Err(failure(&refusal)),
+                None => match read.next() {
+                    Some(Ok(record)) => Ok(object(record, now)),
+                    Some(Err(error)) => Err(failure(error)),
+                    None => mistake("the reader gave too few answers"),
+                },
+            })
+            .collect()
+    }
+
+    fn live_list(&self, request: &sdk::ListRequest) -> Result<Vec<types::Object>, types::Failure> {
+        let now = self.call.now;
+        let request = ListRequest {
+            resource: resource(&request.resource),
+            namespace: request.namespace.clone(),
+            label_selector: request.label_selector.clone(),
+            field_selector: request.field_selector.clone(),
+            fields: paths(&request.fields),
+        };
+        self.permitted("list", &request.resource)
+            .map_err(|refusal| failure(&refusal))?;
+        match self.answer(|| ReadRequest::List(request)) {
+            ReadAnswer::List(Ok(all)) => Ok(all.iter().map(|it| object(it, now)).collect()),
+            ReadAnswer::List(Err(error)) => Err(failure(error)),
+            ReadAnswer::Get(_) => mistake("another read was answered"),
+        }
+    }
+
+    fn lookup(&self, api_version: &str, kind: &str) -> Option<sdk::ResourceMapping> {
+        let served = self.call.mapping.by_kind(api_version, kind)?;
+        Some(sdk::ResourceMapping {
+            resource: types::ApiResource {
+                group: served.resource.group.clone(),
+                version: served.resource.version.clone(),
+                plural: served.resource.plural.clone(),
+            },
+            namespaced: served.namespaced,
+        })
+    }
+
+    fn unlisted(&self, watch: &str) -> Vec<sdk::UnlistedResource> {
+        let Some(view) = self.call.views.get(watch) else {
+            mistake(&format!("the watch {watch} is not declared"))
+        };
+        let unlisted = self.call.unlisted.get(view).into_iter().flatten();
+        unlisted
+            .map(|it| sdk::UnlistedResource {
+                group: it.group.clone(),
+                plural: it.plural.clone(),
+                since: self.call.now.wall_at(it.since).0,
+                reason: it.reason.as_str().to_owned(),
+            })
+            .collect()
+    }
+
+    fn pending(&self, queue: &str, key: &str) -> Option<sdk::PendingItem> {
+        let now = self.call.now;
+        let waiting = self.call.pending.get(queue, key)?;
+        Some(sdk::PendingItem {
+            created_at: now.wall_at(waiting.created_at).0,
+            due_at: now.wall_at(waiting.due_at).0,
+        })
+    }
+
+    fn note(&self, key: &str) -> Option<Vec<u8>> {
+        self.call.notes.get(key).map(|value| value.to_vec())
+    }
+
+    fn log(&self, _: sdk::Level, _: &str, _: &[(String, String)]) {}
+}
+
+/// What a component is trapped for.
+fn mistake(what: &str) -> ! {
+    resume_unwind(Box::new(what.to_owned()))
+}
+
+fn pages(limit: u32) -> usize {
+    limit.min(PAGE) as usize
+}
+
+pub(super) fn work_item(item: &WorkItem, now: Now) -> sdk::WorkItem {
+    sdk::WorkItem {
+        queue: item.queue.clone(),
+        key: item.key.clone(),
+        attempt: item.attempt,
+        created_at: now.wall_at(item.created_at).0,
+        due_at: now.wall_at(item.due_at).0,
+        failures: item
+            .failures
+            .iter()
+            .map(|failed| sdk::PlanFailure {
+                uid: failed.uid.clone(),
+                step: failed.step,
+                failure: failure(&failed.failure),
+            })
+            .collect(),
+        cursor: item.cursor.clone(),
+    }
+}
+
+fn entry(entry: Entry<'_>, now: Now) -> types::Object {
+    types::Object {
+        api_version: entry.kind.api_version.to_string(),
+        kind: entry.kind.kind.to_string(),
+        resource_version: entry.object.version().to_string(),
+        changed_at: now.wall_at(entry.changed_at).0,
+        data: entry.object.data().to_vec(),
+    }
+}
+
+fn object(record: &ObjectRecord, now: Now) -> types::Object {
+    types::Object {
+        api_version: record.kind.api_version.to_string(),
+        kind: record.kind.kind.to_string(),
+        resource_version: record.resource_version.to_string(),
+        changed_at: now.wall_at(record.changed_at).0,
+        data: record.data.to_vec(),
+    }
+}
+
+fn failure(failure: &Failure) -> types::Failure {
+    types::Failure {
+        class: failure.class.as_str().to_owned(),
+        message: failure.message.clone(),
+    }
+}
+
+fn get_request(request: &live::GetRequest) -> GetRequest {
+    GetRequest {
+        target: object_ref(&request.target),
+        fields: paths(&request.fields),
+    }
+}
+
+pub(super) fn object_ref(target: &types::ObjectRef) -> ObjectRef {
+    ObjectRef {
+        api_version: target.api_version.clone(),
+        kind: target.kind.clone(),
+        namespace: target.namespace.clone(),
+        name: target.name.clone(),
+        uid: target.uid.clone(),
+    }
+}
+
+pub(super) fn resource(resource: &types::ApiResource) -> ApiResource {
+    ApiResource::new(&resource.group, &resource.version, &resource.plural)
+}
+
+fn paths(fields: &[String]) -> Vec<FieldPath> {
+    let parse = |text: &String| match text.parse() {
+        Ok(path) => path,
+        Err(error) => mistake(&format!("a field of a live read: {error}")),
+    };
+    fields.iter().map(parse).collect()
+}

@@ -1,0 +1,131 @@
+//! A manifest of the SDK as the core's.
+
+use std::time::Duration;
+
+use davit_core::manifest::{
+    IndexFilter, IndexSpec, Manifest, MetricKind, MetricSpec, Permission, QueueSpec, Rate, Source,
+    TickSpec, Trigger, TriggerKey, WatchSpec,
+};
+use davit_core::path::FieldPath;
+use davit_guest as sdk;
+
+use super::host::resource;
+
+pub(super) fn manifest(manifest: sdk::Manifest) -> Result<Manifest, String> {
+    Ok(Manifest {
+        name: manifest.name,
+        version: manifest.version,
+        summary: manifest.summary,
+        watches: all(manifest.watches, watch)?,
+        triggers: manifest.triggers.into_iter().map(trigger).collect(),
+        queues: manifest.queues.into_iter().map(queue).collect(),
+        ticks: manifest
+            .ticks
+            .into_iter()
+            .map(|tick| TickSpec {
+                queue: tick.queue,
+                key: tick.key,
+                period: Duration::from_millis(tick.period),
+            })
+            .collect(),
+        permissions: manifest
+            .permissions
+            .into_iter()
+            .map(|permission| Permission {
+                verb: permission.verb,
+                group: permission.group,
+                resource: permission.resource,
+            })
+            .collect(),
+        metrics: all(manifest.metrics, metric)?,
+        config_schema: manifest.config_schema,
+    })
+}
+
+fn all<T, U>(items: Vec<T>, convert: impl Fn(T) -> Result<U, String>) -> Result<Vec<U>, String> {
+    items.into_iter().map(convert).collect()
+}
+
+fn path(text: &str) -> Result<FieldPath, String> {
+    text.parse().map_err(|error| format!("{text}: {error}"))
+}
+
+fn watch(watch: sdk::Watch) -> Result<WatchSpec, String> {
+    let fields = watch.fields.iter().map(|text| path(text));
+    Ok(WatchSpec {
+        fields: fields.collect::<Result<_, _>>()?,
+        indexes: all(watch.indexes, |index| {
+            Ok(IndexSpec {
+                presence: index.presence,
+                unset: index.unset,
+                path: path(&index.path)?,
+                filter: filter(index.filter),
+                order: index.order.as_deref().map(path).transpose()?,
+                name: index.name,
+            })
+        })?,
+        name: watch.name,
+        source: match watch.source {
+            sdk::Source::One(one) => Source::One(resource(&one)),
+            sdk::Source::EveryDeletable(except) => {
+                Source::EveryDeletable(except.iter().map(resource).collect())
+            }
+        },
+        namespace: watch.namespace,
+        label_selector: watch.label_selector,
+        field_selector: watch.field_selector,
+        optional: watch.optional,
+    })
+}
+
+fn filter(filter: sdk::IndexFilter) -> IndexFilter {
+    match filter {
+        sdk::IndexFilter::All => IndexFilter::All,
+        sdk::IndexFilter::Only(values) => IndexFilter::Only(values.into_iter().collect()),
+        sdk::IndexFilter::Except(values) => IndexFilter::Except(values.into_iter().collect()),
+    }
+}
+
+fn trigger(trigger: sdk::Trigger) -> Trigger {
+    Trigger {
+        watch: trigger.watch,
+        queue: trigger.queue,
+        key: match trigger.key {
+            sdk::TriggerKey::OwnKey => TriggerKey::OwnKey,
+            sdk::TriggerKey::OwnUid => TriggerKey::OwnUid,
+            sdk::TriggerKey::Index(index) => TriggerKey::Index(index),
+            sdk::TriggerKey::Constant(key) => TriggerKey::Constant(key),
+        },
+    }
+}
+
+fn queue(queue: sdk::QueueSpec) -> QueueSpec {
+    QueueSpec {
+        name: queue.name,
+        workers: queue.workers,
+        batch: queue.batch,
+        priority: queue.priority,
+        retry_initial: Duration::from_millis(queue.retry_initial),
+        retry_max: Duration::from_millis(queue.retry_max),
+        rate: queue.rate.map(|rate| Rate {
+            per_second: rate.per_second,
+            burst: rate.burst,
+        }),
+    }
+}
+
+fn metric(metric: sdk::Metric) -> Result<MetricSpec, String> {
+    Ok(MetricSpec {
+        kind: match metric.kind.as_str() {
+            "counter" => MetricKind::Counter,
+            "gauge" => MetricKind::Gauge,
+            "histogram" => MetricKind::Histogram,
+            "sync-errors" => MetricKind::SyncErrors,
+            other => return Err(format!("{}: no kind of metric: {other}", metric.name)),
+        },
+        name: metric.name,
+        help: metric.help,
+        labels: metric.labels,
+        buckets: metric.buckets,
+    })
+}

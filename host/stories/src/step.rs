@@ -1,0 +1,220 @@
+//! The steps of a story, as data: a story that fails is shrunk by leaving steps
+//! out.
+
+use std::time::Duration;
+
+use davit_sim::fault::{Action, Refusal, WatchFault};
+use davit_simulation::Dice;
+
+pub(crate) const NODES: u64 = 5;
+pub(crate) const NAMES: u64 = 14;
+/// The controllers of a story.
+pub(crate) const CONTROLLERS: [&str; 5] = [
+    "podgc",
+    "garbage-collector",
+    "taint-eviction",
+    "storage-version-gc",
+    "node-eviction",
+];
+
+/// One step, and how long the world runs after it.
+#[derive(Clone, Debug)]
+pub(crate) struct Step {
+    pub(crate) what: What,
+    pub(crate) pause: Duration,
+}
+
+/// What happens. What does not apply (a name that is taken, a node that is gone)
+/// is no step.
+#[derive(Clone, Debug)]
+pub(crate) enum What {
+    Create(Create),
+    Delete {
+        pod: bool,
+        number: u64,
+        policy: &'static str,
+    },
+    /// Everything is healed and catches up first, as a careful operator would
+    /// wait for: dependents that a cache has not seen cannot be orphaned.
+    Orphan(u64),
+    Taint(u64),
+    Untaint(u64),
+    RemoveNode(u64),
+    CreateNode(u64),
+    Silence(u64),
+    Resume(u64),
+    DropLease(u64),
+    Disturb(&'static str, WatchFault),
+    Break(&'static str, Action),
+    Network {
+        starve: f64,
+        unreachable: f64,
+        hold_up: f64,
+        no_discovery: f64,
+    },
+    /// Discovery cannot reach a group version.
+    Unreach(&'static str),
+    Heal,
+    Nothing,
+    /// Calls into guests trap now and then.
+    Trap,
+    /// The host crashes at once, and starts again after a while.
+    Crash(Duration),
+    /// The host crashes after one of its next effects.
+    CrashSoon,
+    WallClock(i64),
+    Lead(bool),
+    /// Another revision replaces the stable one.
+    Swap(usize),
+    /// A candidate runs beside the stable revision, with that share.
+    Candidate(usize, u8),
+    Promote(usize),
+    RollBack(usize),
+    Mode(usize, bool),
+    /// The controller may write so often in a minute.
+    Budget(usize, Option<u32>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Create {
+    pub(crate) number: u64,
+    /// The numbers of the maps that own it, and whether they wait for it.
+    pub(crate) owners: Vec<(u64, bool)>,
+    /// A map, if none.
+    pub(crate) pod: Option<NewPod>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewPod {
+    pub(crate) node: u64,
+    pub(crate) grace: u64,
+    pub(crate) tolerates: bool,
+}
+
+/// Draws a story.
+pub(crate) fn draw(dice: &mut Dice, steps: usize) -> Vec<Step> {
+    (0..steps)
+        .map(|_| Step {
+            what: what(dice),
+            pause: Duration::from_millis(dice.below(1500)),
+        })
+        .collect()
+}
+
+fn what(dice: &mut Dice) -> What {
+    let controller = |dice: &mut Dice| usize::try_from(dice.below(5)).unwrap_or(0);
+    match dice.below(120) {
+        0..48 => What::Create(create(dice)),
+        48..53 => delete(dice, "Background"),
+        53..57 => delete(dice, "Foreground"),
+        57..58 => What::Orphan(dice.below(NAMES)),
+        58..61 => What::Taint(dice.below(NODES)),
+        61..63 => What::Untaint(dice.below(NODES)),
+        63..64 => What::RemoveNode(dice.below(NODES)),
+        64..66 => What::CreateNode(dice.below(NODES)),
+        66..67 => What::Silence(dice.below(NODES)),
+        67..70 => What::Resume(dice.below(NODES)),
+        70..72 => What::DropLease(1 + dice.below(3)),
+        72..79 => disturb(dice),
+        79..84 => broken(dice),
+        84..86 => What::Network {
+            starve: some(dice, 0.3),
+            unreachable: some(dice, 0.2),
+            hold_up: some(dice, 0.05),
+            no_discovery: some(dice, 0.5),
+        },
+        86..87 => What::Unreach(pick(
+            dice,
+            &["apps/v1", "batch/v1", "coordination.k8s.io/v1"],
+        )),
+        87..91 => What::Heal,
+        91..93 => What::Trap,
+        93..95 => What::Crash(Duration::from_millis(dice.below(20_000))),
+        95..97 => What::CrashSoon,
+        97..98 => {
+            let millis = i64::try_from(dice.below(7_200_000)).unwrap_or(0);
+            What::WallClock(millis - 3_600_000)
+        }
+        98..101 => What::Lead(dice.chance(0.6)),
+        101..102 => What::Swap(controller(dice)),
+        102..106 => What::Candidate(controller(dice), weight(dice)),
+        106..107 => What::Promote(controller(dice)),
+        107..109 => What::RollBack(controller(dice)),
+        109..111 => What::Mode(controller(dice), dice.chance(0.6)),
+        111..113 => {
+            let limit = 1 + u32::try_from(dice.below(6)).unwrap_or(0);
+            What::Budget(controller(dice), dice.chance(0.6).then_some(limit))
+        }
+        _ => What::Nothing,
+    }
+}
+
+fn create(dice: &mut Dice) -> Create {
+    let owners = dice.below(3);
+    let mut owners: Vec<(u64, bool)> = (0..owners)
+        .map(|_| (dice.below(NAMES), dice.chance(0.5)))
+        .collect();
+    owners.dedup_by_key(|(number, _)| *number);
+    let pod = dice.chance(0.5).then(|| NewPod {
+        node: dice.below(NODES),
+        grace: dice.below(20),
+        tolerates: dice.chance(0.33),
+    });
+    Create {
+        number: dice.below(NAMES),
+        owners,
+        pod,
+    }
+}
+
+fn delete(dice: &mut Dice, policy: &'static str) -> What {
+    What::Delete {
+        pod: dice.chance(0.3),
+        number: dice.below(NAMES),
+        policy,
+    }
+}
+
+fn disturb(dice: &mut Dice) -> What {
+    let faults = [
+        WatchFault::Abort,
+        WatchFault::End,
+        WatchFault::Expire,
+        WatchFault::Silence,
+        WatchFault::NoBookmarks,
+    ];
+    let resources = ["pods", "nodes", "configmaps", "leases", ""];
+    What::Disturb(pick(dice, &resources), pick(dice, &faults))
+}
+
+fn broken(dice: &mut Dice) -> What {
+    let actions = [
+        Action::Refuse(Refusal::Conflict),
+        Action::Refuse(Refusal::TooManyRequests(1)),
+        Action::Refuse(Refusal::TooManyRequests(5)),
+        Action::Refuse(Refusal::InternalError),
+        Action::Refuse(Refusal::Unavailable),
+        Action::CloseBefore,
+        Action::CloseAfter,
+        Action::CutBody(10),
+        Action::Delay(Duration::from_secs(3)),
+    ];
+    let verb = pick(dice, &["patch", "delete", "get", "list", "watch"]);
+    What::Break(verb, pick(dice, &actions))
+}
+
+/// A shadow, a part, or everything.
+fn weight(dice: &mut Dice) -> u8 {
+    pick(dice, &[0, 10, 50, 50, 90, 100])
+}
+
+fn some(dice: &mut Dice, probability: f64) -> f64 {
+    if dice.chance(0.5) { probability } else { 0.0 }
+}
+
+fn pick<T: Clone>(dice: &mut Dice, all: &[T]) -> T {
+    match dice.pick(all) {
+        Some(one) => one.clone(),
+        None => unreachable!("there is something to pick from"),
+    }
+}
