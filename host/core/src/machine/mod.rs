@@ -203,7 +203,8 @@ impl<G: Clone> Machine<G> {
         hosted.filter_map(|(name, hosted)| Some((name, hosted.controller.as_mut()?)))
     }
 
-    fn reset(&mut self, now: Instant, controller: &str) {
+    /// Resets a controller's tripped guardrails.
+    pub fn reset(&mut self, now: Instant, controller: &str) {
         let hosted = self.controllers.get_mut(controller);
         if let Some(controller) = hosted.and_then(|hosted| hosted.controller.as_mut()) {
             controller.reset(now);
