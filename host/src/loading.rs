@@ -42,7 +42,7 @@ pub(crate) async fn load(
         }
     };
     let answer = guarded(PATIENCE, work).await;
-    answer.unwrap_or_else(|message| Err(LoadProblem::new(LoadFailure::Unanswered, message)))
+    answer.unwrap_or_else(|message| Err(LoadProblem::new(LoadFailure::Unanswered, &message)))
 }
 
 /// Loads the revision of a controller of a configuration file: none if it cannot be
@@ -138,7 +138,7 @@ async fn recorded(
     owner: &Owner,
     revision: &str,
 ) -> Result<LoadResult<Arc<Guest>>> {
-    let unknown = |message| LoadProblem::new(LoadFailure::NotRecorded, message);
+    let unknown = |message: String| LoadProblem::new(LoadFailure::NotRecorded, &message);
     let spec = records.spec(owner, revision).await;
     let spec = spec.map_err(|error| unknown(error.to_string()))?;
     let spec = spec.ok_or_else(|| unknown(format!("the spec of {revision} is not recorded")))?;
@@ -153,7 +153,7 @@ async fn recorded(
             let message = describe(&reason, revision, &spec);
             Err(LoadProblem {
                 is_builtin,
-                ..LoadProblem::new(failure(&reason), message)
+                ..LoadProblem::new(failure(&reason), &message)
             })
         }
     }
@@ -185,7 +185,7 @@ fn describe(reason: &RevisionLoadError, revision: &str, spec: &ControllerSpec) -
 }
 
 fn problem(reason: &RevisionLoadError) -> LoadProblem {
-    LoadProblem::new(failure(reason), chain(reason))
+    LoadProblem::new(failure(reason), &chain(reason))
 }
 
 fn failure(reason: &RevisionLoadError) -> LoadFailure {

@@ -246,12 +246,12 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
         let kept = ControllerSpec::read(&kept).unwrap();
         let since = format!("2026-11-20T10:00:0{threshold}.000Z");
         let since = were_stable.contains(&revision).then_some(since.as_str());
-        let activation = Record::Revision(Activation {
+        let activation = Record::Revision(Box::new(Activation {
             revision: revision.into(),
             spec: kept,
             at: since.map_or("2026-11-20T10:00:00Z", |since| since).into(),
             stable_since: since.map(str::to_owned),
-        });
+        }));
         records
             .write(&Owner::named("podgc"), activation)
             .await

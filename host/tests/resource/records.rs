@@ -29,7 +29,9 @@ async fn activate(
         at: "2026-11-20T10:00:00Z".into(),
         stable_since: stable_since.map(str::to_owned),
     };
-    let written = records.write(owner, Record::Revision(activation)).await;
+    let written = records
+        .write(owner, Record::Revision(Box::new(activation)))
+        .await;
     written.unwrap();
 }
 

@@ -16,7 +16,7 @@ use super::requests::Requests;
 use super::revision::{Revision, is_same_revision, is_update_of};
 use super::state::{Candidate, Rollout};
 use super::times::{self, precise_time, time};
-use super::transition::{self, Circumstances, LoadFailureOfStable, Phase, Transition};
+use super::transition::{self, Asked, Circumstances, LoadFailureOfStable, Phase, Transition};
 use super::trips::Trips;
 use crate::api::{
     ConditionStatus, ControllerSpec, ControllerStatus, HostStatus, ModeConfig, SpecError,
@@ -187,7 +187,9 @@ impl<G: Clone> Controller<G> {
         result: Result<LoadResult<G>, LoadProblem>,
     ) {
         match self.loading.handle(now, id, result, self.spec.as_ref()) {
-            loading::Loaded::Nothing => {}
+            // The candidate may be loaded from its source.
+            loading::Loaded::Nothing
+            | loading::Loaded::Missing(loading::Recorded::Candidate, _) => {}
             loading::Loaded::Desired { revision, problem } => {
                 if let Some((loaded, spec)) = revision {
                     self.desired = Some(Revision::new(loaded, &spec));
@@ -207,7 +209,6 @@ impl<G: Clone> Controller<G> {
                     self.loading.restored();
                 }
             }
-            loading::Loaded::Missing(loading::Recorded::Candidate, _) => {}
             loading::Loaded::Missing(loading::Recorded::Stable, problem) => {
                 if self.stable.is_none() {
                     self.failure = Some(LoadFailureOfStable {
@@ -345,7 +346,7 @@ impl<G: Clone> Controller<G> {
         let stable = self.stable.as_ref();
         let spec = self.spec.as_ref();
         let former = self.rollout.stable();
-        let recorded = &self.status;
+        let (recorded, rejected) = (&self.status, self.rollout.rejected());
         Circumstances {
             stable_loaded: stable.is_some(),
             describes_stable: stable.is_some_and(|stable| self.is_described(stable)),
@@ -354,12 +355,11 @@ impl<G: Clone> Controller<G> {
             is_update: spec
                 .zip(former)
                 .is_some_and(|(spec, former)| is_update_of(spec, former)),
-            abandon: self.in_force.abandons(recorded),
-            swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),
-            retry: self
-                .rollout
-                .rejected()
-                .is_some_and(|rejected| self.in_force.retries(rejected)),
+            asked: Asked {
+                abandon: self.in_force.abandons(recorded),
+                swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),
+                retry: rejected.is_some_and(|rejected| self.in_force.retries(rejected)),
+            },
             described,
         }
     }

@@ -99,7 +99,7 @@ pub enum ControlInput<G> {
         /// Of [`ControlEffect::Remember`].
         id: RecordId,
         /// What it holds.
-        remembered: Remembered,
+        remembered: Box<Remembered>,
     },
     /// A revision was loaded, or cannot be.
     Loaded {

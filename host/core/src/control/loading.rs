@@ -202,10 +202,10 @@ impl LoadFailure {
 impl LoadProblem {
     /// A failure, and what it says.
     #[must_use]
-    pub fn new(failure: LoadFailure, message: String) -> Self {
+    pub fn new(failure: LoadFailure, message: &str) -> Self {
         Self {
             failure,
-            message: one_line(&message),
+            message: one_line(message),
             version: None,
             is_builtin: false,
         }
@@ -228,11 +228,11 @@ pub(super) struct Loading {
     /// When the source is looked at again.
     look_at: Option<Instant>,
     /// The attempt to load what the spec describes, and that spec.
-    loading: Option<(LoadId, ControllerSpec)>,
+    desired: Option<(LoadId, ControllerSpec)>,
     /// When the revisions of the record are loaded again.
     restore_at: Option<Instant>,
     /// The attempt to load one of them.
-    restoring: Option<(LoadId, Recorded)>,
+    recorded: Option<(LoadId, Recorded)>,
     pause: Duration,
 }
 
@@ -265,17 +265,17 @@ impl Loading {
             version: None,
             unusable: None,
             look_at: None,
-            loading: None,
+            desired: None,
             restore_at: Some(now),
-            restoring: None,
+            recorded: None,
             pause: RETRY_FIRST,
         }
     }
 
     /// Whether an attempt of that name is under way.
     pub(super) fn is_about(&self, id: LoadId) -> bool {
-        let loading = self.loading.as_ref().map(|(loading, _)| *loading);
-        let restoring = self.restoring.map(|(restoring, _)| restoring);
+        let loading = self.desired.as_ref().map(|(loading, _)| *loading);
+        let restoring = self.recorded.map(|(restoring, _)| restoring);
         loading == Some(id) || restoring == Some(id)
     }
 
@@ -306,12 +306,12 @@ impl Loading {
         spec: Option<&ControllerSpec>,
         id: impl FnOnce() -> LoadId,
     ) -> Option<(LoadId, LoadTarget)> {
-        if self.loading.is_some() || self.look_at.is_none_or(|at| now < at) {
+        if self.desired.is_some() || self.look_at.is_none_or(|at| now < at) {
             return None;
         }
         let spec = spec?.clone();
         let id = id();
-        self.loading = Some((id, spec.clone()));
+        self.desired = Some((id, spec.clone()));
         let target = LoadTarget::Desired {
             spec: Box::new(spec),
             before: self.version.clone(),
@@ -321,7 +321,7 @@ impl Loading {
 
     /// Whether a revision of the record may be loaded now.
     pub(super) fn may_restore(&self, now: Instant) -> bool {
-        self.restoring.is_none() && self.restore_at.is_some_and(|at| at <= now)
+        self.recorded.is_none() && self.restore_at.is_some_and(|at| at <= now)
     }
 
     /// Every revision of the record is loaded.
@@ -336,7 +336,7 @@ impl Loading {
         revision: String,
         id: LoadId,
     ) -> (LoadId, LoadTarget) {
-        self.restoring = Some((id, which));
+        self.recorded = Some((id, which));
         let target = match which {
             Recorded::Stable => LoadTarget::Stable { revision },
             Recorded::Candidate => LoadTarget::Candidate { revision },
@@ -352,10 +352,10 @@ impl Loading {
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
     ) -> Loaded<G> {
-        if let Some((_, loaded_for)) = self.loading.take_if(|(loading, _)| *loading == id) {
+        if let Some((_, loaded_for)) = self.desired.take_if(|(loading, _)| *loading == id) {
             return self.handle_desired(now, &loaded_for, result, spec);
         }
-        if let Some((_, which)) = self.restoring.take_if(|(restoring, _)| *restoring == id) {
+        if let Some((_, which)) = self.recorded.take_if(|(restoring, _)| *restoring == id) {
             return self.handle_recorded(now, which, result);
         }
         Loaded::Nothing

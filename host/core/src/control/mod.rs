@@ -29,9 +29,6 @@ mod times;
 mod transition;
 mod trips;
 
-#[cfg(test)]
-mod tests;
-
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
@@ -148,7 +145,7 @@ impl<G: Clone> Control<G> {
                 change,
             } => self.handle_change(now, id, controller, change),
             ControlInput::Remembered { id, remembered } => {
-                self.handle_remembered(now, id, remembered);
+                self.handle_remembered(now, id, *remembered);
             }
             ControlInput::Loaded { id, result } => self.handle_loaded(now, id, result),
             ControlInput::Recorded { id, result } => self.handle_recorded(now, id, result),
@@ -544,15 +541,14 @@ impl<G: Clone> Control<G> {
         let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
             return;
         };
-        match controller.next_record(now, host, id) {
-            Some((id, record)) => self.write(name, id, record),
-            None => {
-                let is_complete = controller.recording.is_complete(now.instant);
-                if is_complete && controller.unrecorded.take().is_some() {
-                    self.report_recording(name, None);
-                }
-                self.answer_changes(name);
+        if let Some((id, record)) = controller.next_record(now, host, id) {
+            self.write(name, id, record);
+        } else {
+            let is_complete = controller.recording.is_complete(now.instant);
+            if is_complete && controller.unrecorded.take().is_some() {
+                self.report_recording(name, None);
             }
+            self.answer_changes(name);
         }
         if let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) {
             controller.apply_recorded(&self.settings.namespace);

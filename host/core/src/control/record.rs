@@ -17,7 +17,7 @@ pub struct RecordId(pub u64);
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
     /// A spec that becomes active. One that was recorded before is the latest again.
-    Revision(Activation),
+    Revision(Box<Activation>),
     /// The status.
     Status(Box<ControllerStatus>),
     /// Whether an operator has paused the rollout of a controller of a configuration
@@ -83,7 +83,7 @@ impl ControllerRecord {
     /// Makes a write.
     pub fn write(&mut self, record: Record) {
         match record {
-            Record::Revision(activation) => self.activate(activation),
+            Record::Revision(activation) => self.activate(*activation),
             Record::Status(status) => self.status = *status,
             Record::Paused(paused) => self.paused = paused,
         }
@@ -167,12 +167,12 @@ mod tests {
     }
 
     fn activate_as(record: &mut ControllerRecord, revision: &str, stable_since: Option<&str>) {
-        record.write(Record::Revision(Activation {
+        record.write(Record::Revision(Box::new(Activation {
             revision: revision.into(),
             spec: spec(revision),
             at: "2026-11-20T10:00:00Z".into(),
             stable_since: stable_since.map(str::to_owned),
-        }));
+        })));
     }
 
     fn numbered(record: &ControllerRecord) -> Vec<(i64, String)> {

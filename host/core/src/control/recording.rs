@@ -167,12 +167,13 @@ impl Recording {
                 .is_some_and(|since| recorded != Some(since))
         })?;
         let stable_since = active.get(name).cloned().flatten();
-        let record = Record::Revision(Activation {
+        let activation = Activation {
             revision: name.clone(),
             spec: (*spec).clone(),
             at: time(what.now.wall),
             stable_since: stable_since.clone(),
-        });
+        };
+        let record = Record::Revision(Box::new(activation));
         let name = name.clone();
         Some((Write::Revision { name, stable_since }, record))
     }

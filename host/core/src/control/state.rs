@@ -26,7 +26,7 @@ pub(super) enum Rollout {
     /// A candidate runs beside the stable revision.
     RollingOut {
         stable: RevisionStatus,
-        candidate: Candidate,
+        candidate: Box<Candidate>,
     },
     /// The stable revision runs; the revision that was rolled back is not rolled
     /// out again by itself.
@@ -105,7 +105,7 @@ impl Rollout {
         let state = match (candidate, rejected) {
             (Some(candidate), _) => Self::RollingOut {
                 stable,
-                candidate: Candidate::restore(candidate),
+                candidate: Box::new(Candidate::restore(candidate)),
             },
             (None, Some(rejected)) => Self::RolledBack { stable, rejected },
             (None, None) => Self::Stable { stable },

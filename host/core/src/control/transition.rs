@@ -27,11 +27,18 @@ pub(super) struct Circumstances {
     /// Whether the revision that the spec describes is what an update of Davit made
     /// of the stable one.
     pub(super) is_update: bool,
-    /// Whether an operator abandons the lost stable revision.
+    /// What operators ask for.
+    pub(super) asked: Asked,
+}
+
+/// What operators ask for, beside what ends a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// To abandon the lost stable revision.
     pub(super) abandon: bool,
-    /// Whether an operator swaps in the revision that the spec describes.
+    /// To swap in the revision that the spec describes.
     pub(super) swap: bool,
-    /// Whether an operator retries the rejected revision.
+    /// To retry the rejected revision.
     pub(super) retry: bool,
 }
 
@@ -93,9 +100,9 @@ fn next_of_stable(state: &Rollout, now: &Circumstances) -> Option<Transition> {
         Rollout::New => is_described.then_some(Transition::Establish),
         Rollout::Lost { .. } if now.stable_loaded => Some(Transition::Recover),
         _ if now.stable_loaded => None,
-        Rollout::Lost { .. } if is_described && now.abandon => Some(Transition::Abandon),
+        Rollout::Lost { .. } if is_described && now.asked.abandon => Some(Transition::Abandon),
         // Nobody waits for the former one any more.
-        _ if is_described && now.swap => Some(Transition::Swap),
+        _ if is_described && now.asked.swap => Some(Transition::Swap),
         Rollout::Lost { loss, .. }
             if is_described && loss.is_updated && now.is_update && is_free(state, now) =>
         {
@@ -135,12 +142,12 @@ fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition>
         Rollout::New | Rollout::Lost { .. } => return None,
         Rollout::Stable { .. } if is_stable => return None,
         _ if is_stable => return Some(Transition::End),
-        _ if now.swap => return Some(Transition::Swap),
+        _ if now.asked.swap => return Some(Transition::Swap),
         Rollout::RollingOut { candidate, .. } if candidate.revision.revision == *name => {
             // Also if its steps are taken away: the analysis says how it ends.
             return None;
         }
-        Rollout::RolledBack { rejected, .. } if rejected.revision == *name && !now.retry => {
+        Rollout::RolledBack { rejected, .. } if rejected.revision == *name && !now.asked.retry => {
             return None;
         }
         Rollout::Stable { .. } | Rollout::RollingOut { .. } | Rollout::RolledBack { .. } => {}
@@ -164,7 +171,7 @@ impl Rollout {
         let notice = self.notice(&transition, now);
         match transition {
             Transition::Establish | Transition::Abandon | Transition::Update | Transition::Swap => {
-                self.establish(now.described.clone(), name)
+                self.establish(now.described.clone(), name);
             }
             Transition::Promote => {
                 let candidate = self.candidate().map(|one| one.revision.clone());
@@ -176,7 +183,7 @@ impl Rollout {
                 if let (Some(stable), Some(described)) = (self.stable(), &now.described) {
                     let (stable, mut revision) = (stable.clone(), described.clone());
                     revision.since = name();
-                    let candidate = Candidate::new(revision);
+                    let candidate = Box::new(Candidate::new(revision));
                     *self = Self::RollingOut { stable, candidate };
                 }
             }
@@ -254,7 +261,7 @@ impl Rollout {
                 )
             }
             Transition::Swap => {
-                let how = match (now.stable_loaded, now.swap) {
+                let how = match (now.stable_loaded, now.asked.swap) {
                     (false, _) => ", which is not loaded",
                     (true, true) => " without steps",
                     (true, false) => "",

@@ -243,12 +243,12 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
         digest: format!("sha256:{digest}"),
         ..ran
     };
-    let activation = Record::Revision(Activation {
+    let activation = Record::Revision(Box::new(Activation {
         revision: before.revision.clone(),
         spec: spec.clone(),
         at: "2026-11-20T10:00:00Z".into(),
         stable_since: Some(before.since.clone()),
-    });
+    }));
     image.records.write(&owner, activation).await.unwrap();
     let status = ControllerStatus {
         stable: Some(before.clone()),

@@ -88,7 +88,7 @@ fn tripped(until: Option<&str>) -> ControllerStatus {
 }
 
 fn problem(failure: LoadFailure) -> LoadProblem {
-    LoadProblem::new(failure, "module: it is not what it should be".into())
+    LoadProblem::new(failure, "module: it is not what it should be")
 }
 
 fn spec_error() -> SpecError {

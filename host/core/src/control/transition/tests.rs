@@ -21,7 +21,7 @@ fn stable() -> Rollout {
 fn rolling_out() -> Rollout {
     Rollout::RollingOut {
         stable: revision("a"),
-        candidate: Candidate::new(revision("b")),
+        candidate: Box::new(Candidate::new(revision("b"))),
     }
 }
 
@@ -236,7 +236,10 @@ fn a_full_promotion_makes_the_candidate_stable() {
 #[test]
 fn a_swap_replaces_the_stable_revision_whatever_the_state() {
     let swap = Circumstances {
-        swap: true,
+        asked: Asked {
+            swap: true,
+            ..Asked::default()
+        },
         ..describes("b")
     };
     for state in known() {
@@ -313,7 +316,10 @@ fn a_rejected_revision_is_rolled_out_again_only_when_it_is_retried() {
     assert_eq!(state, rolled_back());
     assert!(reasons.is_empty());
     let retry = Circumstances {
-        retry: true,
+        asked: Asked {
+            retry: true,
+            ..Asked::default()
+        },
         ..describes("b")
     };
     let (state, reasons) = look(rolled_back(), &retry);
@@ -367,7 +373,10 @@ fn a_lost_revision_that_is_loaded_continues_as_before() {
 fn the_described_revision_replaces_a_lost_one_that_is_abandoned() {
     let now = Circumstances {
         stable_loaded: false,
-        abandon: true,
+        asked: Asked {
+            abandon: true,
+            ..Asked::default()
+        },
         failure: Some(failed(false)),
         ..describes("b")
     };

@@ -1,4 +1,0 @@
-//! The control half as a whole, without any driver.
-
-mod bench;
-mod orders;
