@@ -68,7 +68,7 @@ impl ControlDriver {
                 });
             }
             ControlEffect::Remember { id, owner } => self.spawn(async move {
-                let remembered = remember(&records, &owner).await;
+                let remembered = Box::new(remember(&records, &owner).await);
                 ControlInput::Remembered { id, remembered }
             }),
             ControlEffect::Record { id, owner, record } => self.spawn(async move {
