@@ -139,6 +139,10 @@ struct Used {
 }
 
 impl Used {
+    fn counts(&self, now: Instant) -> bool {
+        now < self.at.after(WINDOW)
+    }
+
     fn is_of(&self, plan: &Plan) -> bool {
         kind(plan) == (&self.group, &self.kind)
     }
@@ -198,40 +202,46 @@ impl Budget {
         tripped.filter(move |trip| trip.until.is_none_or(|until| now < until))
     }
 
-    /// The guardrail that holds this plan back, if there is one. Using up the
-    /// last of one does not trip it; asking for more does.
+    /// The guardrail that holds this plan back, if there is one: one that has
+    /// tripped, or one that this plan exceeds. The last plan within a limit does
+    /// not exceed it; the next one does. Asking changes nothing: see
+    /// [`Self::trip`].
     #[must_use]
-    pub fn spent(&mut self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
-        self.forget_old(now);
-        for guardrail in Guardrail::ALL {
-            if !concerns(guardrail, plan) {
-                continue;
-            }
-            let tripped = self.tripped.iter();
-            let mut tripped = tripped.filter(|trip| trip.guardrail == guardrail);
-            if let Some(trip) = tripped.find(|trip| holds_back(trip, requester.role)) {
+    pub fn check(&self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
+        let concerned = Guardrail::ALL.into_iter();
+        let mut concerned = concerned.filter(|guardrail| concerns(*guardrail, plan));
+        concerned.find_map(|guardrail| {
+            let mut tripped = self.tripped(now);
+            let holds =
+                |trip: &&Trip| trip.guardrail == guardrail && holds_back(trip, requester.role);
+            if let Some(trip) = tripped.find(holds) {
                 return Some(*trip);
             }
-            if let Some((role, limit)) = self.exhausted(guardrail, plan, requester) {
-                let trip = Trip {
-                    guardrail,
-                    limit,
-                    role,
-                    since: Some(now),
-                    until: match self.guardrails.cooldown {
-                        Cooldown::After(pause) => Some(now.after(pause)),
-                        Cooldown::UntilReset => None,
-                    },
-                };
-                self.tripped.push(trip);
-                return Some(trip);
-            }
+            let (role, limit) = self.exceeded(guardrail, plan, requester, now)?;
+            Some(Trip {
+                guardrail,
+                limit,
+                role,
+                since: Some(now),
+                until: match self.guardrails.cooldown {
+                    Cooldown::After(pause) => Some(now.after(pause)),
+                    Cooldown::UntilReset => None,
+                },
+            })
+        })
+    }
+
+    /// A plan was held back: from now on the guardrail holds back others, too.
+    pub fn trip(&mut self, trip: Trip, now: Instant) {
+        self.expire(now);
+        if !self.tripped.contains(&trip) {
+            self.tripped.push(trip);
         }
-        None
     }
 
     /// Counts an admitted plan.
     pub fn spend(&mut self, plan: &Plan, requester: Requester, now: Instant) {
+        self.expire(now);
         let (group, kind) = kind(plan);
         let used = || Used {
             at: now,
@@ -252,66 +262,64 @@ impl Budget {
         }
     }
 
-    fn forget_old(&mut self, now: Instant) {
+    /// Drops what does not count any more.
+    fn expire(&mut self, now: Instant) {
         for used in [&mut self.writes, &mut self.deletes] {
-            while used
-                .pop_front_if(|used| used.at.after(WINDOW) <= now)
-                .is_some()
-            {}
+            while used.pop_front_if(|used| !used.counts(now)).is_some() {}
         }
         let lasts = |trip: &Trip| trip.until.is_none_or(|until| now < until);
         self.tripped.retain(lasts);
     }
 
-    /// Whose part of a guardrail has nothing left for a plan, and how much that
-    /// was.
-    fn exhausted(
+    /// Whose share of a guardrail a plan exceeds, and how much that is.
+    fn exceeded(
         &self,
         guardrail: Guardrail,
         plan: &Plan,
         requester: Requester,
+        now: Instant,
     ) -> Option<(Role, u32)> {
         let (limit, used) = match guardrail {
             Guardrail::Writes => (self.guardrails.writes_per_minute?, &self.writes),
             Guardrail::Deletes => (self.guardrails.deletes_per_minute?, &self.deletes),
             Guardrail::DeletesPercent => {
                 let percent = self.guardrails.deletes_percent_per_minute?;
-                let limit = part(self.most_watched(plan, requester), percent).max(1);
+                let most = self.most_watched(plan, requester, now);
+                let limit = part(most, percent).max(1);
                 (u32::try_from(limit).unwrap_or(u32::MAX), &self.deletes)
             }
         };
-        let counts = |used: &Used| guardrail != Guardrail::DeletesPercent || used.is_of(plan);
+        let of_kind = guardrail == Guardrail::DeletesPercent;
+        let counted = recent(used, now).filter(|used| !of_kind || used.is_of(plan));
         if requester.role == Role::Candidate {
             let limit = part(limit as usize, requester.weight);
-            let mine = count(used, |used| counts(used) && used.role == Role::Candidate);
-            if mine >= limit {
+            let own = counted.clone().filter(|used| used.role == Role::Candidate);
+            if own.count() >= limit {
                 return Some((Role::Candidate, u32::try_from(limit).unwrap_or(u32::MAX)));
             }
         }
-        let all = match guardrail {
-            Guardrail::Writes | Guardrail::Deletes => used.len(),
-            Guardrail::DeletesPercent => count(used, counts),
-        };
-        (all >= limit as usize).then_some((Role::Stable, limit))
+        (counted.count() >= limit as usize).then_some((Role::Stable, limit))
     }
 
     /// How many objects of a plan's kind there were at most since the oldest
-    /// deletion that still counts. Guardrail was deleted may or may not be gone from
+    /// deletion that still counts. What was deleted may or may not be gone from
     /// the cache by now, so it cannot be added to what is there.
-    fn most_watched(&self, plan: &Plan, requester: Requester) -> usize {
-        let alike = self.deletes.iter().filter(|used| used.is_of(plan));
+    fn most_watched(&self, plan: &Plan, requester: Requester, now: Instant) -> usize {
+        let alike = recent(&self.deletes, now).filter(|used| used.is_of(plan));
         let before = alike.map(|used| used.watched).max();
         before.unwrap_or_default().max(requester.watched)
     }
 }
 
+/// What still counts.
+fn recent(used: &VecDeque<Used>, now: Instant) -> impl Iterator<Item = &Used> + Clone {
+    // In the order of time.
+    used.range(used.partition_point(|used| !used.counts(now))..)
+}
+
 /// A whole guardrail holds everybody back, the candidate's part only it.
 fn holds_back(trip: &Trip, role: Role) -> bool {
     trip.role == Role::Stable || role == Role::Candidate
-}
-
-fn count(used: &VecDeque<Used>, counts: impl Fn(&Used) -> bool) -> usize {
-    used.iter().filter(|used| counts(used)).count()
 }
 
 /// So many percent, rounded up.

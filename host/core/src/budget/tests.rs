@@ -34,6 +34,17 @@ fn patch() -> Plan {
     }))
 }
 
+impl Budget {
+    /// Asks for a plan as a controller does, which trips what holds it back.
+    fn ask(&mut self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
+        let held_back = self.check(plan, requester, now);
+        if let Some(trip) = held_back {
+            self.trip(trip, now);
+        }
+        held_back
+    }
+}
+
 fn at(seconds: u64) -> Instant {
     Instant::ZERO.after(Duration::from_secs(seconds))
 }
@@ -49,7 +60,7 @@ fn deletes(limit: u32) -> Guardrails {
 fn let_through(budget: &mut Budget, asker: Requester, seconds: u64, plans: usize) -> usize {
     let wanted = std::iter::repeat_n(delete(), plans);
     let admitted = wanted.filter(|plan| {
-        let admitted = budget.spent(plan, asker, at(seconds)).is_none();
+        let admitted = budget.ask(plan, asker, at(seconds)).is_none();
         if admitted {
             budget.spend(plan, asker, at(seconds));
         }
@@ -65,6 +76,23 @@ fn a_guest_within_its_limit_is_never_held_back() {
         assert_eq!(let_through(&mut budget, STABLE, seconds, 1), 1);
     }
     assert_eq!(budget.tripped(at(120)).count(), 0);
+}
+
+#[test]
+fn asking_a_guardrail_does_not_trip_it() {
+    let mut budget = Budget::new(deletes(2));
+    assert_eq!(let_through(&mut budget, STABLE, 0, 2), 2);
+    let held_back = budget.check(&delete(), STABLE, at(1));
+    assert!(held_back.is_some());
+    assert_eq!(budget.tripped(at(1)).count(), 0);
+    // Nor does it forget: a minute later there is room.
+    assert_eq!(
+        budget.check(&delete(), STABLE, at(59)).unwrap().since,
+        Some(at(59))
+    );
+    assert_eq!(budget.check(&delete(), STABLE, at(60)), None);
+    budget.trip(held_back.unwrap(), at(1));
+    assert_eq!(budget.check(&delete(), STABLE, at(60)), held_back);
 }
 
 #[test]
@@ -119,19 +147,11 @@ fn each_limit_counts_what_it_is_about() {
         message: String::new(),
         component: String::new(),
     }));
-    let mut what = |plan: &Plan| {
-        budget
-            .spent(plan, STABLE, at(0))
-            .map(|spent| spent.guardrail)
-    };
+    let mut what = |plan: &Plan| budget.ask(plan, STABLE, at(0)).map(|spent| spent.guardrail);
     assert_eq!(what(&delete()), Some(Guardrail::Deletes));
     assert_eq!(what(&patch()), None);
     budget.spend(&patch(), STABLE, at(0));
-    let mut what = |plan: &Plan| {
-        budget
-            .spent(plan, STABLE, at(0))
-            .map(|spent| spent.guardrail)
-    };
+    let mut what = |plan: &Plan| budget.ask(plan, STABLE, at(0)).map(|spent| spent.guardrail);
     assert_eq!(what(&patch()), Some(Guardrail::Writes));
     assert_eq!(what(&event), None);
 }
@@ -189,14 +209,14 @@ fn a_share_is_of_one_kind_of_one_group() {
     budget.spend(&of("v1"), watched(2000), at(0));
     let (other, few) = (of("serving.example.com/v1"), watched(20));
     for _ in 0..2 {
-        assert_eq!(budget.spent(&other, few, at(1)), None);
+        assert_eq!(budget.ask(&other, few, at(1)), None);
         budget.spend(&other, few, at(1));
     }
-    let spent = budget.spent(&other, few, at(1)).unwrap();
+    let spent = budget.ask(&other, few, at(1)).unwrap();
     assert_eq!(spent.limit, 2);
     // Another version of it is the same.
     assert_eq!(
-        budget.spent(&of("serving.example.com/v2"), few, at(2)),
+        budget.ask(&of("serving.example.com/v2"), few, at(2)),
         Some(spent)
     );
 }

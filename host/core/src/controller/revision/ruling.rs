@@ -51,7 +51,10 @@ impl<G: Clone> Revision<G> {
             }
             Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
             Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
-            Ruling::Wait(Waiting::Tripped(trip)) => running.wait_until(trip.until),
+            Ruling::Wait(Waiting::Tripped(trip)) => {
+                shared.budget.trip(*trip, world.now);
+                running.wait_until(trip.until);
+            }
             Ruling::Wait(Waiting::NotOwned) => running.leave(),
             Ruling::Wait(Waiting::NotServed) => {
                 running.wait_for_kind(&plan.target.uid, &ruling);
@@ -72,12 +75,13 @@ impl<G: Clone> Revision<G> {
         });
     }
 
+    /// The ruling on a plan. It changes nothing: [`Self::rule`] applies it.
     fn judge(
         &self,
         plan: &Plan,
         decided_on: &Snapshot,
         world: &World<'_>,
-        shared: &mut Shared,
+        shared: &Shared,
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
         let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
@@ -93,10 +97,10 @@ impl<G: Clone> Revision<G> {
             tripped: None,
         };
         let ruling = gate::judge(plan, &circumstances);
-        // Only a plan that could be carried out can use up a guardrail.
+        // Only a plan that could be executed can trip a guardrail.
         if ruling == Ruling::Admit {
             let requester = self.requester(plan, world, shared);
-            circumstances.tripped = shared.budget.spent(plan, requester, world.now);
+            circumstances.tripped = shared.budget.check(plan, requester, world.now);
             if circumstances.tripped.is_some() {
                 return gate::judge(plan, &circumstances);
             }
