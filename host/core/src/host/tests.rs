@@ -16,7 +16,7 @@ use crate::expectation::Written;
 use crate::machine::tests::{delete, manifest, served};
 use crate::machine::{Call, Execute};
 use crate::mapping::{Discovery, Mapping};
-use crate::object::{Projected, Uid};
+use crate::object::{ProjectedObject, Uid};
 use crate::plan::{Decision, Verdict};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::stream::{Batch, StreamId, Update};
@@ -182,7 +182,7 @@ impl Bench {
         let stream = *self.streams.last().expect("a stream of pods runs");
         let items = names.iter().map(|name| {
             self.version += 1;
-            Projected {
+            ProjectedObject {
                 namespace: "ns".into(),
                 name: (*name).into(),
                 uid: Uid::new(name),
