@@ -103,7 +103,7 @@ async fn a_promotion_names_the_step_that_the_command_read() {
 }
 
 #[tokio::test]
-async fn without_a_candidate_there_is_nothing_to_promote() {
+async fn without_a_candidate_promote_and_abort_fail() {
     let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
     let client = &cluster.client;
     for result in [
@@ -407,7 +407,7 @@ async fn a_rollback_skips_revisions_that_were_never_stable() {
 }
 
 #[tokio::test]
-async fn a_rollback_goes_to_what_was_stable_before() {
+async fn a_rollback_restores_the_revision_that_was_stable_before() {
     let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     assert_eq!(
         rolled_back(&cluster, None).await,
