@@ -28,6 +28,7 @@ use crate::budget::Trip;
 use crate::expectation::Written;
 use crate::gate::Mode;
 use crate::health::CallFailure;
+use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Decision, Plan, QueueKey};
 use crate::queue::{Origin, QueueStats};
@@ -153,6 +154,9 @@ impl<G: Clone> Controller<G> {
             && trial.share != share
         {
             trial.share = share;
+            if Mutant::ForgetLeftPlans.is_active() {
+                return;
+            }
             for revision in revisions(&mut self.stable, &mut self.candidate) {
                 revision.look_at_everything(now);
             }
@@ -210,7 +214,7 @@ impl<G: Clone> Controller<G> {
             return;
         }
         self.shared.budget.set(settings.guardrails);
-        let enforces = settings.mode == Mode::Enforce;
+        let enforces = settings.mode == Mode::Enforce && !Mutant::ForgetDryRuns.is_active();
         self.shared.settings = settings;
         if enforces {
             for revision in revisions(&mut self.stable, &mut self.candidate) {

@@ -20,6 +20,7 @@ use super::waiters::Waiters;
 use crate::expectation::LAPSE;
 use crate::health::{CallFailure, Health, after_failed_call};
 use crate::manifest::Manifest;
+use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
@@ -443,6 +444,9 @@ impl<G: Clone> Revision<G> {
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
         self.health.failed(now, called.permit, failure);
+        if Mutant::ForgetFailedCalls.is_active() {
+            return;
+        }
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
             // Of the parts before this one: all of them are decided again.
@@ -459,6 +463,9 @@ impl<G: Clone> Revision<G> {
     }
 
     fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = WorkItem>) {
+        if Mutant::ForgetVoidCalls.is_active() {
+            return;
+        }
         for WorkItem { queue, key, .. } in items {
             self.queues.done(now, &queue, &key, Finish::PutBack);
             self.running.remove(&QueueKey { queue, key });
@@ -517,7 +524,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) {
-        if !self.waiters.waits_for(uid) {
+        if !self.waiters.waits_for(uid) || Mutant::ForgetWaiters.is_active() {
             return;
         }
         if !shared.is_open(uid, snapshot, now) {
