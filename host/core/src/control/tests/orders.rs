@@ -25,6 +25,10 @@ fn rolling_out() -> Bench {
     bench
 }
 
+#[allow(
+    clippy::unnecessary_wraps,
+    reason = "it reads like what the bench runs: with a candidate, or without"
+)]
 fn candidate(weight: u8) -> Option<(String, u8)> {
     Some((name_of(&second()), weight))
 }
