@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{
-    ControllerSpec, ControllerStatus, ModuleSource, RolloutConfig, StepConfig, encode_config,
+    ControllerSpec, ControllerStatus, ModuleSource, RolloutConfig, SpecError, StepConfig,
+    encode_config,
 };
 use crate::control::{
     Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration, Declared,
@@ -169,6 +170,19 @@ impl Bench {
         let seconds = (self.now.wall.0 - NOON) / 1000;
         let mut next = Self::start_at(seconds + 60, spec, self.record.clone());
         next.declaration = self.declaration.clone();
+        next.declare();
+        next
+    }
+
+    /// Another host after a crash, whose spec cannot be read.
+    pub(super) fn start_unreadable(former: &Self) -> Self {
+        let mut next = former.crash();
+        next.control = Control::new(next.now, settings());
+        next.remembering.clear();
+        next.declaration.spec = Err(SpecError {
+            field: "spec.module".into(),
+            reason: "it names two sources".into(),
+        });
         next.declare();
         next
     }

@@ -21,16 +21,12 @@ fn rolling_out() -> Bench {
     let mut bench = Bench::running(first());
     bench.change(second());
     bench.settle();
-    assert_eq!(bench.runs(), Some((name_of(&first()), candidate(10))));
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
     bench
 }
 
-#[allow(
-    clippy::unnecessary_wraps,
-    reason = "it reads like what the bench runs: with a candidate, or without"
-)]
-fn candidate(weight: u8) -> Option<(String, u8)> {
-    Some((name_of(&second()), weight))
+fn candidate(weight: u8) -> (String, u8) {
+    (name_of(&second()), weight)
 }
 
 /// A way to end a rollout or a step of it.
@@ -109,10 +105,10 @@ fn a_first_revision_runs_once_it_is_recorded() {
 
 #[test]
 fn a_step_a_promotion_and_a_swap_run_only_once_they_are_recorded() {
-    let before = Some((name_of(&first()), candidate(10)));
+    let before = Some((name_of(&first()), Some(candidate(10))));
     let cases: [(Ask, _); 3] = [
         (promotes, (name_of(&second()), None)),
-        (promotes_the_step, (name_of(&first()), candidate(50))),
+        (promotes_the_step, (name_of(&first()), Some(candidate(50)))),
         (swaps, (name_of(&second()), None)),
     ];
     for (ask, after) in cases {
@@ -176,7 +172,7 @@ fn a_recorded_rejection_is_never_lost() {
     let value = retry(&rejected);
     next.ask(|requests| requests.retry = Some(value));
     next.settle();
-    assert_eq!(next.runs(), Some((name_of(&first()), candidate(10))));
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
 }
 
 /// A write that was under way when the candidate was rolled back ends later: it must
@@ -205,7 +201,7 @@ fn a_record_that_fails_for_an_hour_holds_everything_but_a_rollback() {
     promotes(&mut bench);
     bench.reasons.clear();
     bench.pass(3600);
-    assert_eq!(bench.runs(), Some((name_of(&first()), candidate(10))));
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
     let notices = bench.reasons.iter().filter(|one| **one == "NotRecorded");
     // Once an attempt at most, and those become rare.
     assert!((1..=125).contains(&notices.count()));
@@ -215,7 +211,7 @@ fn a_record_that_fails_for_an_hour_holds_everything_but_a_rollback() {
     bench.is_recording = true;
     bench.pass(31);
     assert_eq!(bench.runs(), Some((name_of(&second()), None)));
-    assert_eq!(ready_reason(&bench), "Running");
+    assert_eq!(ready_reason(&bench), "DryRun");
     assert_recorded(&bench, "at the end");
 }
 
@@ -246,7 +242,7 @@ fn a_write_whose_reply_is_lost_is_made_again() {
     let (id, _, record) = bench.writes.remove(0);
     bench.record.write(record);
     bench.fail(id);
-    assert_eq!(bench.runs(), Some((name_of(&first()), candidate(10))));
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
     assert_eq!(
         bench.record.status.stable.as_ref().unwrap().revision,
         name_of(&second())
@@ -344,7 +340,7 @@ fn what_is_recorded_runs_after_a_start_although_nothing_can_be_written() {
     next.is_recording = false;
     next.settle();
     next.pass(10);
-    assert_eq!(next.runs(), Some((name_of(&first()), candidate(10))));
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
 }
 
 #[test]
@@ -403,7 +399,7 @@ fn the_clock_of_the_wall_never_gives_two_rollouts_one_name() {
     bench.settle();
     assert!(since(&bench) > before);
     // The abort of the former rollout says nothing of this one.
-    assert_eq!(bench.runs(), Some((name_of(&first()), candidate(10))));
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
     let requests = bench.status().requests;
     let abort = requests.iter().find(|one| one.request == "abort").unwrap();
     assert_eq!(abort.result, RequestResult::Done);
@@ -422,4 +418,67 @@ fn ready_reason(bench: &Bench) -> String {
 #[test]
 fn a_revision_is_the_same_whatever_else_its_spec_says() {
     assert_eq!(identity(&spec(1, &[])), identity(&first()));
+}
+
+#[test]
+fn a_candidate_whose_steps_are_taken_away_is_promoted_unless_it_is_paused() {
+    let mut bench = rolling_out();
+    let mut without = spec(2, &[]);
+    without.rollout.paused = true;
+    bench.change(without.clone());
+    bench.pass(5);
+    assert_eq!(
+        bench.runs(),
+        Some((name_of(&first()), Some(candidate(10)))),
+        "paused"
+    );
+    without.rollout.paused = false;
+    bench.change(without);
+    bench.pass(1);
+    assert_eq!(bench.runs(), Some((name_of(&second()), None)));
+}
+
+#[test]
+fn no_time_passes_and_nothing_is_promoted_while_the_spec_describes_what_is_not_loaded() {
+    let mut bench = rolling_out();
+    bench.pass(5);
+    let elapsed = |bench: &Bench| bench.status().candidate.map(|one| one.elapsed_seconds);
+    let before = elapsed(&bench);
+    bench.change(spec(3, STEPS));
+    bench.look();
+    assert_eq!(bench.loads.len(), 1);
+    let load = bench.loads.remove(0);
+    promotes(&mut bench);
+    bench.pass(60);
+    assert_eq!(elapsed(&bench), before);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
+    let requests = bench.status().requests;
+    assert_eq!(requests[0].result, RequestResult::Pending);
+    // An abort holds.
+    aborts(&mut bench);
+    bench.look();
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    bench.answer(load.id, &spec(3, STEPS));
+    bench.pass(1);
+    let third = (name_of(&spec(3, STEPS)), 10);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(third))));
+}
+
+/// What is recorded of former specs says what a revision was made of, not what it may
+/// do by now.
+#[test]
+fn nothing_runs_after_a_start_with_a_spec_that_cannot_be_read() {
+    let bench = rolling_out();
+    let recorded = bench.record.status.clone();
+    let mut next = Bench::start_unreadable(&bench);
+    next.settle();
+    next.pass(30);
+    assert_eq!(next.runs(), None);
+    let status = next.status();
+    assert_eq!(status.stable, recorded.stable);
+    assert_eq!(status.candidate, recorded.candidate);
+    assert_eq!(ready_reason(&next), "BadSpec");
+    next.change(second());
+    next.settle();
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
 }
