@@ -6,7 +6,7 @@ use std::fmt;
 use crate::budget::Trip;
 use crate::revision::RevisionIdentity;
 use crate::rollout::compare::{Counts, Disagreement};
-use crate::rollout::progress::Observed;
+use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
 
 /// What is observed of a controller.
@@ -60,7 +60,7 @@ pub struct CandidateObservation {
     /// Whether every watch of it shows what it should.
     pub complete: bool,
     /// What it did in this step.
-    pub observed: Observed,
+    pub observed: StepObservation,
 }
 
 /// The disagreements of a controller's revisions.

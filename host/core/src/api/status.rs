@@ -5,7 +5,7 @@
 //! from now on, goes on from here.
 
 use crate::rollout::compare::Counts;
-use crate::rollout::progress::Observed;
+use crate::rollout::progress::StepObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -303,7 +303,7 @@ impl From<&Counts> for ComparisonStatus {
 }
 
 /// What was counted of a candidate, as far as it is written down.
-impl From<&CandidateStatus> for Observed {
+impl From<&CandidateStatus> for StepObservation {
     fn from(status: &CandidateStatus) -> Self {
         Self {
             counts: (&status.comparison).into(),

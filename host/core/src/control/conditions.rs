@@ -17,7 +17,7 @@ use crate::api::{
     SpecError,
 };
 use crate::observation::PendingResource;
-use crate::rollout::progress::Hold;
+use crate::rollout::progress::StepWait;
 
 pub(super) const BAD_SPEC: &str = "BadSpec";
 
@@ -43,7 +43,7 @@ pub(super) struct ConditionInputs<'a> {
     /// Why the stable revision's guest is not called for a while.
     pub(super) circuit: Option<&'a str>,
     /// Why the candidate stays in its step.
-    pub(super) hold: Option<&'a Hold>,
+    pub(super) hold: Option<&'a StepWait>,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<&'a str>,
     /// Another host that writes the same status.
@@ -436,12 +436,12 @@ fn rolling_out(inputs: &ConditionInputs<'_>, candidate: &CandidateStatus) -> Fin
         ..
     } = candidate;
     let (reason, words) = match inputs.hold {
-        Some(Hold::Paused) => ("Paused", "Paused"),
-        Some(Hold::Inconclusive { .. }) => ("Inconclusive", "Inconclusive"),
-        Some(Hold::UntilPromoted) => ("AwaitingPromotion", "Awaiting promotion"),
-        Some(Hold::Running { .. }) | None => ("RollingOut", "Rolling out"),
+        Some(StepWait::Paused) => ("Paused", "Paused"),
+        Some(StepWait::Inconclusive { .. }) => ("Inconclusive", "Inconclusive"),
+        Some(StepWait::UntilPromoted) => ("AwaitingPromotion", "Awaiting promotion"),
+        Some(StepWait::Running { .. }) | None => ("RollingOut", "Rolling out"),
     };
-    let is_inconclusive = matches!(inputs.hold, Some(Hold::Inconclusive { .. }));
+    let is_inconclusive = matches!(inputs.hold, Some(StepWait::Inconclusive { .. }));
     Finding {
         notice: is_inconclusive.then(|| (Topic::Step, format!("{revision} {step}"))),
         ..under_way(

@@ -27,7 +27,7 @@ use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::revision::LoadedRevision;
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
-use crate::rollout::progress::{self, Analysis, Observed, Progress, Request};
+use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
 use crate::time::{Instant, Now, Wall};
 
 /// How long after its last write another host counts as running: each writes every
@@ -369,7 +369,7 @@ impl<G: Clone> Controller<G> {
         &self,
         seen: Option<&'a Observation>,
         candidate: &Candidate,
-    ) -> Option<&'a Observed> {
+    ) -> Option<&'a StepObservation> {
         let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
         // Beside a revision that has been replaced it says nothing.

@@ -1,20 +1,20 @@
 //! What is counted of a candidate in its present step, by one host after the
 //! other.
 
-use crate::rollout::progress::Observed;
+use crate::rollout::progress::StepObservation;
 
 /// What is counted of a candidate in its present step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StepCounts {
     /// By hosts before this one.
-    before: Observed,
+    before: StepObservation,
     /// By all of them together, when the candidate was last observed.
-    last: Observed,
+    last: StepObservation,
 }
 
 impl StepCounts {
     /// Continues from what an earlier host recorded.
-    pub(super) fn since(before: Observed) -> Self {
+    pub(super) fn since(before: StepObservation) -> Self {
         Self {
             last: before.clone(),
             before,
@@ -22,9 +22,9 @@ impl StepCounts {
     }
 
     /// Adds what this host has counted so far.
-    pub(super) fn observe(&mut self, observed: &Observed) {
+    pub(super) fn observe(&mut self, observed: &StepObservation) {
         let before = &self.before;
-        self.last = Observed {
+        self.last = StepObservation {
             counts: before.counts + observed.counts,
             failed_calls: before.failed_calls + observed.failed_calls,
             refused_writes: before.refused_writes + observed.refused_writes,
@@ -33,7 +33,7 @@ impl StepCounts {
     }
 
     /// The sum. A candidate that is not observed for a while has done what it did.
-    pub(super) fn sum(&self) -> &Observed {
+    pub(super) fn sum(&self) -> &StepObservation {
         &self.last
     }
 }
@@ -44,8 +44,8 @@ mod tests {
 
     use super::*;
 
-    fn observed(agree: u64, failed_calls: u64) -> Observed {
-        Observed {
+    fn observed(agree: u64, failed_calls: u64) -> StepObservation {
+        StepObservation {
             counts: Counts {
                 agree,
                 ..Counts::default()
@@ -53,7 +53,7 @@ mod tests {
             failed_calls,
             refused_writes: 1,
             last_failure: "it traps".into(),
-            ..Observed::default()
+            ..StepObservation::default()
         }
     }
 
@@ -62,7 +62,7 @@ mod tests {
         let mut counts = StepCounts::since(observed(10, 2));
         assert_eq!(*counts.sum(), observed(10, 2));
         counts.observe(&observed(5, 1));
-        let both = Observed {
+        let both = StepObservation {
             refused_writes: 2,
             ..observed(15, 3)
         };

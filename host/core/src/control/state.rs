@@ -11,7 +11,7 @@ use crate::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, HumanDuration, LostStatus, RejectedStatus,
     RevisionStatus, StepConfig,
 };
-use crate::rollout::progress::{Hold, Observed, Step};
+use crate::rollout::progress::{Step, StepObservation, StepWait};
 
 /// How much time is left in a step without an end.
 const UNTIL_PROMOTED: &str = "until promoted";
@@ -72,10 +72,10 @@ pub(super) enum Wait {
     /// As an earlier host recorded it.
     Recorded(String),
     /// The analysis says so.
-    Step(Hold),
+    Step(StepWait),
     /// The revision that the spec describes is not loaded; the step would wait for
     /// this anyway.
-    Described(Hold),
+    Described(StepWait),
 }
 
 /// Why the stable revision cannot be loaded.
@@ -220,7 +220,7 @@ impl Candidate {
                 lasts: None,
             }))),
             elapsed: Duration::from_secs(status.elapsed_seconds),
-            counts: StepCounts::since(Observed::from(status)),
+            counts: StepCounts::since(StepObservation::from(status)),
             wait: Wait::Recorded(status.waits_for.clone()),
         }
     }
@@ -248,7 +248,7 @@ impl Candidate {
     }
 
     /// Why the step continues, as the analysis says it.
-    pub(super) fn hold(&self) -> Option<&Hold> {
+    pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
             Wait::Step(hold) | Wait::Described(hold) => Some(hold),
             Wait::Started | Wait::Recorded(_) => None,
@@ -294,7 +294,9 @@ impl std::fmt::Display for Wait {
         match self {
             Self::Started => Ok(()),
             Self::Recorded(text) => f.write_str(text),
-            Self::Step(Hold::Running { .. }) => f.write_str("the time of the step has not passed"),
+            Self::Step(StepWait::Running { .. }) => {
+                f.write_str("the time of the step has not passed")
+            }
             Self::Step(hold) => hold.fmt(f),
             Self::Described(_) => f.write_str("what the spec describes by now"),
         }

@@ -9,7 +9,7 @@ use super::notice::Notice;
 use super::state::{Candidate, Loss, Rollout, Wait, step_of};
 use super::text::one_line;
 use crate::api::{RejectedStatus, RevisionStatus, StepConfig};
-use crate::rollout::progress::{Fault, Hold, Next};
+use crate::rollout::progress::{AnalysisFailure, StepOutcome, StepWait};
 
 /// What a transition depends on besides the state.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +83,7 @@ pub(super) enum Transition {
     /// The candidate becomes stable.
     Promote,
     /// The candidate is rolled back.
-    RollBack(Fault),
+    RollBack(AnalysisFailure),
 }
 
 /// The row that fits.
@@ -197,7 +197,7 @@ impl Rollout {
                     candidate.advance();
                 }
             }
-            Transition::RollBack(fault) => self.roll_back(&fault, name),
+            Transition::RollBack(failure) => self.roll_back(&failure, name),
         }
         notice
     }
@@ -223,14 +223,14 @@ impl Rollout {
         };
     }
 
-    fn roll_back(&mut self, fault: &Fault, name: impl FnOnce() -> String) {
+    fn roll_back(&mut self, failure: &AnalysisFailure, name: impl FnOnce() -> String) {
         if let Self::RollingOut { stable, candidate } = self.known_mut() {
             let rejected = RejectedStatus {
                 revision: candidate.revision.revision.clone(),
                 at: name(),
                 step: candidate.number,
-                cause: cause(fault).to_owned(),
-                reason: one_line(&fault.to_string()),
+                cause: cause(failure).to_owned(),
+                reason: one_line(&failure.to_string()),
             };
             let stable = stable.clone();
             *self.known_mut() = Self::RolledBack { stable, rejected };
@@ -287,11 +287,11 @@ impl Rollout {
                 )
             }
             Transition::Promote => Notice::normal("Promoted", format!("{name} is promoted")),
-            Transition::RollBack(fault) => Notice {
-                warning: *fault != Fault::Aborted,
+            Transition::RollBack(failure) => Notice {
+                warning: *failure != AnalysisFailure::Aborted,
                 reason: "RolledBack",
                 message: format!(
-                    "{name} was rolled back in step {}: {fault}",
+                    "{name} was rolled back in step {}: {failure}",
                     candidate?.number
                 ),
             },
@@ -299,22 +299,22 @@ impl Rollout {
     }
 
     /// Takes over how the candidate's step goes on. The transition if it ends.
-    pub(super) fn end_step(&mut self, next: Next, is_current: bool) -> Option<Transition> {
+    pub(super) fn end_step(&mut self, next: StepOutcome, is_current: bool) -> Option<Transition> {
         match next {
-            Next::Hold(hold) => {
+            StepOutcome::StepWait(hold) => {
                 if let Some(candidate) = self.candidate_mut() {
                     candidate.wait = wait(hold, is_current);
                 }
                 None
             }
-            Next::Advance => Some(Transition::Advance),
-            Next::Promote => Some(Transition::Promote),
-            Next::RollBack(fault) => Some(Transition::RollBack(fault)),
+            StepOutcome::Advance => Some(Transition::Advance),
+            StepOutcome::Promote => Some(Transition::Promote),
+            StepOutcome::RollBack(failure) => Some(Transition::RollBack(failure)),
         }
     }
 }
 
-fn wait(hold: Hold, is_current: bool) -> Wait {
+fn wait(hold: StepWait, is_current: bool) -> Wait {
     if is_current {
         Wait::Step(hold)
     } else {
@@ -337,14 +337,14 @@ fn step_text(steps: &[StepConfig], number: u32) -> String {
 }
 
 /// Why a candidate was rolled back, in two words.
-fn cause(fault: &Fault) -> &'static str {
-    match fault {
-        Fault::FailedCalls { .. } => "failed calls",
-        Fault::Disagreement { .. } => "disagreement",
-        Fault::RefusedWrites { .. } => "refused writes",
-        Fault::Latency { .. } => "slow calls",
-        Fault::Trip(_) => "guardrail",
-        Fault::Aborted => "aborted",
+fn cause(failure: &AnalysisFailure) -> &'static str {
+    match failure {
+        AnalysisFailure::FailedCalls { .. } => "failed calls",
+        AnalysisFailure::Disagreement { .. } => "disagreement",
+        AnalysisFailure::RefusedWrites { .. } => "refused writes",
+        AnalysisFailure::Latency { .. } => "slow calls",
+        AnalysisFailure::Trip(_) => "guardrail",
+        AnalysisFailure::Aborted => "aborted",
     }
 }
 

@@ -10,7 +10,7 @@ use crate::controller::{Controller, Revision};
 use crate::health;
 use crate::observation::{CandidateObservation, Disagreements, Observation, PendingResource};
 use crate::rollout::Role;
-use crate::rollout::progress::Observed;
+use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Machine<G> {
@@ -138,7 +138,7 @@ fn candidate<G: Clone>(controller: &Controller<G>, now: Instant) -> Option<Candi
         identity: revision.identity().clone(),
         step: controller.step()?,
         complete: revision.is_complete(),
-        observed: Observed {
+        observed: StepObservation {
             counts: *comparison.counts(),
             failed_calls: tally.failed_calls,
             last_failure: tally.last_failure.clone(),

@@ -37,7 +37,7 @@ pub struct Analysis {
 
 /// What was seen of a candidate in a step.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Observed {
+pub struct StepObservation {
     /// How its decisions compare.
     pub counts: Counts,
     /// Calls that failed.
@@ -77,7 +77,7 @@ pub enum Request {
 
 /// What a candidate does wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum AnalysisFailure {
     /// Its calls fail.
     FailedCalls {
         /// How many did.
@@ -120,7 +120,7 @@ pub enum Fault {
 
 /// Why a step goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Hold {
+pub enum StepWait {
     /// An operator has paused it.
     Paused,
     /// Its time is not over.
@@ -141,63 +141,63 @@ pub enum Hold {
 
 /// What becomes of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Next {
+pub enum StepOutcome {
     /// The step goes on.
-    Hold(Hold),
+    StepWait(StepWait),
     /// The next step begins.
     Advance,
     /// The candidate takes over.
     Promote,
     /// The candidate is taken back.
-    RollBack(Fault),
+    RollBack(AnalysisFailure),
 }
 
 /// What is next for a candidate.
 ///
-/// A fault ends a rollout at any time, also while it is paused. Disagreement
+/// A failure ends a rollout at any time, also while it is paused. Disagreement
 /// and latency are judged once the minimum of decisions is there.
 #[must_use]
 pub fn next(
     steps: &[Step],
     analysis: &Analysis,
     progress: &Progress,
-    observed: &Observed,
+    observed: &StepObservation,
     paused: bool,
     request: Option<Request>,
-) -> Next {
+) -> StepOutcome {
     if request == Some(Request::Abort) {
-        return Next::RollBack(Fault::Aborted);
+        return StepOutcome::RollBack(AnalysisFailure::Aborted);
     }
-    if let Some(fault) = fault(analysis, observed) {
-        return Next::RollBack(fault);
+    if let Some(failure) = failure(analysis, observed) {
+        return StepOutcome::RollBack(failure);
     }
     let is_last = progress.step + 1 >= steps.len();
     let advance = if is_last {
-        Next::Promote
+        StepOutcome::Promote
     } else {
-        Next::Advance
+        StepOutcome::Advance
     };
     match request {
-        Some(Request::PromoteFully) => return Next::Promote,
+        Some(Request::PromoteFully) => return StepOutcome::Promote,
         Some(Request::Promote) => return advance,
         Some(Request::Abort) | None => {}
     }
     // If there are fewer steps now than were already taken, the last one holds.
     let Some(step) = steps.get(progress.step).or(steps.last()) else {
         return if paused {
-            Next::Hold(Hold::Paused)
+            StepOutcome::StepWait(StepWait::Paused)
         } else {
-            Next::Promote
+            StepOutcome::Promote
         };
     };
     match step.lasts {
-        _ if paused => Next::Hold(Hold::Paused),
-        None => Next::Hold(Hold::UntilPromoted),
-        Some(lasts) if progress.elapsed < lasts => Next::Hold(Hold::Running {
+        _ if paused => StepOutcome::StepWait(StepWait::Paused),
+        None => StepOutcome::StepWait(StepWait::UntilPromoted),
+        Some(lasts) if progress.elapsed < lasts => StepOutcome::StepWait(StepWait::Running {
             left: lasts.saturating_sub(progress.elapsed),
         }),
         Some(_) if observed.counts.compared() < analysis.min_decisions => {
-            Next::Hold(Hold::Inconclusive {
+            StepOutcome::StepWait(StepWait::Inconclusive {
                 compared: observed.counts.compared(),
                 least: analysis.min_decisions,
             })
@@ -206,19 +206,19 @@ pub fn next(
     }
 }
 
-fn fault(analysis: &Analysis, observed: &Observed) -> Option<Fault> {
+fn failure(analysis: &Analysis, observed: &StepObservation) -> Option<AnalysisFailure> {
     if let Some(spent) = &observed.spent {
-        return Some(Fault::Trip(spent.clone()));
+        return Some(AnalysisFailure::Trip(spent.clone()));
     }
     if observed.failed_calls > analysis.max_failed_calls {
-        return Some(Fault::FailedCalls {
+        return Some(AnalysisFailure::FailedCalls {
             calls: observed.failed_calls,
             most: analysis.max_failed_calls,
             last: observed.last_failure.clone(),
         });
     }
     if observed.refused_writes > analysis.max_refused_writes {
-        return Some(Fault::RefusedWrites {
+        return Some(AnalysisFailure::RefusedWrites {
             plans: observed.refused_writes,
             most: analysis.max_refused_writes,
             last: observed.last_refusal.clone(),
@@ -231,7 +231,7 @@ fn fault(analysis: &Analysis, observed: &Observed) -> Option<Fault> {
     if let Some(most) = analysis.max_disagreement_percent {
         let disagreements = observed.counts.disagreements();
         if disagreements * 100 > compared * u64::from(most) {
-            return Some(Fault::Disagreement {
+            return Some(AnalysisFailure::Disagreement {
                 disagreements,
                 compared,
                 most,
@@ -239,12 +239,12 @@ fn fault(analysis: &Analysis, observed: &Observed) -> Option<Fault> {
         }
     }
     match (observed.call_latency, analysis.max_call_latency) {
-        (Some(took), Some(most)) if took > most => Some(Fault::Latency { took, most }),
+        (Some(took), Some(most)) if took > most => Some(AnalysisFailure::Latency { took, most }),
         _ => None,
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for AnalysisFailure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::FailedCalls { calls, most, last } => write!(
@@ -274,7 +274,7 @@ impl fmt::Display for Fault {
     }
 }
 
-impl fmt::Display for Hold {
+impl fmt::Display for StepWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Paused => f.write_str("paused by an operator"),
@@ -319,23 +319,28 @@ mod tests {
         max_call_latency: Some(Duration::from_millis(100)),
     };
 
-    fn seen(agree: u64, different: u64) -> Observed {
-        Observed {
+    fn seen(agree: u64, different: u64) -> StepObservation {
+        StepObservation {
             counts: Counts {
                 agree,
                 different,
                 ..Counts::default()
             },
-            ..Observed::default()
+            ..StepObservation::default()
         }
     }
 
-    fn after(step: usize, elapsed: Duration, observed: &Observed) -> Next {
+    fn after(step: usize, elapsed: Duration, observed: &StepObservation) -> StepOutcome {
         let progress = Progress { step, elapsed };
         next(&STEPS, &ANALYSIS, &progress, observed, false, None)
     }
 
-    fn asked(step: usize, observed: &Observed, paused: bool, request: Option<Request>) -> Next {
+    fn asked(
+        step: usize,
+        observed: &StepObservation,
+        paused: bool,
+        request: Option<Request>,
+    ) -> StepOutcome {
         let progress = Progress {
             step,
             elapsed: 2 * MINUTE,
@@ -347,23 +352,23 @@ mod tests {
     fn a_step_lasts_its_time_and_needs_its_decisions() {
         let left = Duration::from_secs(1);
         let early = after(0, Duration::from_secs(59), &seen(10, 0));
-        assert_eq!(early, Next::Hold(Hold::Running { left }));
-        let inconclusive = Next::Hold(Hold::Inconclusive {
+        assert_eq!(early, StepOutcome::StepWait(StepWait::Running { left }));
+        let inconclusive = StepOutcome::StepWait(StepWait::Inconclusive {
             compared: 9,
             least: 10,
         });
         assert_eq!(after(0, 100 * MINUTE, &seen(9, 0)), inconclusive);
-        assert_eq!(after(0, MINUTE, &seen(10, 0)), Next::Advance);
-        let waits = Next::Hold(Hold::UntilPromoted);
+        assert_eq!(after(0, MINUTE, &seen(10, 0)), StepOutcome::Advance);
+        let waits = StepOutcome::StepWait(StepWait::UntilPromoted);
         assert_eq!(after(2, 100 * MINUTE, &seen(100, 0)), waits);
     }
 
     #[test]
     fn every_limit_takes_the_candidate_back() {
         let none = || seen(10, 0);
-        let limits: [(Observed, &str); 5] = [
+        let limits: [(StepObservation, &str); 5] = [
             (
-                Observed {
+                StepObservation {
                     failed_calls: 2,
                     last_failure: "trap: unreachable".into(),
                     ..none()
@@ -371,7 +376,7 @@ mod tests {
                 "2 calls failed, of which 1 may; the last: trap: unreachable",
             ),
             (
-                Observed {
+                StepObservation {
                     refused_writes: 3,
                     last_refusal: "forbidden".into(),
                     ..none()
@@ -383,14 +388,14 @@ mod tests {
                 "it disagrees with the stable revision on 3 of 10 targets, and 20 % may be",
             ),
             (
-                Observed {
+                StepObservation {
                     call_latency: Some(Duration::from_millis(101)),
                     ..none()
                 },
                 "5 of 100 calls take 101ms or more, and 100ms is the limit",
             ),
             (
-                Observed {
+                StepObservation {
                     spent: Some("deletesPerMinute of 3".into()),
                     ..none()
                 },
@@ -401,58 +406,70 @@ mod tests {
             for (elapsed, paused) in [(Duration::ZERO, false), (MINUTE, false), (MINUTE, true)] {
                 let progress = Progress { step: 1, elapsed };
                 let next = next(&STEPS, &ANALYSIS, &progress, &observed, paused, None);
-                let Next::RollBack(fault) = next else {
+                let StepOutcome::RollBack(failure) = next else {
                     panic!("{said}: {next:?}");
                 };
-                assert_eq!(fault.to_string(), said);
+                assert_eq!(failure.to_string(), said);
             }
         }
         assert_eq!(
             after(1, MINUTE, &seen(8, 2)),
-            Next::Advance,
+            StepOutcome::Advance,
             "20 % are allowed"
         );
     }
 
     #[test]
     fn few_decisions_are_no_evidence_of_disagreement() {
-        assert!(matches!(after(0, MINUTE, &seen(0, 9)), Next::Hold(_)));
-        assert!(matches!(after(0, MINUTE, &seen(0, 10)), Next::RollBack(_)));
+        assert!(matches!(
+            after(0, MINUTE, &seen(0, 9)),
+            StepOutcome::StepWait(_)
+        ));
+        assert!(matches!(
+            after(0, MINUTE, &seen(0, 10)),
+            StepOutcome::RollBack(_)
+        ));
     }
 
     #[test]
     fn an_operator_decides() {
         let (good, bad) = (seen(10, 0), seen(0, 10));
-        assert_eq!(asked(0, &good, true, None), Next::Hold(Hold::Paused));
+        assert_eq!(
+            asked(0, &good, true, None),
+            StepOutcome::StepWait(StepWait::Paused)
+        );
         assert_eq!(
             asked(0, &seen(0, 0), true, Some(Request::Promote)),
-            Next::Advance
+            StepOutcome::Advance
         );
         assert_eq!(
             asked(2, &good, false, Some(Request::Promote)),
-            Next::Promote
+            StepOutcome::Promote
         );
         assert_eq!(
             asked(0, &good, false, Some(Request::PromoteFully)),
-            Next::Promote
+            StepOutcome::Promote
         );
-        let aborted = Next::RollBack(Fault::Aborted);
+        let aborted = StepOutcome::RollBack(AnalysisFailure::Aborted);
         assert_eq!(asked(1, &good, true, Some(Request::Abort)), aborted);
         let faulty = asked(1, &bad, false, Some(Request::PromoteFully));
-        assert!(matches!(faulty, Next::RollBack(_)), "not past a limit");
+        assert!(
+            matches!(faulty, StepOutcome::RollBack(_)),
+            "not past a limit"
+        );
     }
 
     #[test]
     fn fewer_steps_than_were_taken_are_no_reason_to_promote() {
-        let waits = Next::Hold(Hold::UntilPromoted);
+        let waits = StepOutcome::StepWait(StepWait::UntilPromoted);
         assert_eq!(
             after(7, MINUTE, &seen(10, 0)),
             waits,
             "as the last one does"
         );
-        let nothing = Observed::default();
+        let nothing = StepObservation::default();
         let progress = Progress::default();
         let immediate = next(&[], &ANALYSIS, &progress, &nothing, false, None);
-        assert_eq!(immediate, Next::Promote);
+        assert_eq!(immediate, StepOutcome::Promote);
     }
 }

@@ -25,7 +25,7 @@ struct Case {
     running: Readiness,
     pending: Option<PendingResource>,
     circuit: Option<&'static str>,
-    hold: Option<Hold>,
+    hold: Option<StepWait>,
     unrecorded: Option<&'static str>,
     other_host: Option<HostStatus>,
     /// Status and reason of Ready.
@@ -222,11 +222,11 @@ fn rollouts() -> Vec<Case> {
         ..running()
     };
     let left = Duration::from_secs(40);
-    let inconclusive = Hold::Inconclusive {
+    let inconclusive = StepWait::Inconclusive {
         compared: 3,
         least: 10,
     };
-    let running_step = Hold::Running { left };
+    let running_step = StepWait::Running { left };
     vec![
         trial(
             "a step",
@@ -234,7 +234,12 @@ fn rollouts() -> Vec<Case> {
             "True RollingOut",
             "Rolling out: step 1 of 2",
         ),
-        trial("paused", Hold::Paused, "True Paused", "Paused: step 1 of 2"),
+        trial(
+            "paused",
+            StepWait::Paused,
+            "True Paused",
+            "Paused: step 1 of 2",
+        ),
         trial(
             "inconclusive",
             inconclusive,
@@ -243,7 +248,7 @@ fn rollouts() -> Vec<Case> {
         ),
         trial(
             "until promoted",
-            Hold::UntilPromoted,
+            StepWait::UntilPromoted,
             "True AwaitingPromotion",
             "Awaiting promotion: step 1 of 2",
         ),

@@ -21,7 +21,7 @@ use crate::object::ObjectRef;
 use crate::observation::{CandidateObservation, Observation};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::compare::Counts;
-use crate::rollout::progress::Observed;
+use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now, Wall};
 
 pub(super) const NAME: &str = "podgc";
@@ -39,7 +39,7 @@ pub(super) struct Bench {
     /// What the data half runs.
     pub(super) running: Vec<DesiredController<Guest>>,
     /// What is observed of the candidate in its step.
-    pub(super) observed: Observed,
+    pub(super) observed: StepObservation,
     pub(super) reasons: Vec<&'static str>,
     /// Effects that are not executed yet: writes and loads.
     pub(super) writes: Vec<(RecordId, Owner, Record)>,
@@ -143,7 +143,7 @@ impl Bench {
             record,
             declaration,
             running: Vec::new(),
-            observed: Observed::default(),
+            observed: StepObservation::default(),
             reasons: Vec::new(),
             writes: Vec::new(),
             loads: Vec::new(),
@@ -394,12 +394,12 @@ impl Bench {
     }
 
     pub(super) fn disagree(&mut self, targets: u64) {
-        self.observed = Observed {
+        self.observed = StepObservation {
             counts: Counts {
                 different: targets,
                 ..Counts::default()
             },
-            ..Observed::default()
+            ..StepObservation::default()
         };
     }
 }

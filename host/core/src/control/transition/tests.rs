@@ -120,7 +120,7 @@ fn apply(
 }
 
 /// Ends the step of the candidate.
-fn end(mut state: Rollout, how: Next) -> (Rollout, Vec<&'static str>) {
+fn end(mut state: Rollout, how: StepOutcome) -> (Rollout, Vec<&'static str>) {
     let mut reasons = Vec::new();
     if let Some(transition) = state.end_step(how, true) {
         apply(&mut state, transition, &describes("b"), &mut reasons);
@@ -179,7 +179,7 @@ fn a_spec_that_describes_the_stable_revision_again_ends_the_rollout() {
 
 #[test]
 fn a_third_revision_is_rolled_out_from_step_1() {
-    let (state, _) = end(rolling_out(), Next::Advance);
+    let (state, _) = end(rolling_out(), StepOutcome::Advance);
     assert_eq!(state.candidate().unwrap().number, 2);
     let (state, reasons) = look(state, &describes("c"));
     let candidate = state.candidate().unwrap();
@@ -199,7 +199,10 @@ fn nothing_starts_while_the_described_revision_is_not_loaded() {
 
 #[test]
 fn an_abort_rolls_the_candidate_back() {
-    let (state, reasons) = end(rolling_out(), Next::RollBack(Fault::Aborted));
+    let (state, reasons) = end(
+        rolling_out(),
+        StepOutcome::RollBack(AnalysisFailure::Aborted),
+    );
     let rejected = state.rejected().unwrap();
     assert_eq!(rejected.revision, "b");
     assert_eq!(rejected.at, "now");
@@ -211,23 +214,23 @@ fn an_abort_rolls_the_candidate_back() {
 #[test]
 fn an_exceeded_limit_rolls_the_candidate_back_with_a_warning() {
     let mut state = rolling_out();
-    let fault = Fault::Trip("deletesPerMinute of 3".into());
+    let failure = AnalysisFailure::Trip("deletesPerMinute of 3".into());
     let now = describes("b");
-    let notice = state.apply(Transition::RollBack(fault.clone()), &now, || "now".into());
+    let notice = state.apply(Transition::RollBack(failure.clone()), &now, || "now".into());
     let notice = notice.unwrap();
     assert!(notice.warning);
     assert_eq!(
         notice.message,
-        format!("b was rolled back in step 1: {fault}")
+        format!("b was rolled back in step 1: {failure}")
     );
     let rejected = state.rejected().unwrap();
     assert_eq!(rejected.cause, "guardrail");
-    assert_eq!(rejected.reason, fault.to_string());
+    assert_eq!(rejected.reason, failure.to_string());
 }
 
 #[test]
 fn a_full_promotion_makes_the_candidate_stable() {
-    let (state, reasons) = end(rolling_out(), Next::Promote);
+    let (state, reasons) = end(rolling_out(), StepOutcome::Promote);
     let stable = named_now("b");
     assert_eq!(state, Rollout::Stable { stable });
     assert_eq!(reasons, ["Promoted"]);
@@ -272,11 +275,11 @@ fn a_step_that_ends_well_starts_the_next_one() {
     candidate.elapsed = Duration::from_secs(60);
     candidate
         .counts
-        .observe(&crate::rollout::progress::Observed {
+        .observe(&crate::rollout::progress::StepObservation {
             failed_calls: 1,
-            ..crate::rollout::progress::Observed::default()
+            ..crate::rollout::progress::StepObservation::default()
         });
-    let (state, reasons) = end(state, Next::Advance);
+    let (state, reasons) = end(state, StepOutcome::Advance);
     let expected = Candidate {
         number: 2,
         ..Candidate::new(revision("b"))
@@ -288,23 +291,23 @@ fn a_step_that_ends_well_starts_the_next_one() {
 #[test]
 fn a_step_that_continues_says_what_it_waits_for() {
     for (hold, expected) in [
-        (Hold::Paused, "paused by an operator"),
+        (StepWait::Paused, "paused by an operator"),
         (
-            Hold::Running {
+            StepWait::Running {
                 left: Duration::from_secs(7),
             },
             "the time of the step has not passed",
         ),
         (
-            Hold::Inconclusive {
+            StepWait::Inconclusive {
                 compared: 3,
                 least: 10,
             },
             "inconclusive: 3 targets were compared, and it takes 10",
         ),
-        (Hold::UntilPromoted, "waiting until it is promoted"),
+        (StepWait::UntilPromoted, "waiting until it is promoted"),
     ] {
-        let (state, reasons) = end(rolling_out(), Next::Hold(hold.clone()));
+        let (state, reasons) = end(rolling_out(), StepOutcome::StepWait(hold.clone()));
         assert_eq!(state.candidate().unwrap().wait.to_string(), expected);
         assert!(reasons.is_empty());
     }
@@ -440,7 +443,10 @@ fn a_source_that_is_away_is_no_update() {
 
 #[test]
 fn a_lost_candidate_can_still_be_aborted() {
-    let (state, reasons) = end(lost(rolling_out(), false), Next::RollBack(Fault::Aborted));
+    let (state, reasons) = end(
+        lost(rolling_out(), false),
+        StepOutcome::RollBack(AnalysisFailure::Aborted),
+    );
     assert!(state.loss().is_some());
     assert_eq!(state.rejected().unwrap().revision, "b");
     assert_eq!(reasons, ["RolledBack"]);
