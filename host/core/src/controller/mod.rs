@@ -9,7 +9,8 @@
 //! controller's.
 
 mod exchange;
-mod item;
+mod execution;
+mod items;
 mod revision;
 mod shared;
 mod sweep;

@@ -3,22 +3,22 @@
 
 mod ruling;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::exchange::{
     CallId, CallRequest, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome, RevisionId, World,
 };
-use super::item::{Called, Running, Sooner};
+use super::execution::{ItemExecution, RequeueTrigger};
+use super::items::{Trigger, WorkItems, key};
 use super::shared::{Carried, Shared};
 use super::sweep::{Pace, Sweep};
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use super::waiters::Waiters;
 use crate::expectation::LAPSE;
-use crate::health::{CallFailure, Health, after_failed_call};
+use crate::health::{CallFailure, Health, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::object::Uid;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
@@ -28,6 +28,17 @@ use crate::rollout::Role;
 use crate::rollout::compare::Look;
 use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
+
+/// A call in flight.
+#[derive(Debug)]
+struct CallInFlight {
+    items: Vec<WorkItem>,
+    /// How many of them are from a list.
+    relisted: usize,
+    permit: Permit,
+    began: Instant,
+    snapshot: Snapshot,
+}
 
 /// One revision of a controller's guest.
 #[derive(Debug)]
@@ -55,16 +66,8 @@ pub struct Revision<G> {
     notes: Notes,
     health: Health,
     tally: Tally,
-    calls: BTreeMap<CallId, Called>,
-    running: BTreeMap<QueueKey, Running>,
-    /// Items that wait for the call about the next part of their decisions.
-    next_parts: VecDeque<WorkItem>,
-    waiters: Waiters,
-    /// Items that wait for an operator, or for their targets to become this
-    /// revision's: no trigger may ever name them again.
-    parked: BTreeSet<QueueKey>,
-    /// Items with a plan for an object whose kind is not served.
-    unserved: BTreeSet<QueueKey>,
+    calls: BTreeMap<CallId, CallInFlight>,
+    items: WorkItems,
     sweep: Sweep,
 }
 
@@ -97,8 +100,7 @@ impl<G: Clone> Revision<G> {
         queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let notes = self.notes.clone();
         let mut fork = Self::with(id, Role::Candidate, loaded, views, queues, notes);
-        fork.parked.clone_from(&self.parked);
-        fork.unserved.clone_from(&self.unserved);
+        fork.items = self.items.fork();
         fork.begin_sweep(Pace::Easy);
         fork
     }
@@ -128,11 +130,7 @@ impl<G: Clone> Revision<G> {
             health: Health::default(),
             tally: Tally::default(),
             calls: BTreeMap::new(),
-            running: BTreeMap::new(),
-            next_parts: VecDeque::new(),
-            waiters: Waiters::default(),
-            parked: BTreeSet::new(),
-            unserved: BTreeSet::new(),
+            items: WorkItems::default(),
             sweep: Sweep::default(),
         }
     }
@@ -156,9 +154,10 @@ impl<G: Clone> Revision<G> {
         for called in std::mem::take(&mut self.calls).into_values() {
             self.send_back(now, called.items);
         }
-        let next_parts = std::mem::take(&mut self.next_parts);
-        self.send_back(now, next_parts);
-        self.running.values_mut().for_each(Running::supersede);
+        for QueueKey { queue, key } in self.items.drop_pages() {
+            self.queues.done(now, &queue, &key, Finish::PutBack);
+        }
+        self.items.supersede();
         self.queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
         self.id = id;
@@ -256,10 +255,9 @@ impl<G: Clone> Revision<G> {
     /// not taken.
     pub(super) fn look_at_everything(&mut self, now: Instant) {
         self.begin_sweep(Pace::Easy);
-        for item in std::mem::take(&mut self.parked) {
+        for item in self.items.resync() {
             self.queues.hasten(now, &item.queue, &item.key);
         }
-        self.running.values_mut().for_each(Running::look_again);
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             self.add(now, &tick.queue, &tick.key, Origin::Fresh);
@@ -268,7 +266,7 @@ impl<G: Clone> Revision<G> {
 
     /// What the API server serves has changed: what waited for that is due.
     pub(super) fn handle_mapping(&mut self, now: Instant) {
-        for item in std::mem::take(&mut self.unserved) {
+        for item in self.items.mapping_changed() {
             self.queues.hasten(now, &item.queue, &item.key);
         }
     }
@@ -334,14 +332,14 @@ impl<G: Clone> Revision<G> {
             controller: shared.id,
             number: shared.fresh_id(),
         };
-        let called = Called {
+        let call = CallInFlight {
             items: items.clone(),
             relisted,
             permit,
             began: now,
             snapshot: snapshot.clone(),
         };
-        self.calls.insert(id, called);
+        self.calls.insert(id, call);
         let pending = self.pending();
         if let Some(trial) = &mut shared.trial {
             trial.pending.insert(self.role, pending.clone());
@@ -358,10 +356,10 @@ impl<G: Clone> Revision<G> {
     }
 
     /// The items of the next call, and how many of them are from a list. What
-    /// has been begun comes first, by itself: a part fills a call.
+    /// has been begun comes first, by itself: a page fills a call.
     fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<(Vec<WorkItem>, usize)> {
-        if let Some(item) = self.next_parts.pop_front() {
-            return Some((vec![item], 0));
+        if let Some(page) = self.items.enter_page() {
+            return Some((vec![page], 0));
         }
         let batch = self.queues.dequeue(now)?;
         if self.role == Role::Stable {
@@ -370,6 +368,7 @@ impl<G: Clone> Revision<G> {
                 shared.effects.push_back(Effect::Dequeued { queue, waited });
             }
         }
+        self.items.enter_call(&batch.items);
         Some((batch.items, batch.relisted))
     }
 
@@ -408,11 +407,8 @@ impl<G: Clone> Revision<G> {
             .map(|trial| trial.others(self.role))
             .unwrap_or_default();
         for (mut work, decision) in called.items.into_iter().zip(decisions) {
-            let item = QueueKey {
-                queue: work.queue.clone(),
-                key: work.key.clone(),
-            };
-            let next_part = match &decision.verdict {
+            let item = key(&work);
+            let next_page = match &decision.verdict {
                 Verdict::ContinueFrom { cursor } => {
                     work.cursor.clone_from(cursor);
                     Some(work)
@@ -426,7 +422,7 @@ impl<G: Clone> Revision<G> {
                 began: called.began,
                 other: &other,
             };
-            self.begin(&item, decision, next_part, look, world, shared);
+            self.begin(&item, decision, next_page, look, world, shared);
         }
     }
 
@@ -445,8 +441,7 @@ impl<G: Clone> Revision<G> {
         self.health.failed(now, called.permit, failure);
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
-            // Of the parts before this one: all of them are decided again.
-            self.running.remove(&item);
+            self.items.leave_call(&item);
             self.finish_item(now, &item, finish.clone(), shared);
         }
     }
@@ -461,7 +456,7 @@ impl<G: Clone> Revision<G> {
     fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = WorkItem>) {
         for WorkItem { queue, key, .. } in items {
             self.queues.done(now, &queue, &key, Finish::PutBack);
-            self.running.remove(&QueueKey { queue, key });
+            self.items.leave_call(&QueueKey { queue, key });
         }
     }
 
@@ -476,19 +471,20 @@ impl<G: Clone> Revision<G> {
         let Carried { item, plan, .. } = carried;
         shared.measure(&plan, &outcome);
         let success = outcome.is_success();
-        if let Some(running) = self.running.get_mut(&item) {
-            running.in_flight -= 1;
-            if outcome.written.is_some() || (success && outcome.failed.is_some()) {
-                running.unseen.push(Uid::new(&plan.target.uid));
-            }
-            if let Some((step, failure)) = outcome.failed
-                && !success
-            {
-                self.tally.write_failed(failure.class, &failure.message);
-                running.fail(&plan.target.uid, step, failure);
-            }
+        let Some(mut execution) = self.items.take_execution(&item) else {
+            return;
+        };
+        execution.in_flight -= 1;
+        if outcome.written.is_some() || (success && outcome.failed.is_some()) {
+            execution.unseen.push(Uid::new(&plan.target.uid));
         }
-        self.pump(&item, world, shared);
+        if let Some((step, failure)) = outcome.failed
+            && !success
+        {
+            self.tally.write_failed(failure.class, &failure.message);
+            execution.fail(&plan.target.uid, step, failure);
+        }
+        self.admit_plans(&item, execution, world, shared);
     }
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
@@ -496,9 +492,11 @@ impl<G: Clone> Revision<G> {
         if !self.has_room() {
             return None;
         }
-        let item = || match self.next_parts.front() {
-            Some(_) => Some(now),
-            None => self.queues.next_due(now),
+        let item = || {
+            if self.items.has_page() {
+                return Some(now);
+            }
+            self.queues.next_due(now)
         };
         let call = || Some(item()?.max(self.health.opens_at(now)?));
         [self.sweep.due_at(now), call()].into_iter().flatten().min()
@@ -506,7 +504,7 @@ impl<G: Clone> Revision<G> {
 
     /// Every object that an item waits for.
     pub(super) fn waited_for(&self) -> Vec<Uid> {
-        self.waiters.objects()
+        self.items.awaited()
     }
 
     /// Adds the items that waited for an object once it is no longer held.
@@ -517,11 +515,11 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) {
-        if !self.waiters.waits_for(uid) {
+        if !self.items.awaits(uid) {
             return;
         }
         if !shared.is_open(uid, snapshot, now) {
-            for item in self.waiters.release(uid) {
+            for item in self.items.observed(uid) {
                 self.add(now, &item.queue, &item.key, Origin::Fresh);
             }
         }
@@ -531,13 +529,11 @@ impl<G: Clone> Revision<G> {
         &mut self,
         item: &QueueKey,
         decision: Decision,
-        next_part: Option<WorkItem>,
+        next_page: Option<WorkItem>,
         look: Look<'_>,
         world: &World<'_>,
         shared: &mut Shared,
     ) {
-        self.parked.remove(item);
-        self.unserved.remove(item);
         let cancelled = self.command(world.now, decision.commands, shared);
         let stands = |plan: &Plan| {
             let condition = plan.when_cancelled.as_ref();
@@ -558,16 +554,13 @@ impl<G: Clone> Revision<G> {
             });
         }
         let decided_on = look.snapshot.clone();
-        let mut part = Running::new(plans, decided_on, parallel, decision.verdict);
-        part.next_part = next_part;
-        match self.running.get_mut(item) {
-            Some(running) => running.continue_with(part),
-            None => drop(self.running.insert(item.clone(), part)),
-        }
-        self.pump(item, world, shared);
+        let mut page = ItemExecution::new(plans, decided_on, parallel, decision.verdict);
+        page.next_page = next_page;
+        let execution = self.items.decided(item, page);
+        self.admit_plans(item, execution, world, shared);
     }
 
-    /// Carries out commands; returns the items that a cancel found waiting.
+    /// Runs commands; returns the items that a cancel found waiting.
     fn command(
         &mut self,
         now: Instant,
@@ -611,38 +604,38 @@ impl<G: Clone> Revision<G> {
 
     /// Puts plans of an item before the gate as long as there is room for them,
     /// and ends the item when none is left.
-    fn pump(&mut self, item: &QueueKey, world: &World<'_>, shared: &mut Shared) {
-        let Some(mut running) = self.running.remove(item) else {
-            return;
-        };
-        while running.has_room() {
-            let Some(plan) = running.plans.pop_front() else {
+    fn admit_plans(
+        &mut self,
+        item: &QueueKey,
+        mut execution: Box<ItemExecution>,
+        world: &World<'_>,
+        shared: &mut Shared,
+    ) {
+        while execution.has_room() {
+            let Some(plan) = execution.plans.pop_front() else {
                 break;
             };
-            self.rule(item, &mut running, plan, world, shared);
+            self.rule(item, &mut execution, plan, world, shared);
         }
-        if !running.is_over() {
-            self.running.insert(item.clone(), running);
+        if !execution.is_over() {
+            self.items.execute(item, execution);
             return;
         }
-        if let Some(next) = running.next_part.take() {
-            self.next_parts.push_back(next);
-            self.running.insert(item.clone(), running);
+        if let Some(page) = execution.next_page.take() {
+            self.items.wait_for_page(item, execution, page);
             return;
         }
-        running
+        execution
             .unseen
             .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
-        if running.waits_for_kind() {
-            self.unserved.insert(item.clone());
+        if execution.waits_for_kind() {
+            self.items.wait_for(item, Trigger::Mapping);
         }
-        let (finish, sooner) = running.finish(world.now, LAPSE, self.is_tick(item));
-        match sooner {
-            Sooner::Never => {}
-            Sooner::WhenSeen => self.waiters.wait(item, running.unseen),
-            Sooner::WhenLookedAt => {
-                self.parked.insert(item.clone());
-            }
+        let (finish, trigger) = execution.finish(world.now, LAPSE, self.is_tick(item));
+        match trigger {
+            RequeueTrigger::Never => {}
+            RequeueTrigger::Observed => self.items.wait_to_observe(item, execution.unseen),
+            RequeueTrigger::Resync => self.items.wait_for(item, Trigger::Resync),
         }
         self.finish_item(world.now, item, finish, shared);
     }
@@ -654,8 +647,7 @@ impl<G: Clone> Revision<G> {
 
     /// The plans that were decided and not put before the gate yet.
     pub(super) fn decided(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
-        let running = self.running.iter();
-        running.flat_map(|(item, running)| running.plans.iter().map(move |plan| (item, plan)))
+        self.items.plans()
     }
 
     fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {
