@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::budget::Trip;
-use crate::expectation::Held;
+use crate::expectation::ExpectationState;
 use crate::manifest::{Manifest, Permission};
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
@@ -55,7 +55,7 @@ pub struct Circumstances<'a> {
     /// Whether the target belongs to the cohort that this revision owns.
     pub owns_target: bool,
     /// What of the target is under way, or not yet seen in the cache.
-    pub held: Option<Held>,
+    pub held: Option<ExpectationState>,
     /// The guardrail that holds this plan back.
     pub tripped: Option<Trip>,
 }
@@ -83,9 +83,9 @@ impl Ruling {
             Self::Wait(Waiting::NotLeading) => "not-leading",
             Self::Wait(Waiting::Disabled) => "disabled",
             Self::Wait(Waiting::NotOwned) => "not-owned",
-            Self::Wait(Waiting::Held(Held::InFlight)) => "in-flight",
-            Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
-            Self::Wait(Waiting::Held(Held::Gone)) => "already-gone",
+            Self::Wait(Waiting::Held(ExpectationState::InFlight)) => "in-flight",
+            Self::Wait(Waiting::Held(ExpectationState::NotSeenYet)) => "already-written",
+            Self::Wait(Waiting::Held(ExpectationState::Gone)) => "already-gone",
             Self::Wait(Waiting::Tripped(_)) => "guardrail-tripped",
             Self::Wait(Waiting::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
@@ -107,7 +107,7 @@ pub enum Waiting {
     /// Another revision owns the target's cohort.
     NotOwned,
     /// The target is being written, or the cache does not show it yet.
-    Held(Held),
+    Held(ExpectationState),
     /// A guardrail holds it back.
     Tripped(Trip),
     /// The API server does not serve a kind that the plan writes. It may again:
@@ -154,13 +154,15 @@ impl fmt::Display for Waiting {
             Self::NotLeading => f.write_str("waits: another replica leads the controller"),
             Self::Disabled => f.write_str("waits: the controller is disabled"),
             Self::NotOwned => f.write_str("waits: another revision owns the target"),
-            Self::Held(Held::InFlight) => {
+            Self::Held(ExpectationState::InFlight) => {
                 f.write_str("waits: another plan for the target is being carried out")
             }
-            Self::Held(Held::NotSeenYet) => {
+            Self::Held(ExpectationState::NotSeenYet) => {
                 f.write_str("waits: the target was just written and the cache does not show it yet")
             }
-            Self::Held(Held::Gone) => f.write_str("has nothing to do: the target was just deleted"),
+            Self::Held(ExpectationState::Gone) => {
+                f.write_str("has nothing to do: the target was just deleted")
+            }
             Self::Tripped(trip) => write!(f, "waits: {trip}"),
             Self::NotServed => f.write_str(
                 "waits: the API server does not serve the kind of the object at the moment",

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod bucket;
 pub mod budget;
+pub mod circuit;
 pub mod controller;
 pub mod coverage;
 pub mod desired;
@@ -14,7 +15,7 @@ pub mod digest;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
-pub mod health;
+
 pub mod machine;
 pub mod manifest;
 pub mod mapping;

@@ -1,27 +1,24 @@
 //! One revision of a controller's guest: its queues, its calls, and its plans
 //! up to the gate.
 
+mod decision;
 mod ruling;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome, RevisionId, World,
-};
-use super::execution::{ItemExecution, RequeueTrigger};
-use super::items::{Trigger, WorkItems, key};
-use super::shared::{Carried, Shared};
-use super::sweep::{Pace, Sweep};
+use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, World};
+use super::items::{WorkItems, key};
+use super::resync::{Pace, Resync};
+use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use crate::expectation::LAPSE;
-use crate::health::{CallFailure, Health, Permit, after_failed_call};
+use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::object::Uid;
-use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
+use crate::plan::{Decision, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
@@ -64,11 +61,11 @@ pub struct Revision<G> {
     complete: bool,
     queues: Queues,
     notes: Notes,
-    health: Health,
+    circuit: CircuitBreaker,
     tally: Tally,
     calls: BTreeMap<CallId, CallInFlight>,
     items: WorkItems,
-    sweep: Sweep,
+    resync: Resync,
 }
 
 impl<G: Clone> Revision<G> {
@@ -82,7 +79,7 @@ impl<G: Clone> Revision<G> {
         let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let notes = Notes::default();
         let mut revision = Self::with(id, Role::Stable, loaded, views, queues, notes);
-        revision.begin_sweep(Pace::Brisk);
+        revision.begin_resync(Pace::Brisk);
         revision
     }
 
@@ -101,7 +98,7 @@ impl<G: Clone> Revision<G> {
         let notes = self.notes.clone();
         let mut fork = Self::with(id, Role::Candidate, loaded, views, queues, notes);
         fork.items = self.items.fork();
-        fork.begin_sweep(Pace::Easy);
+        fork.begin_resync(Pace::Easy);
         fork
     }
 
@@ -127,11 +124,11 @@ impl<G: Clone> Revision<G> {
             complete: true,
             queues,
             notes,
-            health: Health::default(),
+            circuit: CircuitBreaker::default(),
             tally: Tally::default(),
             calls: BTreeMap::new(),
             items: WorkItems::default(),
-            sweep: Sweep::default(),
+            resync: Resync::default(),
         }
     }
 
@@ -166,9 +163,9 @@ impl<G: Clone> Revision<G> {
         self.manifest = manifest;
         self.set_views(views);
         self.complete = true;
-        self.health = Health::default();
+        self.circuit = CircuitBreaker::default();
         self.tally = Tally::default();
-        self.look_at_everything(now);
+        self.start_resync(now);
         std::mem::replace(&mut self.guest, guest)
     }
 
@@ -225,8 +222,8 @@ impl<G: Clone> Revision<G> {
 
     /// How it fares.
     #[must_use]
-    pub fn health(&self) -> &Health {
-        &self.health
+    pub fn circuit(&self) -> &CircuitBreaker {
+        &self.circuit
     }
 
     /// What it did since the counting began.
@@ -247,14 +244,14 @@ impl<G: Clone> Revision<G> {
     /// Looks at other views from now on, and at everything in them.
     pub(super) fn change_views(&mut self, now: Instant, views: Views) {
         self.set_views(views);
-        self.look_at_everything(now);
+        self.start_resync(now);
     }
 
     /// Begins to add every key that a trigger can name, and every item that is
     /// parked or about to be: after a time in which its plans were not carried out, or changes
     /// not taken.
-    pub(super) fn look_at_everything(&mut self, now: Instant) {
-        self.begin_sweep(Pace::Easy);
+    pub(super) fn start_resync(&mut self, now: Instant) {
+        self.begin_resync(Pace::Easy);
         for item in self.items.resync() {
             self.queues.hasten(now, &item.queue, &item.key);
         }
@@ -271,19 +268,19 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    fn begin_sweep(&mut self, pace: Pace) {
+    fn begin_resync(&mut self, pace: Pace) {
         let manifest = &self.manifest;
         let triggers = self.watches.iter().flat_map(|(view, position)| {
             let triggers = triggers_of(manifest, *position);
             triggers.map(|trigger| (*view, trigger.clone()))
         });
-        self.sweep.begin(pace, triggers);
+        self.resync.begin(pace, triggers);
     }
 
     /// Adds the next of these keys, unless the last are still to be taken.
-    pub(super) fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
+    pub(super) fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
         let is_crowded = self.queues.has_relisted(now);
-        if let Some((queue, keys)) = self.sweep.next(now, is_crowded, snapshot) {
+        if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
             for key in keys {
                 self.add(now, &queue, &key, Origin::Relist);
             }
@@ -323,9 +320,9 @@ impl<G: Clone> Revision<G> {
         if !self.has_room() {
             return None;
         }
-        let permit = self.health.begin(now)?;
+        let permit = self.circuit.begin(now)?;
         let Some((items, relisted)) = self.next_items(now, shared) else {
-            self.health.abandoned(now, permit);
+            self.circuit.abandoned(now, permit);
             return None;
         };
         let id = CallId {
@@ -341,8 +338,8 @@ impl<G: Clone> Revision<G> {
         };
         self.calls.insert(id, call);
         let pending = self.pending();
-        if let Some(trial) = &mut shared.trial {
-            trial.pending.insert(self.role, pending.clone());
+        if let Some(rollout) = &mut shared.rollout {
+            rollout.pending.insert(self.role, pending.clone());
         }
         Some(CallRequest {
             id,
@@ -397,14 +394,14 @@ impl<G: Clone> Revision<G> {
             decisions.len(),
             "the engine counts them"
         );
-        self.health.succeeded(world.now, called.permit);
+        self.circuit.succeeded(world.now, called.permit);
         self.tally.call_took(took);
         if called.relisted > 0 {
-            self.sweep.worked(world.now, took);
+            self.resync.call_took(world.now, took);
         }
-        let trial = shared.trial.as_ref();
-        let other = trial
-            .map(|trial| trial.others(self.role))
+        let rollout = shared.rollout.as_ref();
+        let other = rollout
+            .map(|rollout| rollout.others(self.role))
             .unwrap_or_default();
         for (mut work, decision) in called.items.into_iter().zip(decisions) {
             let item = key(&work);
@@ -438,7 +435,7 @@ impl<G: Clone> Revision<G> {
         };
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
-        self.health.failed(now, called.permit, failure);
+        self.circuit.failed(now, called.permit, failure);
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
             self.items.leave_call(&item);
@@ -448,7 +445,7 @@ impl<G: Clone> Revision<G> {
 
     pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
         if let Some(called) = self.calls.remove(&id) {
-            self.health.abandoned(now, called.permit);
+            self.circuit.abandoned(now, called.permit);
             self.send_back(now, called.items);
         }
     }
@@ -458,33 +455,6 @@ impl<G: Clone> Revision<G> {
             self.queues.done(now, &queue, &key, Finish::PutBack);
             self.items.leave_call(&QueueKey { queue, key });
         }
-    }
-
-    /// Takes the end of a plan of this revision.
-    pub(super) fn handle_outcome(
-        &mut self,
-        carried: Carried,
-        outcome: Outcome,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        let Carried { item, plan, .. } = carried;
-        shared.measure(&plan, &outcome);
-        let success = outcome.is_success();
-        let Some(mut execution) = self.items.take_execution(&item) else {
-            return;
-        };
-        execution.in_flight -= 1;
-        if outcome.written.is_some() || (success && outcome.failed.is_some()) {
-            execution.unseen.push(Uid::new(&plan.target.uid));
-        }
-        if let Some((step, failure)) = outcome.failed
-            && !success
-        {
-            self.tally.write_failed(failure.class, &failure.message);
-            execution.fail(&plan.target.uid, step, failure);
-        }
-        self.admit_plans(&item, execution, world, shared);
     }
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
@@ -498,8 +468,11 @@ impl<G: Clone> Revision<G> {
             }
             self.queues.next_due(now)
         };
-        let call = || Some(item()?.max(self.health.opens_at(now)?));
-        [self.sweep.due_at(now), call()].into_iter().flatten().min()
+        let call = || Some(item()?.max(self.circuit.opens_at(now)?));
+        [self.resync.due_at(now), call()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Every object that an item waits for.
@@ -522,143 +495,6 @@ impl<G: Clone> Revision<G> {
             for item in self.items.observed(uid) {
                 self.add(now, &item.queue, &item.key, Origin::Fresh);
             }
-        }
-    }
-
-    fn begin(
-        &mut self,
-        item: &QueueKey,
-        decision: Decision,
-        next_page: Option<WorkItem>,
-        look: Look<'_>,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        let cancelled = self.command(world.now, decision.commands, shared);
-        let stands = |plan: &Plan| {
-            let condition = plan.when_cancelled.as_ref();
-            condition.is_none_or(|item| cancelled.contains(item))
-        };
-        let plans = decision.plans.into_iter().filter(stands);
-        let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
-        shared.compare(look, &plans, world);
-        let parallel = match decision.parallel {
-            0 => DEFAULT_PARALLEL,
-            asked => asked.min(MOST_PARALLEL),
-        };
-        if let Verdict::Retry { reason } = &decision.verdict {
-            shared.effects.push_back(Effect::Retried {
-                role: self.role,
-                item: item.clone(),
-                reason: reason.clone(),
-            });
-        }
-        let decided_on = look.snapshot.clone();
-        let mut page = ItemExecution::new(plans, decided_on, parallel, decision.verdict);
-        page.next_page = next_page;
-        let execution = self.items.decided(item, page);
-        self.admit_plans(item, execution, world, shared);
-    }
-
-    /// Runs commands; returns the items that a cancel found waiting.
-    fn command(
-        &mut self,
-        now: Instant,
-        commands: Vec<Command>,
-        shared: &mut Shared,
-    ) -> BTreeSet<QueueKey> {
-        let mut cancelled = BTreeSet::new();
-        for command in commands {
-            let done = match command {
-                Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
-                Command::SetRate { queue, group, rate } => {
-                    self.queues.set_rate(now, &queue, &group, rate)
-                }
-                Command::Cancel(item) => {
-                    if self.queues.cancel(now, &item.queue, &item.key) {
-                        cancelled.insert(item);
-                    }
-                    Ok(())
-                }
-                Command::SetNote { key, value } => {
-                    match value {
-                        Some(value) => self.notes.insert(key, value.into()),
-                        None => self.notes.remove(&key),
-                    };
-                    Ok(())
-                }
-                Command::Measure(measure) => {
-                    // The stable revision sees the same, and counts it.
-                    if self.role == Role::Stable {
-                        shared.effects.push_back(Effect::Measure(measure));
-                    }
-                    Ok(())
-                }
-            };
-            // The engine refuses an answer with a queue that is not declared
-            // or a rate that is none.
-            debug_assert!(done.is_ok(), "{done:?}");
-        }
-        cancelled
-    }
-
-    /// Puts plans of an item before the gate as long as there is room for them,
-    /// and ends the item when none is left.
-    fn admit_plans(
-        &mut self,
-        item: &QueueKey,
-        mut execution: Box<ItemExecution>,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        while execution.has_room() {
-            let Some(plan) = execution.plans.pop_front() else {
-                break;
-            };
-            self.rule(item, &mut execution, plan, world, shared);
-        }
-        if !execution.is_over() {
-            self.items.execute(item, execution);
-            return;
-        }
-        if let Some(page) = execution.next_page.take() {
-            self.items.wait_for_page(item, execution, page);
-            return;
-        }
-        execution
-            .unseen
-            .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
-        if execution.waits_for_kind() {
-            self.items.wait_for(item, Trigger::Mapping);
-        }
-        let (finish, trigger) = execution.finish(world.now, LAPSE, self.is_tick(item));
-        match trigger {
-            RequeueTrigger::Never => {}
-            RequeueTrigger::Observed => self.items.wait_to_observe(item, execution.unseen),
-            RequeueTrigger::Resync => self.items.wait_for(item, Trigger::Resync),
-        }
-        self.finish_item(world.now, item, finish, shared);
-    }
-
-    fn is_tick(&self, item: &QueueKey) -> bool {
-        let mut ticks = self.manifest.ticks.iter();
-        ticks.any(|tick| tick.queue == item.queue && tick.key == item.key)
-    }
-
-    /// The plans that were decided and not put before the gate yet.
-    pub(super) fn decided(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
-        self.items.plans()
-    }
-
-    fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {
-        let finished = self.queues.done(now, &item.queue, &item.key, finish);
-        if let Some(finished) = finished
-            && self.role == Role::Stable
-        {
-            shared.effects.push_back(Effect::Reconciled {
-                queue: item.queue.clone(),
-                duration: finished.work_duration,
-            });
         }
     }
 }

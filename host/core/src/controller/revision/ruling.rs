@@ -7,8 +7,8 @@ use super::Revision;
 use crate::budget::Requester;
 use crate::controller::exchange::{Effect, PlanId, World};
 use crate::controller::execution::ItemExecution;
-use crate::controller::shared::{Carried, Shared};
-use crate::expectation::Held;
+use crate::controller::shared::{PlanInFlight, Shared};
+use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Ruling, Waiting};
 use crate::object::Uid;
@@ -37,19 +37,19 @@ impl<G: Clone> Revision<G> {
                     controller: shared.id,
                     number: shared.fresh_id(),
                 };
-                let carried = Carried {
+                let carried = PlanInFlight {
                     items_of: self.items_of,
                     item: item.clone(),
                     plan: Arc::clone(&plan),
                 };
-                shared.carried.insert(id, carried);
+                shared.in_flight.insert(id, carried);
                 shared.effects.push_back(Effect::Execute {
                     id,
                     revision: Arc::clone(&self.name),
                     plan: Arc::clone(&plan),
                 });
             }
-            Ruling::Wait(Waiting::Held(Held::Gone)) => execution.is_done_already(),
+            Ruling::Wait(Waiting::Held(ExpectationState::Gone)) => execution.is_done_already(),
             Ruling::Wait(Waiting::Held(_)) => execution.hold(uid),
             Ruling::Wait(Waiting::Tripped(trip)) => {
                 shared.budget.trip(*trip, world.now);

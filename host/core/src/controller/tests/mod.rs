@@ -1,19 +1,19 @@
 //! The controller driven by hand: what is called, carried out and tried again.
 
+mod candidate;
 mod handover;
 mod outcomes;
-mod parts;
-mod sweeping;
-mod trial;
+mod pages;
+mod resync;
 
 use std::time::Duration;
 
 use super::*;
+use crate::circuit::CallFailureKind;
 use crate::digest::ModuleDigest;
-use crate::expectation::Held;
+use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{Refusal, Ruling, Waiting};
-use crate::health::CallFailureKind;
 use crate::manifest::Manifest;
 use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
@@ -215,7 +215,7 @@ impl Bench {
     fn call_of(&mut self, role: Role) -> Option<CallRequest<()>> {
         let snapshot = self.store.snapshot();
         for _ in 0..100 {
-            self.controller.sweep(self.now, &snapshot);
+            self.controller.continue_resync(self.now, &snapshot);
         }
         self.controller.poll_call(self.now, role, &snapshot)
     }
