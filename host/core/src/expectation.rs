@@ -1,7 +1,7 @@
 //! What was just written and is not yet seen in the cache.
 //!
 //! Between the answer to a write and the watch event that tells of it, the
-//! cache shows the object as it was. A guest that looks at it then decides the
+//! cache shows the object as it was. A guest that reads it then decides the
 //! same again: an expectation keeps that second decision from being carried
 //! out. Expectations lapse, since uid preconditions make a repeated write
 //! harmless, while one that waits for ever would not be. Until then they stay,
@@ -19,7 +19,7 @@ pub const LAPSE: Duration = Duration::from_secs(30);
 /// Why a target is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectationState {
-    /// A plan for it is being carried out.
+    /// A plan for it is being executed.
     InFlight,
     /// It was written, and what the plan was decided on does not show it yet.
     NotSeenYet,
@@ -67,7 +67,7 @@ pub struct Expectations {
 }
 
 impl Expectations {
-    /// A plan for this object is being carried out, which was decided when the
+    /// A plan for this object is being executed, which was decided when the
     /// cache showed that of it.
     pub fn begin(&mut self, uid: Uid, decided_on: Seen) {
         let expected = Expected::InFlight(decided_on);

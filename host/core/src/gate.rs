@@ -18,9 +18,9 @@ use crate::plan::{Plan, Step};
 /// What a controller may do to the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Its plans are carried out.
+    /// Its plans are executed.
     Enforce,
-    /// Its plans are shown.
+    /// A dry run: its plans are logged and counted.
     #[default]
     DryRun,
     /// It does not run.
@@ -39,7 +39,7 @@ impl Mode {
     }
 }
 
-/// Everything the gate looks at besides the plan.
+/// Everything the gate judges by besides the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// Whether this replica leads the controller.
@@ -63,10 +63,10 @@ pub struct Circumstances<'a> {
 /// What becomes of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It is carried out.
+    /// It is executed.
     Admit,
-    /// It would be carried out in the mode Enforce.
-    Show,
+    /// It would be executed in the mode Enforce.
+    DryRun,
     /// Not now, without fault: it may be asked again.
     Wait(Waiting),
     /// Not as it is, and not by trying again.
@@ -79,7 +79,7 @@ impl Ruling {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Admit => "admitted",
-            Self::Show => "dry-run",
+            Self::DryRun => "dry-run",
             Self::Wait(Waiting::NotLeading) => "not-leading",
             Self::Wait(Waiting::Disabled) => "disabled",
             Self::Wait(Waiting::NotOwned) => "not-owned",
@@ -116,7 +116,7 @@ pub enum Waiting {
     NotServed,
 }
 
-/// Why a plan can never be carried out.
+/// Why a plan can never be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It has no steps.
@@ -140,8 +140,8 @@ pub enum Refusal {
 impl fmt::Display for Ruling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Admit => f.write_str("carried out"),
-            Self::Show => f.write_str("shown only: the controller's mode is DryRun"),
+            Self::Admit => f.write_str("admitted"),
+            Self::DryRun => f.write_str("dry run: the controller's mode is DryRun"),
             Self::Wait(waiting) => waiting.fmt(f),
             Self::Refuse(refusal) => refusal.fmt(f),
         }
@@ -155,7 +155,7 @@ impl fmt::Display for Waiting {
             Self::Disabled => f.write_str("waits: the controller is disabled"),
             Self::NotOwned => f.write_str("waits: another revision owns the target"),
             Self::Held(ExpectationState::InFlight) => {
-                f.write_str("waits: another plan for the target is being carried out")
+                f.write_str("waits: another plan for the target is being executed")
             }
             Self::Held(ExpectationState::NotSeenYet) => {
                 f.write_str("waits: the target was just written and the cache does not show it yet")
@@ -209,7 +209,7 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
         return Ruling::Wait(Waiting::NotOwned);
     }
     if circumstances.mode == Mode::DryRun {
-        return Ruling::Show;
+        return Ruling::DryRun;
     }
     if let Some(held) = circumstances.held {
         return Ruling::Wait(Waiting::Held(held));

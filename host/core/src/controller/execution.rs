@@ -45,7 +45,7 @@ pub(super) struct ItemExecution {
     pub(super) plans: VecDeque<Arc<Plan>>,
     /// What the guest was shown.
     pub(super) decided_on: Snapshot,
-    /// Plans that are being carried out.
+    /// Plans that are executed at present.
     pub(super) in_flight: u32,
     /// How many may be at once.
     parallel: u32,
@@ -60,7 +60,7 @@ pub(super) struct ItemExecution {
     /// When a guardrail has something left again.
     not_before: Option<Instant>,
     /// Targets that were held, or written: what the cache must show before the
-    /// item is looked at again.
+    /// item is reconciled again.
     pub(super) unseen: Vec<Uid>,
     /// Whether a plan was held back because of its target.
     held: bool,
@@ -138,7 +138,7 @@ impl ItemExecution {
     }
 
     /// Waits for a guardrail: until that time, or until an operator resets
-    /// it, upon which everything is looked at again.
+    /// it, which starts a resync.
     pub(super) fn wait_until(&mut self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE);
         let earliest = self.not_before.map_or(until, |already| already.min(until));
@@ -149,7 +149,7 @@ impl ItemExecution {
         self.put_off = self.put_off.max(PutOff::Left);
     }
 
-    /// Everything is looked at: what was held back or left before is decided
+    /// A resync starts: what was held back or left before is decided
     /// again as soon as the item has ended, which is not parked yet.
     pub(super) fn resync(&mut self) {
         if self.not_before.take().is_some() || self.put_off == PutOff::Left {
@@ -202,7 +202,7 @@ impl ItemExecution {
         self.failures.iter().any(is_unserved)
     }
 
-    /// What the queue is told once everything was carried out, and what else
+    /// What the queue is given once everything was executed, and what else
     /// makes the item come. A tick keeps its period: what is invalid or not
     /// served, waits for a guardrail, or was left to the other revision, it
     /// decides again.
@@ -255,10 +255,10 @@ impl ItemExecution {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
             }
             Verdict::RequeueWhenObserved if self.executed || self.held => self.when_seen(lapse),
-            // What was held back has to be looked at again: the write it was
+            // What was held back has to be reconciled again: the write it was
             // held for may not have done all of it.
             Verdict::Done if self.held => self.when_seen(lapse),
-            // Should the target come to this revision, the item is looked at
+            // Should the target come to this revision, the item is reconciled
             // again with all its times.
             Verdict::Done | Verdict::RequeueWhenObserved
                 if self.put_off == PutOff::Left && !is_tick =>

@@ -205,8 +205,8 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Takes on other settings. They hold for every plan that was not yet put
-    /// before the gate. If plans that were only shown would be carried out now,
-    /// everything is looked at again.
+    /// before the gate. If plans of a dry run would be executed now, a resync
+    /// starts.
     pub fn set(&mut self, now: Instant, settings: Settings) {
         if settings == self.shared.settings {
             return;
@@ -389,7 +389,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes the end of a plan that was carried out.
+    /// Takes the outcome of a plan that was executed.
     pub fn handle_outcome(&mut self, id: PlanId, outcome: Outcome, world: &World<'_>) {
         let Some(carried) = self.shared.in_flight.remove(&id) else {
             return;
@@ -431,7 +431,7 @@ impl<G: Clone> Controller<G> {
 
     /// Forgets expectations that have lapsed, wakes who waited for them, and
     /// ends the windows of the comparison. To be called every second or so.
-    pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) {
+    pub fn housekeep(&mut self, now: Instant, snapshot: &Snapshot) {
         self.shared.expectations.expire(now);
         if let Some(rollout) = &mut self.shared.rollout {
             rollout.comparison.tidy(now, snapshot);

@@ -83,7 +83,7 @@ impl<G: Clone> Revision<G> {
         revision
     }
 
-    /// Another revision beside this one, which looks at everything. It begins
+    /// Another revision beside this one, which starts a resync. It starts
     /// with the same items, timers and notes; what is worked on here waits
     /// there. Its ticks come when this one's do: both decide on the same state.
     pub(super) fn fork(
@@ -241,14 +241,14 @@ impl<G: Clone> Revision<G> {
         self.queues.stats(now)
     }
 
-    /// Looks at other views from now on, and at everything in them.
+    /// Watches other views from now on, and starts a resync.
     pub(super) fn change_views(&mut self, now: Instant, views: Views) {
         self.set_views(views);
         self.start_resync(now);
     }
 
     /// Begins to add every key that a trigger can name, and every item that is
-    /// parked or about to be: after a time in which its plans were not carried out, or changes
+    /// parked or about to be: after a time in which plans were not executed, or changes
     /// not taken.
     pub(super) fn start_resync(&mut self, now: Instant) {
         self.begin_resync(Pace::Easy);

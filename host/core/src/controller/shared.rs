@@ -25,7 +25,7 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) expectations: Expectations,
     pub(super) budget: Budget,
-    /// Plans that are being carried out, of revisions that are gone too.
+    /// Plans that are executed at present, of revisions that are gone too.
     pub(super) in_flight: BTreeMap<PlanId, PlanInFlight>,
     pub(super) effects: VecDeque<Effect>,
     /// None without a candidate.
@@ -60,7 +60,7 @@ impl Rollout {
     }
 }
 
-/// A plan that is being carried out.
+/// A plan that is executed at present.
 #[derive(Debug)]
 pub(super) struct PlanInFlight {
     /// Whose item it was decided for.
@@ -113,7 +113,7 @@ impl Shared {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
     }
 
-    /// A plan for the object is being carried out that was decided on this
+    /// A plan for the object is executed from now on that was decided on this
     /// snapshot.
     pub(super) fn expect(&mut self, uid: Uid, decided_on: &Snapshot) {
         let seen = seen(&uid, decided_on);
@@ -137,7 +137,7 @@ impl Shared {
         }
     }
 
-    /// Has counted what a plan that was carried out counts.
+    /// Counts what a plan that was executed counts.
     pub(super) fn measure(&mut self, plan: &Plan, outcome: &Outcome) {
         let result = match &outcome.failed {
             None => MeasureWhen::Succeeded,

@@ -239,7 +239,7 @@ fn what_depends_on_the_moment_comes_in_order() {
         now.mode = Mode::DryRun;
         assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotOwned));
         now.owns_target = true;
-        assert_eq!(judge(&plan, &now), Ruling::Show);
+        assert_eq!(judge(&plan, &now), Ruling::DryRun);
         now.mode = Mode::Enforce;
         assert_eq!(
             judge(&plan, &now),

@@ -79,7 +79,7 @@ impl<G: Clone> Machine<G> {
     }
 
     pub(super) fn housekeep(&mut self, now: Now) {
-        if self.streams.coverage.tidy(now.instant) {
+        if self.streams.coverage.expire(now.instant) {
             self.unlisted = None;
         }
         let waits = |hosted: &Hosted<G>| hosted.stable.is_some() || hosted.candidate.is_some();
@@ -89,7 +89,7 @@ impl<G: Clone> Machine<G> {
         }
         let snapshot = self.store.snapshot();
         for (_, controller) in self.running_mut() {
-            controller.tidy(now.instant, &snapshot);
+            controller.housekeep(now.instant, &snapshot);
         }
         let state = self.state(now.instant);
         self.outbox.report(Report::State(Box::new(state)));

@@ -64,7 +64,7 @@ impl<G: Clone> Revision<G> {
                 let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());
                 execution.fail(&plan.target.uid, 0, failure);
             }
-            Ruling::Show | Ruling::Wait(_) => {}
+            Ruling::DryRun | Ruling::Wait(_) => {}
         }
         shared.effects.push_back(Effect::Ruled {
             role: self.role,

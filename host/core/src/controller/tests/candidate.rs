@@ -83,7 +83,7 @@ fn a_shadow_decides_and_writes_nothing() {
     bench.finish(stable);
     bench.pass(WINDOW);
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     let counts = *bench.controller.comparison().unwrap().counts();
     assert_eq!(
         (counts.agree, counts.only_candidate, counts.only_stable),

@@ -234,7 +234,7 @@ fn until_compared(bench: &mut Bench, first: PlanId) -> crate::rollout::compare::
     }
     bench.pass(60 * SECOND);
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     *bench.controller.comparison().unwrap().counts()
 }
 
@@ -295,7 +295,7 @@ fn what_was_written_before_a_trial_is_not_held_against_the_candidate() {
     bench.lose("a");
     bench.pass(60 * SECOND);
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     let counts = bench.controller.comparison().unwrap().counts();
     assert_eq!(counts.disagreements(), 0, "{counts:?}");
 }

@@ -364,7 +364,7 @@ fn a_dry_run_carries_nothing_out() {
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
-    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert_eq!(bench.rulings(), [Ruling::DryRun]);
     // Once it enforces, everything is looked at again.
     bench.controller.set(bench.now, enforce());
     let (call, ..) = bench.keys().unwrap();
@@ -387,7 +387,7 @@ fn a_change_of_mode_stops_the_plans_that_wait() {
     assert_eq!(carried.len(), 1);
     bench.controller.set(bench.now, Settings::default());
     bench.outcome(carried[0].0, succeeded(Written::Gone));
-    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert_eq!(bench.rulings(), [Ruling::DryRun]);
 }
 
 #[test]

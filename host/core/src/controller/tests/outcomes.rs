@@ -288,7 +288,7 @@ fn requeue_when_observed_waits_for_the_cache() {
     assert!(bench.call().is_none(), "no declared field has changed");
     // The version is seen when everything is tidied up.
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     let (_, queue, keys) = bench.keys().unwrap();
     assert_eq!((queue.as_str(), keys), ("nodes", vec!["n1".to_owned()]));
 }
@@ -377,7 +377,7 @@ fn what_is_only_shown_is_not_waited_for() {
     let (call, ..) = bench.keys().unwrap();
     let decision = decide(vec![delete("a")], Verdict::RequeueWhenObserved);
     bench.answer(call, vec![decision]);
-    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert_eq!(bench.rulings(), [Ruling::DryRun]);
     assert!(bench.call().is_none());
     assert_eq!(bench.timeout(), None);
 }
