@@ -7,6 +7,7 @@ use std::time::Duration;
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
+use davit_core::control::Declaration;
 pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
 use davit_core::watch;
@@ -15,12 +16,13 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::config::{ClientConfig, ControllerConfig};
+use crate::control::{ControlHandle, ControlOptions, ControlTask};
 use crate::driver::{self, DriverOptions, Handle};
 use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
-use crate::rollout::{Declared, Records, RolloutOptions, Rollouts, RolloutsHandle};
+use crate::records::Records;
 
 /// What a host is made of.
 pub struct HostOptions {
@@ -53,7 +55,7 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 pub struct Host {
     recorder: Recorder,
     handle: Handle,
-    rollouts: Rollouts,
+    control: ControlTask,
     task: JoinHandle<()>,
 }
 
@@ -82,8 +84,9 @@ impl Host {
             seed: options.seed,
         });
         let loader = Loader::new(options.engine, options.modules);
-        let rollouts = Rollouts::start(RolloutOptions {
-            host: handle.clone(),
+        let control = ControlTask::start(ControlOptions {
+            data: handle.clone(),
+            clock,
             loader: Arc::new(loader),
             records: options.records,
             recorder: recorder.clone(),
@@ -94,7 +97,7 @@ impl Host {
         Self {
             recorder,
             handle,
-            rollouts,
+            control,
             task,
         }
     }
@@ -105,19 +108,19 @@ impl Host {
     /// revision of a controller takes over as its rollout says; when it does,
     /// with the former one's queues.
     pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
-        self.rollouts.apply(controllers).await
+        self.control.apply(controllers).await
     }
 
     /// Makes these the controllers of the host, and no others. What is wrong
     /// with one of them is said in its status, and harms no other.
-    pub async fn declare(&self, controllers: Vec<Declared>) {
-        self.rollouts.declare(controllers).await;
+    pub async fn declare(&self, controllers: Vec<Declaration>) {
+        self.control.declare(controllers).await;
     }
 
-    /// Speaks to its rollouts.
+    /// Speaks to the control half.
     #[must_use]
-    pub fn rollouts(&self) -> RolloutsHandle {
-        self.rollouts.handle()
+    pub fn control(&self) -> ControlHandle {
+        self.control.handle()
     }
 
     /// Speaks to it.

@@ -18,10 +18,10 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
 
+use crate::control::ControlHandle;
 use crate::driver::Handle;
 use crate::health::{Health, STUCK};
 use crate::metrics::HostMetrics;
-use crate::rollout::RolloutsHandle;
 use address::ListenAddress;
 use disagreements::Page;
 use requests::RequestPolicy;
@@ -39,7 +39,7 @@ pub struct Endpoints {
     /// For `/controllers/NAME/disagreements`.
     pub host: Handle,
     /// For the progress of rollouts, and for requests.
-    pub rollouts: RolloutsHandle,
+    pub rollouts: ControlHandle,
     /// Which requests the host accepts.
     pub requests: RequestPolicy,
 }

@@ -1,4 +1,4 @@
-//! `davit run`: controllers against a cluster, until told to stop.
+//! `davit run`: runs controllers against a cluster until it is stopped.
 
 use std::convert::Infallible;
 use std::io;
@@ -21,11 +21,12 @@ use crate::http::requests::RequestPolicy;
 use crate::http::{self, Endpoints};
 use crate::metrics::HostMetrics;
 use crate::modules::{Modules, ModulesOptions};
+use crate::records::Records;
 use crate::resource;
-use crate::rollout::{Declared, Records};
+use davit_core::control::Declaration;
 
-/// How often the configuration file is looked at. A mounted `ConfigMap` changes
-/// by a link, which a watch of the file would miss.
+/// How often the configuration file is read. A mounted `ConfigMap` changes by a link,
+/// which a watch of the file would miss.
 const CONFIG_PERIOD: Duration = Duration::from_secs(1);
 
 /// Runs until SIGINT or SIGTERM.
@@ -63,7 +64,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
-            rollouts: host.rollouts(),
+            rollouts: host.control(),
             requests: policy,
         };
         let (address, _) = http::serve(&address, endpoints)
@@ -73,7 +74,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         match policy {
             RequestPolicy::Cluster => {}
             RequestPolicy::Loopback if !address.ip().is_loopback() => tracing::info!(
-                "this host takes no requests such as promote or abort, since {address} is not \
+                "this host accepts no requests such as promote or abort, because {address} is not \
                  loopback: a step that waits for an operator stays until the file changes; \
                  see --allow-remote-requests"
             ),
@@ -84,7 +85,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         }
     } else if config.controllers.is_some() {
         tracing::info!(
-            "without --http, this host takes no requests such as promote or abort: a step that \
+            "without --http, this host accepts no requests such as promote or abort: a step that \
              waits for an operator stays until the file changes"
         );
     }
@@ -94,38 +95,38 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         tokio::spawn(resource::watch::follow(client, sender, Arc::clone(&health)));
     }
     let mut stop = StopSignals::new()?;
-    // Whatever is being taken on when a signal comes was not begun, and is not.
+    // A configuration that is being applied when a signal comes has not taken effect,
+    // and does not.
     tokio::select! {
         name = stop.received() => {
-            tracing::info!("{name}: no new work; the writes in flight come to their end");
+            tracing::info!("{name}: stopping; the host finishes the plans in execution");
         }
-        ended = take_on_changes(&host, &health, file, &config, declared) => match ended? {},
+        ended = apply_changes(&host, &health, file, &config, declared) => match ended? {},
     }
     host.stop().await;
     tracing::info!("stopped");
     Ok(())
 }
 
-/// Where rollouts are remembered: with the resources, or else beside the
-/// modules that are kept.
+/// Where rollouts are recorded: in the cluster, or beside the module cache.
 fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -> Result<Records> {
     if config.controllers.is_none() {
         return Ok(Records::cluster(client.clone(), client.default_namespace()));
     }
     let Some(cache) = &arguments.cache else {
         tracing::warn!(
-            "without --cache, a restart forgets the rollouts: how far they are, and pauses"
+            "without --cache, a restart drops the records of rollouts: their progress and pauses"
         );
         return Ok(Records::memory());
     };
     Ok(Records::directory(cache.join("rollouts"))?)
 }
 
-type Declarations = watch::Receiver<Option<Vec<Declared>>>;
+type Declarations = watch::Receiver<Option<Vec<Declaration>>>;
 
-/// Has the host run what is declared, in the file or in the cluster; ends only
-/// with an error.
-async fn take_on_changes(
+/// Applies the controllers of the file or of the cluster, and every change of them;
+/// ends only with an error.
+async fn apply_changes(
     host: &Host,
     health: &Health,
     mut file: Option<ConfigFile>,
@@ -154,29 +155,29 @@ async fn take_on_changes(
         if let Some(file) = &mut file
             && file.has_changed()
         {
-            take_on(host, file, started_with).await;
+            apply_file(host, file, started_with).await;
         }
     }
 }
 
-/// Takes on a changed file; with an error in it, everything stays as it is.
-async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
+/// Applies a changed file. If it has an error, nothing changes.
+async fn apply_file(host: &Host, file: &ConfigFile, started_with: &Config) {
     let path = file.path.display();
     let config = match config::parse(&file.path, &file.text) {
         Ok(config) => config,
         Err(error) => {
-            tracing::error!(%error, "the changed configuration is not used");
+            tracing::error!(%error, "the changed configuration is not applied");
             return;
         }
     };
     if config.client != started_with.client {
-        tracing::warn!(%path, "client: a change takes effect with the next start");
+        tracing::warn!(%path, "client: a change takes effect at the next start");
     }
     if config.controllers.is_some() != started_with.controllers.is_some() {
         tracing::error!(
             %path,
-            "controllers: whether they come from the file or from the cluster is settled at the \
-             start; the controllers keep running as they are until the next start"
+            "controllers: a change between controllers of the file and those of the cluster takes \
+             effect at the next start; until then the present controllers continue to run"
         );
         return;
     }
@@ -187,7 +188,7 @@ async fn take_on(host: &Host, file: &ConfigFile, started_with: &Config) {
         Ok(()) => tracing::info!(%path, "the changed configuration is applied"),
         Err(error) => {
             let error = config::refused(&file.path, controllers, &error);
-            tracing::error!(%error, "the changed configuration is not used");
+            tracing::error!(%error, "the changed configuration is not applied");
         }
     }
 }
@@ -201,7 +202,7 @@ pub fn engine(arguments: &GuestArguments) -> Result<Engine> {
     Ok(Engine::new(config)?)
 }
 
-/// Where guests are found; fails if they cannot be kept where they should be.
+/// Where modules are fetched from; fails if the cache directory cannot be used.
 pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modules> {
     let cache = arguments.cache.clone();
     let place = cache.clone().unwrap_or_default();
@@ -210,10 +211,10 @@ pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modu
         cache,
         client: Some(client.clone()),
     })
-    .with_context(|| format!("modules cannot be kept in {}", place.display()))
+    .with_context(|| format!("modules cannot be cached in {}", place.display()))
 }
 
-/// The configuration file, and what it said last.
+/// The configuration file and its last content.
 struct ConfigFile {
     path: PathBuf,
     text: String,
@@ -225,8 +226,8 @@ impl ConfigFile {
         Ok(Self { path, text })
     }
 
-    /// Reads the file again. One that is being replaced may not be there for a
-    /// moment: that is no change.
+    /// Reads the file again. A file that is being replaced may be missing for a moment,
+    /// which is no change.
     fn has_changed(&mut self) -> bool {
         match config::read(&self.path) {
             Ok(text) if text != self.text => {
@@ -245,7 +246,7 @@ pub struct StopSignals {
 }
 
 impl StopSignals {
-    /// Takes the signals over from now on.
+    /// Handles the signals from now on.
     pub fn new() -> io::Result<Self> {
         Ok(Self {
             interrupt: signal(SignalKind::interrupt())?,
@@ -253,7 +254,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for one of them, and says which.
+    /// Waits for one of them, and returns its name.
     pub async fn received(&mut self) -> &'static str {
         tokio::select! {
             _ = self.interrupt.recv() => "SIGINT",

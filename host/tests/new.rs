@@ -137,6 +137,6 @@ fn an_existing_directory_and_invalid_names_are_refused() {
         "{name}"
     );
     let sdk = error(&davit_new(&["mine", "--path", absent, "--sdk", place]));
-    assert!(sdk.contains("there is no Cargo.toml in it"), "{sdk}");
+    assert!(sdk.contains("the directory has no Cargo.toml"), "{sdk}");
     assert!(!Path::new(absent).exists());
 }

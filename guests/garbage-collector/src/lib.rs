@@ -70,7 +70,7 @@ impl Controller for GarbageCollector {
     }
 
     fn manifest(&self) -> Manifest {
-        let summary = "Deletes objects whose owners are gone, and carries out deletions in the \
+        let summary = "Deletes objects whose owners are gone, and executes deletions in the \
                        foreground and with orphaned dependents.";
         let watch = Watch::every_deletable(view::OBJECTS, self.config.ignored())
             .index(Index::new(view::BY_OWNER, view::OWNER_UIDS));

@@ -171,7 +171,7 @@ impl<'a> Owners<'a> {
 
     /// An owner of a kind that is not served cannot be read. It is gone only if
     /// it disappeared from the cache before its kind did, and the kind is gone
-    /// for good: no resource of its group is temporarily not served.
+    /// forever: no resource of its group is temporarily not served.
     fn unserved(&mut self, reference: &OwnerReference) -> Result<Standing, Obstacle> {
         let left = self.facts(&reference.uid).hold(&Fact::Left {
             api_version: &reference.api_version,

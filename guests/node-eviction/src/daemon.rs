@@ -3,9 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use davit_guest::{Context, Object};
+use davit_guest::{Context, LabelSelector, Object};
 
-use crate::selector::LabelSelector;
 use crate::view::{BY_NAMESPACE, DAEMON_SETS, Pod};
 
 /// The `DaemonSet`s of the namespaces that were looked up so far.
@@ -31,7 +30,7 @@ impl<'a> DaemonSets<'a> {
             return false;
         }
         let mut selectors = self.selectors_in(&pod.reference.namespace).iter();
-        selectors.any(|selector| selector.chooses(&metadata.labels))
+        selectors.any(|selector| selector.selects(&metadata.labels))
     }
 
     fn selectors_in(&mut self, namespace: &str) -> &[LabelSelector] {

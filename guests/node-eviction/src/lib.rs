@@ -17,7 +17,6 @@ mod daemon;
 mod evict;
 mod health;
 mod pass;
-mod selector;
 mod timer;
 mod view;
 mod zone;

@@ -4,10 +4,8 @@ use std::collections::BTreeMap;
 
 use davit_guest::node::NodeCondition;
 use davit_guest::pod::PodStatus;
-use davit_guest::{Time, WatchName};
+use davit_guest::{LabelSelector, Time, WatchName};
 use serde::Deserialize;
-
-use crate::selector::LabelSelector;
 
 pub(crate) const NODES: WatchName<Node> = WatchName::new("nodes");
 

@@ -379,7 +379,7 @@ fn ne_52_pods_that_are_gone_are_skipped() {
     assert_eq!(cluster.get("renewed")["status"], renewed["status"]);
     assert!(!cluster.is_evicted("renewed"));
     let waiting = cluster.harness.pending(QUEUED, "node");
-    assert_eq!(waiting, None, "nothing is to be tried again");
+    assert_eq!(waiting, None, "nothing is retried");
 }
 
 /// The reply to the deletion was lost, and the cache does not show it yet: no

@@ -328,9 +328,9 @@ fn e6_a_late_pod_on_a_verified_missing_node_does_not_wait_again() {
 #[test]
 fn e9_a_node_that_was_created_again_is_the_same_node() {
     let mut harness = half_way();
-    let mut anew = ready_node("node");
-    anew["metadata"]["uid"] = json!("another");
-    harness.put(anew);
+    let mut created = ready_node("node");
+    created["metadata"]["uid"] = json!("another");
+    harness.put(created);
     harness.advance(2 * QUARANTINE);
     assert_kept(&harness, 1);
 }

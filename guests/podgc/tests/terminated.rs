@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PERIOD, assert_counted, handled, harness, patched, pod, ready_node};
+use common::{PERIOD, assert_counted, handled, harness, hour, patched, pod, ready_node};
 use davit_guest::Verdict;
 use davit_guest::testing::Harness;
 use podgc::PodGc;
@@ -14,7 +14,7 @@ fn pass(threshold: i32, pods: &[(&str, &str, &str)]) -> Harness<PodGc> {
     let mut harness = harness(&json!({"terminatedPodThreshold": threshold}));
     harness.put(ready_node("node"));
     for (hours, (name, phase, reason)) in (0..).zip(pods) {
-        let pod = pod(name).phase(phase).reason(reason).created(hours);
+        let pod = pod(name).phase(phase).reason(reason).created(hour(hours));
         harness.put(pod.into());
     }
     harness.run();
@@ -141,7 +141,7 @@ fn e1_a_pod_without_a_phase_is_marked_and_deleted() {
     let mut phaseless: Value = pod("a").finalizer().into();
     phaseless["status"] = json!({});
     harness.put(phaseless);
-    harness.put(pod("b").phase("Failed").created(1).into());
+    harness.put(pod("b").phase("Failed").created(hour(1)).into());
     harness.run();
     assert_eq!(patched(&harness), ["a"]);
     let pod = harness.object("Pod", "default/a").unwrap();
@@ -157,7 +157,7 @@ fn e1_a_pod_without_a_phase_is_marked_and_deleted() {
 fn e2_a_pod_is_deleted_once_a_pass() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(pod("a").phase("Failed").node("").terminating().into());
-    harness.put(pod("b").phase("Failed").node("").created(1).into());
+    harness.put(pod("b").phase("Failed").node("").created(hour(1)).into());
     harness.run();
     assert_eq!(handled(&harness), ["a"]);
     assert_counted(&harness, "terminated", 1, 0);
@@ -181,7 +181,7 @@ fn e11_a_pod_with_finalizers_is_deleted_again_each_pass() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(ready_node("node"));
     harness.put(pod("a").phase("Failed").finalizer().into());
-    harness.put(pod("b").phase("Failed").created(1).into());
+    harness.put(pod("b").phase("Failed").created(hour(1)).into());
     harness.advance(2 * common::PERIOD);
     assert_eq!(handled(&harness), ["a", "a", "a"]);
     assert_eq!(harness.keys("Pod"), ["default/a", "default/b"]);
@@ -201,7 +201,7 @@ fn ties_are_broken_by_name_then_namespace_then_uid() {
             .set("/metadata/creationTimestamp", Value::Null)
             .into(),
     );
-    harness.put(ended("0").created(1).into());
+    harness.put(ended("0").created(hour(1)).into());
     harness.run();
     let order: Vec<String> = harness
         .executions()
@@ -216,7 +216,7 @@ fn a_failed_deletion_is_counted_and_retried_in_the_next_pass() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(ready_node("node"));
     harness.put(pod("a").phase("Failed").into());
-    harness.put(pod("b").phase("Failed").created(1).into());
+    harness.put(pod("b").phase("Failed").created(hour(1)).into());
     harness.fail_writes("Pod", "default/a", "server");
     harness.run();
     assert_counted(&harness, "terminated", 1, 1);
@@ -231,7 +231,7 @@ fn a_pod_that_is_gone_already_is_not_an_error() {
     let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
     harness.put(ready_node("node"));
     harness.put(pod("a").phase("Failed").into());
-    harness.put(pod("b").phase("Failed").created(1).into());
+    harness.put(pod("b").phase("Failed").created(hour(1)).into());
     harness.remove_from_server("Pod", "default/a");
     harness.run();
     assert_eq!(handled(&harness), ["a"]);
@@ -244,7 +244,7 @@ fn e15_another_pod_with_the_same_name_is_kept() {
         let mut harness = harness(&json!({"terminatedPodThreshold": 1}));
         harness.put(ready_node("node"));
         harness.put(pod("a").phase(phase).uid("old").into());
-        harness.put(pod("b").phase("Failed").created(1).into());
+        harness.put(pod("b").phase("Failed").created(hour(1)).into());
         harness.put_on_server(pod("a").uid("new").into());
         harness.run();
         assert_eq!(handled(&harness), ["a"]);
@@ -265,10 +265,10 @@ fn an_orphan_that_is_being_deleted_does_not_count() {
         let mut harness = harness(&json!({"terminatedPodThreshold": 2}));
         harness.put(ready_node("node"));
         harness.put(pod("a").phase("Failed").into());
-        harness.put(pod("b").phase("Failed").created(1).into());
+        harness.put(pod("b").phase("Failed").created(hour(1)).into());
         let marked = pod("c")
             .phase("Failed")
-            .created(2)
+            .created(hour(2))
             .set("/spec/nodeName", node);
         let marked = marked.set(
             "/status/conditions",
@@ -288,7 +288,7 @@ fn a_backlog_is_deleted_in_one_pass() {
     harness.put(ready_node("node"));
     for number in 0..5_002 {
         let pod = pod(&format!("pod-{number:05}")).phase("Failed");
-        harness.put(pod.created(number / 1000).into());
+        harness.put(pod.created(hour(number / 1000)).into());
     }
     // Meanwhile another stage has its turn.
     harness.put(pod("unbound").node("").terminating().finalizer().into());
@@ -328,7 +328,7 @@ fn the_order_holds_from_the_first_to_the_last() {
         let mut pod = pod(&name).namespace(&namespace).phase(phase).reason(reason);
         pod = match age {
             0 => pod.set("/metadata/creationTimestamp", Value::Null),
-            hours => pod.created(i64::try_from(hours).unwrap()),
+            hours => pod.created(hour(i64::try_from(hours).unwrap())),
         };
         harness.put(pod.into());
         if phase != "Running" {
@@ -421,7 +421,7 @@ fn many_marked_orphans_neither_count_nor_delay_others() {
     }
     for number in 0..50 {
         let pod = pod(&format!("pod-{number:05}")).phase("Failed");
-        harness.put(pod.created(1).into());
+        harness.put(pod.created(hour(1)).into());
     }
     let before = harness.objects_read();
     let first = harness.decide(podgc::PASSES, podgc::PASS);

@@ -345,7 +345,7 @@ fn pgc_37_duplicated_keys_in_a_pod_do_not_matter() {
         assert_eq!(condition["type"], "DisruptionTarget");
         assert_eq!(condition["lastTransitionTime"], "2023-11-14T22:14:00Z");
         let [plan, ..] = harness.executions() else {
-            panic!("a plan was carried out");
+            panic!("one plan was executed");
         };
         let Some(Step::Patch(patch)) = plan.plan.steps.first() else {
             panic!("it begins with a patch");

@@ -21,6 +21,7 @@ pub mod node;
 mod object;
 mod pages;
 pub mod pod;
+mod selector;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod time;
@@ -47,6 +48,7 @@ pub use fields::fields_of;
 pub use manifest::WatchName;
 pub use object::{Identity, Object};
 pub use pages::{MAX_COMMANDS, MAX_PLANS};
+pub use selector::LabelSelector;
 pub use time::Time;
 
 /// A controller's decision logic.

@@ -275,7 +275,11 @@ fn a_pod_keeps_its_timer_when_something_else_changes() {
     );
     harness.run();
     assert_eq!(harness.pending(TIMERS, &timer("pod1", "taint1")), before);
-    assert_eq!(harness.objects_read(), read, "its status wakes nobody");
+    assert_eq!(
+        harness.objects_read(),
+        read,
+        "a change of its status triggers no reconcile"
+    );
 }
 
 /// E13

@@ -9,7 +9,7 @@ use common::{
     timer, uid, waits,
 };
 use davit_guest::Time;
-use davit_guest::testing::{Harness, START};
+use davit_guest::testing::{Harness, Pod, START};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, PODS, TIMERS, TaintEviction};
 
@@ -303,14 +303,14 @@ fn aged(taint: Value) -> Value {
 }
 
 /// A pod that tolerates `taint1` for 60 s and was created at that second.
-fn created(at: i64) -> common::Pod {
+fn created(at: i64) -> Pod {
     let tolerant = pod("pod").tolerates("taint1", Some(60));
     tolerant.set("/metadata/creationTimestamp", added(at))
 }
 
 #[test]
 fn if_configured_a_time_counts_from_when_the_taint_was_added() {
-    let scheduled = |pod: common::Pod, status: &str, at| {
+    let scheduled = |pod: Pod, status: &str, at| {
         pod.conditions(json!([
             {"type": "PodScheduled", "status": status, "lastTransitionTime": added(at)},
         ]))
@@ -423,7 +423,7 @@ fn a_timer_of_a_former_node_with_that_name_evicts_no_pod() {
 /// It is another taint for a pod that tolerates its values differently.
 #[test]
 fn another_value_that_is_tolerated_for_less_counts_from_its_own_start() {
-    let tolerates = |pod: common::Pod, value: &str, seconds: i64| {
+    let tolerates = |pod: Pod, value: &str, seconds: i64| {
         pod.toleration(json!({
             "key": "taint1", "operator": "Equal", "value": value, "effect": "NoExecute",
             "tolerationSeconds": seconds,

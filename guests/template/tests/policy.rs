@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use davit_guest::Time;
-use davit_guest::testing::{Harness, START};
+use davit_guest::testing::{Harness, Pod, START};
+use davit_guest::{Instant, Time};
 use guest_template::Policy;
 use serde_json::{Value, json};
 
@@ -20,33 +20,29 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn harness() -> Harness<Policy> {
     let config = json!({"terminatedPodThreshold": 1, "keepFailedIn": ["ci"]});
     let mut harness = Harness::new(&config).unwrap();
-    let mut youngest = pod("shop", "youngest", "Succeeded");
-    youngest["metadata"]["creationTimestamp"] = hour(0).into();
-    harness.put(youngest);
+    let youngest = pod("shop", "youngest", "Succeeded").created(hour(0));
+    harness.put(youngest.into());
     harness
 }
 
 /// A time so many hours after the start of the clock, or before it.
-fn hour(hours: i64) -> String {
-    Time::from_instant(START + hours * 3_600_000).to_string()
+fn hour(hours: i64) -> Instant {
+    START + hours * 3_600_000
 }
 
 /// A pod that was created two days before the start of the clock.
-fn pod(namespace: &str, name: &str, phase: &str) -> Value {
-    json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"namespace": namespace, "name": name, "creationTimestamp": hour(-48)},
-        "status": {"phase": phase},
-    })
+fn pod(namespace: &str, name: &str, phase: &str) -> Pod {
+    let pod = Pod::new(name).namespace(namespace).phase(phase);
+    pod.created(hour(-48))
 }
 
 /// A pod whose container failed so many hours after the start of the clock.
 fn failed(namespace: &str, name: &str, at: i64) -> Value {
-    let mut pod = pod(namespace, name, "Failed");
-    let state = json!({"terminated": {"exitCode": 1, "finishedAt": hour(at)}});
-    pod["status"]["containerStatuses"] = json!([{"name": "main", "state": state}]);
-    pod
+    let finished = Time::from_instant(hour(at)).to_string();
+    let state = json!({"terminated": {"exitCode": 1, "finishedAt": finished}});
+    let statuses = json!([{"name": "main", "state": state}]);
+    let pod = pod(namespace, name, "Failed");
+    pod.set("/status/containerStatuses", statuses).into()
 }
 
 #[test]
@@ -54,8 +50,8 @@ fn a_failed_pod_of_the_namespace_is_kept_for_a_day() {
     let mut harness = harness();
     harness.put(failed("ci", "build", 0));
     harness.put(failed("shop", "web", 0));
-    harness.put(pod("ci", "lint", "Succeeded"));
-    harness.put(pod("ci", "test", "Running"));
+    harness.put(pod("ci", "lint", "Succeeded").into());
+    harness.put(pod("ci", "test", "Running").into());
     harness.advance(23 * HOUR);
     assert_eq!(
         harness.keys("Pod"),
@@ -69,7 +65,7 @@ fn a_failed_pod_of_the_namespace_is_kept_for_a_day() {
 #[test]
 fn a_pod_that_never_ran_is_as_old_as_it_is() {
     let mut harness = harness();
-    harness.put(pod("ci", "evicted", "Failed"));
+    harness.put(pod("ci", "evicted", "Failed").into());
     harness.run();
     assert_eq!(harness.keys("Pod"), ["shop/youngest"]);
 }
@@ -79,9 +75,8 @@ fn the_oldest_go_first_and_kept_ones_do_not_count() {
     let config = json!({"terminatedPodThreshold": 2, "keepFailedIn": ["ci"]});
     let mut harness = Harness::<Policy>::new(&config).unwrap();
     for (name, age) in [("older", 3), ("oldest", 4), ("newer", 2)] {
-        let mut pod = pod("shop", name, "Succeeded");
-        pod["metadata"]["creationTimestamp"] = hour(-age).into();
-        harness.put(pod);
+        let pod = pod("shop", name, "Succeeded").created(hour(-age));
+        harness.put(pod.into());
     }
     harness.put(failed("ci", "build", 0));
     harness.run();

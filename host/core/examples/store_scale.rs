@@ -16,7 +16,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant as Clock};
 
 use davit_core::manifest::IndexSpec;
-use davit_core::object::{ApiResource, Kind, Projected, Uid};
+use davit_core::object::{ApiResource, Kind, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
 use davit_core::store::{SegmentId, SegmentSpec, Store, ViewId, ViewKey, ViewSpec};
 use davit_core::time::Instant;
@@ -109,7 +109,7 @@ fn main() -> Outcome<()> {
 }
 
 /// Makes a pod by number and version.
-type Edit = fn(u32, u64) -> Projected;
+type Edit = fn(u32, u64) -> ProjectedObject;
 
 /// Times updates spread over all pods, in µs each; with `held`, a fresh
 /// snapshot is held during each.
@@ -229,19 +229,19 @@ fn index(name: &str, path: &str, unset: bool) -> Outcome<IndexSpec> {
     })
 }
 
-fn as_loaded(number: u32, version: u64) -> Projected {
+fn as_loaded(number: u32, version: u64) -> ProjectedObject {
     pod(number, version, "stable", number % NODES)
 }
 
-fn relabelled(number: u32, version: u64) -> Projected {
+fn relabelled(number: u32, version: u64) -> ProjectedObject {
     pod(number, version, "canary", number % NODES)
 }
 
-fn moved(number: u32, version: u64) -> Projected {
+fn moved(number: u32, version: u64) -> ProjectedObject {
     pod(number, version, "stable", (number + 1) % NODES)
 }
 
-fn pod(number: u32, version: u64, track: &str, node: u32) -> Projected {
+fn pod(number: u32, version: u64, track: &str, node: u32) -> ProjectedObject {
     let owner = number / REPLICAS;
     let name = format!("web-{owner:08x}-{number:05x}");
     let namespace = format!("team-{}", number % 50);
@@ -269,7 +269,7 @@ fn pod(number: u32, version: u64, track: &str, node: u32) -> Projected {
     projected(&namespace, &name, &uid(1, number), version, &data)
 }
 
-fn node(number: u32) -> Projected {
+fn node(number: u32) -> ProjectedObject {
     let name = node_name(number);
     let mut data = ByteBuf::new();
     map(&mut data, 1);
@@ -283,8 +283,14 @@ fn node(number: u32) -> Projected {
     projected("", &name, &uid(3, number), 1, &data)
 }
 
-fn projected(namespace: &str, name: &str, uid: &str, version: u64, data: &ByteBuf) -> Projected {
-    Projected {
+fn projected(
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    version: u64,
+    data: &ByteBuf,
+) -> ProjectedObject {
+    ProjectedObject {
         namespace: namespace.into(),
         name: name.into(),
         uid: Uid::new(uid),

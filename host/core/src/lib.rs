@@ -8,6 +8,7 @@ pub mod api;
 pub mod bucket;
 pub mod budget;
 pub mod circuit;
+pub mod control;
 pub mod controller;
 pub mod coverage;
 pub mod desired;
@@ -15,7 +16,6 @@ pub mod digest;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
-
 pub mod machine;
 pub mod manifest;
 pub mod mapping;

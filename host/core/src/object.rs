@@ -185,7 +185,7 @@ pub struct ObjectRecord {
 
 /// An object of a list or watch, reduced to the declared fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Projected {
+pub struct ProjectedObject {
     /// Empty for a cluster-scoped object.
     pub namespace: Box<str>,
     /// The object's name.
@@ -200,7 +200,7 @@ pub struct Projected {
     pub data: Box<[u8]>,
 }
 
-impl Projected {
+impl ProjectedObject {
     /// `namespace/name`, or `name` for a cluster-scoped object.
     #[must_use]
     pub fn key(&self) -> String {

@@ -1,6 +1,6 @@
 //! Streams: the objects of one resource, as a watch delivers them.
 
-use crate::object::{ApiResource, Projected};
+use crate::object::{ApiResource, ProjectedObject};
 use crate::path::FieldTree;
 use crate::watch::Condition;
 
@@ -39,14 +39,14 @@ pub enum Update {
     /// These are all objects there were at that version.
     Reset {
         /// The objects, ordered by namespace and name.
-        items: Vec<Projected>,
+        items: Vec<ProjectedObject>,
         /// The version of the list.
         resource_version: Box<str>,
     },
     /// An object was added or modified.
-    Apply(Projected),
+    Apply(ProjectedObject),
     /// An object was deleted; this was its last state.
-    Delete(Projected),
+    Delete(ProjectedObject),
     /// How well the stream follows the server.
     Status(Condition),
 }

@@ -36,7 +36,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use crate::object::Projected;
+use crate::object::ProjectedObject;
 use crate::time::Instant;
 
 pub use jitter::Jitter;
@@ -310,7 +310,7 @@ impl Watch {
             .push_back(Output::Send(Request::StreamingList { timeout }));
     }
 
-    fn page(&mut self, items: Vec<Projected>, continue_token: Box<str>, now: Instant) {
+    fn page(&mut self, items: Vec<ProjectedObject>, continue_token: Box<str>, now: Instant) {
         self.outputs.push_back(Output::Send(Request::Page {
             limit: self.settings.page_size,
             continue_token: continue_token.clone(),

@@ -9,9 +9,10 @@ use tokio::time::{Instant, sleep};
 
 use super::{ControllerObject, status_of};
 use crate::resource::describe;
-use crate::rollout::declared::{RequestKind, subject};
 use davit_core::api::HumanDuration;
 use davit_core::api::{ConditionStatus, ControllerStatus, RequestResult};
+use davit_core::control::RequestKind;
+use davit_core::control::requests::subject;
 
 /// How often the Controller is read. The host evaluates its rollouts every second.
 const PERIOD: Duration = Duration::from_millis(250);

@@ -12,11 +12,13 @@ use super::print::{serialized, table};
 use super::requests::requested;
 use super::{ControllerObject, refused};
 use crate::cli::Format;
-use crate::rollout::declared::{RequestKind, swap};
-use crate::rollout::records::{Kept, Owner, Records};
+use crate::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
 use davit_core::api::ModuleConfig;
+use davit_core::control::RequestKind;
+use davit_core::control::requests::swap;
+use davit_core::control::{Owner, RevisionRecord};
 
 /// The fields of a spec that identify a revision: a rollback restores them.
 const OF_A_REVISION: [&str; 3] = ["module", "config", "limits"];
@@ -44,7 +46,7 @@ pub async fn history(
 ) -> Result<String> {
     let found = ControllerObject::read(client, name).await?;
     let kept = kept(client, namespace, name, &found).await?;
-    let entry = |kept: &Kept| {
+    let entry = |kept: &RevisionRecord| {
         json!({
             "number": kept.number,
             "revision": kept.revision,
@@ -71,7 +73,7 @@ pub async fn history(
     difference(one, other)
 }
 
-fn in_columns(kept: &[Kept], status: &ControllerStatus) -> String {
+fn in_columns(kept: &[RevisionRecord], status: &ControllerStatus) -> String {
     let titles = [
         "NUMBER",
         "REVISION",
@@ -96,9 +98,9 @@ fn in_columns(kept: &[Kept], status: &ControllerStatus) -> String {
 }
 
 /// The difference of two specs, in the form of `diff -u`.
-fn difference(one: &Kept, other: &Kept) -> Result<String> {
-    let text = |kept: &Kept| serialized(&kept.spec, Format::Yaml).map(|text| text + "\n");
-    let title = |kept: &Kept| format!("number {} ({})", kept.number, kept.revision);
+fn difference(one: &RevisionRecord, other: &RevisionRecord) -> Result<String> {
+    let text = |kept: &RevisionRecord| serialized(&kept.spec, Format::Yaml).map(|text| text + "\n");
+    let title = |kept: &RevisionRecord| format!("number {} ({})", kept.number, kept.revision);
     let (before, after) = (text(one)?, text(other)?);
     let diff = similar::TextDiff::from_lines(&before, &after);
     let diff = diff
@@ -111,7 +113,7 @@ fn difference(one: &Kept, other: &Kept) -> Result<String> {
     })
 }
 
-fn numbered<'a>(name: &str, kept: &'a [Kept], number: i64) -> Result<&'a Kept> {
+fn numbered<'a>(name: &str, kept: &'a [RevisionRecord], number: i64) -> Result<&'a RevisionRecord> {
     let there = kept.iter().find(|kept| kept.number == number);
     there.ok_or_else(|| {
         let numbers: Vec<String> = kept.iter().map(|kept| kept.number.to_string()).collect();
@@ -186,7 +188,7 @@ impl ControllerObject {
     async fn finish_rollback(
         &self,
         name: &str,
-        target: &Kept,
+        target: &RevisionRecord,
         rollback: &Rollback,
         generation: Option<i64>,
         written: &str,
@@ -225,10 +227,14 @@ async fn kept(
     namespace: &str,
     name: &str,
     found: &ControllerObject,
-) -> Result<Vec<Kept>> {
+) -> Result<Vec<RevisionRecord>> {
     let uid = found.object.metadata.uid.as_deref();
     let records = Records::cluster(client.clone(), namespace);
-    let kept = records.history(Owner { name, uid }).await?;
+    let owner = Owner {
+        name: name.to_owned(),
+        uid: uid.map(str::to_owned),
+    };
+    let kept = records.history(&owner).await?;
     if kept.is_empty() {
         bail!(
             "no spec of {name} is recorded in the namespace {namespace}: if Davit runs in another \
@@ -241,9 +247,9 @@ async fn kept(
 fn target<'a>(
     found: &ControllerObject,
     name: &str,
-    kept: &'a [Kept],
+    kept: &'a [RevisionRecord],
     to: Option<i64>,
-) -> Result<&'a Kept> {
+) -> Result<&'a RevisionRecord> {
     if let Some(number) = to {
         return numbered(name, kept, number);
     }

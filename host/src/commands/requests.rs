@@ -17,10 +17,9 @@ use serde_json::{Value, json};
 
 use super::answer::Wait;
 use super::{ControllerObject, refused};
-use crate::rollout::declared::{
-    self, RequestKind, abandon, promote_fully, promote_step, retry as retry_value,
-};
 use davit_core::api::{CandidateStatus, LostStatus, RevisionStatus};
+use davit_core::control::RequestKind;
+use davit_core::control::requests::{abandon, promote_fully, promote_step, retry as retry_value};
 
 /// Promotes the candidate to its next step, or (`full`) to the stable revision. A
 /// lost stable revision is abandoned for the revision that the spec describes.
@@ -136,7 +135,7 @@ pub async fn abort(client: &Client, name: &str, wait: Duration) -> Result<String
     let found = ControllerObject::read(client, name).await?;
     let candidate = found.candidate(name)?;
     let action = format!("roll the candidate {} back", candidate.revision);
-    let subject = declared::abort(candidate);
+    let subject = davit_core::control::requests::abort(candidate);
     found
         .ask(name, RequestKind::Abort, &subject, &action, wait)
         .await

@@ -27,7 +27,7 @@ use crate::config::{self, ClientConfig, Config};
 use crate::health::Health;
 use crate::host::{Host, HostOptions, Report};
 use crate::metrics::HostMetrics;
-use crate::rollout::Records;
+use crate::records::Records;
 use crate::run;
 use cluster::Cluster;
 use screen::Screen;

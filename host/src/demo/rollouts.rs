@@ -8,8 +8,8 @@ use tokio::time::{Duration, Instant};
 
 use super::chapters::podgc;
 use super::{PATIENCE, Story};
-use crate::rollout::Owner;
 use davit_core::api::{CandidateStatus, ControllerStatus};
+use davit_core::control::Owner;
 
 const PODGC: &str = "podgc";
 /// How often the rollout's status is read.
@@ -124,7 +124,7 @@ impl Story {
 
     /// The recorded status of PodGC.
     async fn status(&self) -> Result<ControllerStatus> {
-        Ok(self.records.load(Owner::named(PODGC)).await?)
+        Ok(self.records.status(&Owner::named(PODGC)).await?)
     }
 }
 

@@ -12,9 +12,9 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::rollout::StepProgress;
 use davit_core::api::ComparisonStatus;
 use davit_core::api::HumanDuration;
+use davit_core::control::StepProgress;
 use davit_core::observation::Disagreements;
 
 /// How a candidate's decisions compare with the stable revision's.

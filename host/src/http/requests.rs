@@ -16,7 +16,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
 
 use super::{Endpoints, with_type};
-use crate::rollout::{Change, ChangeError};
+use davit_core::control::{Change, ChangeError};
 
 /// The path of the controllers.
 pub(super) const PATH: &str = "/apis/davit.dev/v1alpha1/controllers";
@@ -185,7 +185,7 @@ fn refusal(error: &ChangeError) -> Refusal {
         ChangeError::InFile(_) | ChangeError::Invalid { .. } => {
             (StatusCode::UNPROCESSABLE_ENTITY, "Invalid")
         }
-        ChangeError::Record(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
+        ChangeError::Unrecorded(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
         ChangeError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
     };
     let message = davit_cluster::api::chain(error);

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_dropped_and_may_be_kept_anew() {
+    fn a_damaged_module_is_removed_and_can_be_cached_again() {
         let (_directory, cache) = cache();
         let digest = keep(&cache, b"wasm");
         for torn in [b"wasp".as_slice(), b"was", b""] {

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_core::api::{CaCert, ModuleConfig, ModuleSource, OciSource};
+use davit_core::control::SourceVersion;
 use davit_core::digest::ModuleDigest;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -76,10 +77,6 @@ pub struct FetchedModule {
     /// Why it was loaded from the module cache: its source cannot be read.
     pub unavailable: Option<String>,
 }
-
-/// Identifies a source's content without reading it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Version(String);
 
 /// Why a module cannot be fetched.
 #[derive(Debug, thiserror::Error)]
@@ -139,14 +136,6 @@ impl ModuleError {
                     | OciProblem::TooLarge(_)
             ),
         }
-    }
-}
-
-impl Version {
-    /// The version of a source that cannot be read.
-    #[must_use]
-    pub fn unavailable() -> Self {
-        Self(String::new())
     }
 }
 
@@ -216,7 +205,7 @@ impl Modules {
     /// The current version of a source: as long as it is the same, the source holds
     /// the same module. Costs a request unless the source is a file;
     /// [`ModuleConfig::look_every`] is the period.
-    pub async fn probe(&self, source: &ModuleSource) -> Result<Version, ModuleError> {
+    pub async fn probe(&self, source: &ModuleSource) -> Result<SourceVersion, ModuleError> {
         let version = match source {
             ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
             ModuleSource::File(path) => file::version(MODULE, path).await?,
@@ -226,7 +215,7 @@ impl Modules {
                 bounded(oci, artefact.manifest_digest()).await?
             }
         };
-        Ok(Version(version))
+        Ok(SourceVersion(version))
     }
 
     /// Removes modules that were not used for long, if the cache holds too many; those

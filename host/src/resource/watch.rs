@@ -16,10 +16,10 @@ use tokio::time::sleep;
 
 use super::{Controller, controllers, describe};
 use crate::health::Health;
-use crate::rollout::declared::{Declared, Requests};
 use davit_core::api::ControllerStatus;
 use davit_core::api::is_dns_label;
 use davit_core::api::{ControllerSpec, SpecError};
+use davit_core::control::{Declaration, Requests};
 
 /// How long after a failure the next try is made.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -33,7 +33,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// nothing was declared, `health` has the reason.
 pub async fn follow(
     client: kube::Client,
-    declared: watch::Sender<Option<Vec<Declared>>>,
+    declared: watch::Sender<Option<Vec<Declaration>>>,
     health: Arc<Health>,
 ) {
     let mut events = pin!(watcher(controllers(client), watcher::Config::default()));
@@ -105,9 +105,9 @@ fn trouble(error: &watcher::Error) -> String {
 /// What is known of the cluster's Controllers.
 #[derive(Default)]
 struct Known {
-    controllers: BTreeMap<String, Declared>,
+    controllers: BTreeMap<String, Declaration>,
     /// The list that is being read.
-    listing: BTreeMap<String, Declared>,
+    listing: BTreeMap<String, Declaration>,
     /// Whether they were ever listed to the end.
     is_complete: bool,
 }
@@ -160,8 +160,8 @@ fn is_going(object: &DynamicObject) -> bool {
 }
 
 /// Whether two differ in their status at most.
-fn is_same((one, other): (&Declared, &Declared)) -> bool {
-    let Declared {
+fn is_same((one, other): (&Declaration, &Declaration)) -> bool {
+    let Declaration {
         name,
         generation,
         object,
@@ -176,12 +176,12 @@ fn is_same((one, other): (&Declared, &Declared)) -> bool {
         && *requests == other.requests
 }
 
-fn declare(mut object: DynamicObject) -> Declared {
+fn declare(mut object: DynamicObject) -> Declaration {
     let mut part = |name: &str| object.data.get_mut(name).map(Value::take);
     let (spec, status) = (part("spec").unwrap_or_default(), part("status"));
     let metadata = object.metadata;
     let name = metadata.name.unwrap_or_default();
-    Declared {
+    Declaration {
         generation: metadata.generation,
         object: Some(ObjectRef {
             api_version: Controller::api_version(&()).into_owned(),

@@ -14,7 +14,7 @@ use davit::health::Health;
 use davit::host::{Host, HostOptions, Report};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
-use davit::rollout::Records;
+use davit::records::Records;
 use davit_cluster::connect::{self, ConnectOptions};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};

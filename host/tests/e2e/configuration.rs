@@ -70,7 +70,7 @@ fn timers_survive_a_change() {
 }
 
 #[test]
-fn a_bad_configuration_changes_nothing_and_is_named() {
+fn an_invalid_configuration_changes_nothing_and_the_log_names_the_error() {
     on_the_sim(|bench| async move {
         let host = bench
             .host(&podgc("Enforce", "{terminatedPodThreshold: 1, period: 1s}"))
@@ -97,7 +97,7 @@ fn a_bad_configuration_changes_nothing_and_is_named() {
 
 /// A module that cannot be had is the business of its own controller alone.
 #[test]
-fn a_source_that_is_away_holds_nothing_else_up() {
+fn an_unavailable_source_delays_no_other_controller() {
     on_the_sim(|bench| async move {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.wasm");
@@ -148,7 +148,7 @@ fn a_removed_controller_stops_and_its_watches_with_it() {
 
 /// Two controllers of one guest share the streams and the bytes.
 #[test]
-fn two_controllers_read_one_copy() {
+fn two_controllers_share_their_streams() {
     on_the_sim(|bench| async move {
         let two = "controllers:\n\
             - {name: one, module: {builtin: podgc}, mode: DryRun}\n\
@@ -163,7 +163,7 @@ fn two_controllers_read_one_copy() {
 }
 
 #[test]
-fn a_guardrail_holds_whatever_the_guest_decides() {
+fn a_guardrail_limits_whatever_the_guest_decides() {
     on_the_sim(|bench| async move {
         for number in 0..10 {
             bench.pod(&format!("p-{number}"), "", "Failed").await;
@@ -181,7 +181,7 @@ fn a_guardrail_holds_whatever_the_guest_decides() {
 }
 
 #[test]
-fn a_permission_that_is_not_granted_is_not_used() {
+fn the_gate_refuses_a_plan_without_a_granted_permission() {
     on_the_sim(|bench| async move {
         bench.pod("orphan", "missing", "Running").await;
         let config = "controllers:\n\

@@ -124,7 +124,7 @@ fn plan<'a>(
 }
 
 #[test]
-fn a_dry_run_says_what_it_would_do_in_one_object_a_line() {
+fn a_dry_run_logs_each_plan_as_one_json_object() {
     let lines = logged("DryRun", &[], "dry run: would");
     plan(
         &lines,
@@ -134,7 +134,7 @@ fn a_dry_run_says_what_it_would_do_in_one_object_a_line() {
 }
 
 #[test]
-fn an_enforced_run_says_what_it_did_and_what_failed() {
+fn an_enforced_run_logs_executed_and_failed_plans() {
     let fault = ["--fault", "delete pods first=1 500"];
     let lines = logged("Enforce", &fault, "executed: delete");
     let failed = plan(
@@ -153,7 +153,7 @@ fn an_enforced_run_says_what_it_did_and_what_failed() {
 /// Nobody listens at the API server's address: one line says so, with the request
 /// and the cause, and then one after each pause.
 #[test]
-fn an_api_server_that_is_away_has_one_line() {
+fn an_unreachable_api_server_is_logged_once() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);

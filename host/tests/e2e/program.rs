@@ -129,7 +129,7 @@ fn failure(output: &Output) -> String {
 
 /// `davit run` on the recorded pods: the program, the files and the signals.
 #[test]
-fn run_works_on_a_cluster_and_stops_cleanly() {
+fn run_executes_plans_and_exits_0_after_a_signal() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR"));
     let pods = data.join("core/tests/data/podlist.json");
     let nodes = data.join("tests/data/nodelist.json");
@@ -187,7 +187,7 @@ fn run_works_on_a_cluster_and_stops_cleanly() {
 }
 
 #[test]
-fn bad_input_gets_one_clear_line() {
+fn an_error_is_one_line_that_names_the_problem() {
     let directory = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = directory.path().join(name);
@@ -265,7 +265,7 @@ fn bad_input_gets_one_clear_line() {
 }
 
 #[test]
-fn inspect_shows_what_a_guest_asks_for() {
+fn inspect_prints_the_manifest_of_a_guest() {
     let output = davit()
         .args(["inspect", "-o", "json"])
         .arg(guest("podgc.wasm"))
@@ -312,7 +312,7 @@ fn inspect_shows_what_a_guest_asks_for() {
 /// What is deployed can be parsed, and grants what the guest asks for and no
 /// more.
 #[test]
-fn the_deployment_fits_the_guest() {
+fn the_shipped_roles_cover_the_permissions_of_the_guest() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
     let parse = |path: &str| {
         let path = deploy.join(path);
@@ -358,7 +358,7 @@ fn the_deployment_fits_the_guest() {
 /// With kubectl installed: it renders what is deployed, and it is a client of the
 /// sim.
 #[test]
-fn kubectl_renders_the_deployment_and_reads_the_sim() {
+fn kubectl_renders_the_manifests_and_reads_the_simulator() {
     let kubectl = |arguments: &[&str]| Command::new("kubectl").args(arguments).output();
     if kubectl(&["version", "--client"]).is_err() {
         eprintln!("kubectl is not installed: skipped");
@@ -400,9 +400,9 @@ fn kubectl_renders_the_deployment_and_reads_the_sim() {
     assert_eq!(sim.terminate(), 0);
 }
 
-/// What operators may copy from the page on rollouts is what they may write.
+/// Operators copy these examples.
 #[test]
-fn the_examples_of_rollouts_are_read() {
+fn the_examples_in_the_page_on_rollouts_are_valid() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/rollouts.md");
     let page = std::fs::read_to_string(page).unwrap();
     let blocks: Vec<&str> = page.split("```").skip(1).step_by(2).collect();
@@ -511,7 +511,7 @@ impl Cluster {
 /// The controllers of the cluster's resources, as an operator works with them:
 /// a changed spec is tried, promoted, and remembered over a restart.
 #[test]
-fn controllers_come_from_the_cluster() {
+fn the_host_runs_the_clusters_controllers_and_continues_a_rollout_after_a_restart() {
     let (sim, kubeconfig) = sim(&[]);
     let cluster = Cluster::new(&kubeconfig);
     cluster.create(&read("deploy/crds/controllers.davit.dev.yaml"));
@@ -558,7 +558,7 @@ fn controllers_come_from_the_cluster() {
     cluster.create(&controller(100));
     until("the first spec runs", || status("/summary") == "Running");
     cluster.merge(resource, &controller(1));
-    until("the second is tried", || {
+    until("the second is compared", || {
         status("/candidate/comparison/disagree") == 3
     });
     let candidate = status("/candidate/revision");
@@ -571,8 +571,10 @@ fn controllers_come_from_the_cluster() {
         .output()
         .unwrap();
     assert!(promoted.status.success(), "{}", failure(&promoted));
-    until("it takes over", || status("/stable/revision") == candidate);
-    until("it does its work", || {
+    until("the candidate is promoted", || {
+        status("/stable/revision") == candidate
+    });
+    until("the promoted revision deletes pods", || {
         let pods = cluster.get("api/v1/namespaces/default/pods");
         pods["items"].as_array().unwrap().len() == 1
     });

@@ -164,7 +164,10 @@ fn a_candidate_of_a_file_is_promoted_and_aborted_over_the_hosts_own_port() {
     let again = place.refuses("promote");
     assert!(again.contains("podgc has no candidate"), "{again}");
     let tried = place.does("retry");
-    assert!(tried.contains("is tried again: step 1 of 2"), "{tried}");
+    assert!(
+        tried.contains("is rolled out again: step 1 of 2"),
+        "{tried}"
+    );
     let rollback = place.refuses("rollback");
     assert!(
         rollback.contains("restore the former entry of podgc in that file"),

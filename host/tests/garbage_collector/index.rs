@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
 
 use davit_core::manifest::{IndexSpec, Source, WatchSpec};
-use davit_core::object::{ApiResource, Kind, Projected, Uid};
+use davit_core::object::{ApiResource, Kind, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
 use davit_core::store::{Change, SegmentId, SegmentSpec, Snapshot, Store, ViewId, ViewSpec};
 use davit_core::time::Instant;
@@ -77,7 +77,7 @@ impl Graph {
         let metadata = json!({
             "name": uid, "namespace": "ns", "uid": uid, "ownerReferences": references,
         });
-        let item = Projected {
+        let item = ProjectedObject {
             namespace: "ns".into(),
             name: uid.into(),
             uid: Uid::new(uid),

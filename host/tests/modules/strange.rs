@@ -10,8 +10,9 @@ use davit::health::Health;
 use davit::host::{Host, HostOptions};
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
-use davit::rollout::{Declared, Owner, Records, Requests};
+use davit::records::Records;
 use davit_core::api::ControllerSpec;
+use davit_core::control::{Declaration, Owner, Requests};
 use davit_engine::{Engine, EngineConfig};
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
@@ -299,7 +300,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
     });
     let declare = async |mode: &str| {
         let spec = json!({"module": registry.source(), "mode": mode});
-        host.declare(vec![Declared {
+        host.declare(vec![Declaration {
             name: "a".to_owned(),
             generation: Some(1),
             object: None,
@@ -315,11 +316,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
         blobs.count()
     };
     let refused = async || {
-        let owner = Owner {
-            name: "a",
-            uid: None,
-        };
-        let status = records.load(owner).await.unwrap();
+        let status = records.status(&Owner::named("a")).await.unwrap();
         let mut conditions = status.conditions.into_iter();
         let verified = conditions.find(|one| one.type_ == "Verified");
         verified.is_some_and(|one| one.status == "False" && one.reason == "NoGuest")

@@ -106,7 +106,7 @@ fn is_asked(asked: &[Asked], user: &str, verb: &str, resource: &str) -> bool {
 }
 
 #[tokio::test]
-async fn everything_is_asked_in_the_name_of_davits_account() {
+async fn check_reviews_every_permission_as_davits_account() {
     let cluster = podgc(json!({})).await;
     let (findings, asked) = checked(&cluster, |_| Ok(true)).await;
     assert!(asked.iter().all(|(user, ..)| user == DAVIT), "{asked:?}");
@@ -129,7 +129,7 @@ async fn everything_is_asked_in_the_name_of_davits_account() {
 
 /// A dry run makes no write, so that a missing one is no error yet.
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn check_names_a_missing_permission() {
     let rule =
         |(_, verb, resource): &Asked| Ok((verb.as_str(), resource.as_str()) != ("delete", "pods"));
     for (mode, level) in [("DryRun", Level::Warning), ("Enforce", Level::Error)] {
@@ -147,7 +147,7 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn a_controller_with_an_account_writes_in_its_name() {
+async fn check_reviews_the_writes_of_a_controller_with_an_account_as_that_account() {
     let cluster = podgc(json!({"mode": "Enforce", "serviceAccountName": "podgc"})).await;
     let rule = |(user, verb, _): &Asked| Ok(user != WRITER || verb != "patch");
     let (findings, asked) = checked(&cluster, rule).await;
@@ -168,7 +168,7 @@ async fn a_controller_with_an_account_writes_in_its_name() {
 
 /// What the spec does not grant is never sent.
 #[tokio::test]
-async fn what_is_not_granted_by_the_spec_is_not_asked_for() {
+async fn check_reviews_no_permission_that_the_spec_does_not_grant() {
     let granted = json!([{"verb": "delete", "resource": "pods"}]);
     let cluster = podgc(json!({"permissions": granted})).await;
     let (_, asked) = checked(&cluster, |_| Ok(true)).await;
@@ -182,7 +182,7 @@ async fn what_is_not_granted_by_the_spec_is_not_asked_for() {
 
 /// What nobody can tell is neither right nor wrong.
 #[tokio::test]
-async fn what_cannot_be_asked_is_not_checked() {
+async fn a_review_that_fails_is_not_checked() {
     for (code, part) in [
         (StatusCode::NOT_FOUND, "does not serve access reviews"),
         (StatusCode::FORBIDDEN, "grant yourself the verb impersonate"),
@@ -201,7 +201,7 @@ async fn what_cannot_be_asked_is_not_checked() {
 
 /// `davit run --config` works as the kubeconfig's user.
 #[tokio::test]
-async fn a_file_is_checked_for_the_kubeconfigs_user() {
+async fn check_reviews_a_file_as_the_kubeconfigs_user() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let text = "controllers: [{name: podgc, module: {builtin: podgc}}]";
     std::fs::write(file.path(), text).unwrap();

@@ -10,10 +10,11 @@ use davit::commands::diff::{self, Server};
 use davit::commands::history::{self, Rollback};
 use davit::commands::requests;
 use davit::http::disagreements::Page;
-use davit::rollout::declared::{self, Requests};
-use davit::rollout::records::{Owner, Records};
+use davit::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::api::ControllerStatus;
+use davit_core::control::Requests;
+use davit_core::control::{Activation, Owner, Record};
 use http::{Request, Response};
 use kube::Client;
 use kube::client::Body;
@@ -29,7 +30,7 @@ const NO_WAIT: Duration = Duration::ZERO;
 
 /// The subject of a request, without the suffix that makes it unique.
 fn subject(value: Option<&str>) -> &str {
-    declared::subject(value.unwrap())
+    davit_core::control::requests::subject(value.unwrap())
 }
 
 fn error(result: Result<String>) -> String {
@@ -102,7 +103,7 @@ async fn a_promotion_names_the_step_that_the_command_read() {
 }
 
 #[tokio::test]
-async fn without_a_candidate_there_is_nothing_to_promote() {
+async fn without_a_candidate_promote_and_abort_fail() {
     let cluster = controller(json!({"rejected": rejected("bbbb")})).await;
     let client = &cluster.client;
     for result in [
@@ -245,8 +246,14 @@ async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Clus
         let kept = ControllerSpec::read(&kept).unwrap();
         let since = format!("2026-11-20T10:00:0{threshold}.000Z");
         let since = were_stable.contains(&revision).then_some(since.as_str());
+        let activation = Record::Revision(Box::new(Activation {
+            revision: revision.into(),
+            spec: kept,
+            at: since.map_or("2026-11-20T10:00:00Z", |since| since).into(),
+            stable_since: since.map(str::to_owned),
+        }));
         records
-            .keep(Owner::named("podgc"), revision, &kept, since)
+            .write(&Owner::named("podgc"), activation)
             .await
             .unwrap();
     }
@@ -400,7 +407,7 @@ async fn a_rollback_skips_revisions_that_were_never_stable() {
 }
 
 #[tokio::test]
-async fn a_rollback_goes_to_what_was_stable_before() {
+async fn a_rollback_restores_the_revision_that_was_stable_before() {
     let cluster = with_stable(json!({"stable": stable("b")}), 2, &["a", "b"]).await;
     assert_eq!(
         rolled_back(&cluster, None).await,

@@ -21,7 +21,7 @@ fn documents(path: &Path) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn every_controller_is_accepted_and_writes_nothing() {
+async fn every_shipped_controller_is_valid_and_does_not_enforce() {
     let cluster = Cluster::new();
     let mut names = BTreeSet::new();
     for directory in std::fs::read_dir(deploy().join("controllers")).unwrap() {
@@ -61,7 +61,7 @@ fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
 
 /// Davit itself may do what it does to its own resources, and no more.
 #[test]
-fn davit_itself_is_granted_what_it_does() {
+fn the_shipped_role_grants_davits_own_requests() {
     let mut granted = BTreeSet::new();
     let documents = documents(&deploy().join("base/rbac.yaml"));
     let texts = |value: &Value| -> Vec<String> {

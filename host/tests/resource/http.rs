@@ -16,7 +16,7 @@ use davit::http::{self, Endpoints};
 use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
-use davit::rollout::Records;
+use davit::records::Records;
 use davit_core::api::ControllerSpec;
 use davit_core::rollout::cohort::{CandidateStep, Cohort, Share};
 use davit_core::watch;
@@ -62,7 +62,7 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         metrics,
         health,
         host: host.handle().clone(),
-        rollouts: host.rollouts(),
+        rollouts: host.control(),
         requests: RequestPolicy::Loopback,
     };
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)

@@ -2,18 +2,47 @@
 
 use std::sync::atomic::Ordering;
 
-use davit::rollout::records::{Owner, Records};
+use davit::records::{RecordError, Records};
 use davit_core::api::ControllerSpec;
 use davit_core::api::{CandidateStatus, ConditionStatus, ControllerStatus, RevisionStatus};
+use davit_core::control::{Activation, Owner, Record};
 use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 use crate::cluster::{Cluster, NAMESPACE, spec};
 
-const PODGC: Owner<'static> = Owner {
-    name: "podgc",
-    uid: None,
-};
+fn podgc() -> Owner {
+    Owner::named("podgc")
+}
+
+/// Records a spec that becomes active.
+async fn activate(
+    records: &Records,
+    owner: &Owner,
+    revision: &str,
+    spec: &ControllerSpec,
+    stable_since: Option<&str>,
+) {
+    let activation = Activation {
+        revision: revision.into(),
+        spec: spec.clone(),
+        at: "2026-11-20T10:00:00Z".into(),
+        stable_since: stable_since.map(str::to_owned),
+    };
+    let written = records
+        .write(owner, Record::Revision(Box::new(activation)))
+        .await;
+    written.unwrap();
+}
+
+async fn save(
+    records: &Records,
+    owner: &Owner,
+    status: &ControllerStatus,
+) -> Result<(), RecordError> {
+    let record = Record::Status(Box::new(status.clone()));
+    records.write(owner, record).await.map(|_| ())
+}
 
 fn read(threshold: u32) -> ControllerSpec {
     ControllerSpec::read(&spec(threshold)).unwrap()
@@ -32,7 +61,7 @@ fn stable(revision: &str) -> ControllerStatus {
 /// The same story in every place.
 async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
     assert_eq!(
-        records.load(PODGC).await.unwrap(),
+        records.status(&podgc()).await.unwrap(),
         ControllerStatus::default()
     );
     let mut status = stable("a");
@@ -48,24 +77,24 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
         last_transition_time: "2026-11-20T10:00:00Z".into(),
         ..ConditionStatus::default()
     }];
-    records.keep(PODGC, "a", &read(1), None).await.unwrap();
-    records.save(PODGC, &status).await.unwrap();
-    records.keep(PODGC, "b", &read(2), None).await.unwrap();
-    assert_eq!(records.load(PODGC).await.unwrap(), status);
+    activate(records, &podgc(), "a", &read(1), None).await;
+    save(records, &podgc(), &status).await.unwrap();
+    activate(records, &podgc(), "b", &read(2), None).await;
+    assert_eq!(records.status(&podgc()).await.unwrap(), status);
     if let Some(again) = again() {
-        assert_eq!(again.load(PODGC).await.unwrap(), status);
+        assert_eq!(again.status(&podgc()).await.unwrap(), status);
     }
 
     // What vanishes from a status is gone from the record as well.
-    records.save(PODGC, &stable("b")).await.unwrap();
-    assert_eq!(records.load(PODGC).await.unwrap(), stable("b"));
-    assert_eq!(records.spec(PODGC, "b").await.unwrap(), Some(read(2)));
+    save(records, &podgc(), &stable("b")).await.unwrap();
+    assert_eq!(records.status(&podgc()).await.unwrap(), stable("b"));
+    assert_eq!(records.spec(&podgc(), "b").await.unwrap(), Some(read(2)));
 
     // It is promoted; an old one is active again.
     let since = Some("2026-11-20T10:00:00.000Z");
-    records.keep(PODGC, "b", &read(2), since).await.unwrap();
-    records.keep(PODGC, "a", &read(1), None).await.unwrap();
-    let history = records.history(PODGC).await.unwrap();
+    activate(records, &podgc(), "b", &read(2), since).await;
+    activate(records, &podgc(), "a", &read(1), None).await;
+    let history = records.history(&podgc()).await.unwrap();
     let numbers: Vec<_> = history
         .iter()
         .map(|kept| (kept.number, kept.revision.as_str()))
@@ -79,18 +108,15 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
         "{}",
         history[0].at
     );
-    assert_eq!(records.spec(PODGC, "a").await.unwrap(), Some(read(1)));
-    assert_eq!(records.spec(PODGC, "z").await.unwrap(), None);
+    assert_eq!(records.spec(&podgc(), "a").await.unwrap(), Some(read(1)));
+    assert_eq!(records.spec(&podgc(), "z").await.unwrap(), None);
 
     // The stable one is "b", however many came after it.
     for number in 10..30 {
         let revision = format!("r{number}");
-        records
-            .keep(PODGC, &revision, &read(number), None)
-            .await
-            .unwrap();
+        activate(records, &podgc(), &revision, &read(number), None).await;
     }
-    let history = records.history(PODGC).await.unwrap();
+    let history = records.history(&podgc()).await.unwrap();
     assert_eq!(history.len(), 10);
     assert_eq!(history[0].revision, "r29");
     assert_eq!(history[9].revision, "b");
@@ -112,7 +138,7 @@ async fn a_directory_remembers() {
     assert_eq!(names, ["podgc.json"], "nothing else is left behind");
 
     std::fs::write(path.join("podgc.json"), "{").unwrap();
-    let error = open().load(PODGC).await.unwrap_err().to_string();
+    let error = open().status(&podgc()).await.unwrap_err().to_string();
     assert!(error.contains("podgc.json cannot be understood"), "{error}");
 }
 
@@ -123,13 +149,10 @@ async fn a_cluster_remembers() {
     cluster.create("other", spec(1)).await.unwrap();
     let open = || Records::cluster(cluster.client.clone(), NAMESPACE);
     let records = open();
-    records
-        .keep(Owner::named("other"), "a", &read(7), None)
-        .await
-        .unwrap();
+    activate(&records, &Owner::named("other"), "a", &read(7), None).await;
     remembers(&records, || Some(open())).await;
     assert_eq!(
-        records.history(Owner::named("other")).await.unwrap().len(),
+        records.history(&Owner::named("other")).await.unwrap().len(),
         1
     );
 
@@ -163,12 +186,12 @@ async fn a_status_is_written_only_when_it_is_another() {
     cluster.create("podgc", spec(1)).await.unwrap();
     let requests = || cluster.requests.load(Ordering::Relaxed);
     let records = Records::cluster(cluster.client.clone(), NAMESPACE);
-    records.load(PODGC).await.unwrap();
-    records.save(PODGC, &stable("a")).await.unwrap();
+    records.status(&podgc()).await.unwrap();
+    save(&records, &podgc(), &stable("a")).await.unwrap();
     let before = requests();
-    records.save(PODGC, &stable("a")).await.unwrap();
+    save(&records, &podgc(), &stable("a")).await.unwrap();
     assert_eq!(requests(), before);
-    records.save(PODGC, &stable("b")).await.unwrap();
+    save(&records, &podgc(), &stable("b")).await.unwrap();
     assert_eq!(requests(), before + 1);
     assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "b");
     assert_eq!(cluster.get("podgc")["metadata"]["generation"], 1);
@@ -179,25 +202,25 @@ async fn a_controller_that_is_gone_is_no_error() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     let records = Records::cluster(cluster.client.clone(), NAMESPACE);
-    records.keep(PODGC, "a", &read(1), None).await.unwrap();
-    records.keep(PODGC, "b", &read(2), None).await.unwrap();
-    records.save(PODGC, &stable("a")).await.unwrap();
+    activate(&records, &podgc(), "a", &read(1), None).await;
+    activate(&records, &podgc(), "b", &read(2), None).await;
+    save(&records, &podgc(), &stable("a")).await.unwrap();
     let delete = cluster.controllers();
     delete
         .delete("podgc", &DeleteParams::default())
         .await
         .unwrap();
-    records.save(PODGC, &stable("b")).await.unwrap();
-    records.keep(PODGC, "c", &read(3), None).await.unwrap();
+    save(&records, &podgc(), &stable("b")).await.unwrap();
+    activate(&records, &podgc(), "c", &read(3), None).await;
 
     // Another of the same name has a history of its own, also before the
     // garbage collector has come by.
     cluster.create("podgc", spec(1)).await.unwrap();
     assert_eq!(
-        records.load(PODGC).await.unwrap(),
+        records.status(&podgc()).await.unwrap(),
         ControllerStatus::default()
     );
-    records.keep(PODGC, "a", &read(1), None).await.unwrap();
+    activate(&records, &podgc(), "a", &read(1), None).await;
     let uid = cluster.get("podgc")["metadata"]["uid"].clone();
     let revisions = cluster.revisions();
     let kept = revisions
@@ -221,11 +244,11 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
     cluster.create("podgc", spec(1)).await.unwrap();
     let former = uid();
     let former = Owner {
-        name: "podgc",
-        uid: Some(&former),
+        name: "podgc".into(),
+        uid: Some(former),
     };
-    records.keep(former, "a", &read(1), None).await.unwrap();
-    records.save(former, &stable("a")).await.unwrap();
+    activate(&records, &former, "a", &read(1), None).await;
+    save(&records, &former, &stable("a")).await.unwrap();
     let delete = DeleteParams::default();
     cluster
         .controllers()
@@ -235,26 +258,26 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
     cluster.create("podgc", spec(2)).await.unwrap();
     let present = uid();
     let present = Owner {
-        name: "podgc",
-        uid: Some(&present),
+        name: "podgc".into(),
+        uid: Some(present),
     };
 
-    records.save(former, &stable("b")).await.unwrap();
-    records.keep(former, "b", &read(3), None).await.unwrap();
+    save(&records, &former, &stable("b")).await.unwrap();
+    activate(&records, &former, "b", &read(3), None).await;
     assert!(cluster.get("podgc").get("status").is_none());
     let nothing = ControllerStatus::default();
-    assert_eq!(records.load(former).await.unwrap(), nothing);
-    assert_eq!(records.load(present).await.unwrap(), nothing);
-    assert_eq!(records.spec(present, "a").await.unwrap(), None);
-    assert_eq!(records.history(present).await.unwrap(), []);
-    assert_eq!(records.spec(former, "a").await.unwrap(), Some(read(1)));
+    assert_eq!(records.status(&former).await.unwrap(), nothing);
+    assert_eq!(records.status(&present).await.unwrap(), nothing);
+    assert_eq!(records.spec(&present, "a").await.unwrap(), None);
+    assert_eq!(records.history(&present).await.unwrap(), []);
+    assert_eq!(records.spec(&former, "a").await.unwrap(), Some(read(1)));
     let names: Vec<Value> = cluster
         .revisions()
         .iter()
         .map(|one| one["metadata"]["name"].clone())
         .collect();
     assert_eq!(names, ["podgc-a"], "nothing more is kept of it");
-    records.save(present, &stable("c")).await.unwrap();
+    save(&records, &present, &stable("c")).await.unwrap();
     assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "c");
 
     // What the definition does not allow is refused, not taken for gone.
@@ -265,7 +288,10 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
         }],
         ..ControllerStatus::default()
     };
-    let error = records.save(present, &bad).await.unwrap_err().to_string();
+    let error = save(&records, &present, &bad)
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("cannot write the status of the Controller podgc"),
         "{error}"

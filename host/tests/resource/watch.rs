@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use davit::health::Health;
 use davit::resource::watch::follow;
-use davit::rollout::declared::Declared;
+use davit_core::control::Declaration;
 use kube::api::DeleteParams;
 use serde_json::json;
 use tokio::sync::watch;
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use crate::cluster::{Cluster, spec};
 
-type Receiver = watch::Receiver<Option<Vec<Declared>>>;
+type Receiver = watch::Receiver<Option<Vec<Declaration>>>;
 
 fn watched(cluster: &Cluster) -> Receiver {
     let (sender, receiver) = watch::channel(None);
@@ -22,13 +22,13 @@ fn watched(cluster: &Cluster) -> Receiver {
 }
 
 /// What is declared after the next change.
-async fn next(receiver: &mut Receiver) -> Vec<Declared> {
+async fn next(receiver: &mut Receiver) -> Vec<Declaration> {
     let changed = timeout(Duration::from_secs(60), receiver.changed()).await;
     changed.expect("nothing is delivered").unwrap();
     receiver.borrow_and_update().clone().unwrap()
 }
 
-fn names(declared: &[Declared]) -> Vec<&str> {
+fn names(declared: &[Declaration]) -> Vec<&str> {
     declared.iter().map(|one| one.name.as_str()).collect()
 }
 

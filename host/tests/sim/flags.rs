@@ -26,7 +26,7 @@ fn pod(name: &str, node: &str) -> Value {
 }
 
 #[test]
-fn nothing_happens_by_itself() {
+fn without_helpers_pods_stay_pending_and_deleted_objects_stay() {
     let server = Server::start(&[]);
     server.must("POST", "/api/v1/nodes", &node("n"));
     let pod = server.must("POST", PODS, &pod("p", "n"));
@@ -49,7 +49,7 @@ fn nothing_happens_by_itself() {
 }
 
 #[test]
-fn faults_hit_what_they_name() {
+fn faults_hit_the_requests_that_they_name() {
     let server = Server::start(&[
         "--fault",
         "create configmaps nth=1 429=7",
@@ -67,7 +67,7 @@ fn faults_hit_what_they_name() {
 }
 
 #[test]
-fn chance_repeats_with_the_seed() {
+fn the_same_seed_repeats_uids_and_faults() {
     let run = |seed: &str| -> (String, Vec<u16>) {
         let server = Server::start(&["--seed", seed, "--fault", "list pods 50% 503"]);
         let uid = server.must("POST", MAPS, &config_map("a"))["metadata"]["uid"].to_string();
@@ -103,7 +103,7 @@ fn bad_flags_are_refused_by_name() {
 }
 
 #[test]
-fn what_is_older_than_the_history_has_expired() {
+fn a_version_older_than_the_history_has_expired() {
     let server = Server::start(&["--history-events", "2"]);
     let first = server.must("POST", MAPS, &config_map("a"));
     for name in ["b", "c", "d"] {
@@ -174,7 +174,7 @@ fn kubelets_run_pods_unless_they_are_silent() {
 }
 
 #[test]
-fn namespaces_are_emptied_and_go() {
+fn a_deleted_namespace_loses_its_objects_and_is_removed() {
     let server = Server::start(&["--namespaces"]);
     let namespace = json!({"metadata": {"name": "a"}});
     server.must("POST", "/api/v1/namespaces", &namespace);

@@ -148,7 +148,7 @@ impl Kubectl {
 }
 
 #[test]
-fn get_describe_apply_and_create() {
+fn kubectl_gets_describes_applies_and_creates() {
     let Some(kubectl) = Kubectl::start(&[]) else {
         return;
     };
@@ -186,7 +186,7 @@ fn get_describe_apply_and_create() {
 }
 
 #[test]
-fn label_annotate_taint_patch_and_scale() {
+fn kubectl_labels_annotates_taints_patches_and_scales() {
     let Some(kubectl) = Kubectl::start(&[]) else {
         return;
     };
@@ -227,7 +227,7 @@ fn label_annotate_taint_patch_and_scale() {
 }
 
 #[test]
-fn custom_resources() {
+fn kubectl_uses_custom_resources() {
     let Some(kubectl) = Kubectl::start(&[]) else {
         return;
     };
@@ -265,7 +265,7 @@ fn custom_resources() {
 }
 
 #[test]
-fn delete_cascades_in_three_modes() {
+fn kubectl_deletes_with_each_propagation_policy() {
     let Some(kubectl) = Kubectl::start(&[]) else {
         return;
     };
@@ -291,7 +291,7 @@ fn delete_cascades_in_three_modes() {
 }
 
 #[test]
-fn wait_watch_and_evict() {
+fn kubectl_waits_watches_and_evicts() {
     let Some(kubectl) = Kubectl::start(&["--kubelet", "--namespaces"]) else {
         return;
     };
@@ -381,7 +381,7 @@ fn davit_is_deployed_where_roles_are_enforced() {
 /// The file holds the administrator's token.
 #[cfg(unix)]
 #[test]
-fn nobody_else_reads_the_administrators_kubeconfig() {
+fn only_its_owner_can_read_the_administrators_kubeconfig() {
     use std::os::unix::fs::PermissionsExt as _;
     let server = Server::start(&["--rbac"]);
     let metadata = std::fs::metadata(server.kubeconfig()).unwrap();

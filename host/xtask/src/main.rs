@@ -1,4 +1,4 @@
-//! `cargo xtask COMMAND`: how the project is built, shown, tested and measured.
+//! `cargo xtask COMMAND`: builds, tests, measures and demonstrates the project.
 
 use std::env;
 use std::ffi::OsStr;
@@ -15,7 +15,7 @@ const TARGET: &str = "wasm32-wasip2";
 #[derive(Parser)]
 #[command(
     name = "cargo xtask",
-    about = "Builds, shows, tests and measures Davit"
+    about = "Builds, tests, measures and demonstrates Davit"
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -28,24 +28,24 @@ enum Task {
     Guests,
     /// Builds the guests and the host, and runs `davit demo`.
     Demo {
-        /// What `davit demo` takes.
+        /// Arguments of `davit demo`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Checks format and lints, builds the guests and runs every test.
     Test,
-    /// Checks format and lints only.
+    /// Checks format and lints.
     Lint,
     /// Tells random stories of the five controllers on virtual time, in memory,
     /// each from its seed, and checks how they end.
     Simulate {
-        /// What `davit-stories` takes: `--seeds FIRST..END`, `--seed N`.
+        /// Arguments of `davit-stories`: `--seeds FIRST..END`, `--seed N`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
     /// Writes the definition of the custom resource to deploy/crds.
     Crds,
-    /// Measures an optimised build and prints the figures.
+    /// Measures an optimised build, and prints the figures.
     Bench,
 }
 
@@ -111,7 +111,7 @@ fn simulate(workspace: &Path, profile: &str, arguments: &[&str]) -> Result<()> {
     cargo(workspace, run.chain(arguments.iter().copied()))
 }
 
-/// The types are the host's, so it is the host that prints their definition.
+/// The host has the types of the custom resource, so it prints the definition.
 fn crds(workspace: &Path) -> Result<()> {
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--locked", "-p", "davit", "--", "crds"])
@@ -159,7 +159,7 @@ fn bench(workspace: &Path) -> Result<()> {
     swaps(workspace)
 }
 
-/// Swaps under the load that the project promises to bear.
+/// Swaps under the load of the project's aims.
 fn swaps(workspace: &Path) -> Result<()> {
     println!("\n== davit: swaps under load");
     let status = Command::new("cargo")
@@ -208,7 +208,7 @@ fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-/// Installs the guests' target where rustup can; says what to do where not.
+/// Installs the guests' target with rustup; fails with advice where rustup is missing.
 fn ensure_target() -> Result<()> {
     if target_is_installed()? {
         return Ok(());

@@ -15,7 +15,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use davit_guest::testing::Harness;
+use davit_guest::testing::{Harness, Pod};
 use davit_guest::{Command, Step, Time};
 use node_eviction::{MONITOR, NodeEviction, PASS};
 use serde_json::{Value, json};
@@ -170,18 +170,11 @@ impl Cluster {
     }
 
     pub(crate) fn pod_with(&mut self, name: &str, node: &str, change: impl FnOnce(&mut Value)) {
-        let mut pod = json!({
-            "apiVersion": "v1", "kind": "Pod",
-            "metadata": {
-                "name": name, "namespace": "default", "generation": 1,
-                "finalizers": ["test/kubelet"],
-            },
-            "spec": {"nodeName": node},
-            "status": {
-                "phase": "Running",
-                "conditions": [{"type": "Ready", "status": "True"}],
-            },
-        });
+        let pod = Pod::new(name)
+            .node(node)
+            .set("/metadata/finalizers", json!(["test/kubelet"]))
+            .conditions(json!([{"type": "Ready", "status": "True"}]));
+        let mut pod = Value::from(pod);
         change(&mut pod);
         self.harness.put(pod);
     }

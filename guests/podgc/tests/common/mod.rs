@@ -8,8 +8,8 @@
 
 use std::time::Duration;
 
-use davit_guest::testing::{Execution, Harness, START};
-use davit_guest::{Step, Time};
+use davit_guest::testing::{Execution, Harness, Pod, START};
+use davit_guest::{Instant, Step};
 use podgc::PodGc;
 use serde_json::{Value, json};
 
@@ -30,71 +30,13 @@ pub(crate) fn without_threshold() -> Harness<PodGc> {
     harness(&json!({"terminatedPodThreshold": -1}))
 }
 
-/// A pod, changed step by step: `pod("a").phase("Failed").into()`.
-pub(crate) struct Pod(Value);
-
 pub(crate) fn pod(name: &str) -> Pod {
-    Pod(json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": name, "namespace": "default", "generation": 1,
-            "creationTimestamp": hour(0),
-        },
-        "spec": {"nodeName": "node", "containers": [{"name": "c", "image": "i"}]},
-        "status": {"phase": "Running"},
-    }))
+    Pod::new(name)
 }
 
-impl Pod {
-    pub(crate) fn set(mut self, pointer: &str, value: impl Into<Value>) -> Self {
-        let (parent, name) = pointer.rsplit_once('/').expect("a pointer to a field");
-        let parent = self.0.pointer_mut(parent).expect("the field's parent");
-        parent[name] = value.into();
-        self
-    }
-
-    pub(crate) fn namespace(self, namespace: &str) -> Self {
-        self.set("/metadata/namespace", namespace)
-    }
-
-    pub(crate) fn uid(self, uid: &str) -> Self {
-        self.set("/metadata/uid", uid)
-    }
-
-    pub(crate) fn created(self, hours: i64) -> Self {
-        self.set("/metadata/creationTimestamp", hour(hours))
-    }
-
-    pub(crate) fn terminating(self) -> Self {
-        self.set("/metadata/deletionTimestamp", hour(0))
-    }
-
-    pub(crate) fn finalizer(self) -> Self {
-        self.set("/metadata/finalizers", json!(["test/keep"]))
-    }
-
-    pub(crate) fn node(self, node: &str) -> Self {
-        self.set("/spec/nodeName", node)
-    }
-
-    pub(crate) fn phase(self, phase: &str) -> Self {
-        self.set("/status/phase", phase)
-    }
-
-    pub(crate) fn reason(self, reason: &str) -> Self {
-        self.set("/status/reason", reason)
-    }
-}
-
-impl From<Pod> for Value {
-    fn from(pod: Pod) -> Self {
-        pod.0
-    }
-}
-
-fn hour(hours: i64) -> String {
-    Time::from_instant(START + hours * 3_600_000).to_string()
+/// So many hours after the harness starts, or before.
+pub(crate) fn hour(hours: i64) -> Instant {
+    START + hours * 3_600_000
 }
 
 /// A node that is ready or not, with a taint of this key and effect.

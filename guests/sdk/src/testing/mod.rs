@@ -30,6 +30,7 @@ mod host;
 mod members;
 mod objects;
 mod patch;
+mod pod;
 mod project;
 mod queues;
 
@@ -45,6 +46,7 @@ use crate::{
     ObjectRef, PendingItem, Plan, PlanFailure, UnlistedResource, Verdict, WorkItem, msgpack,
 };
 use host::State;
+pub use pod::Pod;
 use queues::Outcome;
 
 /// The start of a harness's clock: 2023-11-14T22:13:20Z.

@@ -121,8 +121,8 @@ fn keep(value: &Value, paths: &[&[Segment]]) -> Option<Value> {
 
 /// The rest of the paths that go through a segment.
 fn below<'a>(paths: &[&'a [Segment]], segment: &Segment) -> Vec<&'a [Segment]> {
-    let through = paths.iter().filter_map(|path| path.split_first());
-    through
+    let rests = paths.iter().filter_map(|path| path.split_first());
+    rests
         .filter(|(first, _)| *first == segment)
         .map(|(_, rest)| rest)
         .collect()

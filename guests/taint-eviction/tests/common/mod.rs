@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use davit_guest::testing::{Harness, START};
+use davit_guest::testing::{Harness, Pod, START};
 use davit_guest::{Step, Time};
 use serde_json::{Value, json};
 use taint_eviction::{EVICTIONS, TIMERS, TaintEviction};
@@ -30,73 +30,8 @@ pub(crate) fn defaults() -> Harness<TaintEviction> {
     harness(&Value::Null)
 }
 
-/// A pod on the node `node`, changed step by step:
-/// `pod("a").tolerates("taint1", Some(10)).into()`.
-#[derive(Clone)]
-pub(crate) struct Pod(Value);
-
 pub(crate) fn pod(name: &str) -> Pod {
-    Pod(json!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "generation": 1},
-        "spec": {
-            "nodeName": "node", "containers": [{"name": "c", "image": "i"}], "tolerations": [],
-        },
-        "status": {"phase": "Running"},
-    }))
-}
-
-impl Pod {
-    pub(crate) fn set(mut self, pointer: &str, value: impl Into<Value>) -> Self {
-        let (parent, name) = pointer.rsplit_once('/').expect("a pointer to a field");
-        let parent = self.0.pointer_mut(parent).expect("the field's parent");
-        parent[name] = value.into();
-        self
-    }
-
-    pub(crate) fn uid(self, uid: &str) -> Self {
-        self.set("/metadata/uid", uid)
-    }
-
-    pub(crate) fn node(self, node: &str) -> Self {
-        self.set("/spec/nodeName", node)
-    }
-
-    pub(crate) fn terminating(self) -> Self {
-        let time = Time::from_instant(START).to_string();
-        self.set("/metadata/deletionTimestamp", time)
-    }
-
-    pub(crate) fn finalizer(self) -> Self {
-        self.set("/metadata/finalizers", json!(["test/keep"]))
-    }
-
-    pub(crate) fn conditions(self, conditions: Value) -> Self {
-        self.set("/status/conditions", conditions)
-    }
-
-    /// Tolerates the `NoExecute` taint of this key for that many seconds, or
-    /// forever.
-    pub(crate) fn tolerates(self, key: &str, seconds: Option<i64>) -> Self {
-        let toleration = json!({
-            "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds,
-        });
-        self.toleration(toleration)
-    }
-
-    pub(crate) fn toleration(mut self, toleration: Value) -> Self {
-        let tolerations = self.0.pointer_mut("/spec/tolerations");
-        let list = tolerations.and_then(Value::as_array_mut);
-        list.expect("the pod's tolerations").push(toleration);
-        self
-    }
-}
-
-impl From<Pod> for Value {
-    fn from(pod: Pod) -> Self {
-        pod.0
-    }
+    Pod::new(name)
 }
 
 /// The node `node` with `NoExecute` taints of these keys.

@@ -1,6 +1,6 @@
 use super::*;
 use crate::mapping::Served;
-use crate::object::{Kind, Projected, Uid};
+use crate::object::{Kind, ProjectedObject, Uid};
 use crate::store::{SegmentSpec, ViewKey, ViewSpec};
 
 /// A store with one view of every deletable resource, and what covers it.
@@ -112,14 +112,14 @@ impl Bench {
     fn list(&mut self, served: &Served, names: &[&str]) {
         let segment = self.segment(served);
         let fields = self.store.segment_fields(segment).unwrap();
-        let items = names.iter().map(|name| Projected {
+        let items = names.iter().map(|name| ProjectedObject {
             namespace: "".into(),
             name: (*name).into(),
             uid: Uid::new(name),
             resource_version: "1".into(),
             data: [0xc0].into(),
         });
-        let items: Vec<Projected> = items.collect();
+        let items: Vec<ProjectedObject> = items.collect();
         let replaced = self
             .store
             .replace(segment, fields, items, self.now, &mut Vec::new());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::object::Projected;
+use crate::object::ProjectedObject;
 use crate::watch::{Event, Page};
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -229,7 +229,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
 struct Items<'a, 'b>(&'a mut Projecting<'b>);
 
 impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
-    type Value = Vec<Projected>;
+    type Value = Vec<ProjectedObject>;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Self::Value, D::Error> {
         deserializer.deserialize_any(self)
@@ -237,7 +237,7 @@ impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
 }
 
 impl<'de> Visitor<'de> for Items<'_, '_> {
-    type Value = Vec<Projected>;
+    type Value = Vec<ProjectedObject>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the objects of a list")

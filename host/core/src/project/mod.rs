@@ -22,7 +22,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-use crate::object::{Projected, Uid};
+use crate::object::{ProjectedObject, Uid};
 use crate::path::FieldTree;
 use crate::watch::{Event, Page};
 
@@ -73,7 +73,7 @@ impl Projector {
     }
 
     /// Reads a single object: the answer to a GET.
-    pub fn object(&mut self, json: &[u8]) -> Result<Projected, ProjectError> {
+    pub fn object(&mut self, json: &[u8]) -> Result<ProjectedObject, ProjectError> {
         self.read("an object", |projecting| read_all(json, Object(projecting)))
     }
 
@@ -115,12 +115,12 @@ struct Projecting<'a> {
 
 impl Projecting<'_> {
     /// Takes the object that was just written.
-    fn take<E: serde::de::Error>(&mut self) -> Result<Projected, E> {
+    fn take<E: serde::de::Error>(&mut self) -> Result<ProjectedObject, E> {
         let identity = std::mem::take(&mut self.identity);
         if identity.name.is_empty() {
             return Err(E::custom("the object has no metadata.name"));
         }
-        Ok(Projected {
+        Ok(ProjectedObject {
             namespace: identity.namespace,
             name: identity.name,
             uid: Uid::new(&identity.uid),

@@ -16,7 +16,7 @@ fn decode(messagepack: &[u8]) -> Value {
     rmp_serde::from_slice(messagepack).unwrap()
 }
 
-fn project(paths: &[&str], object: &Value) -> Projected {
+fn project(paths: &[&str], object: &Value) -> ProjectedObject {
     let json = serde_json::to_vec(object).unwrap();
     Projector::new(tree(paths)).object(&json).unwrap()
 }

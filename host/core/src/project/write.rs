@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use crate::object::{Projected, object_key};
+use crate::object::{ProjectedObject, object_key};
 use crate::path::FieldTree;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
@@ -33,9 +33,12 @@ impl Identity {
 pub(super) struct Object<'a, 'b>(pub(super) &'a mut Projecting<'b>);
 
 impl<'de> DeserializeSeed<'de> for Object<'_, '_> {
-    type Value = Projected;
+    type Value = ProjectedObject;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Projected, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        deserializer: D,
+    ) -> Result<ProjectedObject, D::Error> {
         self.0.buffer.clear();
         self.0.identity = Identity::default();
         let keep = self.0.fields;

@@ -68,8 +68,8 @@ impl Queue {
 
     /// Every key that is pending or being reconciled.
     pub(super) fn into_keys(self) -> BTreeSet<Arc<str>> {
-        let worked_on = self.work.into_keys();
-        worked_on.chain(self.waiting.keys().cloned()).collect()
+        let processing = self.work.into_keys();
+        processing.chain(self.waiting.keys().cloned()).collect()
     }
 
     /// When a worker could dequeue an item; none if there is no item or all

@@ -7,7 +7,7 @@ use super::path::{path, with_query};
 use super::{Attempt, JSON, PARTIAL_LIST, PARTIAL_OBJECT, Request, RequestError};
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
-use crate::object::{Kind, ObjectRecord, Projected};
+use crate::object::{Kind, ObjectRecord, ProjectedObject};
 use crate::path::FieldTree;
 use crate::plan::{GetRequest, ListRequest};
 use crate::project::Projector;
@@ -66,7 +66,7 @@ pub struct Listing {
     read: ListRequest,
     kind: Kind,
     projector: Projector,
-    objects: Vec<Projected>,
+    objects: Vec<ProjectedObject>,
     restarts: u32,
 }
 
@@ -153,7 +153,7 @@ impl Listing {
     }
 }
 
-fn record(kind: &Kind, object: Projected, now: Instant) -> ObjectRecord {
+fn record(kind: &Kind, object: ProjectedObject, now: Instant) -> ObjectRecord {
     ObjectRecord {
         kind: kind.clone(),
         resource_version: object.resource_version.into(),

@@ -182,7 +182,7 @@ fn first_owner(object: &Object) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Projected;
+    use crate::object::ProjectedObject;
     use crate::store::testing;
     use crate::time::Instant;
 
@@ -210,7 +210,7 @@ mod tests {
     fn cache(pods: &[(&ObjectRef, Vec<u8>)]) -> Snapshot {
         let (mut store, _, segment) = testing::pods();
         let fields = store.segment_fields(segment).unwrap();
-        let items = pods.iter().map(|(pod, data)| Projected {
+        let items = pods.iter().map(|(pod, data)| ProjectedObject {
             namespace: pod.namespace.as_str().into(),
             name: pod.name.as_str().into(),
             uid: Uid::new(&pod.uid),

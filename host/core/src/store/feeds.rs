@@ -18,7 +18,7 @@
 use std::collections::BTreeMap;
 
 use super::{Change, ResourceVersion, SegmentId, Store, TooFewFields};
-use crate::object::Projected;
+use crate::object::ProjectedObject;
 use crate::path::FieldTree;
 use crate::stream::StreamId;
 use crate::time::Instant;
@@ -129,7 +129,7 @@ impl Feeds {
         &mut self,
         store: &mut Store,
         stream: StreamId,
-        object: Projected,
+        object: ProjectedObject,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> FeedUpdate {
@@ -145,7 +145,7 @@ impl Feeds {
         &mut self,
         store: &mut Store,
         stream: StreamId,
-        object: Projected,
+        object: ProjectedObject,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> FeedUpdate {
@@ -161,7 +161,7 @@ impl Feeds {
         &mut self,
         store: &mut Store,
         stream: StreamId,
-        items: Vec<Projected>,
+        items: Vec<ProjectedObject>,
         version: &str,
         now: Instant,
         changes: &mut Vec<Change>,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{FieldsId, SegmentId};
-use crate::object::{Projected, Uid};
+use crate::object::{ProjectedObject, Uid};
 use crate::time::Instant;
 
 /// An object of a segment. It never changes: an update puts another in its
@@ -22,7 +22,12 @@ pub struct Object {
 
 impl Object {
     /// An object under its key.
-    pub(super) fn new(segment: SegmentId, key: &str, item: Projected, changed: Changed) -> Self {
+    pub(super) fn new(
+        segment: SegmentId,
+        key: &str,
+        item: ProjectedObject,
+        changed: Changed,
+    ) -> Self {
         Self {
             segment,
             key_len: u32::try_from(key.len()).unwrap_or_default(),
@@ -208,7 +213,7 @@ mod tests {
     #[test]
     fn an_object_is_known_by_namespace_and_name() {
         for (namespace, name, key) in [("", "n", "n"), ("ns", "pod", "ns/pod")] {
-            let item = Projected {
+            let item = ProjectedObject {
                 namespace: namespace.into(),
                 name: name.into(),
                 uid: Uid::new("u"),

@@ -199,13 +199,13 @@ mod tests {
 
     use super::super::object::Changed;
     use super::*;
-    use crate::object::Projected;
+    use crate::object::ProjectedObject;
     use crate::time::Instant;
 
     const SEGMENT: SegmentId = SegmentId(3);
 
     fn object(name: &str, uid: &str) -> Arc<Object> {
-        let item = Projected {
+        let item = ProjectedObject {
             namespace: "".into(),
             name: name.into(),
             uid: Uid::new(uid),

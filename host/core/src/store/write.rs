@@ -7,7 +7,7 @@ use super::segment::Reader;
 use super::slots::Slot;
 use super::{Change, Object, ResourceVersion, SegmentId, Store, TooFewFields};
 use crate::msgpack;
-use crate::object::{Projected, Uid, object_key};
+use crate::object::{ProjectedObject, Uid, object_key};
 use crate::path::FieldTree;
 use crate::time::Instant;
 
@@ -28,7 +28,7 @@ impl Store {
     pub fn apply(
         &mut self,
         segment: SegmentId,
-        item: Projected,
+        item: ProjectedObject,
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
@@ -69,7 +69,7 @@ impl Store {
         &mut self,
         segment: SegmentId,
         listed: FieldTree,
-        items: impl IntoIterator<Item = Projected>,
+        items: impl IntoIterator<Item = ProjectedObject>,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Result<(), TooFewFields> {
@@ -123,7 +123,7 @@ impl Store {
     fn put(
         &mut self,
         id: SegmentId,
-        item: Projected,
+        item: ProjectedObject,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Option<Slot> {
@@ -172,7 +172,7 @@ impl Store {
         &mut self,
         id: SegmentId,
         key: &str,
-        item: Projected,
+        item: ProjectedObject,
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Slot {

@@ -144,8 +144,8 @@ pub(crate) struct Line {
     news: Vec<Output>,
 }
 
-pub(crate) fn object(name: u8, version: u64) -> Projected {
-    Projected {
+pub(crate) fn object(name: u8, version: u64) -> ProjectedObject {
+    ProjectedObject {
         namespace: "ns".into(),
         name: name.to_string().into(),
         uid: Uid::new(&name.to_string()),
@@ -154,7 +154,7 @@ pub(crate) fn object(name: u8, version: u64) -> Projected {
     }
 }
 
-pub(crate) fn entry(object: &Projected) -> (u8, u64) {
+pub(crate) fn entry(object: &ProjectedObject) -> (u8, u64) {
     let version = object.resource_version.parse().unwrap();
     (object.name.parse().unwrap(), version)
 }

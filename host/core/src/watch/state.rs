@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::object::Projected;
+use crate::object::ProjectedObject;
 use crate::time::Instant;
 
 /// Where a watch stands.
@@ -18,7 +18,7 @@ pub enum State {
     /// A page was asked for.
     Listing {
         /// The objects of the pages before it.
-        items: Vec<Projected>,
+        items: Vec<ProjectedObject>,
         /// Where it starts; empty for the first.
         continue_token: Box<str>,
         /// When it is given up.
@@ -53,7 +53,7 @@ pub enum Next {
     /// The page of a list that did not come.
     Page {
         /// The objects of the pages before it.
-        items: Vec<Projected>,
+        items: Vec<ProjectedObject>,
         /// Where it starts.
         continue_token: Box<str>,
     },
@@ -68,7 +68,7 @@ pub enum Next {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The object.
-    pub object: Projected,
+    pub object: ProjectedObject,
     /// Whether it is gone.
     pub deleted: bool,
 }

@@ -3,8 +3,8 @@ use crate::object::Uid;
 
 const START: Instant = Instant::from_nanos(1_000_000_000_000);
 
-fn object(name: &str, version: &str) -> Projected {
-    Projected {
+fn object(name: &str, version: &str) -> ProjectedObject {
+    ProjectedObject {
         namespace: "ns".into(),
         name: name.into(),
         uid: Uid::new(name),
@@ -21,7 +21,7 @@ fn page(names: &[&str], version: &str, continue_token: &str) -> Page {
     }
 }
 
-fn reset(items: Vec<Projected>, version: &str) -> Output {
+fn reset(items: Vec<ProjectedObject>, version: &str) -> Output {
     Output::Reset {
         items,
         resource_version: version.into(),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
-use crate::object::Projected;
+use crate::object::ProjectedObject;
 
 /// How one watch behaves.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub enum Request {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {
     /// Its objects.
-    pub items: Vec<Projected>,
+    pub items: Vec<ProjectedObject>,
     /// The version of the list.
     pub resource_version: Box<str>,
     /// Where the next page starts; empty at the end.
@@ -84,9 +84,9 @@ pub struct Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// `ADDED` or `MODIFIED`.
-    Applied(Projected),
+    Applied(ProjectedObject),
     /// `DELETED`, with the object's last state.
-    Deleted(Projected),
+    Deleted(ProjectedObject),
     /// `BOOKMARK`
     Bookmark {
         /// Everything up to this version was sent.
@@ -145,14 +145,14 @@ pub enum Output {
     /// These are all objects there were at that version.
     Reset {
         /// The objects, ordered by namespace and name.
-        items: Vec<Projected>,
+        items: Vec<ProjectedObject>,
         /// The version of the list.
         resource_version: Box<str>,
     },
     /// An object has come or changed.
-    Apply(Projected),
+    Apply(ProjectedObject),
     /// An object is gone; this was its last state.
-    Delete(Projected),
+    Delete(ProjectedObject),
     /// The condition has changed.
     Condition(Condition),
 }

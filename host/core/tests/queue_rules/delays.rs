@@ -87,7 +87,7 @@ fn cancel_returns_whether_an_item_was_pending() {
     assert_eq!(queues.next_due(at(2)), None);
     fresh(&mut queues, at(3), "a");
     assert_eq!(dequeue_one(&mut queues, at(3)).created_at, at(3));
-    assert!(!queues.cancel(at(3), "q", "a"), "worked on");
+    assert!(!queues.cancel(at(3), "q", "a"), "it is being reconciled");
     fresh(&mut queues, at(4), "a");
     assert!(queues.cancel(at(4), "q", "a"), "added again");
     let finished = done(&mut queues, at(5), "a", Finish::Done);
@@ -115,7 +115,7 @@ fn a_snapshot_does_not_change() {
     let snapshot = queues.pending();
     queues.cancel(at(1), "q", "c");
     fresh(&mut queues, at(1), "a");
-    assert_eq!(snapshot.get("q", "a"), None, "it is worked on");
+    assert_eq!(snapshot.get("q", "a"), None, "it is being reconciled");
     assert!(snapshot.get("q", "c").is_some());
     assert!(snapshot.get("p", "c").is_none());
 }

@@ -10,7 +10,7 @@ use davit_core::coverage::{Gap, Unlisted};
 use davit_core::failure::Failure;
 use davit_core::manifest::IndexSpec;
 use davit_core::mapping::{Mapping, Served};
-use davit_core::object::{ApiResource, Kind, ObjectRecord, Projected, Uid};
+use davit_core::object::{ApiResource, Kind, ObjectRecord, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
 use davit_core::plan::{Decision, GetRequest, ListRequest, Verdict, WorkItem};
 use davit_core::queue::{Origin, Queues};
@@ -203,8 +203,8 @@ fn cluster() -> (Store, BTreeMap<String, davit_core::store::ViewId>) {
     (store, BTreeMap::from([("pods".to_owned(), view)]))
 }
 
-fn pod(number: usize, node: &str) -> Projected {
-    Projected {
+fn pod(number: usize, node: &str) -> ProjectedObject {
+    ProjectedObject {
         namespace: "ns".into(),
         name: format!("p{number}").into(),
         uid: Uid::new(&format!("uid-{number}")),

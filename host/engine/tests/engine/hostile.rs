@@ -152,11 +152,11 @@ async fn an_undeclared_name_traps() {
 async fn a_dropped_call_costs_its_instance() {
     let guest = odd_guest(limits()).await;
     assert_eq!(ask(&guest, "count").await.unwrap(), "1");
-    let given_up = tokio::time::timeout(
+    let dropped = tokio::time::timeout(
         Duration::from_millis(30),
         guest.reconcile(call(&["endless-loop"])),
     );
-    assert!(given_up.await.is_err());
+    assert!(dropped.await.is_err());
     assert_eq!(ask(&guest, "count").await.unwrap(), "1");
 }
 

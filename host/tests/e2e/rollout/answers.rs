@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::declared::{abort, promote_fully, promote_step, retry, swap};
-use davit::rollout::{Owner, Records, Requests};
+use davit::records::Records;
 use davit_core::api::{ControllerStatus, RequestResult, RequestStatus};
+use davit_core::control::requests::{abort, promote_fully, promote_step, retry, swap};
+use davit_core::control::{Owner, Record, Requests};
 use tokio::time::sleep;
 
 use super::{declared, podgc, remembering, resumed};
@@ -242,7 +243,7 @@ fn a_reset_is_repeated_by_the_next_host() {
         host.host.stop().await;
         assert_eq!(bench.pods().await.len(), 4);
 
-        let mut crashed = records.load(Owner::named("podgc")).await.unwrap();
+        let mut crashed = records.status(&Owner::named("podgc")).await.unwrap();
         assert_eq!(crashed.last_trip(), Some(value.as_str()));
         crashed.requests = vec![RequestStatus {
             request: "reset".into(),
@@ -251,7 +252,9 @@ fn a_reset_is_repeated_by_the_next_host() {
             message: "the tripped guardrails were reset: deletesPerMinute".into(),
             at: "2026-11-20T10:00:00Z".into(),
         }];
-        records.save(Owner::named("podgc"), &crashed).await.unwrap();
+        let crashed = Record::Status(Box::new(crashed));
+        let owner = Owner::named("podgc");
+        records.write(&owner, crashed).await.unwrap();
         let host = resumed(&bench, &records, &config, 1).await;
         let request = Requests {
             reset: Some(value),

@@ -4,8 +4,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use davit::host::Report;
-use davit::rollout::{Owner, Records, Requests};
+use davit::records::Records;
 use davit_core::api::{ControllerStatus, TrippedStatus};
+use davit_core::control::{Owner, Requests};
 use davit_core::gate::{Ruling, Waiting};
 use http::Request;
 use kube::client::Body;
@@ -252,7 +253,7 @@ fn what_is_written_says_who_decided_it() {
         }
         let stable = host
             .records
-            .load(Owner::named("evict"))
+            .status(&Owner::named("evict"))
             .await
             .unwrap()
             .stable;

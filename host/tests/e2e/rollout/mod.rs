@@ -14,9 +14,10 @@ mod trial;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::{Declared, Owner, Records, Requests};
+use davit::records::Records;
 use davit_core::api::SpecError;
 use davit_core::api::{CandidateStatus, ControllerStatus};
+use davit_core::control::{Declaration, Owner, Requests};
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, PATIENCE, Running, Setup, parse};
@@ -65,7 +66,7 @@ impl Running {
     /// Declares them with these requests.
     async fn request(&self, config: &str, generation: i64, requests: Requests) {
         let controllers = parse(config).controllers.unwrap().into_iter();
-        let declared = controllers.map(|controller| Declared {
+        let declared = controllers.map(|controller| Declaration {
             name: controller.name,
             generation: Some(generation),
             object: None,
@@ -78,7 +79,7 @@ impl Running {
 
     /// Declares PodGC with a spec of this generation that cannot be read.
     async fn declare_nonsense(&self, error: SpecError, generation: i64) {
-        let declared = Declared {
+        let declared = Declaration {
             name: "podgc".into(),
             generation: Some(generation),
             object: None,
@@ -90,7 +91,7 @@ impl Running {
     }
 
     async fn status(&self) -> ControllerStatus {
-        self.records.load(Owner::named("podgc")).await.unwrap()
+        self.records.status(&Owner::named("podgc")).await.unwrap()
     }
 
     /// Waits until the status fits.

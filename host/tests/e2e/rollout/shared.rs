@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use davit::records::Records;
 use davit::resource::definition::definition;
-use davit::rollout::{Declared, Records, Requests};
 use davit_core::api::ControllerStatus;
+use davit_core::control::{Declaration, Requests};
 use davit_core::object::ObjectRef;
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use http::{Method, Request};
@@ -77,7 +78,7 @@ impl Shared {
         };
         let running = Running::start_with(client, setup);
         let controllers = parse(&podgc(EAGER, "{}")).controllers.unwrap();
-        let declared = Declared {
+        let declared = Declaration {
             name: "podgc".into(),
             generation: Some(1),
             object: Some(self.object.clone()),

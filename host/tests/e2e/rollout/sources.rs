@@ -4,10 +4,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::declared::{abandon, abort};
-use davit::rollout::{Owner, Records, Requests};
+use davit::records::Records;
 use davit_core::api::encode_config;
 use davit_core::api::{ControllerStatus, RevisionStatus};
+use davit_core::control::requests::{abandon, abort};
+use davit_core::control::{Activation, Owner, Record, Requests};
 use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 
@@ -51,7 +52,7 @@ fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]
         assert_eq!(status.summary, format!("{reason}: {part}"));
         let (is, why, message) = condition(&status, "Ready");
         assert_eq!((is.as_str(), why.as_str()), ("False", reason));
-        assert!(message.contains("goes on"), "{message}");
+        assert!(message.contains("continues"), "{message}");
         assert_eq!(condition(&status, "Degraded").0, "True");
         assert_eq!(status.observed_generation, Some(2));
         bench.pod("orphan", "missing", "Running").await;
@@ -229,7 +230,7 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
     let cache = image.directory.path().join("cache");
     std::fs::write(cache.join(format!("{digest}.wasm")), wasm).unwrap();
 
-    let mut spec = image.records.spec(owner, &ran.revision).await.unwrap();
+    let mut spec = image.records.spec(&owner, &ran.revision).await.unwrap();
     let spec = spec.as_mut().unwrap();
     spec.module.digest = Some(digest);
     let identity = RevisionIdentity::new(
@@ -242,14 +243,19 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
         digest: format!("sha256:{digest}"),
         ..ran
     };
-    let since = Some(before.since.as_str());
-    let kept = image.records.keep(owner, &before.revision, spec, since);
-    kept.await.unwrap();
+    let activation = Record::Revision(Box::new(Activation {
+        revision: before.revision.clone(),
+        spec: spec.clone(),
+        at: "2026-11-20T10:00:00Z".into(),
+        stable_since: Some(before.since.clone()),
+    }));
+    image.records.write(&owner, activation).await.unwrap();
     let status = ControllerStatus {
         stable: Some(before.clone()),
         ..ControllerStatus::default()
     };
-    image.records.save(owner, &status).await.unwrap();
+    let status = Record::Status(Box::new(status));
+    image.records.write(&owner, status).await.unwrap();
     (image, before)
 }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::declared::{abort, promote_fully, retry};
-use davit::rollout::{Owner, Records, Requests};
+use davit::records::Records;
 use davit_core::api::ControllerStatus;
 use davit_core::api::SpecError;
+use davit_core::control::requests::{abort, promote_fully, retry};
+use davit_core::control::{Owner, Requests};
 use davit_sim::fault::{Action, Fault, Match, When};
 use tokio::time::sleep;
 
@@ -308,7 +309,7 @@ fn taking_the_steps_away_passes_over_no_abort_and_no_pause() {
         assert_eq!(stable.revision, candidate.revision);
 
         // A rollback knows which of them were ever stable.
-        let history = host.records.history(Owner::named("podgc")).await.unwrap();
+        let history = host.records.history(&Owner::named("podgc")).await.unwrap();
         let since: Vec<_> = history.into_iter().map(|kept| kept.stable_since).collect();
         assert_eq!(
             since,

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use davit::rollout::declared::{abort, promote_step, retry};
-use davit::rollout::{Records, Requests};
+use davit::records::Records;
 use davit_core::api::{CandidateStatus, RejectedStatus};
+use davit_core::control::Requests;
+use davit_core::control::requests::{abort, promote_step, retry};
 use davit_core::object::ObjectRef;
 use davit_core::rollout::Role;
 use davit_core::rollout::cohort::{Cohort, Share, Unit};

@@ -39,11 +39,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (SIM, "resource", "object"),
     (SIM, "selector", "validation"),
     (SIM, "status", "resource"),
-    (HOST, "rollout", "resource"),
-    (HOST, "rollout::managed", "rollout::describe"),
-    (HOST, "rollout::preparation", "rollout::conditions"),
-    (HOST, "rollout::revision", "rollout::conditions"),
-    (HOST, "rollout::trips", "rollout::managed"),
     (SDK, "testing::objects", "testing::host"),
     (SDK, "testing::queues", "testing::host"),
 ];

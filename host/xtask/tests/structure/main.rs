@@ -11,6 +11,7 @@
 mod cycles;
 mod modules;
 mod purity;
+mod words;
 
 use std::path::{Path, PathBuf};
 

@@ -19,7 +19,7 @@ use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::Mapping;
 use crate::mapping::Served;
-use crate::object::{ApiResource, ObjectRef, Projected};
+use crate::object::{ApiResource, ObjectRef, ProjectedObject};
 use crate::path::FieldTree;
 use crate::plan::{
     Amount, Command, DeleteOptions, Enqueue, MeasureWhen, Plan, PlanMeasure, QueueKey, Step,
@@ -171,7 +171,7 @@ impl Bench {
         rmp::encode::write_map_len(&mut data, 1).unwrap();
         rmp::encode::write_str(&mut data, "nodeName").unwrap();
         rmp::encode::write_str(&mut data, node).unwrap();
-        let item = Projected {
+        let item = ProjectedObject {
             namespace: "ns".into(),
             name: name.into(),
             uid: Uid::new(name),

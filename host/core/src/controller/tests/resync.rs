@@ -54,7 +54,7 @@ fn at_its_start_a_controller_does_not_rest() {
     // The controller is not told of them: it begins with what is there.
     let mut changes = Vec::new();
     for pod in 0..300 {
-        let item = Projected {
+        let item = ProjectedObject {
             namespace: "ns".into(),
             name: format!("pod-{pod:03}").into(),
             uid: Uid::new(&format!("pod-{pod:03}")),

@@ -15,7 +15,7 @@ use crate::digest::ModuleDigest;
 use crate::gate::{Mode, Ruling};
 use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::{Discovery, Served};
-use crate::object::{ApiResource, ObjectRef, Projected, Uid};
+use crate::object::{ApiResource, ObjectRef, ProjectedObject, Uid};
 use crate::plan::{Decision, DeleteOptions, Plan, Step, Verdict};
 use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
@@ -162,9 +162,9 @@ impl Bench {
         );
     }
 
-    fn object(&mut self, name: &str) -> Projected {
+    fn object(&mut self, name: &str) -> ProjectedObject {
         self.version += 1;
-        Projected {
+        ProjectedObject {
             namespace: "ns".into(),
             name: name.into(),
             uid: Uid::new(name),

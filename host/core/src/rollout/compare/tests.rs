@@ -1,6 +1,6 @@
 use super::*;
 use crate::manifest::QueueSpec;
-use crate::object::{ObjectRef, Projected};
+use crate::object::{ObjectRef, ProjectedObject};
 use crate::plan::{DeleteOptions, Enqueue, Patch, PatchKind, Step};
 use crate::queue::Queues;
 use crate::store::{SegmentId, Store, testing};
@@ -91,7 +91,7 @@ impl Bench {
     }
 
     fn create(&mut self, name: &str, seconds: u64) {
-        let item = Projected {
+        let item = ProjectedObject {
             namespace: "test".into(),
             name: name.into(),
             uid: Uid::new(name),

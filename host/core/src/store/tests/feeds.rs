@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use super::{fields, segment};
 use crate::msgpack::sample::{Sample, map};
 use crate::msgpack::{self, Value};
-use crate::object::Projected;
+use crate::object::ProjectedObject;
 use crate::store::*;
 use crate::stream::StreamId;
 use crate::time::Instant;
@@ -19,11 +19,11 @@ use crate::watch::model::{Deed, Line, Server, Step, View as Versions, deed, step
 const FIELDS: [&str; 3] = ["a", "b", "c"];
 
 /// An object as a stream with these fields keeps it.
-fn keep(fields: &FieldTree, object: Projected) -> Projected {
+fn keep(fields: &FieldTree, object: ProjectedObject) -> ProjectedObject {
     let version = Sample::Integer(object.resource_version.parse().unwrap());
     let value = map(FIELDS.map(|field| (field, version.clone())));
     let data = value.project(fields).encode().into();
-    Projected { data, ..object }
+    ProjectedObject { data, ..object }
 }
 
 #[derive(Clone, Debug)]
@@ -308,7 +308,7 @@ impl Two {
         self.feeds.iter().map(|(id, _)| id.0).collect()
     }
 
-    fn keep(&self, stream: u32, (name, version): (u8, u64)) -> Projected {
+    fn keep(&self, stream: u32, (name, version): (u8, u64)) -> ProjectedObject {
         let mut feeds = self.feeds.iter();
         let feed = feeds.find(|(id, _)| id.0 == stream).map(|(_, feed)| feed);
         let fields = feed.map(|feed| feed.fields.clone()).unwrap_or_default();

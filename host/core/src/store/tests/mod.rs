@@ -6,7 +6,7 @@ use std::borrow::Cow;
 
 use super::*;
 use crate::msgpack::sample::{Sample, list, map};
-use crate::object::{ApiResource, Kind, Projected, Uid};
+use crate::object::{ApiResource, Kind, ProjectedObject, Uid};
 use crate::path::FieldPath;
 use crate::time::Instant;
 
@@ -37,8 +37,8 @@ fn segment(plural: &str) -> SegmentSpec {
     }
 }
 
-fn item(name: &str, uid: &str, version: &str, data: &Sample) -> Projected {
-    Projected {
+fn item(name: &str, uid: &str, version: &str, data: &Sample) -> ProjectedObject {
+    ProjectedObject {
         namespace: "ns".into(),
         name: name.into(),
         uid: Uid::new(uid),
@@ -69,7 +69,7 @@ fn pods_by_node() -> (Store, ViewId, SegmentId) {
     (store, view, pods)
 }
 
-fn apply(store: &mut Store, id: SegmentId, item: Projected, now: u64) -> Vec<Change> {
+fn apply(store: &mut Store, id: SegmentId, item: ProjectedObject, now: u64) -> Vec<Change> {
     let mut changes = Vec::new();
     store.apply(id, item, at(now), &mut changes);
     changes
@@ -328,7 +328,7 @@ fn in_a_later_snapshot_a_cursor_skips_nothing_that_stays() {
     }
     let left = (0..230).rev().map(|number| pod(number, "3"));
     let left = left.filter(|it| !first[..90].contains(&it.name.to_string()));
-    let left: Vec<Projected> = left.collect();
+    let left: Vec<ProjectedObject> = left.collect();
     let listed = store.segment_fields(pods).unwrap();
     store
         .replace(pods, listed, left, at(3), &mut Vec::new())

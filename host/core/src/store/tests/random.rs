@@ -9,7 +9,7 @@ use super::model::{Live, Model, PLURALS, Seen, Shown, Told, specs, templates, va
 use super::{at, item};
 use crate::manifest::IndexFilter;
 use crate::msgpack::sample::{Sample, sample};
-use crate::object::{Projected, Uid};
+use crate::object::{ProjectedObject, Uid};
 use crate::path::FieldTree;
 use crate::store::*;
 
@@ -256,7 +256,7 @@ fn by_view(mut told: Vec<Told>) -> Vec<Told> {
     told
 }
 
-fn projected(live: &Live, tree: &FieldTree) -> Projected {
+fn projected(live: &Live, tree: &FieldTree) -> ProjectedObject {
     item(
         &live.name,
         &live.uid,

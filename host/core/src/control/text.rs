@@ -1,6 +1,6 @@
 //! Texts for one line of a status.
 
-use davit_core::untrusted;
+use crate::untrusted;
 
 /// The longest text of a status, in bytes: the API server takes messages of 32 KiB.
 const MOST: usize = 4096;

@@ -15,12 +15,10 @@ use kube::{Api, Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use super::book::{in_use, surplus};
-use super::{Activation, CONTROLLER_LABEL, Kept, Owner, RecordError};
-use crate::resource::Controller;
-use crate::resource::{controllers, describe};
-use davit_core::api::ControllerSpec;
-use davit_core::api::{ControllerStatus, HostStatus};
+use super::{CONTROLLER_LABEL, RecordError};
+use crate::resource::{Controller, controllers, describe};
+use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
+use davit_core::control::{Activation, Owner, RevisionRecord, in_use, surplus};
 
 /// When the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";
@@ -52,12 +50,12 @@ enum Written {
 /// The patch that writes a status, unless the Controller is another one, or
 /// somebody has written since this host did.
 fn operations(
-    owner: Owner<'_>,
+    owner: &Owner,
     status: &ControllerStatus,
     expected: Option<&HostStatus>,
 ) -> Vec<Value> {
     let test = |path: &str, value: &str| json!({"op": "test", "path": path, "value": value});
-    let uid = owner.uid.map(|uid| test("/metadata/uid", uid));
+    let uid = owner.uid.as_deref().map(|uid| test("/metadata/uid", uid));
     let host = expected.map(|host| test("/status/host/id", &host.id));
     let write = json!({"op": "add", "path": "/status", "value": status});
     uid.into_iter().chain(host).chain([write]).collect()
@@ -73,13 +71,13 @@ impl ClusterRecords {
     }
 
     /// What a Controller's status says; nothing if it is gone.
-    pub(super) async fn status(&self, owner: Owner<'_>) -> Result<ControllerStatus, RecordError> {
-        self.remember(owner.name, None);
+    pub(super) async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
+        self.remember(&owner.name, None);
         let Some(controller) = self.controller(owner).await? else {
             return Ok(ControllerStatus::default());
         };
-        let status = read_status(owner.name, &controller)?;
-        self.remember(owner.name, Some(&status));
+        let status = read_status(&owner.name, &controller)?;
+        self.remember(&owner.name, Some(&status));
         Ok(status)
     }
 
@@ -87,10 +85,10 @@ impl ClusterRecords {
     /// one is left. Returns another host that has written since this one did.
     pub(super) async fn save(
         &self,
-        owner: Owner<'_>,
+        owner: &Owner,
         status: &ControllerStatus,
     ) -> Result<Option<HostStatus>, RecordError> {
-        let said = self.said().get(owner.name).cloned().unwrap_or_default();
+        let said = self.said().get(&owner.name).cloned().unwrap_or_default();
         // A host that shows that it is there writes although nothing changed.
         if said == *status && status.host.is_none() {
             return Ok(None);
@@ -110,12 +108,12 @@ impl ClusterRecords {
 
     async fn write(
         &self,
-        owner: Owner<'_>,
+        owner: &Owner,
         status: &ControllerStatus,
         is_expected: bool,
     ) -> Result<Written, RecordError> {
         const VERB: &str = "write the status of";
-        let name = owner.name;
+        let name = owner.name.as_str();
         let host = status.host.as_ref().filter(|_| is_expected);
         let operations = operations(owner, status, host);
         let patch = serde_json::from_value(Value::Array(operations))
@@ -148,18 +146,18 @@ impl ClusterRecords {
         Ok(written)
     }
 
-    /// Keeps a spec as the latest, and drops those that are too many.
-    pub(super) async fn keep(
+    /// Records a spec as the latest, and drops those that are too many.
+    pub(super) async fn activate(
         &self,
-        owner: Owner<'_>,
-        revision: &str,
-        spec: &ControllerSpec,
-        activation: Activation<'_>,
+        owner: &Owner,
+        activation: &Activation,
     ) -> Result<(), RecordError> {
+        let revision = activation.revision.as_str();
+        let stable_since = activation.stable_since.as_deref();
         let Some(controller) = self.controller(owner).await? else {
             return Ok(());
         };
-        let name = owner.name;
+        let name = owner.name.as_str();
         let uid = controller.uid().unwrap_or_default();
         let (mut kept, strange): (Vec<_>, Vec<_>) = self
             .list(name)
@@ -175,22 +173,18 @@ impl ClusterRecords {
         let latest = kept.last();
         if let Some(latest) = latest.filter(|latest| revision_of(latest) == revision) {
             let number = latest.revision;
-            return self
-                .activate(latest, number, None, activation.stable_since)
-                .await;
+            return self.renumber(latest, number, None, stable_since).await;
         }
         let number = latest.map_or(0, |latest| latest.revision) + 1;
         let before = kept.iter().position(|kept| revision_of(kept) == revision);
         let now = if let Some(position) = before {
             let again = kept.remove(position);
-            let Activation { at, stable_since } = activation;
-            self.activate(&again, number, Some(at), stable_since)
-                .await?;
+            let at = Some(activation.at.as_str());
+            self.renumber(&again, number, at, stable_since).await?;
             again
         } else {
             let reference = reference(name, &uid);
-            self.create(reference, revision, spec, number, activation)
-                .await?
+            self.create(reference, number, activation).await?
         };
         kept.push(now);
         let status = read_status(name, &controller)?;
@@ -205,10 +199,10 @@ impl ClusterRecords {
     /// What a revision was made of.
     pub(super) async fn spec(
         &self,
-        owner: Owner<'_>,
+        owner: &Owner,
         revision: &str,
     ) -> Result<Option<ControllerSpec>, RecordError> {
-        let kept_name = kept_name(owner.name, revision);
+        let kept_name = kept_name(&owner.name, revision);
         let object = || revision_name(&kept_name);
         let kept = found("read", object, self.revisions.get(&kept_name)).await?;
         let kept = kept.filter(|kept| is_of(kept, owner));
@@ -217,17 +211,17 @@ impl ClusterRecords {
     }
 
     /// Every spec that is kept, the latest first.
-    pub(super) async fn history(&self, owner: Owner<'_>) -> Result<Vec<Kept>, RecordError> {
-        let kept = self.list(owner.name).await?;
+    pub(super) async fn history(&self, owner: &Owner) -> Result<Vec<RevisionRecord>, RecordError> {
+        let kept = self.list(&owner.name).await?;
         let own = kept.iter().rev().filter(|kept| is_of(kept, owner));
         own.map(read_kept).collect()
     }
 
     /// The Controller; none if it is gone, also if another has its name now.
-    async fn controller(&self, owner: Owner<'_>) -> Result<Option<DynamicObject>, RecordError> {
-        let object = || controller_name(owner.name);
-        let found = found("read", object, self.controllers.get(owner.name)).await?;
-        Ok(found.filter(|found| owner.uid.is_none() || owner.uid == found.metadata.uid.as_deref()))
+    async fn controller(&self, owner: &Owner) -> Result<Option<DynamicObject>, RecordError> {
+        let object = || controller_name(&owner.name);
+        let found = found("read", object, self.controllers.get(&owner.name)).await?;
+        Ok(found.filter(|found| owner.uid.is_none() || owner.uid == found.metadata.uid))
     }
 
     /// The specs that are kept, the latest last.
@@ -243,22 +237,26 @@ impl ClusterRecords {
     async fn create(
         &self,
         owner: OwnerReference,
-        revision: &str,
-        spec: &ControllerSpec,
         number: i64,
-        activation: Activation<'_>,
+        activation: &Activation,
     ) -> Result<ControllerRevision, RecordError> {
+        let Activation {
+            revision,
+            spec,
+            at,
+            stable_since,
+        } = activation;
         let name = kept_name(&owner.name, revision);
         let labels = [
             (CONTROLLER_LABEL, owner.name.as_str()),
-            (REVISION_LABEL, revision),
+            (REVISION_LABEL, revision.as_str()),
         ];
         let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned()));
         let kept = ControllerRevision {
             metadata: ObjectMeta {
                 name: Some(name.clone()),
                 labels: Some(labels.into()),
-                annotations: Some(annotations(Some(activation.at), activation.stable_since)),
+                annotations: Some(annotations(Some(at), stable_since.as_deref())),
                 owner_references: Some(vec![owner]),
                 ..ObjectMeta::default()
             },
@@ -272,7 +270,7 @@ impl ClusterRecords {
 
     /// A revision is active again, or becomes stable. What it holds cannot
     /// change; its number and its times can.
-    async fn activate(
+    async fn renumber(
         &self,
         kept: &ControllerRevision,
         number: i64,
@@ -331,8 +329,11 @@ fn reference(name: &str, uid: &str) -> OwnerReference {
     }
 }
 
-fn is_of(kept: &ControllerRevision, owner: Owner<'_>) -> bool {
-    owner.uid.is_none_or(|uid| is_owned_by(kept, uid))
+fn is_of(kept: &ControllerRevision, owner: &Owner) -> bool {
+    owner
+        .uid
+        .as_deref()
+        .is_none_or(|uid| is_owned_by(kept, uid))
 }
 
 fn is_owned_by(kept: &ControllerRevision, uid: &str) -> bool {
@@ -356,12 +357,12 @@ fn revision_of(kept: &ControllerRevision) -> &str {
     revision.map(String::as_str).unwrap_or_default()
 }
 
-fn read_kept(kept: &ControllerRevision) -> Result<Kept, RecordError> {
+fn read_kept(kept: &ControllerRevision) -> Result<RevisionRecord, RecordError> {
     let spec = kept.data.as_ref().and_then(|data| data.0.get("spec"));
     let spec = ControllerSpec::read(spec.unwrap_or(&Value::Null));
     let created = kept.metadata.creation_timestamp.as_ref();
     let at = kept.annotations().get(ACTIVE_SINCE).cloned();
-    Ok(Kept {
+    Ok(RevisionRecord {
         number: kept.revision,
         revision: revision_of(kept).to_owned(),
         at: at

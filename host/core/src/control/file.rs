@@ -1,24 +1,18 @@
 //! The controllers of a configuration file, as the commands see them: in the
 //! form of the custom resource, so that a request means the same in both modes.
 //!
-//! The file says what runs, and nobody else changes that. What operators ask of
-//! a rollout is not in the file: the host keeps it.
+//! The file says what runs, and only the file changes that. What operators ask of a
+//! rollout is not in the file: the host keeps it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-use davit_core::untrusted;
 use serde_json::{Value, json};
-use tokio::sync::oneshot;
 
-use super::controller::owner;
-use super::declared::{Declared, RequestKind, Requests};
-use super::records::RecordError;
-use super::{Input, RolloutsHandle, Task};
-use crate::config::ControllerConfig;
-use crate::loader::LoadedRevision;
-use davit_core::api::ControllerSpec;
-use davit_core::api::ControllerStatus;
+use super::declaration::Declaration;
+use super::requests::{RequestKind, Requests};
+use crate::api::{ControllerSpec, ControllerStatus, strict};
+use crate::untrusted;
 
 /// The longest value of a request, in bytes.
 const MOST_VALUE: usize = 256;
@@ -38,7 +32,7 @@ pub(super) struct FileEntry {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     annotations: BTreeMap<String, Option<String>>,
-    paused: Option<bool>,
+    pub(super) paused: Option<bool>,
 }
 
 /// Why a controller of the file is not changed.
@@ -58,9 +52,9 @@ pub enum ChangeError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The change cannot be kept.
-    #[error(transparent)]
-    Record(#[from] RecordError),
+    /// The change cannot be recorded.
+    #[error("{0}")]
+    Unrecorded(String),
     /// The host is stopping.
     #[error("the host is stopping")]
     Stopping,
@@ -122,7 +116,7 @@ fn read_paused(value: &Value) -> Result<bool, ChangeError> {
         Value::Bool(paused) => Ok(*paused),
         other => Err(ChangeError::Invalid {
             field: "spec.rollout.paused".to_owned(),
-            reason: davit_core::api::strict::expected("true or false", other),
+            reason: strict::expected("true or false", other),
         }),
     }
 }
@@ -142,30 +136,44 @@ fn read_value(name: &str, value: &Value) -> Result<Option<String>, ChangeError> 
         Value::String(text) if text.len() <= MOST_VALUE => Ok(Some(text.clone())),
         other => {
             let what = format!("text of {MOST_VALUE} bytes at most");
-            Err(wrong(davit_core::api::strict::expected(what, other)))
+            Err(wrong(strict::expected(what, other)))
         }
     }
 }
 
 impl FileEntry {
-    fn new(spec: ControllerSpec, paused: bool) -> Self {
+    pub(super) fn new(spec: ControllerSpec) -> Self {
         Self {
             spec,
             generation: 1,
-            paused,
+            paused: false,
             annotations: BTreeMap::new(),
         }
     }
 
-    /// Takes what the file says by now.
-    fn replace(&mut self, spec: ControllerSpec) {
+    /// Takes over what the file says by now.
+    pub(super) fn replace(&mut self, spec: ControllerSpec) {
         if self.spec != spec {
             self.spec = spec;
             self.generation += 1;
         }
     }
 
-    fn change(&mut self, change: Change) {
+    /// Whether a change fits what the file says.
+    pub(super) fn check(&self, change: &Change) -> Result<(), ChangeError> {
+        if change.paused == Some(false) && self.spec.rollout.paused {
+            return Err(ChangeError::InFile("spec.rollout.paused".to_owned()));
+        }
+        Ok(())
+    }
+
+    /// Takes over whether an operator had paused the rollout before this host started.
+    pub(super) fn restore(&mut self, paused: bool) {
+        self.paused = paused;
+    }
+
+    /// Makes a change.
+    pub(super) fn change(&mut self, change: Change) {
         if let Some(paused) = change.paused
             && paused != self.paused
         {
@@ -187,8 +195,9 @@ impl FileEntry {
         spec
     }
 
-    fn declared(&self, name: &str) -> Declared {
-        Declared {
+    /// What is declared of the controller of this name.
+    pub(super) fn declaration(&self, name: &str) -> Declaration {
+        Declaration {
             name: name.to_owned(),
             generation: Some(self.generation),
             object: None,
@@ -199,7 +208,7 @@ impl FileEntry {
     }
 
     /// The custom resource that it would be.
-    fn object(&self, name: &str, status: &ControllerStatus) -> Value {
+    pub(super) fn object(&self, name: &str, status: &ControllerStatus) -> Value {
         json!({
             "apiVersion": "davit.dev/v1alpha1",
             "kind": "Controller",
@@ -211,113 +220,6 @@ impl FileEntry {
             "spec": self.effective(),
             "status": status,
         })
-    }
-}
-
-impl Task {
-    /// Runs the controllers of the file, and no others.
-    pub(super) async fn take_file(
-        &mut self,
-        file: Vec<(ControllerConfig, Option<LoadedRevision>)>,
-    ) {
-        let names: Vec<&String> = file.iter().map(|(config, _)| &config.name).collect();
-        self.files.retain(|name, _| names.contains(&name));
-        let mut declared = Vec::new();
-        for (ControllerConfig { name, spec }, prepared) in file {
-            if let Some(entry) = self.files.get_mut(&name) {
-                entry.replace(spec);
-            } else {
-                let paused = self.was_paused(&name);
-                self.files
-                    .insert(name.clone(), FileEntry::new(spec, paused));
-            }
-            let entry = self.files.get(&name).map(|entry| entry.declared(&name));
-            declared.extend(entry.map(|entry| (entry, prepared)));
-        }
-        self.declare(declared).await;
-    }
-
-    fn was_paused(&self, controller: &str) -> bool {
-        let paused = self.options.records.is_paused(owner(controller, None));
-        paused.unwrap_or_else(|error| {
-            tracing::warn!(
-                controller,
-                %error,
-                "cannot read whether an operator paused the rollout: it counts as paused until \
-                 davit resume"
-            );
-            true
-        })
-    }
-
-    /// Makes a change, and lets the rollouts act on it.
-    pub(super) async fn change(
-        &mut self,
-        name: &str,
-        change: Change,
-    ) -> Result<Value, ChangeError> {
-        let not_found = || ChangeError::NotFound(name.to_owned());
-        let entry = self.files.get_mut(name).ok_or_else(not_found)?;
-        if let Some(paused) = change.paused {
-            if !paused && entry.spec.rollout.paused {
-                return Err(ChangeError::InFile("spec.rollout.paused".to_owned()));
-            }
-            // First, so that a restart does not let it continue.
-            let owner = owner(name, None);
-            self.options.records.set_paused(owner, paused)?;
-        }
-        tracing::info!(controller = name, request = %change, "an operator's request");
-        entry.change(change);
-        let declared = entry.declared(name);
-        if let Some(controller) = self.controllers.get_mut(name) {
-            controller.declare(declared, None);
-        }
-        self.go_on().await;
-        self.show(name).ok_or_else(not_found)
-    }
-
-    /// A controller of the file as a custom resource.
-    pub(super) fn show(&self, name: &str) -> Option<Value> {
-        let entry = self.files.get(name)?;
-        let controller = self.controllers.get(name)?;
-        Some(entry.object(name, &controller.managed.status))
-    }
-
-    /// All of them.
-    pub(super) fn show_all(&self) -> Vec<Value> {
-        let names = self.files.keys();
-        names.filter_map(|name| self.show(name)).collect()
-    }
-}
-
-impl RolloutsHandle {
-    /// A controller of the file as a custom resource, if there is such a one.
-    pub async fn file_controller(&self, name: &str) -> Option<Value> {
-        let mut all = self.file_controllers().await.into_iter();
-        all.find(|one| one.pointer("/metadata/name") == Some(&json!(name)))
-    }
-
-    /// The controllers of the file as custom resources.
-    pub async fn file_controllers(&self) -> Vec<Value> {
-        let (answer, all) = oneshot::channel();
-        self.send(Input::ShowFile(answer));
-        all.await.unwrap_or_default()
-    }
-
-    /// Changes a controller of the file; returns it as it is then.
-    pub async fn change_file_controller(
-        &self,
-        name: &str,
-        change: Change,
-    ) -> Result<Value, ChangeError> {
-        let (answer, changed) = oneshot::channel();
-        let controller = name.to_owned();
-        self.send(Input::ChangeFile {
-            controller,
-            change,
-            answer,
-        });
-        changed.await.unwrap_or(Err(ChangeError::Stopping))
     }
 }
 

@@ -1,121 +1,140 @@
 //! What the host answers to the requests of operators.
 //!
 //! Every request gets one answer, which stands in the status beside what came of
-//! it: both are written at once. A request that does not fit, or that has been
-//! answered, is void from then on, so that an operator who was told no is not
-//! surprised by a late yes. One that fits and cannot be fulfilled yet is
-//! `Pending`, and stays in force.
+//! it: both are recorded at once. A request that does not fit, or that has been
+//! answered, is void from then on: no request that was refused takes effect later.
+//! One that fits and cannot be fulfilled yet is `Pending`, and stays in force.
 
-use jiff::Timestamp;
-
-use super::declared::{RequestKind, subject, trial};
-use super::managed::{Managed, Told, time};
-use super::revision::Revision;
-use davit_core::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
-use davit_core::observation::Observation;
+use super::notice::Notice;
+use super::requests::{RequestKind, Requests, rollout_name, subject};
+use super::times::time;
+use crate::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
+use crate::time::Wall;
 
 /// A request without an answer that holds for good.
 pub(super) struct OpenRequest {
     kind: RequestKind,
     value: String,
-    /// Why it does not fit things as they are; none if it does.
+    /// Why it does not fit the state; none if it does.
     misfit: Option<String>,
+}
+
+/// What became of the requests.
+pub(super) struct Outcome<'a> {
+    /// The status after the look that the requests were in force for.
+    pub(super) status: &'a ControllerStatus,
+    /// The requests that were in force.
+    pub(super) in_force: &'a Requests,
+    /// Whether the controller's stable revision runs on this host.
+    pub(super) is_running: bool,
+    /// The revision that the spec describes, if it is loaded.
+    pub(super) described: Option<&'a str>,
+    /// Why what the spec describes is not loaded.
+    pub(super) problem: Option<String>,
 }
 
 type Answer = (RequestResult, String);
 
-impl Managed {
-    /// Sorts out which requests are in force for what follows; returns those
-    /// that want an answer.
-    pub(super) fn review_requests(&mut self) -> Vec<OpenRequest> {
-        let mut in_force = self.asked.clone();
-        let mut open = Vec::new();
-        for kind in RequestKind::ALL {
-            let Some(value) = self.asked.get(kind) else {
-                continue;
-            };
-            match self.final_answer(kind, value) {
-                // What resets a trip is no part of the status: a host that
-                // crashed in between has it done again by the next one.
-                Some(RequestResult::Done) if kind == RequestKind::Reset => {}
-                Some(_) => in_force.clear(kind),
-                None => {
-                    let misfit = misfit(&self.status, self.generation, kind, subject(value));
-                    if misfit.is_some() {
-                        in_force.clear(kind);
-                    }
-                    let value = value.to_owned();
-                    open.push(OpenRequest {
-                        kind,
-                        value,
-                        misfit,
-                    });
+/// Sorts out which requests are in force for what follows, and which want an answer.
+pub(super) fn review(
+    asked: &Requests,
+    status: &ControllerStatus,
+    generation: Option<i64>,
+) -> (Requests, Vec<OpenRequest>) {
+    let mut in_force = asked.clone();
+    let mut open = Vec::new();
+    for kind in RequestKind::ALL {
+        let Some(value) = asked.get(kind) else {
+            continue;
+        };
+        match final_answer(status, kind, value) {
+            // What resets a trip is no part of the status: if a host crashed in
+            // between, the next one has to do it again.
+            Some(RequestResult::Done) if kind == RequestKind::Reset => {}
+            Some(_) => in_force.clear(kind),
+            None => {
+                let misfit = misfit(status, generation, kind, subject(value));
+                if misfit.is_some() {
+                    in_force.clear(kind);
                 }
+                let value = value.to_owned();
+                open.push(OpenRequest {
+                    kind,
+                    value,
+                    misfit,
+                });
             }
         }
-        self.requests = in_force;
-        open
     }
+    (in_force, open)
+}
 
-    /// Writes the answers down; tells people of requests that are refused.
-    pub(super) fn answer_requests(
-        &mut self,
-        open: Vec<OpenRequest>,
-        seen: Option<&Observation>,
-        now: Timestamp,
-        told: &mut Vec<Told>,
-    ) {
-        let asked = &self.asked;
-        self.status.requests.retain(|answer| {
-            let mut all = RequestKind::ALL.into_iter();
-            all.any(|kind| kind.name() == answer.request && asked.get(kind).is_some())
-        });
-        for OpenRequest {
-            kind,
+/// The answers after a look: the former ones to what is still asked, and new ones to
+/// open requests. Adds a notice for each request that is refused.
+pub(super) fn answer(
+    former: &[RequestStatus],
+    asked: &Requests,
+    open: Vec<OpenRequest>,
+    outcome: &Outcome<'_>,
+    now: Wall,
+    notices: &mut Vec<Notice>,
+) -> Vec<RequestStatus> {
+    let mut answers = former.to_vec();
+    answers.retain(|answer| {
+        let mut all = RequestKind::ALL.into_iter();
+        all.any(|kind| kind.name() == answer.request && asked.get(kind).is_some())
+    });
+    for OpenRequest {
+        kind,
+        value,
+        misfit,
+    } in open
+    {
+        let (result, message) = match misfit {
+            Some(misfit) => (RequestResult::Refused, misfit),
+            None => outcome.of(kind, subject(&value)),
+        };
+        let request = kind.name();
+        if result == RequestResult::Refused {
+            let message = format!("the request {request}: {value} was refused: {message}");
+            notices.push(Notice::warning("RequestRefused", message));
+        }
+        let former = answers.iter().position(|answer| answer.request == request);
+        let answer = RequestStatus {
+            request: request.to_owned(),
             value,
-            misfit,
-        } in open
-        {
-            let (result, message) = match misfit {
-                Some(misfit) => (RequestResult::Refused, misfit),
-                None => self.came_of(kind, subject(&value), seen),
-            };
-            let request = kind.name();
-            if result == RequestResult::Refused {
-                let message = format!("the request {request}: {value} was refused: {message}");
-                told.push(Told::warning("RequestRefused", message));
-            }
-            let answers = &mut self.status.requests;
-            let former = answers.iter().position(|answer| answer.request == request);
-            let answer = RequestStatus {
-                request: request.to_owned(),
-                value,
-                result,
-                message,
-                at: time(now),
-            };
-            match former.and_then(|position| answers.get_mut(position)) {
-                // Its time is that of its first showing.
-                Some(former) if former.is_same(&answer) => {}
-                Some(former) => *former = answer,
-                None => answers.push(answer),
-            }
+            result,
+            message,
+            at: time(now),
+        };
+        match former.and_then(|position| answers.get_mut(position)) {
+            // Its time is that of its first appearance.
+            Some(former) if former.is_same(&answer) => {}
+            Some(former) => *former = answer,
+            None => answers.push(answer),
         }
     }
+    answers
+}
 
-    fn final_answer(&self, kind: RequestKind, value: &str) -> Option<RequestResult> {
-        let answer = self.status.answer(kind.name(), value)?;
-        (answer.result != RequestResult::Pending).then_some(answer.result)
-    }
+fn final_answer(
+    status: &ControllerStatus,
+    kind: RequestKind,
+    value: &str,
+) -> Option<RequestResult> {
+    let answer = status.answer(kind.name(), value)?;
+    (answer.result != RequestResult::Pending).then_some(answer.result)
+}
 
+impl Outcome<'_> {
     /// What came of a request that did fit, before this look.
-    fn came_of(&self, kind: RequestKind, subject: &str, seen: Option<&Observation>) -> Answer {
-        let (status, revision) = (&self.status, revision(subject));
+    fn of(&self, kind: RequestKind, subject: &str) -> Answer {
+        let (status, revision) = (self.status, revision(subject));
         match kind {
             RequestKind::Promote => {
                 let was_in = subject.rsplit_once('/').map_or("", |(_, step)| step);
                 match &status.candidate {
-                    Some(candidate) if same_trial(candidate, subject) => {
+                    Some(candidate) if is_of_rollout(candidate, subject) => {
                         let step = candidate.step.to_string();
                         if was_in != "all" && step != was_in {
                             done(format!("{revision} is in {}", candidate.step_in_words()))
@@ -127,13 +146,13 @@ impl Managed {
                 }
             }
             RequestKind::Abort => match &status.candidate {
-                Some(candidate) if same_trial(candidate, subject) => self.still_waits(),
+                Some(candidate) if is_of_rollout(candidate, subject) => self.still_waits(),
                 _ => done(format!("the candidate {revision} was rolled back")),
             },
             RequestKind::Retry => match (&status.rejected, &status.candidate) {
                 (Some(_), _) => self.still_waits(),
                 (None, Some(candidate)) if candidate.revision == revision => done(format!(
-                    "{revision} is tried again: {}",
+                    "{revision} is rolled out again: {}",
                     candidate.step_in_words()
                 )),
                 (None, _) => self.ended(revision),
@@ -150,19 +169,19 @@ impl Managed {
                 Some(stable) if stable.revision == revision => {
                     done(format!("{revision} is the stable revision"))
                 }
-                _ if self.is_current() => {
-                    let described = self.desired.as_ref().map(Revision::name);
-                    let described = described.unwrap_or_default();
-                    refused(format!("the spec describes {described}, not {revision}"))
-                }
-                _ => self.still_waits(),
+                _ => match self.described {
+                    Some(described) => {
+                        refused(format!("the spec describes {described}, not {revision}"))
+                    }
+                    None => self.still_waits(),
+                },
             },
             RequestKind::Reset => {
-                if self.requests.resets(status) && is_running(seen) {
+                if self.in_force.resets(status) && self.is_running {
                     let tripped = status.tripped.iter().map(|one| one.guardrail.as_str());
                     let tripped = tripped.collect::<Vec<_>>().join(", ");
                     done(format!("the tripped guardrails were reset: {tripped}"))
-                } else if self.requests.resets(status) {
+                } else if self.in_force.resets(status) {
                     pending("the controller does not run yet".to_owned())
                 } else {
                     match status.last_trip() {
@@ -174,9 +193,9 @@ impl Managed {
         }
     }
 
-    /// The trial of a revision ended in this look, and not by an abort.
+    /// The rollout of a revision ended in this look, and not by an abort.
     fn ended(&self, revision: &str) -> Answer {
-        let status = &self.status;
+        let status = self.status;
         let stable = status.stable.as_ref();
         if stable.is_some_and(|stable| stable.revision == revision) {
             return done(format!("{revision} is the stable revision"));
@@ -192,20 +211,12 @@ impl Managed {
 
     /// Why a request that fits is not fulfilled yet.
     fn still_waits(&self) -> Answer {
-        let problem = self.spec_error.as_ref().map(ToString::to_string);
-        let problem = problem.or_else(|| Some(self.problem.as_ref()?.message.clone()));
-        pending(
-            problem.unwrap_or_else(|| "what the spec describes is still being prepared".to_owned()),
-        )
+        let loading = || "what the spec describes is still being loaded".to_owned();
+        pending(self.problem.clone().unwrap_or_else(loading))
     }
 }
 
-/// Whether the controller's stable revision runs on this host.
-pub(super) fn is_running(seen: Option<&Observation>) -> bool {
-    seen.is_some_and(|seen| seen.stable.is_some())
-}
-
-/// Why a request does not fit things as they are.
+/// Why a request does not fit the state.
 fn misfit(
     status: &ControllerStatus,
     generation: Option<i64>,
@@ -218,7 +229,7 @@ fn misfit(
     match kind {
         RequestKind::Promote => {
             let (of, step) = subject.rsplit_once('/')?;
-            let candidate = match of_the_trial(status, of) {
+            let candidate = match candidate_of(status, of) {
                 Ok(candidate) => candidate,
                 Err(misfit) => return Some(misfit),
             };
@@ -228,7 +239,7 @@ fn misfit(
                 format!("{} is in {present}, not in step {step}", candidate.revision)
             })
         }
-        RequestKind::Abort => of_the_trial(status, subject).err(),
+        RequestKind::Abort => candidate_of(status, subject).err(),
         RequestKind::Retry => match &status.rejected {
             None => Some("no revision is rejected".to_owned()),
             Some(rejected) => {
@@ -264,20 +275,20 @@ fn tripped_later(last: &str) -> String {
     format!("a guardrail tripped later, at {last}")
 }
 
-/// The candidate, if the name of a trial is that of its present one.
-fn of_the_trial<'a>(
+/// The candidate, if it is the one of the rollout of that name.
+fn candidate_of<'a>(
     status: &'a ControllerStatus,
     name: &str,
 ) -> Result<&'a CandidateStatus, String> {
     let candidate = status.candidate.as_ref();
     let candidate = candidate.ok_or_else(|| match &status.rejected {
         Some(rejected) => format!(
-            "no candidate is being tried: {} was rolled back at {}: {}",
+            "there is no candidate: {} was rolled back at {}: {}",
             rejected.revision, rejected.at, rejected.reason
         ),
-        None => "no candidate is being tried".to_owned(),
+        None => "there is no candidate".to_owned(),
     })?;
-    let present = trial(candidate);
+    let present = rollout_name(candidate);
     if present == name {
         Ok(candidate)
     } else {
@@ -285,9 +296,9 @@ fn of_the_trial<'a>(
     }
 }
 
-fn same_trial(candidate: &CandidateStatus, subject: &str) -> bool {
+fn is_of_rollout(candidate: &CandidateStatus, subject: &str) -> bool {
     let name = subject.split('/').next().unwrap_or_default();
-    trial(candidate) == name
+    rollout_name(candidate) == name
 }
 
 /// The revision that a request names.

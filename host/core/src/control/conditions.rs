@@ -1,41 +1,45 @@
-//! How a controller is: a pure projection of what is known of it onto
-//! Kubernetes' conditions and a few words.
+//! The conditions and the summary of a controller: a projection of what is known of
+//! it.
 //!
 //! `Ready`, `Reconciling` and `Stalled` follow kstatus: kubectl wait, Flux and
 //! other tools read them without knowing Davit.
 
-use davit_core::rollout::progress::Hold;
+mod load;
+#[cfg(test)]
+mod tests;
 
-use super::preparation::{CONFIGURED, RESOLVED, preparation};
-use super::revision::Problem;
+use self::load::load_conditions;
+use super::loading::{CONFIGURED, LoadProblem, RESOLVED};
 use super::text::{one_line, shortened};
-use super::trips::say_tripped;
-use davit_core::api::{CandidateStatus, ControllerStatus, HostStatus, LostStatus, RejectedStatus};
-use davit_core::api::{ModeConfig, SpecError};
-use davit_core::observation::PendingResource;
+use super::trips::describe as describe_trip;
+use crate::api::{
+    CandidateStatus, ControllerStatus, HostStatus, LostStatus, ModeConfig, RejectedStatus,
+    SpecError,
+};
+use crate::observation::PendingResource;
+use crate::rollout::progress::Hold;
 
 pub(super) const BAD_SPEC: &str = "BadSpec";
 
 /// The longest summary: a column of `kubectl get`.
 pub(super) const LONGEST_SUMMARY: usize = 40;
 
-/// All that is known of a controller as a whole.
-pub(super) struct Facts<'a> {
+/// What the conditions are made from.
+pub(super) struct ConditionInputs<'a> {
     pub(super) name: &'a str,
-    /// Revisions, and what became of them.
+    /// The revisions and the tripped guardrails.
     pub(super) status: &'a ControllerStatus,
-    /// What the last spec says that could be read; none as long as there was
-    /// none.
+    /// The mode of the last spec that could be read; none as long as there was none.
     pub(super) mode: Option<ModeConfig>,
     /// Why the present spec cannot be read.
     pub(super) spec_error: Option<&'a SpecError>,
-    /// Why what the spec describes cannot run.
-    pub(super) problem: Option<&'a Problem>,
-    /// The module of what the spec describes, once that can run.
+    /// Why what the spec describes cannot be loaded.
+    pub(super) problem: Option<&'a LoadProblem>,
+    /// The module of what the spec describes, once that is loaded.
     pub(super) loaded: Option<Loaded<'a>>,
-    pub(super) running: Running,
+    pub(super) running: Readiness,
     /// The resource that keeps it from running.
-    pub(super) awaited: Option<&'a PendingResource>,
+    pub(super) pending: Option<&'a PendingResource>,
     /// Why the stable revision's guest is not called for a while.
     pub(super) circuit: Option<&'a str>,
     /// Why the candidate stays in its step.
@@ -46,7 +50,7 @@ pub(super) struct Facts<'a> {
     pub(super) other_host: Option<&'a HostStatus>,
 }
 
-/// A module that is ready to run.
+/// A loaded module.
 #[derive(Clone, Copy)]
 pub(super) struct Loaded<'a> {
     /// Where it comes from.
@@ -61,7 +65,7 @@ pub(super) struct Loaded<'a> {
 
 /// How far the stable revision is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Running {
+pub(super) enum Readiness {
     /// There is none, or the host does not run it.
     No,
     /// Its first lists are not complete.
@@ -74,13 +78,13 @@ pub(super) enum Running {
 
 /// The status of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum ConditionStatus {
     True,
     False,
     Unknown,
 }
 
-impl Known {
+impl ConditionStatus {
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::True => "True",
@@ -92,25 +96,25 @@ impl Known {
 
 /// A condition without its times.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Condition {
     pub(super) type_: &'static str,
-    pub(super) status: Known,
+    pub(super) status: ConditionStatus,
     pub(super) reason: &'static str,
     pub(super) message: String,
 }
 
-/// What is said of a controller.
+/// What a status says of the controller as a whole.
 pub(super) struct Description {
     /// What to act on first, in at most [`LONGEST_SUMMARY`] characters.
     pub(super) summary: String,
-    pub(super) conditions: Vec<Said>,
-    /// What people are told when it starts, and when it ends.
-    pub(super) notices: Vec<Notice>,
+    pub(super) conditions: Vec<Condition>,
+    /// What people are notified of when it starts, and when it ends.
+    pub(super) notices: Vec<TopicNotice>,
 }
 
-/// Something that people are told once, as long as topic and key stay.
+/// Something that people are notified of once, as long as topic and key stay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Notice {
+pub(super) struct TopicNotice {
     pub(super) topic: Topic,
     pub(super) key: String,
     pub(super) reason: &'static str,
@@ -128,19 +132,19 @@ pub(super) enum Topic {
     Step,
 }
 
-/// What is to be done about the state of a controller.
+/// Who has to act on the state of a controller.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Effort {
     None,
-    /// Davit is at it.
+    /// Davit is at work.
     Reconciling,
     /// Nothing changes unless somebody acts.
     Stalled,
 }
 
-/// One thing that is so with a controller as a whole.
+/// One fact about a controller as a whole.
 struct Finding {
-    ready: Known,
+    ready: ConditionStatus,
     reason: &'static str,
     summary: String,
     message: String,
@@ -149,12 +153,12 @@ struct Finding {
     notice: Option<(Topic, String)>,
 }
 
-/// Says how a controller is.
-pub(super) fn describe(facts: &Facts<'_>) -> Description {
-    let findings = findings(facts);
+/// The conditions and the summary.
+pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
+    let findings = findings(inputs);
     let notices = findings.iter().filter_map(|finding| {
         let (topic, key) = finding.notice.clone()?;
-        Some(Notice {
+        Some(TopicNotice {
             topic,
             key,
             reason: finding.reason,
@@ -163,11 +167,11 @@ pub(super) fn describe(facts: &Facts<'_>) -> Description {
     });
     let notices = notices.collect();
     let mut conditions = vec![ready(&findings)];
-    conditions.extend(preparation(facts));
-    conditions.push(synced(facts));
-    conditions.push(leading(facts));
-    conditions.push(progressing(facts));
-    conditions.push(degraded(facts, &findings));
+    conditions.extend(load_conditions(inputs));
+    conditions.push(synced(inputs));
+    conditions.push(leading(inputs));
+    conditions.push(progressing(inputs));
+    conditions.push(degraded(inputs, &findings));
     conditions.extend(effort(&findings));
     let summary = findings.first().map(|first| first.summary.as_str());
     Description {
@@ -177,35 +181,35 @@ pub(super) fn describe(facts: &Facts<'_>) -> Description {
     }
 }
 
-/// What is so with a controller, the most urgent first; never nothing.
-fn findings(facts: &Facts<'_>) -> Vec<Finding> {
-    let spec_error = facts.spec_error.map(|error| bad_spec(facts, error));
-    let other_host = facts.other_host.map(another_host);
-    let lost = facts.status.lost.as_ref();
-    let lost = lost.map(|lost| stable_lost(facts.name, lost));
-    let unrecorded = facts.unrecorded.map(not_recorded);
-    let circuit = facts.circuit.map(circuit_open);
-    let not_served = (facts.running == Running::NotServed).then(not_served);
-    let refused = facts.problem.filter(|_| facts.spec_error.is_none());
-    let refused = refused.map(|problem| refused_spec(facts, problem));
-    let troubles = [
+/// The facts about a controller, the most urgent first; never none.
+fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
+    let spec_error = inputs.spec_error.map(|error| bad_spec(inputs, error));
+    let other_host = inputs.other_host.map(another_host);
+    let lost = inputs.status.lost.as_ref();
+    let lost = lost.map(|lost| stable_lost(inputs.name, lost));
+    let unrecorded = inputs.unrecorded.map(not_recorded);
+    let circuit = inputs.circuit.map(circuit_open);
+    let not_served = (inputs.running == Readiness::NotServed).then(not_served);
+    let refused = inputs.problem.filter(|_| inputs.spec_error.is_none());
+    let refused = refused.map(|problem| refused_spec(inputs, problem));
+    let errors = [
         spec_error,
         other_host,
         lost,
         unrecorded,
-        guardrail(facts),
+        guardrail(inputs),
         circuit,
         not_served,
         refused,
     ];
-    let all = troubles.into_iter().flatten();
-    all.chain([undisturbed(facts)]).collect()
+    let all = errors.into_iter().flatten();
+    all.chain([undisturbed(inputs)]).collect()
 }
 
-fn bad_spec(facts: &Facts<'_>, error: &SpecError) -> Finding {
-    let message = say_bad_spec(facts, error);
+fn bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
+    let message = say_bad_spec(inputs, error);
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: BAD_SPEC,
         summary: format!("{BAD_SPEC}: {}", error.field),
         notice: Some((Topic::Spec, message.clone())),
@@ -215,9 +219,9 @@ fn bad_spec(facts: &Facts<'_>, error: &SpecError) -> Finding {
     }
 }
 
-pub(super) fn say_bad_spec(facts: &Facts<'_>, error: &SpecError) -> String {
+pub(super) fn say_bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> String {
     // Mode, permissions, guardrails and account stand in the spec alone.
-    let consequence = match facts.mode {
+    let consequence = match inputs.mode {
         Some(_) => "the last spec that could be read still applies",
         None => "nothing runs until the spec says again how it may",
     };
@@ -227,7 +231,7 @@ pub(super) fn say_bad_spec(facts: &Facts<'_>, error: &SpecError) -> String {
 fn another_host(host: &HostStatus) -> Finding {
     let HostStatus { id, name, .. } = host;
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: "AnotherHost",
         summary: format!("AnotherHost: {name}"),
         message: format!(
@@ -249,7 +253,7 @@ fn stable_lost(name: &str, lost: &LostStatus) -> Finding {
     };
     let reason = &lost.reason;
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: "StableLost",
         summary: "StableLost: nothing runs".to_owned(),
         message: one_line(&format!(
@@ -261,10 +265,10 @@ fn stable_lost(name: &str, lost: &LostStatus) -> Finding {
     }
 }
 
-/// It is told by whoever fails to record, as often as is good for a log.
+/// The notice is throttled where the record fails.
 fn not_recorded(cause: &str) -> Finding {
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: "NotRecorded",
         summary: match cause {
             _ if cause.contains("forbidden") => "NotRecorded: forbidden".to_owned(),
@@ -272,7 +276,7 @@ fn not_recorded(cause: &str) -> Finding {
             _ => format!("NotRecorded: {cause}"),
         },
         message: one_line(&format!(
-            "the rollout cannot be recorded, so nothing new takes over, and what runs goes on: \
+            "the rollout cannot be recorded, so nothing new takes over, and what runs continues: \
              {cause}"
         )),
         is_degraded: true,
@@ -281,13 +285,13 @@ fn not_recorded(cause: &str) -> Finding {
     }
 }
 
-/// Each trip is told when it is first seen.
-fn guardrail(facts: &Facts<'_>) -> Option<Finding> {
-    let tripped = &facts.status.tripped;
+/// Each trip has a notice when it is first observed.
+fn guardrail(inputs: &ConditionInputs<'_>) -> Option<Finding> {
+    let tripped = &inputs.status.tripped;
     let first = tripped.first()?;
-    let messages: Vec<String> = tripped.iter().map(say_tripped).collect();
+    let messages: Vec<String> = tripped.iter().map(describe_trip).collect();
     Some(Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: "Guardrail",
         summary: format!("Guardrail: {}", first.guardrail),
         message: messages.join("; "),
@@ -304,7 +308,7 @@ fn guardrail(facts: &Facts<'_>) -> Option<Finding> {
 fn circuit_open(reason: &str) -> Finding {
     let kind = reason.split(':').next().unwrap_or_default();
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: "CircuitOpen",
         summary: format!("CircuitOpen: {kind}"),
         message: one_line(&format!(
@@ -319,7 +323,7 @@ fn circuit_open(reason: &str) -> Finding {
 
 fn not_served() -> Finding {
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         reason: "NotServed",
         summary: "NotServed: a watched resource".to_owned(),
         message: "a resource that it watches is not served".to_owned(),
@@ -329,27 +333,27 @@ fn not_served() -> Finding {
     }
 }
 
-fn refused_spec(facts: &Facts<'_>, problem: &Problem) -> Finding {
-    let consequence = match &facts.status.stable {
-        Some(stable) if facts.running != Running::No => {
-            format!("the revision {} goes on", stable.revision)
+fn refused_spec(inputs: &ConditionInputs<'_>, problem: &LoadProblem) -> Finding {
+    let consequence = match &inputs.status.stable {
+        Some(stable) if inputs.running != Readiness::No => {
+            format!("the revision {} continues", stable.revision)
         }
         _ => "nothing runs".to_owned(),
     };
-    let part = if problem.condition == CONFIGURED {
+    let part = if problem.failure.condition() == CONFIGURED {
         "configuration"
     } else {
         "module"
     };
     let message = format!("the spec is refused: {}; {consequence}", problem.message);
     Finding {
-        ready: Known::False,
-        reason: problem.reason,
-        summary: format!("{}: {part}", problem.reason),
+        ready: ConditionStatus::False,
+        reason: problem.failure.reason(),
+        summary: format!("{}: {part}", problem.failure.reason()),
         message: one_line(&message),
         is_degraded: true,
         // A source that is away may come back by itself.
-        effort: if problem.condition == RESOLVED {
+        effort: if problem.failure.condition() == RESOLVED {
             Effort::Reconciling
         } else {
             Effort::Stalled
@@ -358,49 +362,49 @@ fn refused_spec(facts: &Facts<'_>, problem: &Problem) -> Finding {
     }
 }
 
-/// How a controller is without what was found wrong.
-fn undisturbed(facts: &Facts<'_>) -> Finding {
-    let status = facts.status;
-    let is_trouble = facts.spec_error.is_some() || facts.problem.is_some();
-    if facts.loaded.is_none() && !is_trouble {
+/// The state of a controller without errors.
+fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
+    let status = inputs.status;
+    let is_refused = inputs.spec_error.is_some() || inputs.problem.is_some();
+    if inputs.loaded.is_none() && !is_refused {
         let message = "the revision that the spec describes is being prepared";
-        return under_way(Known::Unknown, "Preparing", "Preparing", message);
+        return under_way(ConditionStatus::Unknown, "Preparing", "Preparing", message);
     }
-    if facts.mode == Some(ModeConfig::Disabled) {
+    if inputs.mode == Some(ModeConfig::Disabled) {
         let message = "the guest is not called, as the spec asks";
         return fine("Disabled", "Disabled", message);
     }
-    if matches!(facts.running, Running::No | Running::Starting) {
-        let message = unlisted(facts.awaited);
-        let cannot = facts.awaited.is_some_and(|one| one.hindrance.is_some());
+    if matches!(inputs.running, Readiness::No | Readiness::Starting) {
+        let message = unlisted(inputs.pending);
+        let cannot = inputs.pending.is_some_and(|one| one.hindrance.is_some());
         let summary = if cannot {
             "Starting: a list fails"
         } else {
             "Starting: waiting for lists"
         };
-        return under_way(Known::False, "Starting", summary, &message);
+        return under_way(ConditionStatus::False, "Starting", summary, &message);
     }
     if let Some(candidate) = &status.candidate {
-        return rolling_out(facts, candidate);
+        return rolling_out(inputs, candidate);
     }
     if let Some(rejected) = &status.rejected {
         return rolled_back(rejected);
     }
-    match facts.mode {
-        Some(ModeConfig::DryRun) => fine("DryRun", "DryRun", "plans are shown, not carried out"),
-        _ => fine("Running", "Running", "plans are carried out"),
+    match inputs.mode {
+        Some(ModeConfig::DryRun) => fine("DryRun", "DryRun", "plans are reported, not executed"),
+        _ => fine("Running", "Running", "plans are executed"),
     }
 }
 
 /// Why a revision does not run yet.
-fn unlisted(awaited: Option<&PendingResource>) -> String {
+fn unlisted(pending: Option<&PendingResource>) -> String {
     let what = "the first lists of what it watches are not complete";
-    awaited.map_or_else(|| what.to_owned(), |awaited| format!("{what}: {awaited}"))
+    pending.map_or_else(|| what.to_owned(), |pending| format!("{what}: {pending}"))
 }
 
 fn fine(reason: &'static str, summary: &str, message: &str) -> Finding {
     Finding {
-        ready: Known::True,
+        ready: ConditionStatus::True,
         reason,
         summary: summary.to_owned(),
         message: message.to_owned(),
@@ -410,7 +414,12 @@ fn fine(reason: &'static str, summary: &str, message: &str) -> Finding {
     }
 }
 
-fn under_way(ready: Known, reason: &'static str, summary: &str, message: &str) -> Finding {
+fn under_way(
+    ready: ConditionStatus,
+    reason: &'static str,
+    summary: &str,
+    message: &str,
+) -> Finding {
     Finding {
         ready,
         effort: Effort::Reconciling,
@@ -419,24 +428,24 @@ fn under_way(ready: Known, reason: &'static str, summary: &str, message: &str) -
 }
 
 /// The controller works meanwhile: what the spec describes is still to come.
-fn rolling_out(facts: &Facts<'_>, candidate: &CandidateStatus) -> Finding {
+fn rolling_out(inputs: &ConditionInputs<'_>, candidate: &CandidateStatus) -> Finding {
     let CandidateStatus {
         revision,
         step,
         steps,
         ..
     } = candidate;
-    let (reason, words) = match facts.hold {
+    let (reason, words) = match inputs.hold {
         Some(Hold::Paused) => ("Paused", "Paused"),
         Some(Hold::Inconclusive { .. }) => ("Inconclusive", "Inconclusive"),
         Some(Hold::UntilPromoted) => ("AwaitingPromotion", "Awaiting promotion"),
         Some(Hold::Running { .. }) | None => ("RollingOut", "Rolling out"),
     };
-    let is_inconclusive = matches!(facts.hold, Some(Hold::Inconclusive { .. }));
+    let is_inconclusive = matches!(inputs.hold, Some(Hold::Inconclusive { .. }));
     Finding {
         notice: is_inconclusive.then(|| (Topic::Step, format!("{revision} {step}"))),
         ..under_way(
-            Known::True,
+            ConditionStatus::True,
             reason,
             &format!("{words}: step {step} of {steps}"),
             &say_candidate(candidate),
@@ -450,7 +459,7 @@ fn rolled_back(rejected: &RejectedStatus) -> Finding {
         cause => format!("RolledBack: {cause}"),
     };
     Finding {
-        ready: Known::False,
+        ready: ConditionStatus::False,
         effort: Effort::Stalled,
         ..fine("RolledBack", &summary, &say_rejected(rejected))
     }
@@ -474,32 +483,32 @@ fn say_rejected(rejected: &RejectedStatus) -> String {
     ))
 }
 
-fn ready(findings: &[Finding]) -> Said {
+fn ready(findings: &[Finding]) -> Condition {
     let first = findings.first();
-    Said {
+    Condition {
         type_: "Ready",
-        status: first.map_or(Known::Unknown, |first| first.ready),
+        status: first.map_or(ConditionStatus::Unknown, |first| first.ready),
         reason: first.map_or("Unknown", |first| first.reason),
         message: first.map(|first| first.message.clone()).unwrap_or_default(),
     }
 }
 
-fn degraded(facts: &Facts<'_>, findings: &[Finding]) -> Said {
+fn degraded(inputs: &ConditionInputs<'_>, findings: &[Finding]) -> Condition {
     let degraded: Vec<&Finding> = findings.iter().filter(|one| one.is_degraded).collect();
     let messages = degraded.iter().map(|finding| finding.message.as_str());
     let messages: Vec<&str> = messages.collect();
     let (status, reason, message) = match degraded.first() {
-        Some(first) => (Known::True, first.reason, messages.join("; ")),
-        None if facts.running == Running::Yes => {
+        Some(first) => (ConditionStatus::True, first.reason, messages.join("; ")),
+        None if inputs.running == Readiness::Yes => {
             let message = "the stable revision runs";
-            (Known::False, "Healthy", message.to_owned())
+            (ConditionStatus::False, "Healthy", message.to_owned())
         }
         None => {
             let message = "the stable revision does not run yet";
-            (Known::Unknown, "Starting", message.to_owned())
+            (ConditionStatus::Unknown, "Starting", message.to_owned())
         }
     };
-    Said {
+    Condition {
         type_: "Degraded",
         status,
         reason,
@@ -508,11 +517,11 @@ fn degraded(facts: &Facts<'_>, findings: &[Finding]) -> Said {
 }
 
 /// These two are absent unless they are true, as kstatus has it.
-fn effort(findings: &[Finding]) -> Option<Said> {
+fn effort(findings: &[Finding]) -> Option<Condition> {
     let with = |effort: Effort| findings.iter().find(|finding| finding.effort == effort);
-    let said = |type_: &'static str, finding: &Finding| Said {
+    let said = |type_: &'static str, finding: &Finding| Condition {
         type_,
-        status: Known::True,
+        status: ConditionStatus::True,
         reason: finding.reason,
         message: finding.message.clone(),
     };
@@ -520,23 +529,23 @@ fn effort(findings: &[Finding]) -> Option<Said> {
     stalled.or_else(|| with(Effort::Reconciling).map(|finding| said("Reconciling", finding)))
 }
 
-fn synced(facts: &Facts<'_>) -> Said {
+fn synced(inputs: &ConditionInputs<'_>) -> Condition {
     let text = str::to_owned;
-    let (status, reason, message) = match facts.running {
-        Running::Yes => (
-            Known::True,
+    let (status, reason, message) = match inputs.running {
+        Readiness::Yes => (
+            ConditionStatus::True,
             "Synced",
-            text("it sees everything that it watches"),
+            text("every watch is synced"),
         ),
-        Running::NotServed => (
-            Known::False,
+        Readiness::NotServed => (
+            ConditionStatus::False,
             "NotServed",
             text("a resource that it watches is not served"),
         ),
-        Running::Starting => (Known::False, "Waiting", unlisted(facts.awaited)),
-        Running::No => (Known::False, "Waiting", text("no revision runs")),
+        Readiness::Starting => (ConditionStatus::False, "Waiting", unlisted(inputs.pending)),
+        Readiness::No => (ConditionStatus::False, "Waiting", text("no revision runs")),
     };
-    Said {
+    Condition {
         type_: "Synced",
         status,
         reason,
@@ -544,18 +553,18 @@ fn synced(facts: &Facts<'_>) -> Said {
     }
 }
 
-fn leading(facts: &Facts<'_>) -> Said {
-    let (status, reason, message) = match facts.other_host {
+fn leading(inputs: &ConditionInputs<'_>) -> Condition {
+    let (status, reason, message) = match inputs.other_host {
         None => {
             let message = "no other host has written this status";
-            (Known::True, "OnlyReplica", message.to_owned())
+            (ConditionStatus::True, "OnlyReplica", message.to_owned())
         }
         Some(host) => {
             let message = format!("the host {} runs this Controller too", host.name);
-            (Known::Unknown, "AnotherHost", message)
+            (ConditionStatus::Unknown, "AnotherHost", message)
         }
     };
-    Said {
+    Condition {
         type_: "Leading",
         status,
         reason,
@@ -563,28 +572,24 @@ fn leading(facts: &Facts<'_>) -> Said {
     }
 }
 
-fn progressing(facts: &Facts<'_>) -> Said {
-    let status = facts.status;
+fn progressing(inputs: &ConditionInputs<'_>) -> Condition {
+    let status = inputs.status;
     let (is, reason, message) = match (&status.candidate, &status.rejected, &status.stable) {
-        (Some(candidate), ..) => (Known::True, "Rollout", say_candidate(candidate)),
-        (None, Some(rejected), _) => (Known::False, "RolledBack", say_rejected(rejected)),
+        (Some(candidate), ..) => (ConditionStatus::True, "Rollout", say_candidate(candidate)),
+        (None, Some(rejected), _) => (ConditionStatus::False, "RolledBack", say_rejected(rejected)),
         (None, None, Some(stable)) => {
             let message = format!("{} is the stable revision", stable.revision);
-            (Known::False, "Stable", message)
+            (ConditionStatus::False, "Stable", message)
         }
         (None, None, None) => {
             let message = "there is no stable revision yet".to_owned();
-            (Known::False, "NoRevision", message)
+            (ConditionStatus::False, "NoRevision", message)
         }
     };
-    Said {
+    Condition {
         type_: "Progressing",
         status: is,
         reason,
         message,
     }
 }
-
-#[cfg(test)]
-#[path = "conditions_tests.rs"]
-mod tests;

@@ -1,11 +1,11 @@
-//! What is said of a controller in each of its states.
+//! The conditions of a controller in each of its states.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::*;
-use crate::rollout::preparation::{COMPILED, VERIFIED};
-use davit_core::api::{RevisionStatus, TrippedStatus};
+use crate::api::{RevisionStatus, TrippedStatus};
+use crate::control::loading::{COMPILED, LoadFailure, VERIFIED};
 
 const LOADED: Loaded<'static> = Loaded {
     origin: "the built-in guest podgc",
@@ -20,10 +20,10 @@ struct Case {
     status: ControllerStatus,
     mode: Option<ModeConfig>,
     spec_error: Option<SpecError>,
-    problem: Option<Problem>,
+    problem: Option<LoadProblem>,
     loaded: Option<Loaded<'static>>,
-    running: Running,
-    awaited: Option<PendingResource>,
+    running: Readiness,
+    pending: Option<PendingResource>,
     circuit: Option<&'static str>,
     hold: Option<Hold>,
     unrecorded: Option<&'static str>,
@@ -87,12 +87,8 @@ fn tripped(until: Option<&str>) -> ControllerStatus {
     }
 }
 
-fn problem(condition: &'static str, reason: &'static str) -> Problem {
-    Problem {
-        condition,
-        reason,
-        message: "module: it is not what it should be".into(),
-    }
+fn problem(failure: LoadFailure) -> LoadProblem {
+    LoadProblem::new(failure, "module: it is not what it should be")
 }
 
 fn spec_error() -> SpecError {
@@ -111,8 +107,8 @@ fn running() -> Case {
         spec_error: None,
         problem: None,
         loaded: Some(LOADED),
-        running: Running::Yes,
-        awaited: None,
+        running: Readiness::Yes,
+        pending: None,
         circuit: None,
         hold: None,
         unrecorded: None,
@@ -125,10 +121,10 @@ fn running() -> Case {
 }
 
 /// One whose spec is refused, beside a revision that runs.
-fn refused(condition: &'static str, reason: &'static str) -> Case {
+fn refused(failure: LoadFailure) -> Case {
     Case {
-        name: reason,
-        problem: Some(problem(condition, reason)),
+        name: failure.reason(),
+        problem: Some(problem(failure)),
         loaded: None,
         ..running()
     }
@@ -145,7 +141,7 @@ fn cases() -> Vec<Case> {
 fn undisturbed() -> Vec<Case> {
     let first = Case {
         status: ControllerStatus::default(),
-        running: Running::No,
+        running: Readiness::No,
         ..running()
     };
     vec![
@@ -185,7 +181,7 @@ fn undisturbed() -> Vec<Case> {
         },
         Case {
             name: "its lists are not complete",
-            running: Running::Starting,
+            running: Readiness::Starting,
             ready: "False Starting",
             rest: "False Waiting, True OnlyReplica, False Stable, Unknown Starting, Reconciling",
             summary: "Starting: waiting for lists",
@@ -193,8 +189,8 @@ fn undisturbed() -> Vec<Case> {
         },
         Case {
             name: "a list fails",
-            running: Running::Starting,
-            awaited: Some(PendingResource {
+            running: Readiness::Starting,
+            pending: Some(PendingResource {
                 resource: "v1/nodes".into(),
                 hindrance: Some("nodes is forbidden".into()),
             }),
@@ -277,62 +273,62 @@ fn refusals() -> Vec<Case> {
             prepared: "FUUU",
             rest: "True Synced, True OnlyReplica, False Stable, True NotFound, Reconciling",
             summary: "NotFound: module",
-            ..refused(RESOLVED, "NotFound")
+            ..refused(LoadFailure::NotFound)
         },
         Case {
             name: "the first module is not found",
             status: ControllerStatus::default(),
-            running: Running::No,
+            running: Readiness::No,
             ready: "False NotFound",
             prepared: "FUUU",
             rest: "False Waiting, True OnlyReplica, False NoRevision, True NotFound, Reconciling",
             summary: "NotFound: module",
-            ..refused(RESOLVED, "NotFound")
+            ..refused(LoadFailure::NotFound)
         },
         Case {
             ready: "False OtherDigest",
             prepared: "TFUU",
             rest: "True Synced, True OnlyReplica, False Stable, True OtherDigest, Stalled",
             summary: "OtherDigest: module",
-            ..refused(VERIFIED, "OtherDigest")
+            ..refused(LoadFailure::OtherDigest)
         },
         Case {
             name: "a text file",
             status: ControllerStatus::default(),
-            running: Running::No,
+            running: Readiness::No,
             ready: "False NotWasm",
             prepared: "TFFU",
             rest: "False Waiting, True OnlyReplica, False NoRevision, True NotWasm, Stalled",
             summary: "NotWasm: module",
-            ..refused(COMPILED, "NotWasm")
+            ..refused(LoadFailure::NotWasm)
         },
         Case {
             ready: "False NoGuest",
             prepared: "TFTU",
             rest: "True Synced, True OnlyReplica, False Stable, True NoGuest, Stalled",
             summary: "NoGuest: module",
-            ..refused(VERIFIED, "NoGuest")
+            ..refused(LoadFailure::NoGuest)
         },
         Case {
             ready: "False TooLarge",
             prepared: "TFUU",
             rest: "True Synced, True OnlyReplica, False Stable, True TooLarge, Stalled",
             summary: "TooLarge: module",
-            ..refused(VERIFIED, "TooLarge")
+            ..refused(LoadFailure::TooLarge)
         },
         Case {
             ready: "False Refused",
             prepared: "TTTF",
             rest: "True Synced, True OnlyReplica, False Stable, True Refused, Stalled",
             summary: "Refused: configuration",
-            ..refused(CONFIGURED, "Refused")
+            ..refused(LoadFailure::Refused)
         },
         Case {
             ready: "False Unprepared",
             prepared: "UUUU",
             rest: "True Synced, True OnlyReplica, False Stable, True Unprepared, Reconciling",
             summary: "Unprepared: module",
-            ..refused(RESOLVED, "Unprepared")
+            ..refused(LoadFailure::Unanswered)
         },
         Case {
             name: "two sources",
@@ -349,7 +345,7 @@ fn refusals() -> Vec<Case> {
             spec_error: Some(spec_error()),
             mode: None,
             loaded: None,
-            running: Running::No,
+            running: Readiness::No,
             ready: "False BadSpec",
             prepared: "UUUF",
             rest: "False Waiting, True OnlyReplica, False Stable, True BadSpec, Stalled",
@@ -372,7 +368,7 @@ fn troubles() -> Vec<Case> {
         Case {
             name: "lost",
             status: lost,
-            running: Running::No,
+            running: Readiness::No,
             ready: "False StableLost",
             rest: "False Waiting, True OnlyReplica, False Stable, True StableLost, Stalled",
             summary: "StableLost: nothing runs",
@@ -415,7 +411,7 @@ fn troubles() -> Vec<Case> {
         },
         Case {
             name: "not served",
-            running: Running::NotServed,
+            running: Readiness::NotServed,
             ready: "False NotServed",
             rest: "False NotServed, True OnlyReplica, False Stable, True NotServed",
             summary: "NotServed: a watched resource",
@@ -449,7 +445,7 @@ fn troubles() -> Vec<Case> {
 }
 
 fn described(case: &Case) -> Description {
-    describe(&Facts {
+    describe(&ConditionInputs {
         name: "podgc",
         status: &case.status,
         mode: case.mode,
@@ -457,7 +453,7 @@ fn described(case: &Case) -> Description {
         problem: case.problem.as_ref(),
         loaded: case.loaded,
         running: case.running,
-        awaited: case.awaited.as_ref(),
+        pending: case.pending.as_ref(),
         circuit: case.circuit,
         hold: case.hold.as_ref(),
         unrecorded: case.unrecorded,
@@ -487,7 +483,7 @@ fn every_state_has_its_conditions() {
         let mut rest: Vec<String> = rest.into_iter().map(short).collect();
         for type_ in ["Reconciling", "Stalled"] {
             if let Some(one) = said(type_) {
-                assert_eq!(one.status, Known::True, "{name}: {type_}");
+                assert_eq!(one.status, ConditionStatus::True, "{name}: {type_}");
                 rest.push(type_.to_owned());
             }
         }
@@ -512,7 +508,7 @@ fn every_condition_says_why_on_one_line() {
         );
         let types: BTreeSet<&str> = conditions.iter().map(|one| one.type_).collect();
         assert_eq!(types.len(), conditions.len(), "{name}: a type stands twice");
-        for Said {
+        for Condition {
             type_,
             reason,
             message,
@@ -542,8 +538,8 @@ fn nothing_that_is_refused_looks_healthy() {
                 .unwrap()
                 .status
         };
-        assert_eq!(is("Ready"), Known::False, "{}", case.name);
-        assert_eq!(is("Degraded"), Known::True, "{}", case.name);
+        assert_eq!(is("Ready"), ConditionStatus::False, "{}", case.name);
+        assert_eq!(is("Degraded"), ConditionStatus::True, "{}", case.name);
         assert_eq!(described(&case).notices.len(), 1, "{}", case.name);
     }
 }

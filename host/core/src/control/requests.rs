@@ -1,59 +1,35 @@
-//! What operators declare: a Controller as the cluster has it, and what its
-//! annotations ask for.
+//! What operators ask of a rollout: annotations of the Controller.
 //!
-//! A request says what it is about, not what happened: which trial may leave
-//! which step, which rejection is forgiven. So it holds for exactly as long as
-//! that is how things are, may be seen twice or late, and need never be taken
-//! away again. A revision alone would not do: it can be tried again, and a
-//! request about its former trial would decide the next one. Hence the times.
+//! A request names what it is about, not what happened: which rollout may leave
+//! which step, which rejection is forgiven. So it holds for exactly as long as that
+//! is the state, may arrive twice or late, and need never be removed. A revision
+//! alone would not do: it can be rolled out again, and a request about its former
+//! rollout would decide the next one. Hence the times.
 //!
-//! What a request says may be followed by `#` and any text that tells it from
-//! the same one asked before: each is answered by itself.
+//! A value may end with `#` and any text, which tells a request from the same one
+//! made before: each gets an answer.
 
 use std::collections::BTreeMap;
 
-use davit_core::object::ObjectRef;
-use davit_core::rollout::progress::Request;
-use jiff::Timestamp;
+use super::times;
+use crate::api::{CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus};
+use crate::rollout::progress::Request;
 
-use davit_core::api::{
-    CandidateStatus, ControllerStatus, LostStatus, RejectedStatus, RevisionStatus,
-};
-use davit_core::api::{ControllerSpec, SpecError};
-
-/// `REVISION@SINCE/STEP` or `REVISION@SINCE/all`: the candidate of that name
-/// that is tried since then may leave that step, counted from 1, or take over.
+/// `REVISION@SINCE/STEP` or `REVISION@SINCE/all`: the candidate of that rollout may
+/// leave that step, counted from 1, or is promoted.
 pub const PROMOTE: &str = "davit.dev/promote";
-/// `REVISION@SINCE`: the candidate of that name that is tried since then is
-/// taken back.
+/// `REVISION@SINCE`: the candidate of that rollout is rolled back.
 pub const ABORT: &str = "davit.dev/abort";
 /// `REVISION@SINCE`: the stable revision of that name that is lost since then is
-/// abandoned, and what the spec describes takes over.
+/// abandoned, and the revision that the spec describes replaces it.
 pub const ABANDON: &str = "davit.dev/abandon";
-/// `REVISION@TIME`: the revision that was rejected then is tried once more.
+/// `REVISION@TIME`: the revision that was rejected then is rolled out once more.
 pub const RETRY: &str = "davit.dev/retry";
-/// `TIME`: guardrails that had tripped by then hold nothing back any more.
+/// `TIME`: resets the guardrails that had tripped by then.
 pub const RESET: &str = "davit.dev/reset";
 /// `REVISION@GENERATION`: the revision of that name, which the spec of that
-/// generation describes, takes over without steps.
+/// generation describes, replaces the stable one without steps.
 pub const SWAP: &str = "davit.dev/swap";
-
-/// A controller as an operator wants it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Declared {
-    /// Its name: a DNS label.
-    pub name: String,
-    /// The generation of its spec; none for one of a configuration file.
-    pub generation: Option<i64>,
-    /// The object that events are about; none for one of a configuration file.
-    pub object: Option<ObjectRef>,
-    /// What its status says, as far as it can be read.
-    pub status: Option<ControllerStatus>,
-    /// What its spec says, or what is wrong with it.
-    pub spec: Result<ControllerSpec, SpecError>,
-    /// What its annotations ask for.
-    pub requests: Requests,
-}
 
 /// What annotations ask for, as they are written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -135,14 +111,14 @@ impl RequestKind {
 
     /// Whether a value, without what follows `#`, is written like that.
     pub(super) fn is_well_formed(self, subject: &str) -> bool {
-        let is_time = |text: &str| text.parse::<Timestamp>().is_ok();
+        let is_time = |text: &str| times::read(text).is_some();
         let named = |text: &str, fits: &dyn Fn(&str) -> bool| {
             let parts = text.split_once('@');
             parts.is_some_and(|(revision, rest)| !revision.is_empty() && fits(rest))
         };
         match self {
-            Self::Promote => subject.rsplit_once('/').is_some_and(|(trial, step)| {
-                named(trial, &is_time) && (step == "all" || step.parse::<u32>().is_ok())
+            Self::Promote => subject.rsplit_once('/').is_some_and(|(rollout, step)| {
+                named(rollout, &is_time) && (step == "all" || step.parse::<u32>().is_ok())
             }),
             Self::Abort | Self::Abandon | Self::Retry => named(subject, &is_time),
             Self::Reset => is_time(subject),
@@ -176,7 +152,7 @@ impl Requests {
         value.as_deref()
     }
 
-    /// Takes back what is asked for in this way.
+    /// Withdraws what is asked for in this way.
     pub(super) fn clear(&mut self, kind: RequestKind) {
         let value = match kind {
             RequestKind::Promote => &mut self.promote,
@@ -219,7 +195,7 @@ impl Requests {
         }
     }
 
-    /// Whether the rejected revision is to be tried once more.
+    /// Whether the rejected revision is to be rolled out once more.
     #[must_use]
     pub fn retries(&self, rejected: &RejectedStatus) -> bool {
         says(self.retry.as_ref(), &retry(rejected))
@@ -234,14 +210,14 @@ impl Requests {
     }
 
     /// Whether this revision, which the spec of this generation describes, is to
-    /// take over without steps.
+    /// replace the stable one without steps.
     #[must_use]
     pub fn swaps(&self, revision: &str, generation: Option<i64>) -> bool {
         let named = generation.map(|generation| swap(revision, generation));
         named.is_some_and(|named| says(self.swap.as_ref(), &named))
     }
 
-    /// Whether the guardrails are to hold nothing back any more. Whoever asked
+    /// Whether the tripped guardrails are to be reset. Whoever asked
     /// has seen them all.
     #[must_use]
     pub fn resets(&self, status: &ControllerStatus) -> bool {
@@ -253,19 +229,19 @@ impl Requests {
 /// The value of [`PROMOTE`] that lets a candidate leave its present step.
 #[must_use]
 pub fn promote_step(candidate: &CandidateStatus) -> String {
-    format!("{}/{}", trial(candidate), candidate.step)
+    format!("{}/{}", rollout_name(candidate), candidate.step)
 }
 
-/// The value of [`PROMOTE`] that lets a candidate take over.
+/// The value of [`PROMOTE`] that promotes a candidate.
 #[must_use]
 pub fn promote_fully(candidate: &CandidateStatus) -> String {
-    format!("{}/all", trial(candidate))
+    format!("{}/all", rollout_name(candidate))
 }
 
-/// The value of [`ABORT`] that takes a candidate back.
+/// The value of [`ABORT`] that rolls a candidate back.
 #[must_use]
 pub fn abort(candidate: &CandidateStatus) -> String {
-    trial(candidate)
+    rollout_name(candidate)
 }
 
 /// The value of [`ABANDON`] that abandons a lost stable revision.
@@ -274,18 +250,18 @@ pub fn abandon(stable: &RevisionStatus, lost: &LostStatus) -> String {
     format!("{}@{}", stable.revision, lost.since)
 }
 
-/// The value of [`SWAP`] that lets a revision take over without steps.
+/// The value of [`SWAP`] that lets a revision replace the stable one without steps.
 #[must_use]
 pub fn swap(revision: &str, generation: i64) -> String {
     format!("{revision}@{generation}")
 }
 
-/// No two trials have the same name.
-pub(super) fn trial(candidate: &CandidateStatus) -> String {
+/// The name of a rollout: no two have the same.
+pub(super) fn rollout_name(candidate: &CandidateStatus) -> String {
     format!("{}@{}", candidate.revision, candidate.since)
 }
 
-/// The value of [`RETRY`] that forgives a rejection.
+/// The value of [`RETRY`] that rolls a rejected revision out once more.
 #[must_use]
 pub fn retry(rejected: &RejectedStatus) -> String {
     format!("{}@{}", rejected.revision, rejected.at)
@@ -294,7 +270,7 @@ pub fn retry(rejected: &RejectedStatus) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use davit_core::api::TrippedStatus;
+    use crate::api::TrippedStatus;
 
     const MORNING: &str = "2026-11-20T08:00:00.000Z";
     const NOON: &str = "2026-11-20T12:00:00.000Z";
@@ -313,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_promotion_holds_for_one_step_of_one_trial() {
+    fn a_promotion_holds_for_one_step_of_one_rollout() {
         let asks = asked(PROMOTE, "abc@2026-11-20T08:00:00.000Z/2");
         let this = candidate("abc", MORNING, 2);
         assert_eq!(asks.of(&this), Some(Request::Promote));
@@ -334,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abort_holds_for_one_trial() {
+    fn an_abort_holds_for_one_rollout() {
         let asks = asked(ABORT, "abc@2026-11-20T08:00:00.000Z");
         let this = candidate("abc", MORNING, 1);
         assert_eq!(asks.of(&this), Some(Request::Abort));
@@ -373,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_forgiven_is_named() {
+    fn a_retry_holds_for_one_rejection() {
         let rejected = |at: &str| RejectedStatus {
             revision: "abc".into(),
             at: at.into(),

@@ -7,7 +7,7 @@ use serde::Deserialize;
 /// A selector over labels (`metav1.LabelSelector`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct LabelSelector {
+pub struct LabelSelector {
     match_labels: BTreeMap<String, String>,
     match_expressions: Vec<Requirement>,
 }
@@ -21,11 +21,18 @@ struct Requirement {
 }
 
 impl LabelSelector {
-    /// Whether a workload's selector matches an object with these labels. An
-    /// empty or invalid selector matches nothing.
-    pub(crate) fn chooses(&self, labels: &BTreeMap<String, String>) -> bool {
-        let is_empty = self.match_labels.is_empty() && self.match_expressions.is_empty();
-        !is_empty
+    /// Whether it has no requirement. What that means depends on the field: most such
+    /// selectors select everything, a workload's selects nothing.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.match_labels.is_empty() && self.match_expressions.is_empty()
+    }
+
+    /// Whether it has requirements, and an object with these labels meets them all. An
+    /// invalid selector selects nothing.
+    #[must_use]
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        !self.is_empty()
             && self.match_expressions.iter().all(Requirement::is_valid)
             && self
                 .match_labels
@@ -62,9 +69,9 @@ mod tests {
 
     use super::*;
 
-    fn chooses(selector: Value, labels: Value) -> bool {
+    fn selects(selector: Value, labels: Value) -> bool {
         let selector: LabelSelector = serde_json::from_value(selector).unwrap();
-        selector.chooses(&serde_json::from_value(labels).unwrap())
+        selector.selects(&serde_json::from_value(labels).unwrap())
     }
 
     #[test]
@@ -73,7 +80,7 @@ mod tests {
             "matchLabels": {"app": "log"},
             "matchExpressions": [{"key": "tier", "operator": "In", "values": ["a", "b"]}],
         });
-        for (labels, chosen) in [
+        for (labels, selected) in [
             (json!({"app": "log", "tier": "b", "more": "x"}), true),
             (json!({"app": "log", "tier": "c"}), false),
             (json!({"app": "log"}), false),
@@ -81,8 +88,8 @@ mod tests {
             (json!({}), false),
         ] {
             assert_eq!(
-                chooses(selector.clone(), labels.clone()),
-                chosen,
+                selects(selector.clone(), labels.clone()),
+                selected,
                 "{labels}"
             );
         }
@@ -91,7 +98,7 @@ mod tests {
     #[test]
     fn each_operator_compares_as_in_kubernetes() {
         let labels = json!({"k": "v"});
-        for (key, operator, values, chosen) in [
+        for (key, operator, values, selected) in [
             ("k", "In", json!(["v"]), true),
             ("k", "In", json!(["w"]), false),
             ("k", "NotIn", json!(["v"]), false),
@@ -105,8 +112,8 @@ mod tests {
             let requirement = json!({"key": key, "operator": operator, "values": values});
             let selector = json!({"matchExpressions": [requirement]});
             assert_eq!(
-                chooses(selector, labels.clone()),
-                chosen,
+                selects(selector, labels.clone()),
+                selected,
                 "{key} {operator} {values}"
             );
         }
@@ -122,7 +129,7 @@ mod tests {
             json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": []}]}),
             json!({"matchExpressions": [{"key": "k", "operator": "Exists", "values": ["v"]}]}),
         ] {
-            assert!(!chooses(selector.clone(), labels.clone()), "{selector}");
+            assert!(!selects(selector.clone(), labels.clone()), "{selector}");
         }
     }
 }

@@ -1,0 +1,93 @@
+//! What a rollout has decided, and what takes effect only once that is recorded.
+
+use crate::api::{ControllerStatus, RejectedStatus, RevisionStatus};
+
+/// What a rollout has decided: which revisions run, and in which step. A status holds
+/// exactly one decision.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Decision {
+    generation: Option<i64>,
+    stable: Option<RevisionStatus>,
+    /// The candidate, the number of its step, and its weight.
+    candidate: Option<(String, String, u32, u8)>,
+    rejected: Option<RejectedStatus>,
+}
+
+impl Decision {
+    /// The decision that a status holds.
+    pub(super) fn of(status: &ControllerStatus) -> Self {
+        let candidate = status.candidate.as_ref().map(|one| {
+            let (revision, since) = (one.revision.clone(), one.since.clone());
+            (revision, since, one.step, one.weight)
+        });
+        Self {
+            generation: status.observed_generation,
+            stable: status.stable.clone(),
+            candidate,
+            rejected: status.rejected.clone(),
+        }
+    }
+}
+
+/// A value that follows from a decision. It is of no use until the decision is
+/// recorded: a host that crashes in between continues from the record.
+#[derive(Clone, Debug)]
+pub(super) struct Unrecorded<T> {
+    decision: Decision,
+    value: T,
+}
+
+impl<T> Unrecorded<T> {
+    pub(super) fn new(decision: Decision, value: T) -> Self {
+        Self { decision, value }
+    }
+
+    /// The value, if the record holds the decision.
+    pub(super) fn recorded(self, recorded: Option<&Decision>) -> Option<T> {
+        (recorded == Some(&self.decision)).then_some(self.value)
+    }
+
+    /// The value for what must not wait for the record: that a candidate is withdrawn,
+    /// and an operator's settings.
+    pub(super) fn ahead_of_record(&self) -> &T {
+        &self.value
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::CandidateStatus;
+
+    #[test]
+    fn a_value_waits_for_the_record_of_its_own_decision() {
+        let in_step = |step| ControllerStatus {
+            candidate: Some(CandidateStatus {
+                step,
+                ..CandidateStatus::default()
+            }),
+            ..ControllerStatus::default()
+        };
+        let decision = |step| Decision::of(&in_step(step));
+        let second = Unrecorded::new(decision(2), "half of the cohorts");
+        assert_eq!(second.clone().recorded(None), None);
+        assert_eq!(second.clone().recorded(Some(&decision(1))), None);
+        let recorded = second.recorded(Some(&decision(2)));
+        assert_eq!(recorded, Some("half of the cohorts"));
+    }
+
+    /// Counts are no decision: nothing waits for them.
+    #[test]
+    fn what_is_counted_is_no_decision() {
+        let counted = |failed_calls| ControllerStatus {
+            summary: format!("{failed_calls} calls failed"),
+            candidate: Some(CandidateStatus {
+                failed_calls,
+                elapsed_seconds: failed_calls,
+                ..CandidateStatus::default()
+            }),
+            ..ControllerStatus::default()
+        };
+        assert_eq!(Decision::of(&counted(1)), Decision::of(&counted(2)));
+    }
+}

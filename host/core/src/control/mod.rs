@@ -1,0 +1,651 @@
+//! The control half of the host: for every declared controller, which revision is
+//! stable and which is the candidate, and what is said of it.
+//!
+//! [`Control`] decides; drivers load revisions, read and write records, and emit
+//! events. It looks at every controller once a second, and after each input:
+//! [`Control::advance`] takes what the data half observes. What it decides is recorded
+//! before it takes effect, so that the next host continues from there; only a
+//! withdrawn candidate and an operator's settings do not wait.
+
+mod answers;
+mod conditions;
+mod controller;
+mod counts;
+mod decision;
+mod declaration;
+mod exchange;
+mod file;
+mod loading;
+mod notice;
+mod progress;
+mod record;
+mod recording;
+mod reported;
+pub mod requests;
+mod revision;
+mod state;
+mod text;
+mod times;
+mod transition;
+mod trips;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+pub use declaration::{Declaration, Owner};
+pub use exchange::{
+    ChangeId, ControlEffect, ControlInput, ControlSettings, Declared, FileController, HostIdentity,
+    Report,
+};
+pub use file::{Change, ChangeError};
+pub use loading::{Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, SourceVersion};
+pub use notice::Notice;
+pub use progress::StepProgress;
+pub use record::{
+    Activation, ControllerRecord, MOST_REVISIONS, Record, RecordId, Remembered, RevisionRecord,
+    in_use, surplus,
+};
+pub use requests::{RequestKind, Requests};
+pub use revision::is_same_revision;
+
+use crate::api::{ControllerSpec, ControllerStatus};
+use crate::desired::DesiredController;
+use crate::object::ObjectRef;
+use crate::observation::Observation;
+use crate::throttle::Throttle;
+use crate::time::{Instant, Now};
+use controller::Controller;
+use file::FileEntry;
+use recording::Recorded;
+use serde_json::Value;
+
+/// How often rollouts are looked at.
+const PERIOD: Duration = Duration::from_secs(1);
+/// The most time that one look counts: a host that was held up has observed nothing
+/// meanwhile.
+const MOST_PASSED: Duration = Duration::from_secs(5);
+
+/// Decides about the rollouts of all controllers. `G` is the guest of a loaded
+/// revision, which only drivers can call.
+pub struct Control<G> {
+    settings: ControlSettings,
+    controllers: BTreeMap<String, Entry<G>>,
+    /// Those of a configuration file.
+    files: BTreeMap<String, FileEntry>,
+    changes: Vec<PendingChange>,
+    effects: VecDeque<ControlEffect<G>>,
+    /// What the data half was last asked to run.
+    running: Vec<DesiredController<G>>,
+    /// Whether modules may be unused that were used before.
+    modules_changed: bool,
+    /// Failures to record, by controller and cause.
+    failures: Throttle<(String, String)>,
+    /// When rollouts were looked at last.
+    looked: Instant,
+    /// When they are looked at next.
+    due: Instant,
+    last_id: u64,
+}
+
+/// A declared controller.
+enum Entry<G> {
+    /// Its record is being read.
+    Remembering(Box<Remembering<G>>),
+    Known(Box<Controller<G>>),
+}
+
+struct Remembering<G> {
+    id: RecordId,
+    declared: Declared<G>,
+}
+
+/// A change of a controller of the file, and how far it is.
+struct PendingChange {
+    id: ChangeId,
+    controller: String,
+    stage: Stage,
+}
+
+enum Stage {
+    /// A pause is being recorded; then the change is made.
+    Pausing(Change),
+    /// The next look considers it.
+    Made,
+    /// It is answered once what follows from it is recorded.
+    Considered,
+}
+
+impl<G: Clone> Control<G> {
+    /// A host without controllers.
+    #[must_use]
+    pub fn new(now: Now, settings: ControlSettings) -> Self {
+        Self {
+            settings,
+            controllers: BTreeMap::new(),
+            files: BTreeMap::new(),
+            changes: Vec::new(),
+            effects: VecDeque::new(),
+            running: Vec::new(),
+            modules_changed: false,
+            failures: Throttle::default(),
+            looked: now.instant,
+            due: now.instant,
+            last_id: 0,
+        }
+    }
+
+    /// Takes an input. [`Self::advance`] is due at once after most of them.
+    pub fn handle(&mut self, now: Now, input: ControlInput<G>) {
+        match input {
+            ControlInput::Declared(all) => self.handle_declared(now, all),
+            ControlInput::File(all) => self.handle_file(now, all),
+            ControlInput::Change {
+                id,
+                controller,
+                change,
+            } => self.handle_change(now, id, controller, change),
+            ControlInput::Remembered { id, remembered } => {
+                self.handle_remembered(now, id, *remembered);
+            }
+            ControlInput::Loaded { id, result } => self.handle_loaded(now, id, result),
+            ControlInput::Recorded { id, result } => self.handle_recorded(now, id, result),
+        }
+    }
+
+    /// What drivers have to do next; none if nothing is left.
+    pub fn poll(&mut self) -> Option<ControlEffect<G>> {
+        self.effects.pop_front()
+    }
+
+    /// When [`Self::advance`] is due.
+    #[must_use]
+    pub fn next_wake(&self) -> Instant {
+        self.due
+    }
+
+    /// Looks at every controller, with what is observed of each.
+    pub fn advance(&mut self, now: Now, observed: &BTreeMap<String, Observation>) {
+        self.due = now.instant.after(PERIOD);
+        let passed = now.instant.since(self.looked).min(MOST_PASSED);
+        self.looked = now.instant;
+        self.load_what_is_due(now.instant);
+        for (name, controller) in known(&mut self.controllers) {
+            let seen = observed.get(name);
+            for notice in controller.look(seen, passed, now) {
+                self.effects.push_back(ControlEffect::Event {
+                    controller: name.clone(),
+                    object: controller.object.clone(),
+                    notice,
+                });
+            }
+            if controller.is_reset(seen) {
+                let controller = name.clone();
+                self.effects.push_back(ControlEffect::Reset { controller });
+            }
+        }
+        // A candidate that is rolled back loses its share before anything else.
+        for (_, controller) in known(&mut self.controllers) {
+            controller.apply_at_once(&self.settings.namespace);
+        }
+        self.run();
+        for change in &mut self.changes {
+            if matches!(change.stage, Stage::Made) {
+                change.stage = Stage::Considered;
+            }
+        }
+        let names: Vec<String> = self.controllers.keys().cloned().collect();
+        for name in names {
+            self.record(now, &name);
+        }
+    }
+
+    /// What the data half has to run.
+    #[must_use]
+    pub fn desired(&self) -> Vec<DesiredController<G>> {
+        let controllers = self.controllers.values();
+        let known = controllers.filter_map(Entry::known);
+        known.filter_map(|one| one.applied.clone()).collect()
+    }
+
+    /// Whether no record is being read or written.
+    #[must_use]
+    pub fn is_settled(&self) -> bool {
+        let mut controllers = self.controllers.values();
+        controllers.all(|entry| {
+            let known = entry.known();
+            known.is_some_and(|one| !one.recording.is_under_way())
+        })
+    }
+
+    /// The spec of each controller: the last that could be read.
+    #[must_use]
+    pub fn specs(&self) -> BTreeMap<String, ControllerSpec> {
+        let specs = self.controllers.iter().filter_map(|(name, entry)| {
+            let spec = entry.known()?.spec.clone()?;
+            Some((name.clone(), spec))
+        });
+        specs.collect()
+    }
+
+    /// The status of each controller whose record was read.
+    pub fn statuses(&self) -> impl Iterator<Item = (&str, &ControllerStatus)> {
+        let controllers = self.controllers.iter();
+        controllers.filter_map(|(name, entry)| Some((name.as_str(), entry.known()?.status())))
+    }
+
+    /// How far the step of a controller's candidate is; none without a candidate.
+    #[must_use]
+    pub fn progress(&self, controller: &str) -> Option<StepProgress> {
+        let controller = self.controllers.get(controller)?.known()?;
+        let (candidate, spec) = controller.candidate()?;
+        Some(StepProgress::of(candidate, spec))
+    }
+
+    /// A controller of the configuration file in the form of the custom resource.
+    #[must_use]
+    pub fn file_controller(&self, name: &str) -> Option<Value> {
+        let entry = self.files.get(name)?;
+        let controller = self.controllers.get(name)?.known()?;
+        Some(entry.object(name, controller.status()))
+    }
+
+    /// All controllers of the configuration file.
+    #[must_use]
+    pub fn file_controllers(&self) -> Vec<Value> {
+        let names = self.files.keys();
+        names
+            .filter_map(|name| self.file_controller(name))
+            .collect()
+    }
+
+    fn handle_declared(&mut self, now: Now, all: Vec<Declared<G>>) {
+        let names: BTreeSet<&str> = all.iter().map(Declared::name).collect();
+        let gone = self.controllers.keys();
+        let gone = gone.filter(|name| !names.contains(name.as_str())).cloned();
+        for name in gone.collect::<Vec<_>>() {
+            self.remove(&name);
+        }
+        for declared in all {
+            let name = declared.name().to_owned();
+            // Another resource of the same name has nothing of the former one.
+            let former = self.controllers.get(&name).map(Entry::object);
+            if former.is_some_and(|former| former != declared.declaration.object.as_ref()) {
+                self.forget(&name);
+            }
+            self.declare(now, declared);
+        }
+        self.due = now.instant;
+    }
+
+    fn declare(&mut self, now: Now, declared: Declared<G>) {
+        let name = declared.name().to_owned();
+        match self.controllers.get_mut(&name) {
+            Some(Entry::Known(controller)) => {
+                controller.declare(declared.declaration, declared.loaded, now.instant);
+            }
+            Some(Entry::Remembering(remembering)) => remembering.declared = declared,
+            None => {
+                let id = RecordId(self.next_id());
+                let owner = Owner::of(&name, declared.declaration.object.as_ref());
+                self.effects
+                    .push_back(ControlEffect::Remember { id, owner });
+                let remembering = Remembering { id, declared };
+                let entry = Entry::Remembering(Box::new(remembering));
+                self.controllers.insert(name, entry);
+            }
+        }
+    }
+
+    /// Forgets all of a controller; its changes are not made any more.
+    fn forget(&mut self, name: &str) {
+        self.controllers.remove(name);
+        let is_of = |one: &mut PendingChange| one.controller == name;
+        for change in self.changes.extract_if(.., is_of).collect::<Vec<_>>() {
+            let error = ChangeError::NotFound(name.to_owned());
+            self.answer(change.id, Err(error));
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        self.forget(name);
+        self.files.remove(name);
+        let controller = name.to_owned();
+        self.report(Report::Removed { controller });
+    }
+
+    fn handle_file(&mut self, now: Now, all: Vec<FileController<G>>) {
+        let mut declared = Vec::new();
+        for FileController { name, spec, loaded } in all {
+            let entry = match self.files.get_mut(&name) {
+                Some(entry) => {
+                    entry.replace(spec);
+                    entry
+                }
+                None => self
+                    .files
+                    .entry(name.clone())
+                    .or_insert_with(|| FileEntry::new(spec)),
+            };
+            let declaration = entry.declaration(&name);
+            declared.push(Declared {
+                declaration,
+                loaded,
+            });
+        }
+        self.handle_declared(now, declared);
+    }
+
+    fn handle_change(&mut self, now: Now, id: ChangeId, controller: String, change: Change) {
+        let known = self.controllers.get_mut(&controller);
+        let known = known.and_then(Entry::known_mut);
+        let (Some(entry), Some(known)) = (self.files.get(&controller), known) else {
+            let error = ChangeError::NotFound(controller);
+            return self.answer(id, Err(error));
+        };
+        if let Err(error) = entry.check(&change) {
+            return self.answer(id, Err(error));
+        }
+        let stage = if let Some(paused) = change.paused {
+            // First, so that a restart does not let the rollout continue.
+            known.recording.pause(paused);
+            Stage::Pausing(change)
+        } else {
+            self.make_change(now, &controller, change);
+            Stage::Made
+        };
+        self.changes.push(PendingChange {
+            id,
+            controller: controller.clone(),
+            stage,
+        });
+        self.record(now, &controller);
+    }
+
+    fn make_change(&mut self, now: Now, controller: &str, change: Change) {
+        let known = self.controllers.get_mut(controller);
+        let known = known.and_then(Entry::known_mut);
+        if let (Some(entry), Some(known)) = (self.files.get_mut(controller), known) {
+            self.effects
+                .push_back(ControlEffect::Report(Report::Requested {
+                    controller: controller.to_owned(),
+                    change: change.clone(),
+                }));
+            entry.change(change);
+            known.declare(entry.declaration(controller), None, now.instant);
+            self.due = now.instant;
+        }
+    }
+
+    fn answer(&mut self, id: ChangeId, result: Result<Value, ChangeError>) {
+        self.effects.push_back(ControlEffect::Answer { id, result });
+    }
+
+    /// Answers the changes of a controller that are considered and recorded.
+    fn answer_changes(&mut self, name: &str) {
+        let known = self.controllers.get(name).and_then(Entry::known);
+        if known.is_some_and(|known| known.recording.is_under_way()) {
+            return;
+        }
+        let is_answered = |one: &mut PendingChange| {
+            one.controller == name && matches!(one.stage, Stage::Considered)
+        };
+        for change in self.changes.extract_if(.., is_answered).collect::<Vec<_>>() {
+            let object = self.file_controller(name);
+            let result = object.ok_or_else(|| ChangeError::NotFound(name.to_owned()));
+            self.answer(change.id, result);
+        }
+    }
+
+    fn handle_remembered(&mut self, now: Now, id: RecordId, remembered: Remembered) {
+        let is_it = |entry: &Entry<G>| matches!(entry, Entry::Remembering(remembering) if remembering.id == id);
+        let mut controllers = self.controllers.iter();
+        let Some((name, _)) = controllers.find(|(_, entry)| is_it(entry)) else {
+            return;
+        };
+        let name = name.clone();
+        let Some(Entry::Remembering(remembering)) = self.controllers.remove(&name) else {
+            return;
+        };
+        let Declared {
+            mut declaration,
+            loaded,
+        } = remembering.declared;
+        let status = remembered.status.unwrap_or_else(|error| {
+            let controller = name.clone();
+            self.report(Report::Unreadable { controller, error });
+            declaration.status.take().unwrap_or_default()
+        });
+        if let Some(entry) = self.files.get_mut(&name) {
+            match remembered.paused {
+                Some(Ok(paused)) => entry.restore(paused),
+                Some(Err(error)) => {
+                    entry.restore(true);
+                    let controller = name.clone();
+                    let report = Report::PauseUnreadable { controller, error };
+                    self.effects.push_back(ControlEffect::Report(report));
+                }
+                None => {}
+            }
+            declaration = entry.declaration(&name);
+        }
+        let object = declaration.object.clone();
+        let mut controller = Controller::restore(&name, object, status, now.instant);
+        controller.declare(declaration, loaded, now.instant);
+        self.controllers
+            .insert(name, Entry::Known(Box::new(controller)));
+        self.due = now.instant;
+    }
+
+    fn handle_loaded(&mut self, now: Now, id: LoadId, result: Result<LoadResult<G>, LoadProblem>) {
+        let mut controllers = known(&mut self.controllers);
+        // A controller that is gone, or was declared anew, waits for nothing.
+        if let Some((_, controller)) = controllers.find(|(_, one)| one.loading.is_about(id)) {
+            controller.handle_loaded(now.instant, id, result);
+            self.due = now.instant;
+        }
+    }
+
+    fn handle_recorded(
+        &mut self,
+        now: Now,
+        id: RecordId,
+        result: Result<Option<crate::api::HostStatus>, String>,
+    ) {
+        let mut controllers = known(&mut self.controllers);
+        let found = controllers.find(|(_, one)| one.recording.is_about(id));
+        let recorded = found.map(|(name, controller)| {
+            let recorded = controller.recording.handle(id, result, now.instant);
+            (name.clone(), recorded)
+        });
+        drop(controllers);
+        if let Some((name, recorded)) = recorded {
+            self.recorded(now, &name, recorded);
+        }
+    }
+
+    /// Goes on after a write to the record of a controller has ended.
+    fn recorded(&mut self, now: Now, name: &str, recorded: Recorded) {
+        let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
+            return;
+        };
+        match recorded {
+            Recorded::Nothing => {}
+            Recorded::Done { other_host } => {
+                if let Some(other) = other_host {
+                    controller.other_host = Some((other, now.instant));
+                }
+                self.record(now, name);
+            }
+            Recorded::Failed(error) => self.fail(now, name, error),
+            Recorded::Paused(result) => {
+                self.paused(now, name, result);
+                self.record(now, name);
+            }
+            Recorded::Explain(error) => {
+                self.last_id += 1;
+                let host = self.settings.host_status(now.wall);
+                let id = RecordId(self.last_id);
+                match controller.explain(error, now, host, id) {
+                    Ok((id, record)) => self.write(name, id, record),
+                    Err(recorded) => self.recorded(now, name, recorded),
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, now: Now, name: &str, error: String) {
+        let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
+            return;
+        };
+        controller.unrecorded = Some(error.clone());
+        let cause = (name.to_owned(), error.clone());
+        if let Some(suppressed) = self.failures.admit(cause, now.instant) {
+            let message = format!("the rollout cannot be recorded: {error}{suppressed}");
+            self.effects.push_back(ControlEffect::Event {
+                controller: name.to_owned(),
+                object: controller.object.clone(),
+                notice: Notice::warning("NotRecorded", message),
+            });
+        }
+        self.report_recording(name, Some(error));
+        self.answer_changes(name);
+    }
+
+    fn paused(&mut self, now: Now, name: &str, result: Result<(), String>) {
+        let is_it =
+            |one: &PendingChange| one.controller == name && matches!(one.stage, Stage::Pausing(_));
+        let Some(position) = self.changes.iter().position(is_it) else {
+            return;
+        };
+        let PendingChange { id, stage, .. } = self.changes.remove(position);
+        match (stage, result) {
+            (Stage::Pausing(change), Ok(())) => {
+                self.make_change(now, name, change);
+                self.changes.push(PendingChange {
+                    id,
+                    controller: name.to_owned(),
+                    stage: Stage::Made,
+                });
+            }
+            (_, Err(error)) => self.answer(id, Err(ChangeError::Unrecorded(error))),
+            (_, Ok(())) => {}
+        }
+    }
+
+    /// Records what there is to record of a controller. If that is nothing, what
+    /// follows from its decisions takes effect.
+    fn record(&mut self, now: Now, name: &str) {
+        let host = self.settings.host_status(now.wall);
+        self.last_id += 1;
+        let id = RecordId(self.last_id);
+        let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
+            return;
+        };
+        if let Some((id, record)) = controller.next_record(now, host, id) {
+            self.write(name, id, record);
+        } else {
+            let is_complete = controller.recording.is_complete(now.instant);
+            if is_complete && controller.unrecorded.take().is_some() {
+                self.report_recording(name, None);
+            }
+            self.answer_changes(name);
+        }
+        if let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) {
+            controller.apply_recorded(&self.settings.namespace);
+            self.run();
+        }
+    }
+
+    fn write(&mut self, name: &str, id: RecordId, record: Record) {
+        let object = self.controllers.get(name).and_then(Entry::object);
+        let owner = Owner::of(name, object);
+        self.effects
+            .push_back(ControlEffect::Record { id, owner, record });
+    }
+
+    /// Asks the data half to run what is desired, if that has changed.
+    fn run(&mut self) {
+        let desired = self.desired();
+        if desired != self.running {
+            self.effects.push_back(ControlEffect::Run(desired.clone()));
+            self.running = desired;
+            self.modules_changed = true;
+        }
+        // What a controller needs whose record is not read yet, nobody knows.
+        let is_known = |entry: &Entry<G>| entry.known().is_some();
+        if self.modules_changed && self.controllers.values().all(is_known) {
+            self.modules_changed = false;
+            let known = self.controllers.values().filter_map(Entry::known);
+            let modules = known.flat_map(Controller::modules).collect();
+            self.effects.push_back(ControlEffect::KeepModules(modules));
+        }
+    }
+
+    fn load_what_is_due(&mut self, now: Instant) {
+        let last_id = &mut self.last_id;
+        let mut id = || {
+            *last_id += 1;
+            LoadId(*last_id)
+        };
+        for (name, controller) in known(&mut self.controllers) {
+            let owner = Owner::of(name, controller.object.as_ref());
+            let desired = controller.next_load(now, &mut id);
+            let recorded = controller.next_recorded_load(now, &mut id);
+            for (id, target) in desired.into_iter().chain(recorded) {
+                self.effects.push_back(ControlEffect::Load(Load {
+                    id,
+                    owner: owner.clone(),
+                    target,
+                }));
+            }
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        self.effects.push_back(ControlEffect::Report(report));
+    }
+
+    fn report_recording(&mut self, name: &str, failure: Option<String>) {
+        let controller = name.to_owned();
+        self.report(Report::Recording {
+            controller,
+            failure,
+        });
+    }
+
+    fn next_id(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
+    }
+}
+
+impl<G> Entry<G> {
+    fn known(&self) -> Option<&Controller<G>> {
+        match self {
+            Self::Known(controller) => Some(controller),
+            Self::Remembering(_) => None,
+        }
+    }
+
+    fn known_mut(&mut self) -> Option<&mut Controller<G>> {
+        match self {
+            Self::Known(controller) => Some(controller),
+            Self::Remembering(_) => None,
+        }
+    }
+
+    fn object(&self) -> Option<&ObjectRef> {
+        match self {
+            Self::Known(controller) => controller.object.as_ref(),
+            Self::Remembering(one) => one.declared.declaration.object.as_ref(),
+        }
+    }
+}
+
+/// The controllers whose records were read.
+fn known<G>(
+    controllers: &mut BTreeMap<String, Entry<G>>,
+) -> impl Iterator<Item = (&String, &mut Controller<G>)> {
+    let controllers = controllers.iter_mut();
+    controllers.filter_map(|(name, entry)| Some((name, entry.known_mut()?)))
+}

@@ -1,0 +1,62 @@
+//! What people are notified of: a Kubernetes event about the Controller, and a
+//! line in the log.
+
+use crate::plan::Event;
+use crate::untrusted;
+
+/// The component that events come from.
+const COMPONENT: &str = "davit";
+
+/// Something that people are notified of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Whether it is a warning.
+    pub warning: bool,
+    /// One word in camel case.
+    pub reason: &'static str,
+    /// A sentence.
+    pub message: String,
+}
+
+impl Notice {
+    pub(super) fn warning(reason: &'static str, message: String) -> Self {
+        Self {
+            warning: true,
+            reason,
+            message,
+        }
+    }
+
+    pub(super) fn normal(reason: &'static str, message: String) -> Self {
+        Self {
+            warning: false,
+            reason,
+            message,
+        }
+    }
+
+    /// The Kubernetes event.
+    #[must_use]
+    pub fn event(&self) -> Event {
+        let event_type = if self.warning { "Warning" } else { "Normal" };
+        Event {
+            event_type: event_type.to_owned(),
+            reason: self.reason.to_owned(),
+            // It may quote what a guest says.
+            message: untrusted::line(&self.message, untrusted::MOST_LOGGED),
+            component: COMPONENT.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_holds_no_control_characters() {
+        let notice = Notice::warning("RolledBack", "it traps: \u{1b}[2J\nall is well".into());
+        let message = notice.event().message;
+        assert_eq!(message, "it traps: \\u{1b}[2J\\nall is well");
+    }
+}

@@ -1,0 +1,50 @@
+//! How far the step of a candidate is, for those who ask.
+
+use std::time::Duration;
+
+use super::state::{Candidate, step_of};
+use crate::api::ControllerSpec;
+
+/// How far the step of a candidate is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepProgress {
+    /// The candidate's name.
+    pub revision: String,
+    /// The step, counted from 1.
+    pub number: u32,
+    /// How many steps there are.
+    pub of: u32,
+    /// The step in words.
+    pub text: String,
+    /// How long it has been under way.
+    pub elapsed: Duration,
+    /// How much of its time is left; none until it is promoted.
+    pub left: Option<Duration>,
+    /// Why it continues.
+    pub waits_for: String,
+    /// Targets compared in it.
+    pub compared: u64,
+    /// How many it takes for the step to end well by itself.
+    pub min_decisions: u64,
+}
+
+impl StepProgress {
+    pub(super) fn of(candidate: &Candidate, spec: &ControllerSpec) -> Self {
+        let step = step_of(&spec.rollout.steps, candidate.number);
+        let lasts = step.and_then(|step| step.0.lasts);
+        Self {
+            revision: candidate.revision.revision.clone(),
+            number: candidate.number,
+            of: candidate.of,
+            text: candidate
+                .step
+                .map(|step| step.to_string())
+                .unwrap_or_default(),
+            elapsed: candidate.elapsed,
+            left: lasts.map(|lasts| lasts.saturating_sub(candidate.elapsed)),
+            waits_for: candidate.wait.to_string(),
+            compared: candidate.counts.sum().counts.compared(),
+            min_decisions: spec.rollout.analysis.min_decisions,
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is recorded of a controller, so that the next host continues from there: its
+//! status, and the specs that were active.
+
+use serde::{Deserialize, Serialize};
+
+use crate::api::{ControllerSpec, ControllerStatus};
+
+/// So many specs are recorded of each controller, and those of its stable revision and
+/// candidate however old they are.
+pub const MOST_REVISIONS: usize = 10;
+
+/// Names one write to a controller's record, or a read of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RecordId(pub u64);
+
+/// A write to a controller's record.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// A spec that becomes active. One that was recorded before is the latest again.
+    Revision(Box<Activation>),
+    /// The status.
+    Status(Box<ControllerStatus>),
+    /// Whether an operator has paused the rollout of a controller of a configuration
+    /// file.
+    Paused(bool),
+}
+
+/// A spec that becomes active.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Activation {
+    /// The revision's name.
+    pub revision: String,
+    /// The spec, its module pinned.
+    pub spec: ControllerSpec,
+    /// When it becomes active, RFC 3339.
+    pub at: String,
+    /// When its revision became stable, if it is.
+    pub stable_since: Option<String>,
+}
+
+/// What a host reads of a record when it first knows a controller.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remembered {
+    /// The status that was recorded last, or why it cannot be read.
+    pub status: Result<ControllerStatus, String>,
+    /// Whether an operator has paused the rollout, or why that cannot be read. None
+    /// where the spec says so.
+    pub paused: Option<Result<bool, String>>,
+}
+
+/// A spec that was active. Only its module, configuration and limits are the
+/// revision's: the rest is what it said when the revision became active.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RevisionRecord {
+    /// Counts the activations of the controller: the highest is the latest.
+    pub number: i64,
+    /// The revision's name.
+    pub revision: String,
+    /// When it last became active, RFC 3339: as candidate or stable revision.
+    pub at: String,
+    /// When it last became stable, RFC 3339 with milliseconds; none of a candidate
+    /// that never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stable_since: Option<String>,
+    /// The spec, its module with the digest that it had.
+    pub spec: ControllerSpec,
+}
+
+/// All that is recorded of one controller, where one place holds it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ControllerRecord {
+    /// The status that was recorded last.
+    pub status: ControllerStatus,
+    /// Whether an operator has paused the rollout.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
+    /// The specs that were active, the latest last.
+    revisions: Vec<RevisionRecord>,
+}
+
+impl ControllerRecord {
+    /// Makes a write.
+    pub fn write(&mut self, record: Record) {
+        match record {
+            Record::Revision(activation) => self.activate(*activation),
+            Record::Status(status) => self.status = *status,
+            Record::Paused(paused) => self.paused = paused,
+        }
+    }
+
+    /// Records a spec as the latest, and drops those that are too many.
+    fn activate(&mut self, activation: Activation) {
+        let Activation {
+            revision,
+            spec,
+            at,
+            stable_since,
+        } = activation;
+        if let Some(latest) = self.revisions.last_mut()
+            && latest.revision == revision
+        {
+            latest.stable_since = stable_since.or(latest.stable_since.take());
+            return;
+        }
+        let number = self.revisions.last().map_or(0, |latest| latest.number) + 1;
+        let mut revisions = self.revisions.iter();
+        let before = revisions.position(|one| one.revision == revision);
+        let before = before.map(|position| self.revisions.remove(position));
+        self.revisions.push(RevisionRecord {
+            number,
+            revision,
+            at,
+            stable_since: stable_since.or(before.and_then(|before| before.stable_since)),
+            spec,
+        });
+        let revisions = self.revisions.iter().map(|one| one.revision.as_str());
+        let surplus = surplus(revisions, &in_use(&self.status));
+        self.revisions
+            .retain(|one| !surplus.contains(&one.revision));
+    }
+
+    /// The spec of a revision.
+    #[must_use]
+    pub fn spec(&self, revision: &str) -> Option<ControllerSpec> {
+        let found = self.revisions.iter().find(|one| one.revision == revision);
+        found.map(|one| one.spec.clone())
+    }
+
+    /// The specs, the latest first.
+    #[must_use]
+    pub fn history(&self) -> Vec<RevisionRecord> {
+        self.revisions.iter().rev().cloned().collect()
+    }
+}
+
+/// The revisions that run.
+#[must_use]
+pub fn in_use(status: &ControllerStatus) -> Vec<String> {
+    let stable = status.stable.as_ref().map(|stable| &stable.revision);
+    let candidate = status.candidate.as_ref();
+    let candidate = candidate.map(|candidate| &candidate.revision);
+    stable.into_iter().chain(candidate).cloned().collect()
+}
+
+/// Which of these revisions, the oldest first, are too many: never one in use.
+pub fn surplus<'a>(
+    revisions: impl ExactSizeIterator<Item = &'a str>,
+    in_use: &[String],
+) -> Vec<String> {
+    let too_many = revisions.len().saturating_sub(MOST_REVISIONS);
+    let free = revisions.filter(|revision| !in_use.iter().any(|used| used == revision));
+    free.take(too_many).map(str::to_owned).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{ModuleSource, RevisionStatus};
+
+    fn spec(name: &str) -> ControllerSpec {
+        ControllerSpec::of(ModuleSource::Builtin(name.into()).into())
+    }
+
+    fn activate(record: &mut ControllerRecord, revision: &str) {
+        activate_as(record, revision, None);
+    }
+
+    fn activate_as(record: &mut ControllerRecord, revision: &str, stable_since: Option<&str>) {
+        record.write(Record::Revision(Box::new(Activation {
+            revision: revision.into(),
+            spec: spec(revision),
+            at: "2026-11-20T10:00:00Z".into(),
+            stable_since: stable_since.map(str::to_owned),
+        })));
+    }
+
+    fn numbered(record: &ControllerRecord) -> Vec<(i64, String)> {
+        let history = record.history().into_iter();
+        history.map(|one| (one.number, one.revision)).collect()
+    }
+
+    #[test]
+    fn the_latest_activation_has_the_highest_number() {
+        let mut record = ControllerRecord::default();
+        for revision in ["a", "b", "b", "c", "a"] {
+            activate(&mut record, revision);
+        }
+        let expected = [(4, "a"), (3, "c"), (2, "b")];
+        assert_eq!(numbered(&record), expected.map(|(n, r)| (n, r.to_owned())));
+        assert_eq!(record.spec("b"), Some(spec("b")));
+        assert_eq!(record.spec("d"), None);
+    }
+
+    #[test]
+    fn when_a_revision_was_stable_is_never_forgotten() {
+        let mut record = ControllerRecord::default();
+        activate_as(&mut record, "a", Some("1"));
+        activate(&mut record, "b");
+        let since = |record: &ControllerRecord| {
+            let history = record.history().into_iter();
+            let since = history.map(|one| (one.revision, one.stable_since));
+            since.collect::<Vec<_>>()
+        };
+        let of =
+            |revision: &str, since: Option<&str>| (revision.to_owned(), since.map(str::to_owned));
+        assert_eq!(since(&record), [of("b", None), of("a", Some("1"))]);
+        // Promoted; and the former one is a candidate again, in vain.
+        activate_as(&mut record, "b", Some("2"));
+        activate(&mut record, "a");
+        assert_eq!(since(&record), [of("a", Some("1")), of("b", Some("2"))]);
+        activate(&mut record, "a");
+        assert_eq!(since(&record), [of("a", Some("1")), of("b", Some("2"))]);
+    }
+
+    #[test]
+    fn what_runs_is_recorded_however_old_it_is() {
+        let mut record = ControllerRecord::default();
+        activate(&mut record, "stable");
+        record.status.stable = Some(RevisionStatus {
+            revision: "stable".into(),
+            ..RevisionStatus::default()
+        });
+        for number in 0..20 {
+            activate(&mut record, &format!("r{number}"));
+        }
+        let recorded = numbered(&record);
+        assert_eq!(recorded.len(), MOST_REVISIONS);
+        assert_eq!(recorded.first(), Some(&(21, "r19".into())));
+        assert_eq!(recorded.last(), Some(&(1, "stable".into())));
+        assert!(recorded.contains(&(13, "r11".into())));
+    }
+}

@@ -1,0 +1,298 @@
+//! Recording a controller: what is written, in which order, and when.
+//!
+//! The specs of active revisions are recorded before the status that names them. One
+//! write is under way at a time.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use super::decision::Decision;
+use super::record::{Activation, Record, RecordId};
+use super::times::time;
+use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
+use crate::time::{Instant, Now};
+
+/// How often what only counts up is recorded.
+const PERIOD: Duration = Duration::from_secs(10);
+/// The pauses between attempts to record something.
+const RETRY_FIRST: Duration = Duration::from_secs(1);
+const RETRY_MOST: Duration = Duration::from_secs(30);
+
+/// What is recorded of a controller, and what is under way.
+#[derive(Debug)]
+pub(super) struct Recording {
+    under_way: Option<(RecordId, Write)>,
+    /// The status that was recorded last, without its host.
+    status: ControllerStatus,
+    /// The decision of the record; none if a write may have replaced it, and nobody
+    /// knows.
+    decision: Option<Decision>,
+    /// Whether the record surely holds [`Self::status`].
+    is_certain: bool,
+    recorded_at: Option<Instant>,
+    /// After a failure, nothing is recorded before then.
+    retry_at: Option<Instant>,
+    pause: Duration,
+    /// The active revisions whose specs are recorded, and since when which of them is
+    /// recorded as stable.
+    revisions: BTreeMap<String, Option<String>>,
+    /// Pauses of the rollout that are to be recorded.
+    pauses: VecDeque<bool>,
+}
+
+/// A write that is under way.
+#[derive(Debug)]
+enum Write {
+    Revision {
+        name: String,
+        stable_since: Option<String>,
+    },
+    Status(Box<ControllerStatus>),
+    /// The status without decisions: why the revisions could not be recorded.
+    Conditions(Box<ControllerStatus>, String),
+    Paused,
+}
+
+/// What there is to record.
+pub(super) struct Recordable<'a> {
+    pub(super) now: Now,
+    pub(super) status: &'a ControllerStatus,
+    /// The loaded revisions.
+    pub(super) revisions: Vec<(String, &'a ControllerSpec)>,
+    /// The host that writes, where others may write as well.
+    pub(super) host: Option<HostStatus>,
+}
+
+/// What the end of a write means.
+#[derive(Debug, PartialEq)]
+pub(super) enum Recorded {
+    /// Nothing: it was of something else.
+    Nothing,
+    /// It is recorded; there may be more to record.
+    Done {
+        /// Another host that has written since this one did.
+        other_host: Option<HostStatus>,
+    },
+    /// It cannot be recorded.
+    Failed(String),
+    /// A pause of the rollout is recorded, or not.
+    Paused(Result<(), String>),
+    /// The specs are not recorded; why they are not is to be recorded.
+    Explain(String),
+}
+
+impl Recording {
+    /// That of a controller whose record was read.
+    pub(super) fn new(status: ControllerStatus) -> Self {
+        let status = ControllerStatus {
+            host: None,
+            ..status
+        };
+        Self {
+            under_way: None,
+            decision: Some(Decision::of(&status)),
+            is_certain: true,
+            recorded_at: None,
+            retry_at: None,
+            pause: RETRY_FIRST,
+            revisions: active(&status),
+            pauses: VecDeque::new(),
+            status,
+        }
+    }
+
+    /// The decision of the record, if that is known.
+    pub(super) fn decision(&self) -> Option<&Decision> {
+        self.decision.as_ref()
+    }
+
+    /// Whether a write is under way.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.is_some() || !self.pauses.is_empty()
+    }
+
+    /// Whether the write of that name is under way.
+    pub(super) fn is_about(&self, id: RecordId) -> bool {
+        self.under_way.as_ref().is_some_and(|(own, _)| *own == id)
+    }
+
+    /// Whether nothing is left to record, so that a failure of before is over.
+    pub(super) fn is_complete(&self, now: Instant) -> bool {
+        !self.is_under_way() && self.retry_at.is_none_or(|at| at <= now)
+    }
+
+    /// Has a pause of the rollout recorded.
+    pub(super) fn pause(&mut self, paused: bool) {
+        self.pauses.push_back(paused);
+    }
+
+    /// The next write, if there is something to record now.
+    pub(super) fn next(
+        &mut self,
+        what: &Recordable<'_>,
+        id: RecordId,
+    ) -> Option<(RecordId, Record)> {
+        if self.under_way.is_some() {
+            return None;
+        }
+        if let Some(paused) = self.pauses.pop_front() {
+            return Some(self.start(id, Write::Paused, Record::Paused(paused)));
+        }
+        if self.retry_at.is_some_and(|at| what.now.instant < at) {
+            return None;
+        }
+        if let Some((write, record)) = self.next_revision(what) {
+            return Some(self.start(id, write, record));
+        }
+        if !self.is_due(what.status, what) {
+            return None;
+        }
+        let write = Write::Status(Box::new(what.status.clone()));
+        Some(self.start(id, write, Record::Status(with_host(what.status, what))))
+    }
+
+    fn start(&mut self, id: RecordId, write: Write, record: Record) -> (RecordId, Record) {
+        self.under_way = Some((id, write));
+        (id, record)
+    }
+
+    fn next_revision(&mut self, what: &Recordable<'_>) -> Option<(Write, Record)> {
+        let active = active(what.status);
+        self.revisions.retain(|name, _| active.contains_key(name));
+        let mut loaded = what.revisions.iter();
+        let (name, spec) = loaded.find(|(name, _)| {
+            let recorded = self.revisions.get(name);
+            active
+                .get(name)
+                .is_some_and(|since| recorded != Some(since))
+        })?;
+        let stable_since = active.get(name).cloned().flatten();
+        let activation = Activation {
+            revision: name.clone(),
+            spec: (*spec).clone(),
+            at: time(what.now.wall),
+            stable_since: stable_since.clone(),
+        };
+        let record = Record::Revision(Box::new(activation));
+        let name = name.clone();
+        Some((Write::Revision { name, stable_since }, record))
+    }
+
+    /// Whether a status is recorded now: at once if something in it matters, else
+    /// every ten seconds. Where hosts share the records, this one shows that it runs.
+    fn is_due(&self, status: &ControllerStatus, what: &Recordable<'_>) -> bool {
+        if !self.is_certain || material(&self.status) != material(status) {
+            return true;
+        }
+        let now = what.now.instant;
+        let is_period = self.recorded_at.is_none_or(|at| now.since(at) >= PERIOD);
+        is_period && (what.host.is_some() || self.status != *status)
+    }
+
+    /// Takes the end of a write.
+    pub(super) fn handle(
+        &mut self,
+        id: RecordId,
+        result: Result<Option<HostStatus>, String>,
+        now: Instant,
+    ) -> Recorded {
+        let Some((_, write)) = self.under_way.take_if(|(under_way, _)| *under_way == id) else {
+            return Recorded::Nothing;
+        };
+        match (write, result) {
+            (Write::Paused, result) => Recorded::Paused(result.map(|_| ())),
+            (Write::Revision { name, stable_since }, Ok(_)) => {
+                self.revisions.insert(name, stable_since);
+                Recorded::Done { other_host: None }
+            }
+            (Write::Revision { .. }, Err(error)) => Recorded::Explain(error),
+            (Write::Status(status), Ok(other_host)) => {
+                self.recorded(*status, now);
+                (self.retry_at, self.pause) = (None, RETRY_FIRST);
+                Recorded::Done { other_host }
+            }
+            (Write::Conditions(status, error), Ok(_)) => {
+                self.recorded(*status, now);
+                self.fail(error, now)
+            }
+            (Write::Status(status) | Write::Conditions(status, _), Err(error)) => {
+                // It may have been written all the same.
+                self.is_certain = false;
+                if self.decision != Some(Decision::of(&status)) {
+                    self.decision = None;
+                }
+                self.fail(error, now)
+            }
+        }
+    }
+
+    fn recorded(&mut self, status: ControllerStatus, now: Instant) {
+        self.decision = Some(Decision::of(&status));
+        self.status = status;
+        self.is_certain = true;
+        self.recorded_at = Some(now);
+    }
+
+    /// Records why specs are not recorded: no decision is recorded before its specs.
+    pub(super) fn explain(
+        &mut self,
+        error: String,
+        what: &Recordable<'_>,
+        id: RecordId,
+    ) -> Result<(RecordId, Record), Recorded> {
+        let now = what.now.instant;
+        if self.decision.is_none() {
+            // A write that has an unknown end may hold more than is known here.
+            return Err(self.fail(error, now));
+        }
+        let status = ControllerStatus {
+            summary: what.status.summary.clone(),
+            conditions: what.status.conditions.clone(),
+            observed_generation: what.status.observed_generation,
+            ..self.status.clone()
+        };
+        if !self.is_due(&status, what) {
+            return Err(self.fail(error, now));
+        }
+        let record = Record::Status(with_host(&status, what));
+        Ok(self.start(id, Write::Conditions(Box::new(status), error), record))
+    }
+
+    /// After failures, attempts become rarer.
+    fn fail(&mut self, error: String, now: Instant) -> Recorded {
+        self.retry_at = Some(now.after(self.pause));
+        self.pause = (self.pause * 2).min(RETRY_MOST);
+        Recorded::Failed(error)
+    }
+}
+
+fn with_host(status: &ControllerStatus, what: &Recordable<'_>) -> Box<ControllerStatus> {
+    Box::new(ControllerStatus {
+        host: what.host.clone(),
+        ..status.clone()
+    })
+}
+
+/// The active revisions of a status, the stable one with the time since when it is
+/// that.
+fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
+    let stable = status.stable.iter();
+    let stable = stable.map(|one| (one.revision.clone(), Some(one.since.clone())));
+    let candidate = status.candidate.iter();
+    let candidate = candidate.map(|one| (one.revision.clone(), None));
+    candidate.chain(stable).collect()
+}
+
+/// A status without what only counts up.
+fn material(status: &ControllerStatus) -> ControllerStatus {
+    let mut status = status.clone();
+    if let Some(candidate) = &mut status.candidate {
+        candidate.elapsed_seconds = 0;
+        candidate.elapsed.clear();
+        candidate.remaining.clear();
+        candidate.comparison = ComparisonStatus::default();
+        candidate.failed_calls = 0;
+        candidate.refused_writes = 0;
+    }
+    status
+}

@@ -1,0 +1,92 @@
+//! Revisions as rollouts know them: loaded, with the spec that describes them.
+
+use crate::api::{ControllerSpec, ModuleConfig, ModuleSource, RevisionStatus, encode_config};
+use crate::digest::ModuleDigest;
+use crate::revision::{LoadedRevision, RevisionIdentity};
+
+/// A loaded revision, and the spec that it was loaded for.
+#[derive(Clone, Debug)]
+pub(super) struct Revision<G> {
+    pub(super) loaded: LoadedRevision<G>,
+    /// With the digest of its module pinned.
+    pub(super) spec: ControllerSpec,
+    /// Where its module comes from, for people.
+    pub(super) origin: String,
+}
+
+impl<G> Revision<G> {
+    pub(super) fn new(loaded: LoadedRevision<G>, spec: &ControllerSpec) -> Self {
+        let origin = spec.module.source.to_string();
+        let module = ModuleConfig {
+            digest: Some(loaded.identity.digest()),
+            ..spec.module.clone()
+        };
+        let spec = ControllerSpec {
+            module,
+            ..spec.clone()
+        };
+        Self {
+            loaded,
+            spec,
+            origin,
+        }
+    }
+
+    pub(super) fn identity(&self) -> &RevisionIdentity {
+        &self.loaded.identity
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.identity().to_string()
+    }
+
+    pub(super) fn digest(&self) -> ModuleDigest {
+        self.identity().digest()
+    }
+
+    /// Whether a spec describes this revision, as far as the spec tells.
+    pub(super) fn is_described_by(&self, spec: &ControllerSpec) -> bool {
+        let (own, module) = (&self.spec, &spec.module);
+        module.source == own.module.source
+            && module
+                .digest
+                .is_none_or(|pinned| own.module.digest == Some(pinned))
+            && spec.config == own.config
+            && spec.limits == own.limits
+    }
+
+    /// How a status names it.
+    pub(super) fn status(&self, since: String) -> RevisionStatus {
+        let identity = self.identity();
+        RevisionStatus {
+            revision: identity.to_string(),
+            digest: format!("sha256:{}", identity.digest()),
+            config_hash: identity.config_hash(),
+            since,
+        }
+    }
+}
+
+/// Whether two specs describe the same revision, as far as they tell.
+#[must_use]
+pub fn is_same_revision(one: &ControllerSpec, other: &ControllerSpec) -> bool {
+    one.module == other.module && one.config == other.config && one.limits == other.limits
+}
+
+/// Whether a spec describes what a newer Davit made of a revision that ran: the
+/// same built-in guest, configuration and limits. Then nobody asked for anything
+/// but the update.
+pub(super) fn is_update_of(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
+    let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
+    is_builtin && spec.module.digest.is_none() && differs_in_module_alone(spec, former)
+}
+
+fn differs_in_module_alone(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
+    let digest = former.digest.parse();
+    let config = encode_config(&spec.config);
+    digest.is_ok_and(|digest| {
+        config.is_ok_and(|config| {
+            RevisionIdentity::new(digest, config.into(), spec.limits).to_string() == former.revision
+        })
+    })
+}

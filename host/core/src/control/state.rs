@@ -1,0 +1,308 @@
+//! The state of one controller's rollout.
+//!
+//! The state is made of a record once, when a host first knows the controller
+//! ([`Rollout::restore`]); from then on only transitions change it, and what a
+//! status says of revisions is written from it ([`Rollout::write`]).
+
+use std::time::Duration;
+
+use super::counts::StepCounts;
+use crate::api::{
+    CandidateStatus, ComparisonStatus, ControllerStatus, HumanDuration, LostStatus, RejectedStatus,
+    RevisionStatus, StepConfig,
+};
+use crate::rollout::progress::{Hold, Observed, Step};
+
+/// How much time is left in a step without an end.
+const UNTIL_PROMOTED: &str = "until promoted";
+
+/// The state of one controller's rollout.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Rollout {
+    /// No revision has run yet.
+    New,
+    /// One revision runs.
+    Stable { stable: RevisionStatus },
+    /// A candidate runs beside the stable revision.
+    RollingOut {
+        stable: RevisionStatus,
+        candidate: Box<Candidate>,
+    },
+    /// The stable revision runs; the revision that was rolled back is not rolled
+    /// out again by itself.
+    RolledBack {
+        stable: RevisionStatus,
+        rejected: RejectedStatus,
+    },
+    /// After a start, the stable revision cannot be loaded: nothing runs.
+    Lost {
+        loss: Loss,
+        /// The state that holds again once the stable revision is loaded: one of the
+        /// three above.
+        before: Box<Rollout>,
+    },
+}
+
+/// A candidate, and how far its rollout is.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Candidate {
+    /// Its time names the rollout.
+    pub(super) revision: RevisionStatus,
+    /// The number of the step, counted from 1.
+    pub(super) number: u32,
+    /// How many steps there are.
+    pub(super) of: u32,
+    /// The step. If the spec has no steps any more, the candidate keeps the step that
+    /// it had, for as long as it is paused.
+    pub(super) step: Option<StepConfig>,
+    /// How long the step has been under way.
+    pub(super) elapsed: Duration,
+    /// What was counted in the step.
+    pub(super) counts: StepCounts,
+    /// Why the step continues.
+    pub(super) wait: Wait,
+}
+
+/// Why a step continues.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The step has only started.
+    #[default]
+    Started,
+    /// As an earlier host recorded it.
+    Recorded(String),
+    /// The analysis says so.
+    Step(Hold),
+    /// The revision that the spec describes is not loaded; the step would wait for
+    /// this anyway.
+    Described(Hold),
+}
+
+/// Why the stable revision cannot be loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Loss {
+    /// Since when: it names what an operator abandons.
+    pub(super) since: String,
+    /// Why.
+    pub(super) reason: String,
+    /// Whether it was a built-in guest, and this Davit comes with another.
+    pub(super) is_updated: bool,
+}
+
+impl Rollout {
+    /// The state that a record holds.
+    pub(super) fn restore(status: &ControllerStatus) -> Self {
+        let Some(stable) = status.stable.clone() else {
+            return Self::New;
+        };
+        let candidate = status.candidate.as_ref();
+        let rejected = status.rejected.clone();
+        // A host never records both of one revision.
+        let candidate = candidate.filter(|candidate| {
+            let rejected = rejected.as_ref();
+            rejected.is_none_or(|rejected| rejected.revision != candidate.revision)
+        });
+        let state = match (candidate, rejected) {
+            (Some(candidate), _) => Self::RollingOut {
+                stable,
+                candidate: Box::new(Candidate::restore(candidate)),
+            },
+            (None, Some(rejected)) => Self::RolledBack { stable, rejected },
+            (None, None) => Self::Stable { stable },
+        };
+        match &status.lost {
+            None => state,
+            Some(lost) => Self::Lost {
+                loss: Loss {
+                    since: lost.since.clone(),
+                    reason: lost.reason.clone(),
+                    is_updated: false,
+                },
+                before: Box::new(state),
+            },
+        }
+    }
+
+    /// The state without regard to whether the stable revision is lost.
+    pub(super) fn known(&self) -> &Self {
+        match self {
+            Self::Lost { before, .. } => before,
+            other => other,
+        }
+    }
+
+    pub(super) fn known_mut(&mut self) -> &mut Self {
+        match self {
+            Self::Lost { before, .. } => before,
+            other => other,
+        }
+    }
+
+    /// The stable revision.
+    pub(super) fn stable(&self) -> Option<&RevisionStatus> {
+        match self.known() {
+            Self::New | Self::Lost { .. } => None,
+            Self::Stable { stable }
+            | Self::RollingOut { stable, .. }
+            | Self::RolledBack { stable, .. } => Some(stable),
+        }
+    }
+
+    pub(super) fn candidate(&self) -> Option<&Candidate> {
+        match self.known() {
+            Self::RollingOut { candidate, .. } => Some(candidate),
+            _ => None,
+        }
+    }
+
+    pub(super) fn candidate_mut(&mut self) -> Option<&mut Candidate> {
+        match self.known_mut() {
+            Self::RollingOut { candidate, .. } => Some(candidate),
+            _ => None,
+        }
+    }
+
+    pub(super) fn rejected(&self) -> Option<&RejectedStatus> {
+        match self.known() {
+            Self::RolledBack { rejected, .. } => Some(rejected),
+            _ => None,
+        }
+    }
+
+    pub(super) fn loss(&self) -> Option<&Loss> {
+        match self {
+            Self::Lost { loss, .. } => Some(loss),
+            _ => None,
+        }
+    }
+
+    /// Writes what a status says of revisions. `ready` is the name of the revision
+    /// that the spec describes, if it is loaded.
+    pub(super) fn write(&self, status: &mut ControllerStatus, ready: Option<String>) {
+        status.stable = self.stable().cloned();
+        status.candidate = self.candidate().map(Candidate::status);
+        status.rejected = self.rejected().cloned();
+        status.lost = self.loss().map(|loss| LostStatus {
+            since: loss.since.clone(),
+            reason: loss.reason.clone(),
+            ready,
+        });
+    }
+}
+
+impl Candidate {
+    /// A candidate whose rollout starts.
+    pub(super) fn new(revision: RevisionStatus) -> Self {
+        Self {
+            revision,
+            number: 1,
+            of: 0,
+            step: None,
+            elapsed: Duration::ZERO,
+            counts: StepCounts::default(),
+            wait: Wait::Started,
+        }
+    }
+
+    fn restore(status: &CandidateStatus) -> Self {
+        let step = status.step_text.parse().ok();
+        Self {
+            revision: RevisionStatus {
+                revision: status.revision.clone(),
+                digest: status.digest.clone(),
+                config_hash: status.config_hash.clone(),
+                since: status.since.clone(),
+            },
+            number: status.step,
+            of: status.steps,
+            step: step.or(Some(StepConfig(Step {
+                weight: status.weight,
+                lasts: None,
+            }))),
+            elapsed: Duration::from_secs(status.elapsed_seconds),
+            counts: StepCounts::since(Observed::from(status)),
+            wait: Wait::Recorded(status.waits_for.clone()),
+        }
+    }
+
+    /// The next step starts.
+    pub(super) fn advance(&mut self) {
+        self.number += 1;
+        self.elapsed = Duration::ZERO;
+        self.counts = StepCounts::default();
+        self.wait = Wait::Started;
+    }
+
+    /// Takes over the present step from the spec. Without steps, the candidate keeps
+    /// what it has.
+    pub(super) fn follow(&mut self, steps: &[StepConfig]) {
+        if let Some(step) = step_of(steps, self.number) {
+            self.of = u32::try_from(steps.len()).unwrap_or(u32::MAX);
+            self.step = Some(*step);
+        }
+    }
+
+    /// The candidate's share of the cohorts, in percent.
+    pub(super) fn weight(&self) -> u8 {
+        self.step.map_or(0, |step| step.0.weight)
+    }
+
+    /// Why the step continues, as the analysis says it.
+    pub(super) fn hold(&self) -> Option<&Hold> {
+        match &self.wait {
+            Wait::Step(hold) | Wait::Described(hold) => Some(hold),
+            Wait::Started | Wait::Recorded(_) => None,
+        }
+    }
+
+    fn status(&self) -> CandidateStatus {
+        let elapsed = Duration::from_secs(self.elapsed.as_secs());
+        let counted = self.counts.sum();
+        let revision = self.revision.clone();
+        CandidateStatus {
+            revision: revision.revision,
+            digest: revision.digest,
+            config_hash: revision.config_hash,
+            since: revision.since,
+            step: self.number,
+            steps: self.of,
+            step_text: self.step.map(|step| step.to_string()).unwrap_or_default(),
+            weight: self.weight(),
+            elapsed_seconds: elapsed.as_secs(),
+            elapsed: HumanDuration(elapsed).to_string(),
+            remaining: self
+                .step
+                .map_or_else(String::new, |step| remaining(&step, elapsed)),
+            waits_for: self.wait.to_string(),
+            comparison: ComparisonStatus::from(&counted.counts),
+            failed_calls: counted.failed_calls,
+            refused_writes: counted.refused_writes,
+        }
+    }
+}
+
+fn remaining(step: &StepConfig, elapsed: Duration) -> String {
+    match step.0.lasts {
+        None => UNTIL_PROMOTED.to_owned(),
+        Some(lasts) => HumanDuration(lasts.saturating_sub(elapsed)).to_string(),
+    }
+}
+
+impl std::fmt::Display for Wait {
+    /// Without what changes every second.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Started => Ok(()),
+            Self::Recorded(text) => f.write_str(text),
+            Self::Step(Hold::Running { .. }) => f.write_str("the time of the step has not passed"),
+            Self::Step(hold) => hold.fmt(f),
+            Self::Described(_) => f.write_str("what the spec describes by now"),
+        }
+    }
+}
+
+/// The step of that number; the last one if there are fewer by now.
+pub(super) fn step_of(steps: &[StepConfig], number: u32) -> Option<&StepConfig> {
+    let index = (number as usize).saturating_sub(1);
+    steps.get(index).or(steps.last())
+}

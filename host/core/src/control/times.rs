@@ -1,0 +1,40 @@
+//! Points in time as a status holds them.
+
+use jiff::Timestamp;
+
+use crate::time::Wall;
+
+/// A point in time as Kubernetes writes it: to the second.
+pub(super) fn time(at: Wall) -> String {
+    timestamp(at).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// A point in time that names something: to the millisecond.
+pub(super) fn precise_time(at: Wall) -> String {
+    let at = timestamp(at);
+    at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
+}
+
+/// Reads a point in time; none if the text is no time.
+pub(super) fn read(text: &str) -> Option<Wall> {
+    let at: Timestamp = text.parse().ok()?;
+    Some(Wall(at.as_millisecond()))
+}
+
+fn timestamp(at: Wall) -> Timestamp {
+    Timestamp::from_millisecond(at.0).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_read_as_it_is_written() {
+        let at = Wall(1_795_176_000_123);
+        assert_eq!(precise_time(at), "2026-11-20T12:00:00.123Z");
+        assert_eq!(read(&precise_time(at)), Some(at));
+        assert_eq!(time(at), "2026-11-20T12:00:00Z");
+        assert_eq!(read("noon"), None);
+    }
+}

@@ -1,0 +1,352 @@
+//! The transition table of docs/rollouts.md: what becomes of a rollout, and when.
+//!
+//! Each controller is considered once a second in three phases: which revision is
+//! stable, which is the candidate, and how the candidate's step ends. In each phase
+//! the uppermost row that fits wins. [`next`] chooses the row, [`Rollout::apply`]
+//! makes the change; neither knows of anything but its arguments.
+
+use super::notice::Notice;
+use super::state::{Candidate, Loss, Rollout, Wait, step_of};
+use super::text::one_line;
+use crate::api::{RejectedStatus, RevisionStatus, StepConfig};
+use crate::rollout::progress::{Fault, Hold, Next};
+
+/// What a transition depends on besides the state.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Circumstances {
+    /// Whether the stable revision is loaded.
+    pub(super) stable_loaded: bool,
+    /// Whether the spec describes the stable revision, and that is loaded.
+    pub(super) describes_stable: bool,
+    /// The revision that the spec describes, once it is loaded.
+    pub(super) described: Option<RevisionStatus>,
+    /// The steps of the spec.
+    pub(super) steps: Vec<StepConfig>,
+    /// Why the stable revision cannot be loaded.
+    pub(super) failure: Option<LoadFailureOfStable>,
+    /// Whether the revision that the spec describes is what an update of Davit made
+    /// of the stable one.
+    pub(super) is_update: bool,
+    /// What operators ask for.
+    pub(super) asked: Asked,
+}
+
+/// What operators ask for, beside what ends a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// To abandon the lost stable revision.
+    pub(super) abandon: bool,
+    /// To swap in the revision that the spec describes.
+    pub(super) swap: bool,
+    /// To retry the rejected revision.
+    pub(super) retry: bool,
+}
+
+/// Why the stable revision cannot be loaded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LoadFailureOfStable {
+    pub(super) reason: String,
+    /// Whether it was a built-in guest, and this Davit comes with another.
+    pub(super) is_updated: bool,
+}
+
+/// What is decided in one phase of a look at a controller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Which revision is stable.
+    Stable,
+    /// Which revision is the candidate.
+    Candidate,
+}
+
+/// A row of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Transition {
+    /// The first revision is stable from the start.
+    Establish,
+    /// The stable revision cannot be loaded after a start.
+    Lose(LoadFailureOfStable),
+    /// The lost revision is loaded.
+    Recover,
+    /// An operator abandons the lost revision.
+    Abandon,
+    /// Davit was updated, and the former built-in guest is gone.
+    Update,
+    /// Another revision replaces the stable one without steps.
+    Swap,
+    /// The rollout of another revision starts.
+    Start,
+    /// The spec describes the stable revision again.
+    End,
+    /// The next step starts.
+    Advance,
+    /// The candidate becomes stable.
+    Promote,
+    /// The candidate is rolled back.
+    RollBack(Fault),
+}
+
+/// The row that fits.
+pub(super) fn next(phase: Phase, state: &Rollout, now: &Circumstances) -> Option<Transition> {
+    match phase {
+        Phase::Stable => next_of_stable(state, now),
+        Phase::Candidate => next_of_candidate(state, now),
+    }
+}
+
+fn next_of_stable(state: &Rollout, now: &Circumstances) -> Option<Transition> {
+    let is_described = now.described.is_some();
+    match state {
+        Rollout::New => is_described.then_some(Transition::Establish),
+        Rollout::Lost { .. } if now.stable_loaded => Some(Transition::Recover),
+        _ if now.stable_loaded => None,
+        Rollout::Lost { .. } if is_described && now.asked.abandon => Some(Transition::Abandon),
+        // Nobody waits for the former one any more.
+        _ if is_described && now.asked.swap => Some(Transition::Swap),
+        Rollout::Lost { loss, .. }
+            if is_described && loss.is_updated && now.is_update && is_free(state, now) =>
+        {
+            Some(Transition::Update)
+        }
+        other => {
+            let failure = now.failure.clone()?;
+            let known = other.loss().map(Loss::failure);
+            (known.as_ref() != Some(&failure)).then_some(Transition::Lose(failure))
+        }
+    }
+}
+
+/// Whether the described revision is neither a candidate nor rejected: those do not
+/// replace a lost revision without being asked to.
+fn is_free(state: &Rollout, now: &Circumstances) -> bool {
+    let candidate = state.candidate().map(|one| &one.revision.revision);
+    let rejected = state.rejected().map(|one| &one.revision);
+    let described = now.described.as_ref().map(|one| &one.revision);
+    candidate.or(rejected) != described
+}
+
+fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition> {
+    if !now.stable_loaded {
+        return None;
+    }
+    let Some(described) = &now.described else {
+        // Also if its source is away: the spec describes what runs.
+        let ends = now.describes_stable && state.candidate().is_some();
+        return ends.then_some(Transition::End);
+    };
+    let name = &described.revision;
+    let is_stable = state
+        .stable()
+        .is_some_and(|stable| stable.revision == *name);
+    match state {
+        Rollout::New | Rollout::Lost { .. } => return None,
+        Rollout::Stable { .. } if is_stable => return None,
+        _ if is_stable => return Some(Transition::End),
+        _ if now.asked.swap => return Some(Transition::Swap),
+        Rollout::RollingOut { candidate, .. } if candidate.revision.revision == *name => {
+            // Also if its steps are taken away: the analysis says how it ends.
+            return None;
+        }
+        Rollout::RolledBack { rejected, .. } if rejected.revision == *name && !now.asked.retry => {
+            return None;
+        }
+        Rollout::Stable { .. } | Rollout::RollingOut { .. } | Rollout::RolledBack { .. } => {}
+    }
+    Some(if now.steps.is_empty() {
+        Transition::Swap
+    } else {
+        Transition::Start
+    })
+}
+
+impl Rollout {
+    /// Makes a transition. `name` is the time that names the rollout, rejection or
+    /// loss that starts with it: no two have the same.
+    pub(super) fn apply(
+        &mut self,
+        transition: Transition,
+        now: &Circumstances,
+        name: impl FnOnce() -> String,
+    ) -> Option<Notice> {
+        let notice = self.notice(&transition, now);
+        match transition {
+            Transition::Establish | Transition::Abandon | Transition::Update | Transition::Swap => {
+                self.establish(now.described.clone(), name);
+            }
+            Transition::Promote => {
+                let candidate = self.candidate().map(|one| one.revision.clone());
+                self.establish(candidate, name);
+            }
+            Transition::Lose(failure) => self.lose(failure, name),
+            Transition::Recover => *self = self.known().clone(),
+            Transition::Start => {
+                if let (Some(stable), Some(described)) = (self.stable(), &now.described) {
+                    let (stable, mut revision) = (stable.clone(), described.clone());
+                    revision.since = name();
+                    let candidate = Box::new(Candidate::new(revision));
+                    *self = Self::RollingOut { stable, candidate };
+                }
+            }
+            Transition::End => {
+                if let Some(stable) = self.stable().cloned() {
+                    *self.known_mut() = Self::Stable { stable };
+                }
+            }
+            Transition::Advance => {
+                if let Some(candidate) = self.candidate_mut() {
+                    candidate.advance();
+                }
+            }
+            Transition::RollBack(fault) => self.roll_back(&fault, name),
+        }
+        notice
+    }
+
+    /// A revision is stable from now on.
+    fn establish(&mut self, revision: Option<RevisionStatus>, name: impl FnOnce() -> String) {
+        if let Some(mut stable) = revision {
+            stable.since = name();
+            *self = Self::Stable { stable };
+        }
+    }
+
+    fn lose(&mut self, failure: LoadFailureOfStable, name: impl FnOnce() -> String) {
+        let LoadFailureOfStable { reason, is_updated } = failure;
+        let since = self.loss().map(|loss| loss.since.clone());
+        *self = Self::Lost {
+            loss: Loss {
+                since: since.unwrap_or_else(name),
+                reason,
+                is_updated,
+            },
+            before: Box::new(self.known().clone()),
+        };
+    }
+
+    fn roll_back(&mut self, fault: &Fault, name: impl FnOnce() -> String) {
+        if let Self::RollingOut { stable, candidate } = self.known_mut() {
+            let rejected = RejectedStatus {
+                revision: candidate.revision.revision.clone(),
+                at: name(),
+                step: candidate.number,
+                cause: cause(fault).to_owned(),
+                reason: one_line(&fault.to_string()),
+            };
+            let stable = stable.clone();
+            *self.known_mut() = Self::RolledBack { stable, rejected };
+        }
+    }
+
+    /// What people are notified of, before the transition.
+    fn notice(&self, transition: &Transition, now: &Circumstances) -> Option<Notice> {
+        let described = now.described.as_ref().map_or("", |one| &one.revision);
+        let stable = self.stable().map_or("", |one| &one.revision);
+        let candidate = self.candidate();
+        let name = candidate.map_or("", |one| &one.revision.revision);
+        Some(match transition {
+            Transition::Establish | Transition::Recover | Transition::Lose(_) => return None,
+            Transition::Abandon => Notice::normal(
+                "Promoted",
+                format!("{described} is promoted: {stable}, which is lost, is abandoned"),
+            ),
+            Transition::Update => {
+                let reason = self.loss().map_or("", |loss| &loss.reason);
+                Notice::warning(
+                    "Updated",
+                    format!(
+                        "{described} replaces {stable} at once, without any step: this Davit \
+                         comes with another guest of that name, and the former one cannot be \
+                         loaded: {reason}"
+                    ),
+                )
+            }
+            Transition::Swap => {
+                let how = match (now.stable_loaded, now.asked.swap) {
+                    (false, _) => ", which is not loaded",
+                    (true, true) => " without steps",
+                    (true, false) => "",
+                };
+                Notice::normal("Swapped", format!("{described} replaces {stable}{how}"))
+            }
+            Transition::Start => {
+                let step = step_text(&now.steps, 1);
+                let message = format!("{described} is rolled out beside {stable}: {step}");
+                Notice::normal("RolloutStarted", message)
+            }
+            Transition::End => {
+                candidate?;
+                let message = format!("the spec does not describe {name} any more");
+                Notice::normal("RolloutEnded", message)
+            }
+            Transition::Advance => {
+                let number = candidate?.number + 1;
+                let (of, text) = (now.steps.len(), step_text(&now.steps, number));
+                Notice::normal(
+                    "StepStarted",
+                    format!("{name}: step {number} of {of}: {text}"),
+                )
+            }
+            Transition::Promote => Notice::normal("Promoted", format!("{name} is promoted")),
+            Transition::RollBack(fault) => Notice {
+                warning: *fault != Fault::Aborted,
+                reason: "RolledBack",
+                message: format!(
+                    "{name} was rolled back in step {}: {fault}",
+                    candidate?.number
+                ),
+            },
+        })
+    }
+
+    /// Takes over how the candidate's step goes on. The transition if it ends.
+    pub(super) fn end_step(&mut self, next: Next, is_current: bool) -> Option<Transition> {
+        match next {
+            Next::Hold(hold) => {
+                if let Some(candidate) = self.candidate_mut() {
+                    candidate.wait = wait(hold, is_current);
+                }
+                None
+            }
+            Next::Advance => Some(Transition::Advance),
+            Next::Promote => Some(Transition::Promote),
+            Next::RollBack(fault) => Some(Transition::RollBack(fault)),
+        }
+    }
+}
+
+fn wait(hold: Hold, is_current: bool) -> Wait {
+    if is_current {
+        Wait::Step(hold)
+    } else {
+        Wait::Described(hold)
+    }
+}
+
+impl Loss {
+    fn failure(&self) -> LoadFailureOfStable {
+        LoadFailureOfStable {
+            reason: self.reason.clone(),
+            is_updated: self.is_updated,
+        }
+    }
+}
+
+fn step_text(steps: &[StepConfig], number: u32) -> String {
+    let step = step_of(steps, number);
+    step.map(ToString::to_string).unwrap_or_default()
+}
+
+/// Why a candidate was rolled back, in two words.
+fn cause(fault: &Fault) -> &'static str {
+    match fault {
+        Fault::FailedCalls { .. } => "failed calls",
+        Fault::Disagreement { .. } => "disagreement",
+        Fault::RefusedWrites { .. } => "refused writes",
+        Fault::Latency { .. } => "slow calls",
+        Fault::Trip(_) => "guardrail",
+        Fault::Aborted => "aborted",
+    }
+}
+
+#[cfg(test)]
+mod tests;

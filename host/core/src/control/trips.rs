@@ -1,0 +1,262 @@
+//! Guardrails that have tripped: since when, until when, and what a status says of
+//! each.
+
+use super::notice::Notice;
+use super::times;
+use crate::api::TrippedStatus;
+use crate::budget::{Guardrail, Trip};
+use crate::desired::TrippedGuardrail;
+use crate::observation::Observation;
+use crate::rollout::Role;
+use crate::time::Now;
+
+/// The guardrails that hold a controller's plans back.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trips {
+    /// As this host has observed them, and what the status says of each.
+    observed: Vec<(Trip, TrippedStatus)>,
+    /// What the status says.
+    statuses: Vec<TrippedStatus>,
+    /// Those that did when an earlier host ended.
+    resumed: Vec<TrippedGuardrail>,
+}
+
+impl Trips {
+    /// Those of a record.
+    pub(super) fn restore(statuses: &[TrippedStatus]) -> Self {
+        Self {
+            observed: Vec::new(),
+            statuses: statuses.to_vec(),
+            resumed: statuses.iter().filter_map(resumed).collect(),
+        }
+    }
+
+    /// What the status says of them.
+    pub(super) fn statuses(&self) -> &[TrippedStatus] {
+        &self.statuses
+    }
+
+    /// Those that hold plans back from the start of this host.
+    pub(super) fn resumed(&self) -> &[TrippedGuardrail] {
+        &self.resumed
+    }
+
+    /// Takes over what is observed, and adds a notice for each new one.
+    pub(super) fn observe(&mut self, seen: Option<&Observation>, notices: &mut Vec<Notice>) {
+        // Until the controller runs, what an earlier host recorded holds.
+        let Some(seen) = seen.filter(|seen| seen.stable.is_some()) else {
+            return;
+        };
+        let mut observed = Vec::new();
+        let whole = seen.tripped.iter();
+        for trip in whole.filter(|trip| trip.role == Role::Stable) {
+            let status = self.known(trip).unwrap_or_else(|| {
+                let status = status_of(trip, &seen.now);
+                notices.push(Notice::warning("GuardrailTripped", describe(&status)));
+                status
+            });
+            observed.push((*trip, status));
+        }
+        if observed.is_empty() && !self.statuses.is_empty() {
+            let message = "plans are admitted again".to_owned();
+            notices.push(Notice::normal("GuardrailReset", message));
+        }
+        let statuses = observed.iter().map(|(_, status)| status.clone());
+        self.statuses = statuses.collect();
+        self.observed = observed;
+    }
+
+    /// What the status says of a trip since it was first observed. The monotonic clock
+    /// tells it from another: the wall clock may be set meanwhile, and the time of a
+    /// trip is what resets it.
+    fn known(&self, trip: &Trip) -> Option<TrippedStatus> {
+        let mut observed = self.observed.iter();
+        if let Some((_, status)) = observed.find(|(known, _)| known == trip) {
+            return Some(status.clone());
+        }
+        let mut recorded = self.statuses.iter();
+        let recorded = recorded.find(|one| one.guardrail == trip.guardrail.field());
+        recorded.filter(|_| trip.since.is_none()).cloned()
+    }
+}
+
+/// What an earlier host recorded of a trip; none if it makes no sense.
+fn resumed(status: &TrippedStatus) -> Option<TrippedGuardrail> {
+    let mut all = Guardrail::ALL.into_iter();
+    let until = match &status.until {
+        None => None,
+        Some(until) => Some(times::read(until)?),
+    };
+    Some(TrippedGuardrail {
+        guardrail: all.find(|guardrail| guardrail.field() == status.guardrail)?,
+        limit: status.limit,
+        until,
+    })
+}
+
+fn status_of(trip: &Trip, now: &Now) -> TrippedStatus {
+    TrippedStatus {
+        guardrail: trip.guardrail.field().to_owned(),
+        limit: trip.limit,
+        // To the millisecond: it names this trip, which may soon be followed by
+        // another.
+        since: times::precise_time(now.wall_at(trip.since.unwrap_or(now.instant))),
+        until: trip.until.map(|until| times::time(now.wall_at(until))),
+    }
+}
+
+/// What people read of a tripped guardrail.
+pub(super) fn describe(tripped: &TrippedStatus) -> String {
+    let TrippedStatus {
+        guardrail, limit, ..
+    } = tripped;
+    let until = match &tripped.until {
+        Some(until) => format!("until {until}, or until it is reset"),
+        None => "until it is reset".to_owned(),
+    };
+    format!(
+        "the guardrail {guardrail} of {limit} plans in 60 seconds tripped: further plans wait \
+         {until} (davit reset)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::LimitConfig;
+    use crate::digest::ModuleDigest;
+    use crate::revision::RevisionIdentity;
+    use crate::time::{Instant, Wall};
+
+    const NOON: i64 = 1_795_176_000_000;
+
+    fn at(seconds: u64) -> Instant {
+        Instant::ZERO.after(Duration::from_secs(seconds))
+    }
+
+    fn tripped_since(since: Instant) -> Trip {
+        Trip {
+            guardrail: Guardrail::Deletes,
+            limit: 3,
+            role: Role::Stable,
+            since: Some(since),
+            until: None,
+        }
+    }
+
+    fn observation(tripped: &[Trip], seconds: u64, ahead: i64) -> Observation {
+        Observation {
+            stable: Some(RevisionIdentity::new(
+                ModuleDigest([7; 32]),
+                Arc::default(),
+                LimitConfig::default(),
+            )),
+            pending: None,
+            complete: true,
+            circuit_open: None,
+            candidate: None,
+            tripped: tripped.to_vec(),
+            now: Now {
+                instant: at(seconds),
+                wall: Wall(NOON + 1000 * ahead),
+            },
+        }
+    }
+
+    /// Looks at a controller so many seconds after its start, with a wall clock
+    /// that is so many ahead of noon; returns the reasons of the notices.
+    fn observe(trips: &mut Trips, tripped: &[Trip], seconds: u64, ahead: i64) -> Vec<&'static str> {
+        let seen = observation(tripped, seconds, ahead);
+        let mut notices = Vec::new();
+        trips.observe(Some(&seen), &mut notices);
+        notices.iter().map(|notice| notice.reason).collect()
+    }
+
+    fn since(trips: &Trips) -> &str {
+        trips.statuses().last().map_or("", |last| &last.since)
+    }
+
+    /// The time in the status is what resets a trip: it may not move.
+    #[test]
+    fn a_trip_has_one_notice_whatever_the_wall_clock_does() {
+        let mut trips = Trips::default();
+        let first = [tripped_since(at(10))];
+        assert_eq!(observe(&mut trips, &first, 11, 0), ["GuardrailTripped"]);
+        assert_eq!(since(&trips), "2026-11-20T11:59:59.000Z");
+        assert!(observe(&mut trips, &first, 12, 3600).is_empty());
+        assert_eq!(since(&trips), "2026-11-20T11:59:59.000Z");
+        // Reset, it trips again at once: that is another one.
+        let second = [tripped_since(at(12))];
+        assert_eq!(observe(&mut trips, &second, 12, 1), ["GuardrailTripped"]);
+        assert_eq!(since(&trips), "2026-11-20T12:00:01.000Z");
+        assert_eq!(observe(&mut trips, &[], 13, 2), ["GuardrailReset"]);
+        assert!(observe(&mut trips, &[], 14, 3).is_empty());
+    }
+
+    fn recorded() -> Trips {
+        Trips::restore(&[TrippedStatus {
+            guardrail: "deletesPerMinute".into(),
+            limit: 3,
+            since: "2026-11-20T08:00:00.000Z".into(),
+            until: Some("2026-11-20T12:05:00Z".into()),
+        }])
+    }
+
+    #[test]
+    fn a_trip_outlives_the_host() {
+        let mut trips = recorded();
+        let expected = TrippedGuardrail {
+            guardrail: Guardrail::Deletes,
+            limit: 3,
+            until: Some(Wall(NOON + 300_000)),
+        };
+        assert_eq!(trips.resumed(), [expected]);
+        // As the host observes it that resumed it.
+        let resumed = Trip {
+            since: None,
+            until: Some(at(300)),
+            ..tripped_since(at(0))
+        };
+        assert!(observe(&mut trips, &[resumed], 1, 0).is_empty());
+        assert_eq!(since(&trips), "2026-11-20T08:00:00.000Z");
+        assert_eq!(observe(&mut trips, &[], 301, 0), ["GuardrailReset"]);
+        assert_eq!(trips.statuses(), []);
+    }
+
+    /// Until it runs nobody knows whether its guardrails hold.
+    #[test]
+    fn a_trip_is_not_forgotten_before_the_controller_runs() {
+        let mut trips = recorded();
+        let mut notices = Vec::new();
+        let seen = Observation {
+            stable: None,
+            ..observation(&[], 1, 0)
+        };
+        trips.observe(Some(&seen), &mut notices);
+        trips.observe(None, &mut notices);
+        assert!(notices.is_empty());
+        assert_eq!(since(&trips), "2026-11-20T08:00:00.000Z");
+    }
+
+    #[test]
+    fn each_guardrail_that_trips_has_a_notice() {
+        let mut trips = Trips::default();
+        let deletes = tripped_since(at(10));
+        let writes = Trip {
+            guardrail: Guardrail::Writes,
+            limit: 9,
+            ..tripped_since(at(11))
+        };
+        assert_eq!(observe(&mut trips, &[deletes], 10, 0), ["GuardrailTripped"]);
+        let both = [deletes, writes];
+        assert_eq!(observe(&mut trips, &both, 11, 0), ["GuardrailTripped"]);
+        let said = trips.statuses().iter();
+        let said: Vec<&str> = said.map(|one| one.guardrail.as_str()).collect();
+        assert_eq!(said, ["deletesPerMinute", "writesPerMinute"]);
+        assert!(observe(&mut trips, &[writes], 12, 0).is_empty());
+        assert_eq!(observe(&mut trips, &[], 13, 0), ["GuardrailReset"]);
+    }
+}

@@ -1,0 +1,224 @@
+//! The terms of `docs/glossary.md` hold: no text or type in a clean directory uses
+//! a word that the glossary replaced.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{read, workspace};
+
+/// The directories and files without any of these words. A path covers everything
+/// below it.
+const CLEAN: &[&str] = &[
+    "README.md",
+    "docs/controllers",
+    "docs/controllers.md",
+    "docs/glossary.md",
+    "docs/operating.md",
+    "docs/writing-a-guest.md",
+    "guests",
+    "host/core/src/failure.rs",
+    "host/core/src/manifest",
+    "host/core/src/mapping.rs",
+    "host/core/src/object.rs",
+    "host/core/src/path.rs",
+    "host/core/src/plan.rs",
+    "host/core/src/queue",
+    "host/core/tests",
+    "host/engine",
+    "host/src/http",
+    "host/src/metrics",
+    "wit",
+];
+
+/// A phrase that the project does not use, and what to write instead. A phrase is
+/// found across the end of a line, whatever its case.
+const PHRASES: &[(&str, &str)] = &[
+    ("again-after", "requeue-after"),
+    ("again_after", "requeue_after"),
+    ("again-when-written", "requeue-when-observed"),
+    ("again_when_written", "requeue_when_observed"),
+    ("anew", "again"),
+    ("can be had", "can be loaded"),
+    ("cannot be had", "cannot be loaded"),
+    ("carried out", "executed"),
+    ("carries out", "executes"),
+    ("carry out", "execute"),
+    ("carry_out", "execute"),
+    ("for good", "forever"),
+    ("give-up", "abandon"),
+    ("given up", "abandoned, or dropped"),
+    ("is had", "is loaded"),
+    ("let through", "admitted"),
+    ("lets through", "admits"),
+    ("look at everything", "resync"),
+    ("looked at", "reconciled, or checked"),
+    ("looks at everything", "a resync enqueues every key"),
+    ("sign of life", "heartbeat"),
+    ("take back", "roll back, or undo"),
+    ("taken back", "rolled back, or undone"),
+    ("takes back", "rolls back, or undoes"),
+    ("taken on", "applied"),
+    ("takes on", "applies"),
+    ("troubles_total", "errors_total"),
+    ("tried again", "retried"),
+    ("try again", "retry"),
+    ("used up its", "spent, or tripped"),
+    ("wakes nobody", "triggers no reconcile"),
+    ("worked on", "reconciled"),
+];
+
+/// Names that no type has: a type is a noun of the field.
+const TYPES: &[&str] = &[
+    "Asker", "Called", "Counted", "Declared", "Held", "Kept", "LeftOut", "Look", "Mapped",
+    "Noticed", "Observed", "Prepared", "Said", "Seen", "Spent", "Taken", "Told", "Waiting",
+    "Wanted", "What", "Written",
+];
+
+const KEYWORDS: [&str; 4] = ["struct", "enum", "type", "trait"];
+
+#[test]
+fn clean_directories_use_the_words_of_the_glossary() {
+    let mut found = Vec::new();
+    for file in texts() {
+        let text = read(&workspace().join(&file));
+        let name = file.display();
+        let mut problems = phrases(&text);
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            problems.extend(types(&text));
+        }
+        let problems = problems.into_iter();
+        found.extend(problems.map(|(line, problem)| format!("{name}:{line}: {problem}")));
+    }
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn every_clean_path_exists() {
+    let files = tracked();
+    for path in CLEAN {
+        assert!(
+            files.iter().any(|file| file.starts_with(path)),
+            "{path} is not in the repository any more: remove it from CLEAN"
+        );
+    }
+}
+
+#[test]
+fn a_phrase_is_found_across_lines_and_in_any_case() {
+    let text = "/// The plan is Carried\n    /// out, and the item\n    // is worked\n// on.\n";
+    assert_eq!(
+        phrases(text),
+        [
+            (
+                1,
+                "write \"executed\" instead of \"carried out\"".to_owned()
+            ),
+            (
+                3,
+                "write \"reconciled\" instead of \"worked on\"".to_owned()
+            ),
+        ]
+    );
+    assert_eq!(
+        phrases("janewx, carried over, wanted, Harness::carry_output"),
+        []
+    );
+    let names = phrases("fn a_pod_is_tried_again() {\n    again_after(pause)\n");
+    let lines: Vec<usize> = names.iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [1, 2]);
+}
+
+#[test]
+fn a_type_named_by_a_participle_is_found() {
+    let text = "pub(crate) enum Told {\n}\nstruct Toldest;\n    type Kept<T> = T;\n";
+    let lines: Vec<usize> = types(text).iter().map(|(line, _)| *line).collect();
+    assert_eq!(lines, [1, 4]);
+}
+
+/// The text files of the clean directories.
+fn texts() -> Vec<PathBuf> {
+    let is_text = |file: &Path| {
+        let extension = file.extension().and_then(|extension| extension.to_str());
+        matches!(
+            extension,
+            Some("rs" | "wit" | "md" | "json" | "yaml" | "toml")
+        )
+    };
+    let mut files = tracked();
+    files.retain(|file| is_text(file) && CLEAN.iter().any(|clean| file.starts_with(clean)));
+    files
+}
+
+fn tracked() -> Vec<PathBuf> {
+    let mut git = Command::new("git");
+    let output = git.arg("ls-files").current_dir(workspace()).output();
+    let output = output.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let names = String::from_utf8(output.stdout).unwrap();
+    // A file that was just deleted is listed until the deletion is committed.
+    let files = names.lines().map(PathBuf::from);
+    files
+        .filter(|file| workspace().join(file).exists())
+        .collect()
+}
+
+/// The lines on which a phrase starts, with what to write instead. Names count as
+/// text: `a_pod_is_tried_again`.
+fn phrases(text: &str) -> Vec<(usize, String)> {
+    let (joined, starts) = join(text);
+    let mut found = Vec::new();
+    for text in [joined.replace('_', " "), joined] {
+        for (phrase, instead) in PHRASES {
+            for (position, _) in text.match_indices(phrase) {
+                let before = text[..position].chars().next_back();
+                let after = text[position + phrase.len()..].chars().next();
+                if !before.is_some_and(is_word) && !after.is_some_and(is_word) {
+                    let line = starts.partition_point(|start| *start <= position);
+                    found.push((line, format!("write \"{instead}\" instead of \"{phrase}\"")));
+                }
+            }
+        }
+    }
+    found.sort();
+    found.dedup();
+    found
+}
+
+/// The text in lower case as one line, without the marks of comments, and the
+/// position at which each line starts.
+fn join(text: &str) -> (String, Vec<usize>) {
+    let mut joined = String::new();
+    let mut starts = Vec::new();
+    for line in text.lines() {
+        starts.push(joined.len());
+        let marks = |character: char| character.is_whitespace() || "/!#>".contains(character);
+        for word in line.trim_start_matches(marks).split_whitespace() {
+            joined.push_str(&word.to_lowercase());
+            joined.push(' ');
+        }
+    }
+    (joined, starts)
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+/// The lines that define a type by one of the refused names.
+fn types(text: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    for (line, content) in text.lines().enumerate() {
+        let words = content.split(|character: char| !is_word(character));
+        let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+        let named = words.windows(2).find_map(|pair| match pair {
+            [keyword, name] if KEYWORDS.contains(keyword) && TYPES.contains(name) => Some(name),
+            _ => None,
+        });
+        if let Some(name) = named
+            && !content.trim_start().starts_with("//")
+        {
+            found.push((line + 1, format!("{name} is not a noun of the field")));
+        }
+    }
+    found
+}
