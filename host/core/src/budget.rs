@@ -13,6 +13,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::Duration;
 
+use crate::mutant::Mutant;
 use crate::plan::{Plan, Step};
 use crate::rollout::Role;
 use crate::time::Instant;
@@ -241,6 +242,9 @@ impl Budget {
 
     /// Counts an admitted plan.
     pub fn spend(&mut self, plan: &Plan, requester: Requester, now: Instant) {
+        if Mutant::SpendNothing.is_active() {
+            return;
+        }
         self.expire(now);
         let (group, kind) = kind(plan);
         let used = || Used {

@@ -12,6 +12,7 @@ use crate::budget::Trip;
 use crate::expectation::ExpectationState;
 use crate::manifest::{Manifest, Permission};
 use crate::mapping::Mapping;
+use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Plan, Step};
 
@@ -199,13 +200,13 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
         Ok(Checked::NotServed) => return Ruling::Wait(Waiting::NotServed),
         Err(refusal) => return Ruling::Refuse(refusal),
     }
-    if !circumstances.leading {
+    if !circumstances.leading && !Mutant::IgnoreLeadership.is_active() {
         return Ruling::Wait(Waiting::NotLeading);
     }
     if circumstances.mode == Mode::Disabled {
         return Ruling::Wait(Waiting::Disabled);
     }
-    if !circumstances.owns_target {
+    if !circumstances.owns_target && !Mutant::IgnoreOwnership.is_active() {
         return Ruling::Wait(Waiting::NotOwned);
     }
     if circumstances.mode == Mode::DryRun {

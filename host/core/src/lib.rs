@@ -20,6 +20,7 @@ pub mod machine;
 pub mod manifest;
 pub mod mapping;
 pub mod msgpack;
+pub mod mutant;
 pub mod object;
 pub mod observation;
 pub mod path;

@@ -36,6 +36,7 @@ mod tests;
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use crate::mutant::Mutant;
 use crate::object::ProjectedObject;
 use crate::time::Instant;
 
@@ -119,7 +120,7 @@ impl Watch {
         } else {
             items.extend(page.items);
         }
-        if page.continue_token.is_empty() {
+        if page.continue_token.is_empty() || Mutant::StopAtFirstPage.is_active() {
             let changes = items.into_iter().map(|object| Change {
                 object,
                 deleted: false,
@@ -374,6 +375,11 @@ impl Watch {
                 items: std::mem::take(items),
                 continue_token: std::mem::take(continue_token),
             }),
+            State::Watching { .. } if code == 410 && Mutant::SkipGaps.is_active() => {
+                Some(Next::Watch {
+                    resource_version: Box::default(),
+                })
+            }
             State::Watching { .. } if code == 410 => Some(Next::List),
             State::Watching {
                 resource_version, ..

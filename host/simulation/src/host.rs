@@ -374,7 +374,13 @@ impl Host {
                 .guest
                 .reconcile(&in_flight.call, &in_flight.answers)
         });
-        let range = Duration::from_micros(50)..Duration::from_millis(5);
+        // Some calls are still under way when the next thing happens.
+        let longest = if self.world.dice().chance(0.1) {
+            Duration::from_secs(2)
+        } else {
+            Duration::from_millis(5)
+        };
+        let range = Duration::from_micros(50)..longest;
         let took = self.world.dice().duration(&range);
         self.last_id += 1;
         self.reminders.insert(self.last_id, id);

@@ -9,6 +9,7 @@ use davit_sim::model::WatchStart;
 use davit_sim::request::Query;
 use davit_sim::response::{Reply, Response, respond};
 use davit_sim::{Model, Time, Work};
+use serde_json::Value;
 
 /// The server: its objects, and what is wrong with it.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ pub struct Arrival {
     pub code: u16,
     /// The answer takes that much longer.
     pub delay: Duration,
+    /// The uid of the object that it changed; empty if it changed none.
+    pub written: String,
     /// What comes back.
     pub answer: Answer,
 }
@@ -61,6 +64,7 @@ impl Server {
             work,
             code: 0,
             delay: Duration::ZERO,
+            written: String::new(),
             answer: Answer::Body(Err(reset("connection reset"))),
         };
         for action in &actions {
@@ -93,6 +97,7 @@ impl Server {
             }
             Reply::Complete(response) => {
                 arrival.code = response.code;
+                arrival.written = written(&request.method, &response);
                 if !lost {
                     arrival.answer = Answer::Body(read(response));
                 }
@@ -100,6 +105,18 @@ impl Server {
         }
         arrival
     }
+}
+
+/// The uid of the object that a patch or a deletion changed.
+fn written(method: &http::Method, response: &Response) -> String {
+    let changes = matches!(*method, http::Method::PATCH | http::Method::DELETE);
+    if !changes || !(200..300).contains(&response.code) {
+        return String::new();
+    }
+    let body: Value = serde_json::from_slice(&response.body).unwrap_or_default();
+    let uid = ["/metadata/uid", "/details/uid"].map(|at| body.pointer(at).and_then(Value::as_str));
+    let uid = uid.into_iter().flatten().next();
+    uid.unwrap_or_default().to_owned()
 }
 
 /// The request as the server sees it.

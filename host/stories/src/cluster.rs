@@ -143,6 +143,20 @@ pub(crate) fn delete(world: &mut World, object: &Value, policy: &str) -> bool {
     deleted.is_ok()
 }
 
+/// Deletes an object without a grace period. Finalizers may hold it still.
+pub(crate) fn remove_at_once(world: &mut World, object: &Value) -> bool {
+    let body = json!({"gracePeriodSeconds": 0, "propagationPolicy": "Background"});
+    let query = davit_sim::request::Query::default();
+    let Ok(options) = DeleteOptions::parse(&query, Some(body)) else {
+        return false;
+    };
+    let of = ("v1", object["kind"].as_str().unwrap_or_default());
+    let name = object["metadata"]["name"].as_str().unwrap_or_default();
+    let deleted =
+        world.with_model(|model, now| direct::delete(model, now, of, NAMESPACE, name, &options));
+    deleted.is_ok()
+}
+
 /// A pod or a map as the story wants it.
 pub(crate) fn object(create: &Create, owners: &[Value]) -> Value {
     let references: Vec<Value> = owners

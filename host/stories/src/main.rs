@@ -41,6 +41,11 @@ struct Arguments {
     /// How many steps a story has.
     #[arg(long, default_value_t = 80)]
     steps: usize,
+    /// Gives the core one fault after the other, or those of these names, and
+    /// looks for a seed that shows it.
+    #[cfg(feature = "mutants")]
+    #[arg(long, num_args = 0.., value_name = "NAME")]
+    mutants: Option<Vec<String>>,
     /// Prints a failing story as it was drawn.
     #[arg(long)]
     whole: bool,
@@ -58,8 +63,12 @@ fn main() -> Result<ExitCode> {
     if let Some(seed) = arguments.seed {
         return show(seed, &arguments);
     }
+    #[cfg(feature = "mutants")]
+    if let Some(names) = &arguments.mutants {
+        return mutants(names, &arguments);
+    }
     let started = Instant::now();
-    let failed = run(&arguments)?;
+    let failed = run(&arguments, usize::MAX)?;
     let seconds = started.elapsed().as_secs_f64();
     let count = arguments.seeds.end - arguments.seeds.start;
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
@@ -112,8 +121,33 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Tells all stories, on every processor. Returns the seeds that failed.
-fn run(arguments: &Arguments) -> Result<Vec<(u64, Vec<String>)>> {
+/// Looks for a seed that shows each fault.
+#[cfg(feature = "mutants")]
+fn mutants(names: &[String], arguments: &Arguments) -> Result<ExitCode> {
+    use davit_core::mutant::Mutant;
+    let is_meant = |mutant: &Mutant| names.is_empty() || names.contains(&format!("{mutant:?}"));
+    let mut survivors = 0;
+    for mutant in Mutant::ALL.into_iter().filter(is_meant) {
+        Mutant::activate(Some(mutant));
+        let found = run(arguments, 1)?;
+        if let Some((seed, problems)) = found.first() {
+            let problem = problems.first().map_or("", String::as_str);
+            println!("{mutant:?}: seed {seed}: {problem}");
+        } else {
+            survivors += 1;
+            println!("{mutant:?}: NOT FOUND");
+        }
+    }
+    Ok(if survivors == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Tells all stories, on every processor, until so many failed. Returns the seeds
+/// that failed.
+fn run(arguments: &Arguments, enough: usize) -> Result<Vec<(u64, Vec<String>)>> {
     let next = AtomicU64::new(arguments.seeds.start);
     let failed = Mutex::new(Vec::new());
     let threads = thread::available_parallelism()?.get();
@@ -129,6 +163,9 @@ fn run(arguments: &Arguments) -> Result<Vec<(u64, Vec<String>)>> {
                     if !problems.is_empty() {
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                         failed.push((seed, problems));
+                        if failed.len() >= enough {
+                            next.store(arguments.seeds.end, Ordering::Relaxed);
+                        }
                     }
                 }
             });

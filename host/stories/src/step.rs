@@ -34,6 +34,11 @@ pub(crate) enum What {
         number: u64,
         policy: &'static str,
     },
+    /// An object goes at once, and another one comes under its name.
+    Replace {
+        pod: bool,
+        number: u64,
+    },
     /// Everything is healed and catches up first, as a careful operator would
     /// wait for: dependents that a cache has not seen cannot be orphaned.
     Orphan(u64),
@@ -96,15 +101,28 @@ pub(crate) fn draw(dice: &mut Dice, steps: usize) -> Vec<Step> {
     (0..steps)
         .map(|_| Step {
             what: what(dice),
-            pause: Duration::from_millis(dice.below(1500)),
+            pause: pause(dice),
         })
         .collect()
+}
+
+/// Mostly long enough for the controllers to act, often not.
+fn pause(dice: &mut Dice) -> Duration {
+    if dice.chance(0.4) {
+        Duration::from_micros(dice.below(25_000))
+    } else {
+        Duration::from_millis(dice.below(1500))
+    }
 }
 
 fn what(dice: &mut Dice) -> What {
     let controller = |dice: &mut Dice| usize::try_from(dice.below(5)).unwrap_or(0);
     match dice.below(120) {
-        0..48 => What::Create(create(dice)),
+        0..42 => What::Create(create(dice)),
+        42..48 => What::Replace {
+            pod: dice.chance(0.5),
+            number: dice.below(NAMES),
+        },
         48..53 => delete(dice, "Background"),
         53..57 => delete(dice, "Foreground"),
         57..58 => What::Orphan(dice.below(NAMES)),
@@ -136,8 +154,8 @@ fn what(dice: &mut Dice) -> What {
             What::WallClock(millis - 3_600_000)
         }
         98..101 => What::Lead(dice.chance(0.6)),
-        101..102 => What::Swap(controller(dice)),
-        102..106 => What::Candidate(controller(dice), weight(dice)),
+        101..103 => What::Swap(controller(dice)),
+        103..106 => What::Candidate(controller(dice), weight(dice)),
         106..107 => What::Promote(controller(dice)),
         107..109 => What::RollBack(controller(dice)),
         109..111 => What::Mode(controller(dice), dice.chance(0.6)),

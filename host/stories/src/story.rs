@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use crate::cluster::{self, Kubelets};
 use crate::controllers::Controllers;
 use crate::fate::{Fates, left_over, text, tolerates, uid};
-use crate::step::{Create, NODES, Step, What};
+use crate::step::{Create, NODES, NewPod, Step, What};
 
 /// Longer than a silent watch is believed in, so that every cache has caught
 /// up.
@@ -138,6 +138,7 @@ impl Story {
                 number,
                 policy,
             } => self.delete(*pod, *number, policy),
+            What::Replace { pod, number } => self.replace(*pod, *number),
             What::Orphan(number) => self.orphan(*number),
             What::Taint(node) => self.taint(*node),
             What::Untaint(node) => self.untaint(*node),
@@ -265,6 +266,29 @@ impl Story {
         {
             *count += 1;
         }
+    }
+
+    fn replace(&mut self, pod: bool, number: u64) {
+        let Some(object) = self.named(pod, number) else {
+            return;
+        };
+        self.fates.doom(uid(&object));
+        if cluster::remove_at_once(self.world(), &object)
+            && let Some(count) = self.deleted.get_mut(uid(&object))
+        {
+            *count += 1;
+        }
+        let node = text(&object, "/spec/nodeName").strip_prefix("node-");
+        let node = node.and_then(|node| node.parse().ok());
+        self.create(&Create {
+            number,
+            owners: Vec::new(),
+            pod: node.map(|node| NewPod {
+                node,
+                grace: 5,
+                tolerates: true,
+            }),
+        });
     }
 
     fn orphan(&mut self, number: u64) {

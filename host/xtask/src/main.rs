@@ -39,7 +39,8 @@ enum Task {
     /// Tells random stories of the five controllers on virtual time, in memory,
     /// each from its seed, and checks how they end.
     Simulate {
-        /// Arguments of `davit-stories`: `--seeds FIRST..END`, `--seed N`.
+        /// Arguments of `davit-stories`: `--seeds FIRST..END`, `--seed N`, or
+        /// `--mutants` to prove that the stories find faults in the core.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
@@ -106,9 +107,13 @@ fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
 }
 
 fn simulate(workspace: &Path, profile: &str, arguments: &[&str]) -> Result<()> {
-    let run = ["run", "--quiet", "--locked", "-p", "davit-stories"];
-    let run = run.into_iter().chain(["--profile", profile, "--"]);
-    cargo(workspace, run.chain(arguments.iter().copied()))
+    let mut run = vec!["run", "--quiet", "--locked", "-p", "davit-stories"];
+    if arguments.contains(&"--mutants") {
+        run.extend(["--features", "mutants"]);
+    }
+    run.extend(["--profile", profile, "--"]);
+    run.extend(arguments);
+    cargo(workspace, run)
 }
 
 /// The host has the types of the custom resource, so it prints the definition.

@@ -29,6 +29,9 @@ mod times;
 mod transition;
 mod trips;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 

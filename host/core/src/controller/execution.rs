@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::failure::{Failure, FailureClass};
+use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
 use crate::queue::Finish;
@@ -177,6 +178,9 @@ impl ItemExecution {
 
     /// Takes a plan that failed, as far as another try can mend it.
     pub(super) fn fail(&mut self, uid: &str, step: u32, failure: Failure) {
+        if Mutant::ForgetFailures.is_active() {
+            return;
+        }
         let pause = match failure.class {
             FailureClass::Forbidden => FORBIDDEN_PAUSE,
             // As it is, it can never succeed: it has been reported, and comes

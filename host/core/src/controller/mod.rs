@@ -29,6 +29,7 @@ use crate::budget::Trip;
 use crate::circuit::CallFailure;
 use crate::expectation::Written;
 use crate::gate::Mode;
+use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Decision, Plan, QueueKey};
 use crate::queue::{Origin, QueueStats};
@@ -155,6 +156,9 @@ impl<G: Clone> Controller<G> {
             && rollout.share != share
         {
             rollout.share = share;
+            if Mutant::ForgetLeftPlans.is_active() {
+                return;
+            }
             for revision in revisions(&mut self.stable, &mut self.candidate) {
                 revision.start_resync(now);
             }
@@ -212,7 +216,7 @@ impl<G: Clone> Controller<G> {
             return;
         }
         self.shared.budget.set(settings.guardrails);
-        let enforces = settings.mode == Mode::Enforce;
+        let enforces = settings.mode == Mode::Enforce && !Mutant::ForgetDryRuns.is_active();
         self.shared.settings = settings;
         if enforces {
             for revision in revisions(&mut self.stable, &mut self.candidate) {

@@ -17,6 +17,7 @@ use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
 use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
+use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Decision, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
@@ -436,6 +437,9 @@ impl<G: Clone> Revision<G> {
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
         self.circuit.failed(now, called.permit, failure);
+        if Mutant::ForgetFailedCalls.is_active() {
+            return;
+        }
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
             self.items.leave_call(&item);
@@ -451,6 +455,9 @@ impl<G: Clone> Revision<G> {
     }
 
     fn send_back(&mut self, now: Instant, items: impl IntoIterator<Item = WorkItem>) {
+        if Mutant::ForgetVoidCalls.is_active() {
+            return;
+        }
         for WorkItem { queue, key, .. } in items {
             self.queues.done(now, &queue, &key, Finish::PutBack);
             self.items.leave_call(&QueueKey { queue, key });
@@ -488,7 +495,7 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) {
-        if !self.items.awaits(uid) {
+        if !self.items.awaits(uid) || Mutant::ForgetWaiters.is_active() {
             return;
         }
         if !shared.is_open(uid, snapshot, now) {

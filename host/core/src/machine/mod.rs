@@ -33,6 +33,7 @@ use crate::circuit::{CallFailure, CircuitState};
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::Unlisted;
 use crate::mapping::Mapping;
+use crate::mutant::Mutant;
 use crate::plan::Decision;
 use crate::store::Store;
 use crate::time::{Instant, Now};
@@ -282,6 +283,9 @@ impl<G: Clone> Machine<G> {
             return;
         }
         self.leading = held;
+        if held && Mutant::ForgetResync.is_active() {
+            return;
+        }
         if held {
             self.running_mut()
                 .for_each(|(_, controller)| controller.resync(now));
@@ -292,6 +296,9 @@ impl<G: Clone> Machine<G> {
     }
 
     fn withdraw_all(&mut self) {
+        if Mutant::WithdrawNothing.is_active() {
+            return;
+        }
         let ids: Vec<ControllerId> = self.running().map(|(_, one)| one.id()).collect();
         for id in ids {
             self.outbox.push(Effect::Withdraw(id));

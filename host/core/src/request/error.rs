@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Method;
 use crate::failure::{Failure, FailureClass};
+use crate::mutant::Mutant;
 use crate::refusal::Refused;
 use crate::traffic::{Ended, PATIENCE};
 use crate::watch::Interruption;
@@ -137,7 +138,9 @@ impl Repeats {
                     .is_some_and(|pause| not_executed && pause <= PATIENCE && self.0 < MOST_REPEATS)
             }
             // Another server may listen at the address, or this one again.
-            RequestError::NoAnswer(reason) => reason.unsent && self.0 == 0,
+            RequestError::NoAnswer(reason) => {
+                (reason.unsent || Mutant::RepeatWrites.is_active()) && self.0 == 0
+            }
             RequestError::Paused(_) => false,
         };
         self.0 += u32::from(may);

@@ -7,6 +7,7 @@ use super::segment::Reader;
 use super::slots::Slot;
 use super::{Change, Object, ResourceVersion, SegmentId, Store, TooFewFields};
 use crate::msgpack;
+use crate::mutant::Mutant;
 use crate::object::{ProjectedObject, Uid, object_key};
 use crate::path::FieldTree;
 use crate::time::Instant;
@@ -93,6 +94,7 @@ impl Store {
             .members(segment, 0)
             .map(|(slot, _)| slot)
             .filter(|slot| seen.binary_search(slot).is_err())
+            .filter(|_| !Mutant::KeepUnlistedObjects.is_active())
             .collect();
         for slot in gone {
             self.vacate(segment, slot, changes);

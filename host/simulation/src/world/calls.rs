@@ -9,6 +9,7 @@ use davit_core::stream::StreamId;
 use davit_core::time::Instant;
 use davit_core::traffic::{Access, Asked, Destination, Ticket, Turn, Urgency};
 
+use super::plans::Execution;
 use super::{Due, ExecutionId, World, Write};
 use crate::server::{Answer, unreachable};
 
@@ -198,6 +199,14 @@ impl World {
                 work: arrival.work,
                 code: arrival.code,
             });
+        }
+        if let Caller::Execution(id) = call.caller
+            && let Some(target) = self.executions.get(&id).map(Execution::target)
+            && !arrival.written.is_empty()
+            && arrival.written != target.uid
+        {
+            let what = format!("a plan for {target} changes {}", arrival.written);
+            self.violations.push(what);
         }
         let is_watch = matches!(arrival.answer, Answer::Watch(..));
         // Only a refusal for overload says that nothing was executed.

@@ -17,6 +17,7 @@ use std::time::Duration;
 use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{ReadAnswer, ReadId};
+use davit_core::manifest::Rate;
 use davit_core::mapping::{Discovery, Mapping, Served};
 use davit_core::object::ApiResource;
 use davit_core::stream::{StreamId, Update};
@@ -143,6 +144,8 @@ pub struct World {
     /// Each with the request that it has under way.
     streams: BTreeMap<StreamId, (Stream, Option<CallId>)>,
     exchanges: BTreeMap<CallId, Exchange>,
+    /// The client-side rate; none in most worlds.
+    rate: Option<Rate>,
     traffic: Traffic,
     waiting: BTreeMap<davit_core::traffic::Ticket, Call>,
     executions: BTreeMap<ExecutionId, Execution>,
@@ -181,7 +184,12 @@ impl World {
     #[must_use]
     pub fn new(model: Model, start: Time, seed: u64, keep_trace: bool) -> Self {
         let mut dice = Dice::new(seed);
+        let rate = dice.chance(0.3).then_some(Rate {
+            per_second: 4.0,
+            burst: 2,
+        });
         Self {
+            rate,
             instant: Instant::ZERO,
             wall: Wall(start.unix().saturating_mul(1000)),
             base: start,
@@ -193,7 +201,7 @@ impl World {
             notices: VecDeque::new(),
             streams: BTreeMap::new(),
             exchanges: BTreeMap::new(),
-            traffic: Traffic::new(None),
+            traffic: Traffic::new(rate),
             waiting: BTreeMap::new(),
             executions: BTreeMap::new(),
             readings: BTreeMap::new(),
@@ -316,7 +324,7 @@ impl World {
         self.waiting.clear();
         self.executions.clear();
         self.readings.clear();
-        self.traffic = Traffic::new(None);
+        self.traffic = Traffic::new(self.rate);
     }
 
     /// Moves time on to the next notice; none if there is none until then.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use davit_core::controller::Outcome;
 use davit_core::mapping::Mapping;
+use davit_core::object::ObjectRef;
 use davit_core::plan::Plan;
 use davit_core::request::RequestError;
 use davit_core::request::plan::{PlanExecution, PlanNext, first_written, not_sent, withdrawn};
@@ -22,6 +23,13 @@ pub(super) struct Execution {
     steps: PlanExecution,
     /// When its first request had its turn; none while it waits for it.
     started: Option<Instant>,
+}
+
+impl Execution {
+    /// The object that the plan is for.
+    pub(super) fn target(&self) -> &ObjectRef {
+        &self.plan.target
+    }
 }
 
 impl World {

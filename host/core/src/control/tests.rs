@@ -1,0 +1,4 @@
+//! The control half as a whole, without any driver.
+
+mod bench;
+mod orders;

@@ -1,0 +1,405 @@
+//! A driver in memory: it loads whatever is asked for, records in a
+//! [`ControllerRecord`], and observes what was last asked to run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::{
+    ControllerSpec, ControllerStatus, ModuleSource, RolloutConfig, SpecError, StepConfig,
+    encode_config,
+};
+use crate::control::{
+    Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration, Declared,
+    HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, Owner, Record,
+    RecordId, Remembered, Requests, SourceVersion,
+};
+use crate::desired::DesiredController;
+use crate::digest::ModuleDigest;
+use crate::manifest::Manifest;
+use crate::object::ObjectRef;
+use crate::observation::{CandidateObservation, Observation};
+use crate::revision::{LoadedRevision, RevisionIdentity};
+use crate::rollout::compare::Counts;
+use crate::rollout::progress::Observed;
+use crate::time::{Instant, Now, Wall};
+
+pub(super) const NAME: &str = "podgc";
+const NOON: i64 = 1_795_176_000_000;
+
+/// The name of the guest: nobody calls it.
+pub(super) type Guest = &'static str;
+
+pub(super) struct Bench {
+    pub(super) now: Now,
+    pub(super) control: Control<Guest>,
+    /// What outlives a host.
+    pub(super) record: ControllerRecord,
+    pub(super) declaration: Declaration,
+    /// What the data half runs.
+    pub(super) running: Vec<DesiredController<Guest>>,
+    /// What is observed of the candidate in its step.
+    pub(super) observed: Observed,
+    pub(super) reasons: Vec<&'static str>,
+    /// Effects that are not executed yet: writes and loads.
+    pub(super) writes: Vec<(RecordId, Owner, Record)>,
+    pub(super) loads: Vec<Load>,
+    pub(super) remembering: Vec<(RecordId, Owner)>,
+    /// Whose record was read or written last.
+    pub(super) last_owner: Option<Owner>,
+    /// Whether writes succeed.
+    pub(super) is_recording: bool,
+    /// Whether recorded revisions cannot be loaded.
+    pub(super) is_cache_lost: bool,
+}
+
+pub(super) fn spec(config: u32, steps: &[&str]) -> ControllerSpec {
+    let steps = steps.iter().map(|step| step.parse::<StepConfig>().unwrap());
+    let mut spec = ControllerSpec::of(ModuleSource::File("/guests/a.wasm".into()).into());
+    spec.config = serde_json::json!({"threshold": config});
+    spec.rollout = RolloutConfig {
+        steps: steps.collect(),
+        ..RolloutConfig::default()
+    };
+    spec.rollout.analysis.min_decisions = 0;
+    spec
+}
+
+pub(super) fn identity(spec: &ControllerSpec) -> RevisionIdentity {
+    let config = encode_config(&spec.config).unwrap();
+    RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits)
+}
+
+pub(super) fn name_of(spec: &ControllerSpec) -> String {
+    identity(spec).to_string()
+}
+
+pub(super) fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
+    LoadedRevision {
+        guest: "a.wasm",
+        manifest: Arc::new(manifest()),
+        identity: identity(spec),
+        away: None,
+    }
+}
+
+fn manifest() -> Manifest {
+    Manifest {
+        name: NAME.into(),
+        version: String::new(),
+        summary: String::new(),
+        watches: Vec::new(),
+        triggers: Vec::new(),
+        queues: Vec::new(),
+        ticks: Vec::new(),
+        permissions: Vec::new(),
+        metrics: Vec::new(),
+        config_schema: String::new(),
+    }
+}
+
+fn object(uid: &str) -> ObjectRef {
+    ObjectRef {
+        api_version: "davit.dev/v1alpha1".into(),
+        kind: "Controller".into(),
+        namespace: String::new(),
+        name: NAME.into(),
+        uid: uid.into(),
+    }
+}
+
+fn settings() -> ControlSettings {
+    ControlSettings {
+        namespace: "davit".into(),
+        host: Some(HostIdentity {
+            id: "1".into(),
+            name: "here".into(),
+        }),
+    }
+}
+
+impl Bench {
+    /// A host that was just started, with what a former one recorded.
+    pub(super) fn start(spec: ControllerSpec, record: ControllerRecord) -> Self {
+        Self::start_at(0, spec, record)
+    }
+
+    fn start_at(seconds: i64, spec: ControllerSpec, record: ControllerRecord) -> Self {
+        let now = Now {
+            instant: Instant::ZERO,
+            wall: Wall(NOON + 1000 * seconds),
+        };
+        let declaration = Declaration {
+            name: NAME.into(),
+            generation: Some(1),
+            object: Some(object("1")),
+            status: None,
+            spec: Ok(spec),
+            requests: Requests::default(),
+        };
+        let mut bench = Self {
+            now,
+            control: Control::new(now, settings()),
+            record,
+            declaration,
+            running: Vec::new(),
+            observed: Observed::default(),
+            reasons: Vec::new(),
+            writes: Vec::new(),
+            loads: Vec::new(),
+            remembering: Vec::new(),
+            last_owner: None,
+            is_recording: true,
+            is_cache_lost: false,
+        };
+        bench.declare();
+        bench
+    }
+
+    /// A controller that runs a first revision.
+    pub(super) fn running(spec: ControllerSpec) -> Self {
+        let mut bench = Self::start(spec, ControllerRecord::default());
+        bench.settle();
+        assert_eq!(bench.running.len(), 1);
+        bench
+    }
+
+    /// Ends this host at once, and starts another.
+    pub(super) fn crash(&self) -> Self {
+        let spec = self.declaration.spec.clone().unwrap();
+        let seconds = (self.now.wall.0 - NOON) / 1000;
+        let mut next = Self::start_at(seconds + 60, spec, self.record.clone());
+        next.declaration = self.declaration.clone();
+        next.declare();
+        next
+    }
+
+    /// Another host after a crash, whose spec cannot be read.
+    pub(super) fn start_unreadable(former: &Self) -> Self {
+        let mut next = former.crash();
+        next.control = Control::new(next.now, settings());
+        next.remembering.clear();
+        next.declaration.spec = Err(SpecError {
+            field: "spec.module".into(),
+            reason: "it names two sources".into(),
+        });
+        next.declare();
+        next
+    }
+
+    pub(super) fn declare(&mut self) {
+        let declared = Declared {
+            declaration: self.declaration.clone(),
+            loaded: None,
+        };
+        self.handle(ControlInput::Declared(vec![declared]));
+    }
+
+    /// Declares another spec.
+    pub(super) fn change(&mut self, spec: ControllerSpec) {
+        self.declaration.spec = Ok(spec);
+        let generation = self.declaration.generation.unwrap_or_default();
+        self.declaration.generation = Some(generation + 1);
+        self.declare();
+    }
+
+    /// Declares another resource of the same name.
+    pub(super) fn replace(&mut self, uid: &str, spec: ControllerSpec) {
+        self.declaration.object = Some(object(uid));
+        self.declaration.spec = Ok(spec);
+        self.declaration.generation = Some(1);
+        self.declare();
+    }
+
+    pub(super) fn ask(&mut self, change: impl FnOnce(&mut Requests)) {
+        change(&mut self.declaration.requests);
+        self.declare();
+    }
+
+    pub(super) fn handle(&mut self, input: ControlInput<Guest>) {
+        self.control.handle(self.now, input);
+        self.poll();
+    }
+
+    /// Takes over what the control half wants done.
+    fn poll(&mut self) {
+        while let Some(effect) = self.control.poll() {
+            match effect {
+                ControlEffect::Load(load) => self.loads.push(load),
+                ControlEffect::Remember { id, owner } => {
+                    self.last_owner = Some(owner.clone());
+                    self.remembering.push((id, owner));
+                }
+                ControlEffect::Record { id, owner, record } => {
+                    self.last_owner = Some(owner.clone());
+                    self.writes.push((id, owner, record));
+                }
+                ControlEffect::Run(desired) => self.running = desired,
+                ControlEffect::Event { notice, .. } => self.reasons.push(notice.reason),
+                ControlEffect::Reset { .. }
+                | ControlEffect::KeepModules(_)
+                | ControlEffect::Answer { .. }
+                | ControlEffect::Report(_) => {}
+            }
+        }
+    }
+
+    /// Executes one effect: reading the record, a load, or a write. Whether there was
+    /// one.
+    pub(super) fn execute_one(&mut self) -> bool {
+        if !self.remembering.is_empty() {
+            let (id, _) = self.remembering.remove(0);
+            let remembered = Box::new(Remembered {
+                status: Ok(self.record.status.clone()),
+                paused: None,
+            });
+            self.handle(ControlInput::Remembered { id, remembered });
+            return true;
+        }
+        if !self.loads.is_empty() {
+            let load = self.loads.remove(0);
+            let result = self.load(&load);
+            self.handle(ControlInput::Loaded {
+                id: load.id,
+                result,
+            });
+            return true;
+        }
+        self.write_one()
+    }
+
+    pub(super) fn write_one(&mut self) -> bool {
+        if self.writes.is_empty() {
+            return false;
+        }
+        let (id, _, record) = self.writes.remove(0);
+        let result = if self.is_recording {
+            self.record.write(record);
+            Ok(None)
+        } else {
+            Err("the API server is away".to_owned())
+        };
+        self.handle(ControlInput::Recorded { id, result });
+        true
+    }
+
+    /// A write succeeded.
+    pub(super) fn succeed(&mut self, id: RecordId) {
+        self.handle(ControlInput::Recorded {
+            id,
+            result: Ok(None),
+        });
+    }
+
+    /// A write failed.
+    pub(super) fn fail(&mut self, id: RecordId) {
+        let result = Err("no answer".to_owned());
+        self.handle(ControlInput::Recorded { id, result });
+    }
+
+    fn load(&self, load: &Load) -> Result<LoadResult<Guest>, LoadProblem> {
+        let version = Some(SourceVersion("1".into()));
+        match &load.target {
+            LoadTarget::Desired { spec, before } if before.is_none() => Ok(LoadResult::Loaded {
+                revision: loaded(spec),
+                spec: spec.clone(),
+                version,
+            }),
+            LoadTarget::Desired { .. } => Ok(LoadResult::Unchanged),
+            LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
+                let spec = self.record.spec(revision).filter(|_| !self.is_cache_lost);
+                let spec = spec
+                    .ok_or_else(|| LoadProblem::new(LoadFailure::NotRecorded, "it is not kept"))?;
+                Ok(LoadResult::Loaded {
+                    revision: loaded(&spec),
+                    spec: Box::new(spec),
+                    version: None,
+                })
+            }
+        }
+    }
+
+    /// The answer to a load that was made for this spec.
+    pub(super) fn answer(&mut self, id: LoadId, spec: &ControllerSpec) {
+        let result = Ok(LoadResult::Loaded {
+            revision: loaded(spec),
+            spec: Box::new(spec.clone()),
+            version: None,
+        });
+        self.handle(ControlInput::Loaded { id, result });
+    }
+
+    /// Looks at the controllers, without executing anything.
+    pub(super) fn look(&mut self) {
+        let observed = self.observe();
+        self.control.advance(self.now, &observed);
+        self.poll();
+    }
+
+    /// Lets this much time pass, with a look a second.
+    pub(super) fn pass(&mut self, seconds: u64) {
+        for _ in 0..seconds {
+            self.now.instant = self.now.instant.after(Duration::from_secs(1));
+            self.now.wall.0 += 1000;
+            self.settle();
+        }
+    }
+
+    /// Looks and executes until nothing is left to do.
+    pub(super) fn settle(&mut self) {
+        self.look();
+        while self.execute_one() {
+            if self.control.next_wake() <= self.now.instant {
+                self.look();
+            }
+        }
+    }
+
+    /// What the data half observes: what it runs, synced at once.
+    fn observe(&self) -> BTreeMap<String, Observation> {
+        let observed = self.running.iter().map(|desired| {
+            let candidate = desired.candidate.as_ref();
+            let observation = Observation {
+                stable: Some(desired.stable.identity.clone()),
+                pending: None,
+                complete: true,
+                circuit_open: None,
+                candidate: candidate.map(|(revision, step)| CandidateObservation {
+                    identity: revision.identity.clone(),
+                    step: step.number,
+                    complete: true,
+                    observed: self.observed.clone(),
+                }),
+                tripped: Vec::new(),
+                now: self.now,
+            };
+            (desired.name.clone(), observation)
+        });
+        observed.collect()
+    }
+
+    pub(super) fn status(&self) -> ControllerStatus {
+        let mut statuses = self.control.statuses();
+        let found = statuses.find(|(name, _)| *name == NAME);
+        found.map(|(_, status)| status.clone()).unwrap_or_default()
+    }
+
+    /// The names of the revisions that run, and the weight of the candidate.
+    pub(super) fn runs(&self) -> Option<(String, Option<(String, u8)>)> {
+        let desired = self.running.first()?;
+        let candidate = desired.candidate.as_ref();
+        let candidate =
+            candidate.map(|(revision, step)| (revision.identity.to_string(), step.share.weight));
+        Some((desired.stable.identity.to_string(), candidate))
+    }
+
+    pub(super) fn disagree(&mut self, targets: u64) {
+        self.observed = Observed {
+            counts: Counts {
+                different: targets,
+                ..Counts::default()
+            },
+            ..Observed::default()
+        };
+    }
+}

@@ -1,0 +1,484 @@
+//! Orders of inputs and effects that matter: crashes, late answers, records that fail.
+
+use super::bench::{Bench, NAME, identity, name_of, spec};
+use crate::api::{ControllerSpec, ControllerStatus, RequestResult};
+use crate::control::requests::{abort, promote_fully, promote_step, retry, swap};
+use crate::control::{ControllerRecord, LoadTarget, Record};
+
+/// The stable revision.
+fn first() -> ControllerSpec {
+    spec(1, STEPS)
+}
+
+/// The candidate.
+fn second() -> ControllerSpec {
+    spec(2, STEPS)
+}
+
+const STEPS: &[&str] = &["weight 10 for 1h", "weight 50 until promoted"];
+
+fn rolling_out() -> Bench {
+    let mut bench = Bench::running(first());
+    bench.change(second());
+    bench.settle();
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
+    bench
+}
+
+fn candidate(weight: u8) -> (String, u8) {
+    (name_of(&second()), weight)
+}
+
+/// A way to end a rollout or a step of it.
+type Ask = fn(&mut Bench);
+
+fn promotes(bench: &mut Bench) {
+    let value = promote_fully(&bench.status().candidate.unwrap());
+    bench.ask(|requests| requests.promote = Some(value));
+}
+
+fn promotes_the_step(bench: &mut Bench) {
+    let value = promote_step(&bench.status().candidate.unwrap());
+    bench.ask(|requests| requests.promote = Some(value));
+}
+
+fn aborts(bench: &mut Bench) {
+    let value = abort(&bench.status().candidate.unwrap());
+    bench.ask(|requests| requests.abort = Some(value));
+}
+
+fn swaps(bench: &mut Bench) {
+    let generation = bench.declaration.generation.unwrap();
+    let value = swap(&name_of(&second()), generation);
+    bench.ask(|requests| requests.swap = Some(value));
+}
+
+/// What is recorded is never behind what runs, except that a candidate that was
+/// withdrawn may still be in the record.
+fn assert_recorded(bench: &Bench, after: &str) {
+    let Some((stable, candidate)) = bench.runs() else {
+        return;
+    };
+    let status = &bench.record.status;
+    let recorded = status.stable.as_ref().map(|one| one.revision.as_str());
+    assert_eq!(recorded, Some(stable.as_str()), "{after}");
+    assert!(bench.record.spec(&stable).is_some(), "{after}");
+    if let Some((candidate, weight)) = candidate {
+        let recorded = status.candidate.as_ref().expect(after);
+        assert_eq!(recorded.revision, candidate, "{after}");
+        assert_eq!(recorded.weight, weight, "{after}");
+        assert!(bench.record.spec(&candidate).is_some(), "{after}");
+    }
+}
+
+/// Crashes after so many effects, starts another host, and lets that settle.
+fn crash_after(effects: usize, ask: Ask) -> (Bench, Bench) {
+    let mut bench = rolling_out();
+    ask(&mut bench);
+    bench.look();
+    assert_recorded(&bench, "before any effect");
+    for number in 0..effects {
+        if !bench.write_one() {
+            break;
+        }
+        assert_recorded(&bench, &format!("after effect {number}"));
+    }
+    let mut next = bench.crash();
+    next.settle();
+    assert_recorded(&next, "after a crash");
+    next.pass(3);
+    assert_recorded(&next, "3 s after a crash");
+    (bench, next)
+}
+
+#[test]
+fn a_first_revision_runs_once_it_is_recorded() {
+    let mut bench = Bench::start(first(), ControllerRecord::default());
+    assert_eq!(bench.runs(), None);
+    bench.look();
+    while bench.execute_one() {
+        bench.look();
+        assert_recorded(&bench, "while it starts");
+    }
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+}
+
+#[test]
+fn a_step_a_promotion_and_a_swap_run_only_once_they_are_recorded() {
+    let before = Some((name_of(&first()), Some(candidate(10))));
+    let cases: [(Ask, _); 3] = [
+        (promotes, (name_of(&second()), None)),
+        (promotes_the_step, (name_of(&first()), Some(candidate(50)))),
+        (swaps, (name_of(&second()), None)),
+    ];
+    for (ask, after) in cases {
+        let mut bench = rolling_out();
+        ask(&mut bench);
+        bench.look();
+        assert_eq!(bench.runs(), before, "not recorded yet");
+        while bench.write_one() {
+            assert_recorded(&bench, "in between");
+        }
+        assert_eq!(bench.runs(), Some(after));
+    }
+}
+
+#[test]
+fn a_crash_around_any_transition_loses_nothing() {
+    let asks: [Ask; 4] = [promotes, promotes_the_step, swaps, aborts];
+    for ask in asks {
+        for effects in 0..4 {
+            let (_, next) = crash_after(effects, ask);
+            let (stable, candidate) = next.runs().unwrap();
+            let runs = [Some(stable), candidate.map(|(name, _)| name)];
+            let known = [name_of(&first()), name_of(&second())];
+            for name in runs.into_iter().flatten() {
+                assert!(known.contains(&name));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_promotion_that_was_recorded_outlives_a_crash() {
+    let (_, next) = crash_after(4, promotes);
+    assert_eq!(next.runs(), Some((name_of(&second()), None)));
+    // One that was not is decided again from the same request.
+    let (_, next) = crash_after(0, promotes);
+    assert_eq!(next.runs(), Some((name_of(&second()), None)));
+}
+
+#[test]
+fn a_candidate_is_withdrawn_before_its_rollback_is_recorded() {
+    let mut bench = rolling_out();
+    aborts(&mut bench);
+    bench.look();
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    assert!(bench.record.status.candidate.is_some());
+}
+
+#[test]
+fn a_recorded_rejection_is_never_lost() {
+    let (_, mut next) = crash_after(4, aborts);
+    let rejected = next.status().rejected.unwrap();
+    assert_eq!(rejected.revision, name_of(&second()));
+    for _ in 0..3 {
+        next = next.crash();
+        next.settle();
+        next.pass(5);
+        assert_eq!(next.status().rejected.as_ref(), Some(&rejected));
+        assert_eq!(next.runs(), Some((name_of(&first()), None)));
+    }
+    let value = retry(&rejected);
+    next.ask(|requests| requests.retry = Some(value));
+    next.settle();
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
+}
+
+/// A write that was under way when the candidate was rolled back ends later: it must
+/// not bring the candidate back.
+#[test]
+fn a_late_record_of_a_step_does_not_bring_a_withdrawn_candidate_back() {
+    let mut bench = rolling_out();
+    promotes_the_step(&mut bench);
+    bench.look();
+    assert_eq!(bench.writes.len(), 1, "the next step is being recorded");
+    aborts(&mut bench);
+    bench.look();
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    while bench.write_one() {
+        assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    }
+    let recorded = &bench.record.status;
+    assert!(recorded.candidate.is_none());
+    assert!(recorded.rejected.is_some());
+}
+
+#[test]
+fn a_record_that_fails_for_an_hour_holds_everything_but_a_rollback() {
+    let mut bench = rolling_out();
+    bench.is_recording = false;
+    promotes(&mut bench);
+    bench.reasons.clear();
+    bench.pass(3600);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
+    let notices = bench.reasons.iter().filter(|one| **one == "NotRecorded");
+    // Once an attempt at most, and those become rare.
+    assert!((1..=125).contains(&notices.count()));
+    let ready = ready(&bench.status());
+    assert_eq!(ready, ("False".to_owned(), "NotRecorded".to_owned()));
+
+    bench.is_recording = true;
+    bench.pass(31);
+    assert_eq!(bench.runs(), Some((name_of(&second()), None)));
+    assert_eq!(ready_reason(&bench), "DryRun");
+    assert_recorded(&bench, "at the end");
+}
+
+#[test]
+fn an_abort_holds_at_once_while_nothing_can_be_recorded() {
+    let mut bench = rolling_out();
+    bench.is_recording = false;
+    aborts(&mut bench);
+    bench.pass(60);
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    // The next host has no record of it, and decides it again.
+    let mut next = bench.crash();
+    next.settle();
+    assert_eq!(next.runs(), Some((name_of(&first()), None)));
+    assert!(next.record.status.rejected.is_some());
+}
+
+/// After an error nobody knows whether a write took place.
+#[test]
+fn a_write_whose_reply_is_lost_is_made_again() {
+    let mut bench = rolling_out();
+    promotes(&mut bench);
+    bench.look();
+    // The spec of the promoted revision.
+    let (_, _, record) = &bench.writes[0];
+    assert!(matches!(record, Record::Revision(_)));
+    bench.write_one();
+    let (id, _, record) = bench.writes.remove(0);
+    bench.record.write(record);
+    bench.fail(id);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
+    assert_eq!(
+        bench.record.status.stable.as_ref().unwrap().revision,
+        name_of(&second())
+    );
+    bench.pass(2);
+    assert_eq!(bench.runs(), Some((name_of(&second()), None)));
+}
+
+#[test]
+fn a_revision_that_was_loaded_for_an_old_spec_is_ignored() {
+    let mut bench = Bench::running(first());
+    bench.change(second());
+    bench.look();
+    let late = bench.loads.remove(0);
+    // Meanwhile the operator has taken the change back.
+    bench.change(first());
+    bench.answer(late.id, &second());
+    bench.pass(3);
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    assert!(bench.status().candidate.is_none());
+    // The same answer again is about nothing.
+    bench.answer(late.id, &second());
+    bench.pass(3);
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+}
+
+/// Answers of the former resource's loads and records arrive late.
+#[test]
+fn another_resource_of_the_same_name_has_nothing_of_the_former_one() {
+    let mut bench = rolling_out();
+    promotes(&mut bench);
+    bench.change(spec(3, STEPS));
+    bench.look();
+    let (loads, writes) = (bench.loads.clone(), bench.writes.clone());
+    assert!(!loads.is_empty() && !writes.is_empty());
+    bench.loads.clear();
+    bench.writes.clear();
+    // Its record goes with it.
+    bench.record = ControllerRecord::default();
+    bench.declaration.requests = crate::control::Requests::default();
+    bench.replace("2", spec(9, STEPS));
+    bench.look();
+    assert_eq!(bench.runs(), None, "the former one stops");
+    for load in loads {
+        let LoadTarget::Desired { spec, .. } = load.target else {
+            continue;
+        };
+        bench.answer(load.id, &spec);
+    }
+    for (id, ..) in writes {
+        bench.succeed(id);
+    }
+    bench.settle();
+    bench.pass(3);
+    assert_eq!(bench.runs(), Some((name_of(&spec(9, STEPS)), None)));
+    let owner = bench.last_owner.clone().unwrap();
+    assert_eq!(
+        (owner.name.as_str(), owner.uid.as_deref()),
+        (NAME, Some("2"))
+    );
+}
+
+/// After a start the spec may describe a third revision while the candidate of the
+/// record waits: a request about the candidate must not promote the third one.
+#[test]
+fn a_request_about_a_candidate_never_promotes_another_revision() {
+    let mut bench = rolling_out();
+    promotes(&mut bench);
+    let mut next = bench.crash();
+    next.is_cache_lost = true;
+    let mut third = spec(3, STEPS);
+    third.rollout.analysis.min_decisions = 0;
+    next.declaration.requests = bench.declaration.requests.clone();
+    next.change(third.clone());
+    next.settle();
+    next.pass(30);
+    assert_eq!(next.runs(), None, "the stable revision is lost");
+    let status = next.status();
+    assert_eq!(status.stable.unwrap().revision, name_of(&first()));
+    assert_eq!(status.candidate.unwrap().revision, name_of(&second()));
+    assert_eq!(status.lost.unwrap().ready, Some(name_of(&third)));
+    // It is there again, and so is the rollout of what the spec describes.
+    next.is_cache_lost = false;
+    next.pass(70);
+    let (stable, candidate) = next.runs().unwrap();
+    assert_eq!(stable, name_of(&first()));
+    assert_eq!(candidate, Some((name_of(&third), 10)));
+}
+
+/// A host that cannot write runs what was recorded.
+#[test]
+fn what_is_recorded_runs_after_a_start_although_nothing_can_be_written() {
+    let bench = rolling_out();
+    let mut next = bench.crash();
+    next.is_recording = false;
+    next.settle();
+    next.pass(10);
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
+}
+
+#[test]
+fn counts_are_recorded_every_ten_seconds_and_continue_after_a_crash() {
+    let mut bench = rolling_out();
+    bench.disagree(3);
+    bench.pass(25);
+    let recorded = bench.record.status.candidate.clone().unwrap();
+    assert_eq!(recorded.comparison.different, 3);
+    assert!((15..=25).contains(&recorded.elapsed_seconds));
+    let mut next = bench.crash();
+    next.disagree(2);
+    next.pass(15);
+    let continued = next.status().candidate.unwrap();
+    assert_eq!(continued.since, recorded.since);
+    assert_eq!(continued.comparison.different, 5);
+    assert!(continued.elapsed_seconds > recorded.elapsed_seconds);
+    assert!(continued.elapsed_seconds < recorded.elapsed_seconds + 17);
+}
+
+/// The state is made of the record once, and what is written of it is the same.
+#[test]
+fn a_restored_state_is_written_as_it_was_recorded() {
+    let mut lost = rolling_out().crash();
+    lost.is_cache_lost = true;
+    lost.settle();
+    let mut rolled_back = rolling_out();
+    aborts(&mut rolled_back);
+    rolled_back.settle();
+    for bench in [Bench::running(first()), rolling_out(), rolled_back, lost] {
+        let recorded = &bench.record.status;
+        let state = crate::control::state::Rollout::restore(recorded);
+        let mut written = ControllerStatus::default();
+        let lost = recorded.lost.as_ref();
+        state.write(&mut written, lost.and_then(|lost| lost.ready.clone()));
+        assert_eq!(written.stable, recorded.stable);
+        assert_eq!(written.candidate, recorded.candidate);
+        assert_eq!(written.rejected, recorded.rejected);
+        assert_eq!(written.lost, recorded.lost);
+    }
+}
+
+#[test]
+fn the_clock_of_the_wall_never_gives_two_rollouts_one_name() {
+    let mut bench = rolling_out();
+    let since = |bench: &Bench| bench.status().candidate.unwrap().since;
+    let before = since(&bench);
+    aborts(&mut bench);
+    bench.settle();
+    let rejected = bench.status().rejected.unwrap();
+    bench.now.wall.0 -= 3_600_000;
+    let mut bench = bench.crash();
+    bench.settle();
+    let value = retry(&rejected);
+    bench.ask(|requests| requests.retry = Some(value));
+    bench.settle();
+    assert!(since(&bench) > before);
+    // The abort of the former rollout says nothing of this one.
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
+    let requests = bench.status().requests;
+    let abort = requests.iter().find(|one| one.request == "abort").unwrap();
+    assert_eq!(abort.result, RequestResult::Done);
+}
+
+fn ready(status: &ControllerStatus) -> (String, String) {
+    let mut conditions = status.conditions.iter();
+    let ready = conditions.find(|one| one.type_ == "Ready").unwrap();
+    (ready.status.clone(), ready.reason.clone())
+}
+
+fn ready_reason(bench: &Bench) -> String {
+    ready(&bench.status()).1
+}
+
+#[test]
+fn a_revision_is_the_same_whatever_else_its_spec_says() {
+    assert_eq!(identity(&spec(1, &[])), identity(&first()));
+}
+
+#[test]
+fn a_candidate_whose_steps_are_taken_away_is_promoted_unless_it_is_paused() {
+    let mut bench = rolling_out();
+    let mut without = spec(2, &[]);
+    without.rollout.paused = true;
+    bench.change(without.clone());
+    bench.pass(5);
+    assert_eq!(
+        bench.runs(),
+        Some((name_of(&first()), Some(candidate(10)))),
+        "paused"
+    );
+    without.rollout.paused = false;
+    bench.change(without);
+    bench.pass(1);
+    assert_eq!(bench.runs(), Some((name_of(&second()), None)));
+}
+
+#[test]
+fn no_time_passes_and_nothing_is_promoted_while_the_spec_describes_what_is_not_loaded() {
+    let mut bench = rolling_out();
+    bench.pass(5);
+    let elapsed = |bench: &Bench| bench.status().candidate.map(|one| one.elapsed_seconds);
+    let before = elapsed(&bench);
+    bench.change(spec(3, STEPS));
+    bench.look();
+    assert_eq!(bench.loads.len(), 1);
+    let load = bench.loads.remove(0);
+    promotes(&mut bench);
+    bench.pass(60);
+    assert_eq!(elapsed(&bench), before);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
+    let requests = bench.status().requests;
+    assert_eq!(requests[0].result, RequestResult::Pending);
+    // An abort holds.
+    aborts(&mut bench);
+    bench.look();
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    bench.answer(load.id, &spec(3, STEPS));
+    bench.pass(1);
+    let third = (name_of(&spec(3, STEPS)), 10);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(third))));
+}
+
+/// What is recorded of former specs says what a revision was made of, not what it may
+/// do by now.
+#[test]
+fn nothing_runs_after_a_start_with_a_spec_that_cannot_be_read() {
+    let bench = rolling_out();
+    let recorded = bench.record.status.clone();
+    let mut next = Bench::start_unreadable(&bench);
+    next.settle();
+    next.pass(30);
+    assert_eq!(next.runs(), None);
+    let status = next.status();
+    assert_eq!(status.stable, recorded.stable);
+    assert_eq!(status.candidate, recorded.candidate);
+    assert_eq!(ready_reason(&next), "BadSpec");
+    next.change(second());
+    next.settle();
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
+}
