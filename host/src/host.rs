@@ -7,19 +7,20 @@ use std::time::Duration;
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
-use davit_core::control::Declaration;
+use davit_core::control::{ControlInput, Declaration, Declared, FileController, is_same_revision};
 pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
 use davit_core::watch;
 use davit_engine::Engine;
+use futures::future::try_join_all;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
 use crate::config::{ClientConfig, ControllerConfig};
-use crate::control::{ControlHandle, ControlOptions, ControlTask};
 use crate::driver::{self, DriverOptions, Handle};
 use crate::health::Health;
 use crate::loader::{ControllerLoadError, Loader};
+use crate::loading;
 use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::records::Records;
@@ -55,7 +56,8 @@ const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 pub struct Host {
     recorder: Recorder,
     handle: Handle,
-    control: ControlTask,
+    loader: Arc<Loader>,
+    records: Arc<Records>,
     task: JoinHandle<()>,
 }
 
@@ -74,53 +76,61 @@ impl Host {
         };
         let api = Api::new(options.client.clone(), clock, &settings);
         let recorder = Recorder::start(api.clone());
+        let loader = Arc::new(Loader::new(options.engine, options.modules));
         let (handle, task) = driver::start(DriverOptions {
             api,
             recorder: recorder.clone(),
+            loader: Arc::clone(&loader),
+            records: Arc::clone(&options.records),
+            namespace: options.client.default_namespace().to_owned(),
             watch: options.watch,
-            metrics: Arc::clone(&options.metrics),
-            health: Arc::clone(&options.health),
+            metrics: options.metrics,
+            health: options.health,
             listener: options.listener,
             seed: options.seed,
         });
-        let loader = Loader::new(options.engine, options.modules);
-        let control = ControlTask::start(ControlOptions {
-            data: handle.clone(),
-            clock,
-            loader: Arc::new(loader),
-            records: options.records,
-            recorder: recorder.clone(),
-            metrics: options.metrics,
-            namespace: options.client.default_namespace().to_owned(),
-            health: options.health,
-        });
         Self {
             recorder,
+            loader,
+            records: options.records,
             handle,
-            control,
             task,
         }
     }
 
-    /// Makes these the controllers of the host, and no others. Those that changed
-    /// are prepared first: with an error, nothing changes. A module that cannot
-    /// be had now holds up its own controller alone, and is tried again. Another
-    /// revision of a controller takes over as its rollout says; when it does,
-    /// with the former one's queues.
-    pub async fn apply(&self, controllers: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
-        self.control.apply(controllers).await
+    /// Makes these the controllers of the host, and no others. The revisions of those
+    /// that changed are loaded first: with an error, nothing changes. A revision that
+    /// cannot be loaded now holds up its own controller alone, and loading it is
+    /// retried.
+    pub async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
+        let specs = self.handle.specs().await;
+        let loaded = configs.iter().map(async |config| {
+            let ControllerConfig { name, spec } = config;
+            let former = specs.get(name);
+            if former.is_some_and(|former| is_same_revision(former, spec)) {
+                return Ok(None);
+            }
+            loading::load_for_file(&self.loader, &self.records, name, spec).await
+        });
+        let loaded = try_join_all(loaded).await?;
+        let file = configs.iter().zip(loaded).map(|(config, loaded)| {
+            let ControllerConfig { name, spec } = config.clone();
+            FileController { name, spec, loaded }
+        });
+        let file = ControlInput::File(file.collect());
+        self.handle.declare(file).await;
+        Ok(())
     }
 
-    /// Makes these the controllers of the host, and no others. What is wrong
-    /// with one of them is said in its status, and harms no other.
-    pub async fn declare(&self, controllers: Vec<Declaration>) {
-        self.control.declare(controllers).await;
-    }
-
-    /// Speaks to the control half.
-    #[must_use]
-    pub fn control(&self) -> ControlHandle {
-        self.control.handle()
+    /// Makes these the controllers of the host, and no others. The status of a
+    /// controller says what is wrong with it, and harms no other.
+    pub async fn declare(&self, declarations: Vec<Declaration>) {
+        let declared = declarations.into_iter().map(|declaration| Declared {
+            declaration,
+            loaded: None,
+        });
+        let declared = ControlInput::Declared(declared.collect());
+        self.handle.declare(declared).await;
     }
 
     /// Speaks to it.

@@ -18,7 +18,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::JoinHandle;
 
-use crate::control::ControlHandle;
 use crate::driver::Handle;
 use crate::health::{Health, STUCK};
 use crate::metrics::HostMetrics;
@@ -36,10 +35,8 @@ pub struct Endpoints {
     pub metrics: Arc<HostMetrics>,
     /// For the probes.
     pub health: Arc<Health>,
-    /// For `/controllers/NAME/disagreements`.
+    /// For what is below `/controllers`, and for requests.
     pub host: Handle,
-    /// For the progress of rollouts, and for requests.
-    pub rollouts: ControlHandle,
     /// Which requests the host accepts.
     pub requests: RequestPolicy,
 }
@@ -135,7 +132,7 @@ async fn disagreements(endpoints: &Endpoints, controller: &str) -> Response<Full
         let sentence = format!("the controller \"{controller}\" has no candidate\n");
         return text(StatusCode::NOT_FOUND, sentence);
     };
-    let progress = endpoints.rollouts.progress(controller).await;
+    let progress = endpoints.host.progress(controller).await;
     match serde_json::to_string(&Page::new(&found, progress.as_ref())) {
         Ok(page) => with_type("application/json", StatusCode::OK, page),
         Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),

@@ -5,7 +5,6 @@ pub mod build;
 pub mod cli;
 pub mod commands;
 pub mod config;
-pub mod control;
 pub mod demo;
 pub mod driver;
 pub mod health;

@@ -64,7 +64,6 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
             metrics,
             health: Arc::clone(&health),
             host: host.handle().clone(),
-            rollouts: host.control(),
             requests: policy,
         };
         let (address, _) = http::serve(&address, endpoints)

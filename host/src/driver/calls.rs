@@ -65,7 +65,7 @@ impl Caller {
                 took: started.elapsed(),
             };
             // The host may have stopped.
-            let _ = inbox.send(Message::Input(input));
+            let _ = inbox.send(input.into());
         });
     }
 
@@ -99,7 +99,7 @@ impl Caller {
                     ReadAnswer::List(live::list(&api, &mapping, &request).await)
                 }
             };
-            let _ = inbox.send(Message::Input(Input::ReadDone { read, answer }));
+            let _ = inbox.send(Input::ReadDone { read, answer }.into());
         });
     }
 

@@ -63,7 +63,7 @@ impl Executor {
                 took,
             };
             // The host may have stopped.
-            let _ = inbox.send(Message::Input(input));
+            let _ = inbox.send(input.into());
         });
     }
 

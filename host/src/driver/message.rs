@@ -1,27 +1,39 @@
 //! What the driver's task receives.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use davit_core::control::{Change, ChangeError, ControlInput};
 use davit_core::controller::CallId;
-use davit_core::machine::{Input, ReadAnswer, ReadRequest};
-use davit_core::observation::{Disagreements, Observation};
+use davit_core::host::{Host, Input};
+use davit_core::machine::{self, ReadAnswer, ReadRequest};
+use davit_core::time::Now;
 use davit_engine::Guest;
+use serde_json::Value;
 use tokio::sync::oneshot;
 
 pub(super) enum Message {
     /// Something happened.
     Input(Input<Arc<Guest>>),
+    /// Other controllers are declared.
+    Declared {
+        input: ControlInput<Arc<Guest>>,
+        /// Answered once their records are read and what follows is recorded.
+        settled: oneshot::Sender<()>,
+    },
+    /// An operator changes a controller of the configuration file.
+    Change {
+        controller: String,
+        change: Change,
+        answer: oneshot::Sender<Result<Value, ChangeError>>,
+    },
     /// A guest asks for a live read.
     Read(LiveRead),
-    /// What is observed of each controller?
-    Observe(oneshot::Sender<BTreeMap<String, Observation>>),
-    /// On what do the revisions of a controller disagree?
-    Disagreements {
-        controller: String,
-        answer: oneshot::Sender<Option<Disagreements>>,
-    },
+    /// Somebody asks about the state.
+    Query(Query),
 }
+
+/// A question about the state.
+pub(super) type Query = Box<dyn FnOnce(&Host<Arc<Guest>>, Now) + Send>;
 
 /// A live read of a guest that waits for the answer.
 pub(super) struct LiveRead {
@@ -29,4 +41,16 @@ pub(super) struct LiveRead {
     pub(super) controller: Arc<str>,
     pub(super) request: ReadRequest,
     pub(super) answer: oneshot::Sender<ReadAnswer>,
+}
+
+impl From<machine::Input<Arc<Guest>>> for Message {
+    fn from(input: machine::Input<Arc<Guest>>) -> Self {
+        Self::Input(Input::Machine(input))
+    }
+}
+
+impl From<ControlInput<Arc<Guest>>> for Message {
+    fn from(input: ControlInput<Arc<Guest>>) -> Self {
+        Self::Input(Input::Control(input))
+    }
 }

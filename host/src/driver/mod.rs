@@ -1,9 +1,11 @@
-//! The driver: one task that owns the machine, feeds it with what happens, and
-//! carries out its effects in tasks of their own. It decides nothing, and waits
-//! for none of them.
+//! The driver: one task that owns the host's state machine, feeds it with what
+//! happens, and carries out its effects in tasks of their own. It decides nothing, and
+//! waits for none of them.
 
 mod calls;
+mod control;
 mod execute;
+mod identity;
 mod log;
 mod message;
 mod task;
@@ -14,20 +16,24 @@ use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
-use davit_core::machine::{Input, Report};
-use davit_core::observation::{Disagreements, Observation};
+use davit_core::api::ControllerSpec;
+use davit_core::control::{Change, ChangeError, ControlInput, StepProgress};
+use davit_core::host::Host;
+use davit_core::machine::{self, Report};
+use davit_core::observation::Disagreements;
+use davit_core::time::Now;
 use davit_core::watch;
 use davit_engine::Guest;
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::health::Health;
+use crate::loader::Loader;
 use crate::metrics::HostMetrics;
+use crate::records::Records;
 use message::Message;
 use task::Task;
-
-/// A controller as it should run, with its guests.
-pub type DesiredController = davit_core::desired::DesiredController<Arc<Guest>>;
 
 /// What a driver needs.
 pub(crate) struct DriverOptions {
@@ -35,6 +41,12 @@ pub(crate) struct DriverOptions {
     pub(crate) api: Api,
     /// Takes events.
     pub(crate) recorder: Recorder,
+    /// Loads revisions.
+    pub(crate) loader: Arc<Loader>,
+    /// Where rollouts are recorded.
+    pub(crate) records: Arc<Records>,
+    /// The namespace of the service accounts of controllers.
+    pub(crate) namespace: String,
     /// How watches behave.
     pub(crate) watch: watch::Settings,
     /// Where numbers go.
@@ -47,7 +59,7 @@ pub(crate) struct DriverOptions {
     pub(crate) seed: u64,
 }
 
-/// Starts the driver's task, which ends once the machine is stopped.
+/// Starts the driver's task, which ends once the host is stopped.
 pub(crate) fn start(options: DriverOptions) -> (Handle, JoinHandle<()>) {
     let (inbox, messages) = mpsc::unbounded_channel();
     let task = Task::new(options, inbox.clone());
@@ -60,40 +72,78 @@ pub(crate) fn start(options: DriverOptions) -> (Handle, JoinHandle<()>) {
 pub struct Handle(mpsc::UnboundedSender<Message>);
 
 impl Handle {
-    /// Makes the host run exactly these controllers.
-    pub fn run(&self, desired: Vec<DesiredController>) {
-        self.input(Input::Desired(desired));
+    /// Declares controllers; returns once what follows is recorded.
+    pub(crate) async fn declare(&self, input: ControlInput<Arc<Guest>>) {
+        let (settled, done) = oneshot::channel();
+        self.send(Message::Declared { input, settled });
+        // An error: the host has stopped.
+        let _ = done.await;
     }
 
-    /// What is observed of each controller.
-    pub async fn observe(&self) -> BTreeMap<String, Observation> {
-        let (sender, answer) = oneshot::channel();
-        self.send(Message::Observe(sender));
-        answer.await.unwrap_or_default()
+    /// The spec of each controller: the last that could be read.
+    pub(crate) async fn specs(&self) -> BTreeMap<String, ControllerSpec> {
+        let specs = self.query(|host, _| host.specs()).await;
+        specs.unwrap_or_default()
     }
 
     /// On what the revisions of a controller disagree; none without a candidate.
     pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
-        let (answer, disagreements) = oneshot::channel();
         let controller = controller.to_owned();
-        self.send(Message::Disagreements { controller, answer });
-        disagreements.await.ok().flatten()
+        let ask = move |host: &Host<Arc<Guest>>, now| host.disagreements(now, &controller);
+        self.query(ask).await.flatten()
     }
 
-    /// Resets a controller's tripped guardrails.
-    pub fn reset(&self, controller: &str) {
+    /// How far the step of a controller's candidate is; none without a candidate.
+    pub async fn progress(&self, controller: &str) -> Option<StepProgress> {
         let controller = controller.to_owned();
-        self.input(Input::Reset { controller });
+        let ask = move |host: &Host<Arc<Guest>>, _| host.progress(&controller);
+        self.query(ask).await.flatten()
     }
 
-    /// Stops the machine: no more calls, and no more plans than those that have
-    /// begun, which come to their end.
+    /// A controller of the configuration file as a custom resource.
+    pub async fn file_controller(&self, name: &str) -> Option<Value> {
+        let mut all = self.file_controllers().await.into_iter();
+        all.find(|one| one.pointer("/metadata/name") == Some(&json!(name)))
+    }
+
+    /// The controllers of the configuration file as custom resources.
+    pub async fn file_controllers(&self) -> Vec<Value> {
+        let all = self.query(|host, _| host.file_controllers()).await;
+        all.unwrap_or_default()
+    }
+
+    /// Changes a controller of the file; returns it as it is then.
+    pub async fn change_file_controller(
+        &self,
+        name: &str,
+        change: Change,
+    ) -> Result<Value, ChangeError> {
+        let (answer, changed) = oneshot::channel();
+        self.send(Message::Change {
+            controller: name.to_owned(),
+            change,
+            answer,
+        });
+        changed.await.unwrap_or(Err(ChangeError::Stopping))
+    }
+
+    /// Stops the host: no more calls, and no more plans than those that have begun,
+    /// which come to their end.
     pub(crate) fn stop(&self) {
-        self.input(Input::Stop);
+        self.send(machine::Input::Stop.into());
     }
 
-    fn input(&self, input: Input<Arc<Guest>>) {
-        self.send(Message::Input(input));
+    /// Asks about the state; none if the host has stopped.
+    async fn query<T: Send + 'static>(
+        &self,
+        ask: impl FnOnce(&Host<Arc<Guest>>, Now) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = oneshot::channel();
+        self.send(Message::Query(Box::new(move |host, now| {
+            // Whoever asked may have gone.
+            let _ = answer.send(ask(host, now));
+        })));
+        answered.await.ok()
     }
 
     fn send(&self, message: Message) {

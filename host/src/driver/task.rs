@@ -6,17 +6,21 @@ use std::sync::Arc;
 use davit_cluster::api::Api;
 use davit_cluster::discovery;
 use davit_cluster::reflector::Reflector;
-use davit_core::machine::{Effect, Input, Machine, MachineSettings};
+use davit_core::host::{Effect, Host, HostSettings, Input};
+use davit_core::machine::{self, Report};
 use davit_core::stream::{Batch, StreamId, StreamSpec};
+use davit_core::time::Instant;
 use davit_core::watch::Settings;
 use davit_engine::Guest;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep_until;
 
 use super::DriverOptions;
 use super::calls::Caller;
+use super::control::ControlDriver;
 use super::execute::Executor;
+use super::identity;
 use super::message::Message;
 use super::telemetry::Telemetry;
 
@@ -28,7 +32,8 @@ const MOST_AT_ONCE: usize = 256;
 /// The task.
 pub(super) struct Task {
     api: Api,
-    machine: Machine<Arc<Guest>>,
+    host: Host<Arc<Guest>>,
+    control: ControlDriver,
     reflectors: Reflectors,
     caller: Caller,
     executor: Executor,
@@ -37,6 +42,8 @@ pub(super) struct Task {
     reachable: bool,
     inbox: mpsc::UnboundedSender<Message>,
     batches: mpsc::Receiver<Batch>,
+    /// Who waits until what was declared is recorded.
+    waiting: Vec<oneshot::Sender<()>>,
 }
 
 /// The reflectors that run.
@@ -59,9 +66,23 @@ impl Task {
     pub(super) fn new(options: DriverOptions, inbox: mpsc::UnboundedSender<Message>) -> Self {
         let (api, recorder) = (options.api, options.recorder);
         let (sender, batches) = mpsc::channel(BATCHES);
-        let settings = MachineSettings { run: unique_name() };
+        let settings = HostSettings {
+            run: unique_name(),
+            namespace: options.namespace,
+            identity: options.records.are_shared().then(identity::new),
+        };
         Self {
-            machine: Machine::new(api.clock().now(), settings),
+            host: Host::new(api.clock().now(), settings),
+            control: ControlDriver {
+                loader: options.loader,
+                records: options.records,
+                recorder: recorder.clone(),
+                metrics: Arc::clone(&options.metrics),
+                health: Arc::clone(&options.health),
+                inbox: inbox.clone(),
+                changes: BTreeMap::new(),
+                last_change: 0,
+            },
             reflectors: Reflectors {
                 api: api.clone(),
                 settings: options.watch,
@@ -82,15 +103,16 @@ impl Task {
             api,
             inbox,
             batches,
+            waiting: Vec::new(),
         }
     }
 
-    /// Runs until the machine is stopped.
+    /// Runs until the host is stopped.
     pub(super) async fn run(mut self, mut messages: mpsc::UnboundedReceiver<Message>) {
         self.run_effects();
-        while !self.machine.is_stopped() {
+        while !self.host.is_stopped() {
             let clock = self.api.clock();
-            let wake = clock.deadline(self.machine.next_wake(clock.now()));
+            let wake = clock.deadline(self.host.next_wake(clock.now()));
             let event = tokio::select! {
                 Some(message) = messages.recv() => Event::Message(message),
                 Some(batch) = self.batches.recv() => Event::Batch(batch),
@@ -107,7 +129,7 @@ impl Task {
                         self.handle(message);
                     }
                 }
-                Event::Batch(batch) => self.input(Input::Stream(batch)),
+                Event::Batch(batch) => self.machine_input(machine::Input::Stream(batch)),
                 Event::Due => {}
             }
             self.run_effects();
@@ -117,54 +139,84 @@ impl Task {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Input(input) => self.input(input),
+            Message::Declared { input, settled } => {
+                self.input(Input::Control(input));
+                self.waiting.push(settled);
+            }
+            Message::Change {
+                controller,
+                change,
+                answer,
+            } => {
+                let input = self.control.change(controller, change, answer);
+                self.input(Input::Control(input));
+            }
             Message::Read(read) => {
                 let input = self.caller.request(read);
-                self.input(input);
+                self.machine_input(input);
             }
-            // Whoever asked may have gone.
-            Message::Observe(answer) => {
-                let _ = answer.send(self.machine.observe(self.api.clock().now()));
-            }
-            Message::Disagreements { controller, answer } => {
-                let now = self.api.clock().now();
-                let _ = answer.send(self.machine.disagreements(now, &controller));
-            }
+            Message::Query(query) => query(&self.host, self.api.clock().now()),
         }
     }
 
     fn input(&mut self, input: Input<Arc<Guest>>) {
-        self.machine.handle(self.api.clock().now(), input);
+        self.host.handle(self.api.clock().now(), input);
+    }
+
+    fn machine_input(&mut self, input: machine::Input<Arc<Guest>>) {
+        self.input(Input::Machine(input));
     }
 
     fn update_reachability(&mut self) {
         let reachable = self.api.absence().is_none();
         if self.reachable != reachable {
             self.reachable = reachable;
-            self.input(Input::Reachable(reachable));
+            self.machine_input(machine::Input::Reachable(reachable));
         }
     }
 
     fn run_effects(&mut self) {
         let now = self.api.clock().now();
-        while let Some(effect) = self.machine.poll(now) {
+        while let Some(effect) = self.host.poll(now) {
             match effect {
-                Effect::StartStream { stream, spec } => self.reflectors.start(stream, spec),
-                Effect::StopStream(stream) => self.reflectors.stop(stream),
-                Effect::Discover => self.discover(),
-                Effect::Call(call) => self.caller.call(*call),
-                Effect::Read {
-                    read,
-                    controller,
-                    request,
-                    mapping,
-                } => self.caller.read(read, &controller, request, mapping),
-                Effect::Resume { read, answer } => self.caller.resume(read, answer),
-                Effect::Execute(execute) => self.executor.execute(execute),
-                Effect::Withdraw(controller) => self.executor.withdraw(controller),
-                Effect::Report(report) => self.telemetry.report(report, now.instant),
-                Effect::Release(guest) => drop(spawn_blocking(move || drop(guest))),
+                Effect::Control(effect) => self.control.run(effect),
+                Effect::Machine(effect) => self.run_effect(now.instant, effect),
             }
         }
+        if self.host.is_settled(now) {
+            for waiting in self.waiting.drain(..) {
+                // Whoever declared may have gone.
+                let _ = waiting.send(());
+            }
+        }
+    }
+
+    fn run_effect(&mut self, now: Instant, effect: machine::Effect<Arc<Guest>>) {
+        use machine::Effect;
+        match effect {
+            Effect::StartStream { stream, spec } => self.reflectors.start(stream, spec),
+            Effect::StopStream(stream) => self.reflectors.stop(stream),
+            Effect::Discover => self.discover(),
+            Effect::Call(call) => self.caller.call(*call),
+            Effect::Read {
+                read,
+                controller,
+                request,
+                mapping,
+            } => self.caller.read(read, &controller, request, mapping),
+            Effect::Resume { read, answer } => self.caller.resume(read, answer),
+            Effect::Execute(execute) => self.executor.execute(execute),
+            Effect::Withdraw(controller) => self.executor.withdraw(controller),
+            Effect::Report(report) => self.report(now, report),
+            Effect::Release(guest) => drop(spawn_blocking(move || drop(guest))),
+        }
+    }
+
+    fn report(&mut self, now: Instant, report: Report) {
+        if matches!(report, Report::State(_)) {
+            self.telemetry.rollouts(self.host.statuses());
+        }
+        self.telemetry.report(report, now);
     }
 
     fn discover(&self) {
@@ -172,7 +224,7 @@ impl Task {
         tokio::spawn(async move {
             let result = discovery::discover(&api).await;
             // The host may have stopped.
-            let _ = inbox.send(Message::Input(Input::Discovered(result)));
+            let _ = inbox.send(machine::Input::Discovered(result).into());
         });
     }
 }

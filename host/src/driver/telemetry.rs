@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
+use davit_core::api::ControllerStatus;
 use davit_core::machine::{Report, State};
 use davit_core::manifest::MetricSpec;
 use davit_core::time::Instant;
@@ -50,6 +51,17 @@ impl Telemetry {
         if let Some(listener) = &self.listener {
             // Nobody listening any more is no reason to stop.
             let _ = listener.send(report);
+        }
+    }
+
+    /// Sets what the metrics say of rollouts.
+    pub(super) fn rollouts<'a>(
+        &self,
+        statuses: impl Iterator<Item = (&'a str, &'a ControllerStatus)>,
+    ) {
+        for (controller, status) in statuses {
+            let candidate = status.candidate.as_ref();
+            self.metrics.rollouts.set(controller, candidate);
         }
     }
 

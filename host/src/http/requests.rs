@@ -82,18 +82,15 @@ async fn respond(
     match parts.method {
         Method::GET if name.is_empty() => Ok(json!({
             "apiVersion": "davit.dev/v1alpha1", "kind": "ControllerList", "metadata": {},
-            "items": endpoints.rollouts.file_controllers().await,
+            "items": endpoints.host.file_controllers().await,
         })),
         Method::GET => {
-            let found = endpoints.rollouts.file_controller(name).await;
+            let found = endpoints.host.file_controller(name).await;
             found.ok_or_else(|| refusal(&ChangeError::NotFound(name.to_owned())))
         }
         Method::PATCH if !name.is_empty() => {
             let change = read_change(&parts, body).await?;
-            let changed = endpoints
-                .rollouts
-                .change_file_controller(name, change)
-                .await;
+            let changed = endpoints.host.change_file_controller(name, change).await;
             changed.map_err(|error| refusal(&error))
         }
         _ => Err(Refusal {

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit::commands::diff::{Server, fetch, in_words};
-use davit::config::ClientConfig;
-use davit::driver::DesiredController;
+use davit::config::{ClientConfig, ControllerConfig};
 use davit::health::Health;
 use davit::host::{Host, HostOptions};
 use davit::http::address::ServerAddress;
@@ -17,8 +16,7 @@ use davit::loader::Loader;
 use davit::metrics::HostMetrics;
 use davit::modules::{Modules, ModulesOptions};
 use davit::records::Records;
-use davit_core::api::ControllerSpec;
-use davit_core::rollout::cohort::{CandidateStep, Cohort, Share};
+use davit_core::api::{AnalysisConfig, ControllerSpec, HumanDuration, RolloutConfig};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use kube::Client;
@@ -62,7 +60,6 @@ async fn host(client: Client) -> (Host, ServerAddress) {
         metrics,
         health,
         host: host.handle().clone(),
-        rollouts: host.control(),
         requests: RequestPolicy::Loopback,
     };
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
@@ -121,20 +118,24 @@ async fn a_disagreement_is_served_with_both_plans() {
     let stable = loader.load(&podgc(1)).await.unwrap();
     let candidate = loader.load(&podgc(3)).await.unwrap();
     let names = [&stable, &candidate].map(|part| part.identity.to_string());
-    let step = CandidateStep {
-        share: Share::default(),
-        number: 1,
-        window: Some(Duration::from_millis(500)),
+    let rollout = RolloutConfig {
+        steps: vec!["shadow until promoted".parse().unwrap()],
+        analysis: AnalysisConfig {
+            window: Some(HumanDuration(Duration::from_millis(500))),
+            ..AnalysisConfig::default()
+        },
+        ..RolloutConfig::default()
     };
-    host.handle().run(vec![DesiredController {
-        name: "podgc".into(),
-        settings: podgc(1).settings(),
-        user: None,
-        stable,
-        cohort: Cohort::default(),
-        candidate: Some((candidate, step)),
-        tripped: vec![],
-    }]);
+    for spec in [podgc(1), podgc(3)] {
+        let config = ControllerConfig {
+            name: "podgc".into(),
+            spec: ControllerSpec {
+                rollout: rollout.clone(),
+                ..spec
+            },
+        };
+        host.apply(&[config]).await.unwrap();
+    }
     let deadline = Instant::now() + Duration::from_secs(30);
     let page = loop {
         match fetch(Server::At(&uri), "podgc").await {

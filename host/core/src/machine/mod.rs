@@ -23,7 +23,7 @@ mod updates;
 mod work;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -204,7 +204,8 @@ impl<G: Clone> Machine<G> {
         hosted.filter_map(|(name, hosted)| Some((name, hosted.controller.as_mut()?)))
     }
 
-    fn reset(&mut self, now: Instant, controller: &str) {
+    /// Resets a controller's tripped guardrails.
+    pub fn reset(&mut self, now: Instant, controller: &str) {
         let hosted = self.controllers.get_mut(controller);
         if let Some(controller) = hosted.and_then(|hosted| hosted.controller.as_mut()) {
             controller.reset(now);

@@ -251,7 +251,7 @@ fn resource(plural: &str) -> ApiResource {
     ApiResource::new("", "v1", plural)
 }
 
-fn served(plural: &str) -> Served {
+pub(crate) fn served(plural: &str) -> Served {
     Served {
         resource: resource(plural),
         kind: match plural {
@@ -278,7 +278,7 @@ fn watch(name: &str, source: Source) -> WatchSpec {
 }
 
 /// A watch of pods, whose keys are reconciled one by one.
-fn manifest() -> Manifest {
+pub(crate) fn manifest() -> Manifest {
     Manifest {
         name: "test".into(),
         version: "1".into(),
@@ -361,7 +361,7 @@ fn beside(guest: Guest, candidate: Guest, weight: u8) -> DesiredController<Guest
     }
 }
 
-fn delete(key: &str) -> Plan {
+pub(crate) fn delete(key: &str) -> Plan {
     let (namespace, name) = key.split_once('/').expect("a pod has a namespace");
     Plan {
         target: ObjectRef {

@@ -1,0 +1,354 @@
+//! The whole host on virtual time: what is declared takes effect once it is recorded,
+//! and a rollback before that.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::api::{ModuleSource, RolloutConfig, encode_config};
+use crate::control::{
+    Declaration, Declared, LoadResult, LoadTarget, RecordId, Remembered, Requests, requests,
+};
+use crate::controller::Outcome;
+use crate::digest::ModuleDigest;
+use crate::expectation::Written;
+use crate::machine::tests::{delete, manifest, served};
+use crate::machine::{Call, Execute};
+use crate::mapping::{Discovery, Mapping};
+use crate::object::{ProjectedObject, Uid};
+use crate::plan::{Decision, Verdict};
+use crate::revision::{LoadedRevision, RevisionIdentity};
+use crate::stream::{Batch, StreamId, Update};
+use crate::time::Wall;
+
+const NAME: &str = "podgc";
+
+/// A guest, by the threshold that it is configured with.
+type Guest = u64;
+
+/// A host, and drivers in memory: loads and reads of records are answered at once,
+/// writes of records when the test says so.
+struct Bench {
+    host: Host<Guest>,
+    now: Now,
+    recording: bool,
+    writes: VecDeque<RecordId>,
+    streams: Vec<StreamId>,
+    calls: VecDeque<Call<Guest>>,
+    executes: VecDeque<Execute>,
+    version: u64,
+}
+
+fn spec(threshold: u64, steps: &[&str]) -> ControllerSpec {
+    let mut spec = ControllerSpec::of(ModuleSource::File("/a.wasm".into()).into());
+    spec.mode = crate::api::ModeConfig::Enforce;
+    spec.config = serde_json::json!({ "threshold": threshold });
+    spec.rollout = RolloutConfig {
+        steps: steps.iter().map(|step| step.parse().unwrap()).collect(),
+        ..RolloutConfig::default()
+    };
+    spec
+}
+
+fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
+    let config = encode_config(&spec.config).unwrap();
+    LoadedRevision {
+        guest: spec.config["threshold"].as_u64().unwrap(),
+        manifest: Arc::new(manifest()),
+        identity: RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits),
+        away: None,
+    }
+}
+
+impl Bench {
+    fn new() -> Self {
+        let now = Now {
+            instant: Instant::ZERO,
+            wall: Wall(1_795_176_000_000),
+        };
+        let settings = HostSettings {
+            run: "run".into(),
+            namespace: "davit".into(),
+            identity: None,
+        };
+        let mut bench = Self {
+            host: Host::new(now, settings),
+            now,
+            recording: true,
+            writes: VecDeque::new(),
+            streams: Vec::new(),
+            calls: VecDeque::new(),
+            executes: VecDeque::new(),
+            version: 0,
+        };
+        bench.run();
+        bench
+    }
+
+    /// A host that enforces a revision of that threshold, with one pod.
+    fn running(spec: ControllerSpec) -> Self {
+        let mut bench = Self::new();
+        bench.declare(spec, Requests::default());
+        bench.list(&["a"]);
+        bench
+    }
+
+    fn input(&mut self, input: Input<Guest>) {
+        self.host.handle(self.now, input);
+        self.run();
+    }
+
+    fn run(&mut self) {
+        while let Some(effect) = self.host.poll(self.now) {
+            match effect {
+                Effect::Control(effect) => self.control(effect),
+                Effect::Machine(effect) => self.machine(effect),
+            }
+        }
+    }
+
+    fn control(&mut self, effect: ControlEffect<Guest>) {
+        let input = match effect {
+            ControlEffect::Load(load) => {
+                let LoadTarget::Desired { spec, .. } = load.target else {
+                    panic!("nothing has to be restored: {load:?}");
+                };
+                let result = Ok(LoadResult::Loaded {
+                    revision: loaded(&spec),
+                    spec,
+                    version: None,
+                });
+                ControlInput::Loaded {
+                    id: load.id,
+                    result,
+                }
+            }
+            ControlEffect::Remember { id, .. } => ControlInput::Remembered {
+                id,
+                remembered: Box::new(Remembered {
+                    status: Ok(ControllerStatus::default()),
+                    paused: None,
+                }),
+            },
+            ControlEffect::Record { id, .. } if self.recording => ControlInput::Recorded {
+                id,
+                result: Ok(None),
+            },
+            ControlEffect::Record { id, .. } => return self.writes.push_back(id),
+            ControlEffect::Run(_) | ControlEffect::Reset { .. } => {
+                panic!("a driver never has to do this: {effect:?}")
+            }
+            _ => return,
+        };
+        self.host.handle(self.now, Input::Control(input));
+    }
+
+    fn machine(&mut self, effect: machine::Effect<Guest>) {
+        match effect {
+            machine::Effect::Discover => {
+                let discovery = Discovery {
+                    mapping: Mapping::new([served("pods")]),
+                    failed: vec![],
+                };
+                let input = machine::Input::Discovered(Ok(discovery));
+                self.host.handle(self.now, Input::Machine(input));
+            }
+            machine::Effect::StartStream { stream, .. } => self.streams.push(stream),
+            machine::Effect::Call(call) => self.calls.push_back(*call),
+            machine::Effect::Execute(execute) => self.executes.push_back(execute),
+            _ => {}
+        }
+    }
+
+    fn declare(&mut self, spec: ControllerSpec, requests: Requests) {
+        let declaration = Declaration {
+            name: NAME.into(),
+            generation: Some(1),
+            object: None,
+            status: None,
+            spec: Ok(spec),
+            requests,
+        };
+        let declared = Declared {
+            declaration,
+            loaded: None,
+        };
+        self.input(Input::Control(ControlInput::Declared(vec![declared])));
+    }
+
+    /// The stream lists these pods.
+    fn list(&mut self, names: &[&str]) {
+        let stream = *self.streams.last().expect("a stream of pods runs");
+        let items = names.iter().map(|name| {
+            self.version += 1;
+            ProjectedObject {
+                namespace: "ns".into(),
+                name: (*name).into(),
+                uid: Uid::new(name),
+                resource_version: self.version.to_string().into(),
+                data: [0x80].into(),
+            }
+        });
+        let items = items.collect();
+        let resource_version = self.version.to_string().into();
+        let updates = vec![Update::Reset {
+            items,
+            resource_version,
+        }];
+        let input = machine::Input::Stream(Batch { stream, updates });
+        self.input(Input::Machine(input));
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now.instant.after(time);
+        for _ in 0..10_000 {
+            let wake = self.host.next_wake(self.now).max(self.now.instant);
+            if wake > end {
+                self.now.instant = end;
+                return;
+            }
+            self.now.instant = wake;
+            self.run();
+        }
+        panic!("the host does not rest");
+    }
+
+    /// Writes of records succeed from now on, and those under way.
+    fn record(&mut self) {
+        self.recording = true;
+        while let Some(id) = self.writes.pop_front() {
+            let input = ControlInput::Recorded {
+                id,
+                result: Ok(None),
+            };
+            self.input(Input::Control(input));
+        }
+    }
+
+    /// Every call under way is answered with the deletion of its pod; returns the
+    /// guests that were called.
+    fn answer(&mut self) -> Vec<Guest> {
+        let mut called = Vec::new();
+        while let Some(call) = self.calls.pop_front() {
+            called.push(call.guest);
+            let decisions = call.items.iter().map(|item| Decision {
+                plans: vec![delete(&item.key)],
+                commands: vec![],
+                verdict: Verdict::Done,
+                parallel: 0,
+            });
+            let input = machine::Input::Answered {
+                call: call.id,
+                result: Ok(decisions.collect()),
+                took: Duration::from_millis(1),
+            };
+            self.input(Input::Machine(input));
+        }
+        called
+    }
+
+    fn executed(&mut self, execute: &Execute) {
+        let input = machine::Input::Executed {
+            plan: execute.id,
+            outcome: Outcome {
+                written: Some(Written::Gone),
+                failed: None,
+            },
+            took: Duration::from_millis(1),
+        };
+        self.input(Input::Machine(input));
+    }
+
+    fn status(&self) -> &ControllerStatus {
+        let mut statuses = self.host.statuses();
+        statuses.next().expect("its record was read").1
+    }
+}
+
+/// The name of the revision of a spec.
+fn name(spec: &ControllerSpec) -> String {
+    loaded(spec).identity.to_string()
+}
+
+#[test]
+fn nothing_runs_before_the_stable_revision_is_recorded() {
+    let mut bench = Bench::new();
+    bench.recording = false;
+    bench.declare(spec(1, &[]), Requests::default());
+    bench.pass(Duration::from_mins(1));
+    assert_eq!(bench.writes.len(), 1, "one write at a time");
+    assert!(bench.streams.is_empty() && bench.calls.is_empty());
+    bench.record();
+    bench.list(&["a"]);
+    assert_eq!(bench.answer(), [1]);
+    let execute = bench.executes.pop_front().unwrap();
+    assert_eq!(execute.plan.target.name, "a");
+    assert_eq!(*execute.revision, *name(&spec(1, &[])));
+    bench.executed(&execute);
+}
+
+#[test]
+fn a_swap_takes_effect_once_it_is_recorded() {
+    let mut bench = Bench::running(spec(1, &[]));
+    assert_eq!(bench.answer(), [1]);
+    bench.recording = false;
+    bench.declare(spec(2, &[]), Requests::default());
+    bench.pass(Duration::from_mins(1));
+    bench.list(&["a", "b"]);
+    assert_eq!(bench.answer(), [1], "the recorded revision decides");
+    bench.record();
+    bench.list(&["a", "b", "c"]);
+    bench.pass(Duration::from_mins(1));
+    let called = bench.answer();
+    assert!(called.iter().all(|guest| *guest == 2), "{called:?}");
+    assert!(!called.is_empty());
+}
+
+#[test]
+fn a_candidate_owns_nothing_before_its_start_is_recorded() {
+    let mut bench = Bench::running(spec(1, &[]));
+    bench.answer();
+    bench.executes.clear();
+    bench.recording = false;
+    let all = ["weight 100 until promoted"];
+    bench.declare(spec(2, &all), Requests::default());
+    bench.pass(Duration::from_mins(1));
+    bench.list(&["b"]);
+    assert_eq!(bench.answer(), [1]);
+    let execute = bench.executes.pop_front().unwrap();
+    assert_eq!(*execute.revision, *name(&spec(1, &[])));
+    bench.record();
+    bench.pass(Duration::from_secs(1));
+    bench.list(&["c"]);
+    bench.answer();
+    let revisions: Vec<&str> = bench.executes.iter().map(|one| &*one.revision).collect();
+    let candidate = name(&spec(2, &[]));
+    assert!(!revisions.is_empty());
+    assert!(revisions.iter().all(|one| *one == candidate));
+}
+
+#[test]
+fn a_rollback_takes_effect_before_it_is_recorded() {
+    let mut bench = Bench::running(spec(1, &[]));
+    bench.answer();
+    bench.executes.clear();
+    let spec_of_candidate = spec(2, &["weight 100 until promoted"]);
+    bench.declare(spec_of_candidate.clone(), Requests::default());
+    bench.pass(Duration::from_secs(2));
+    let candidate = bench.status().candidate.clone().expect("it is rolling out");
+    bench.recording = false;
+    let requests = Requests {
+        abort: Some(requests::abort(&candidate)),
+        ..Requests::default()
+    };
+    bench.calls.clear();
+    bench.declare(spec_of_candidate, requests);
+    bench.list(&["d"]);
+    assert_eq!(bench.answer(), [1], "the candidate is not called");
+    let revisions: Vec<&str> = bench.executes.iter().map(|one| &*one.revision).collect();
+    assert_eq!(revisions, [name(&spec(1, &[]))]);
+    bench.record();
+    let rejected = bench.status().rejected.as_ref().expect("it is recorded");
+    assert_eq!(rejected.revision, candidate.revision);
+}

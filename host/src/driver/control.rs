@@ -1,0 +1,163 @@
+//! Effects of the control half: loading revisions, reading and writing records, events.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_cluster::api::chain;
+use davit_cluster::events::Recorder;
+use davit_core::control::{
+    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Owner, Remembered, Report,
+};
+use davit_core::object::ObjectRef;
+use davit_engine::Guest;
+use serde_json::Value;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::spawn_blocking;
+use tokio::time::timeout;
+
+use super::message::Message;
+use crate::health::Health;
+use crate::loader::Loader;
+use crate::loading;
+use crate::metrics::HostMetrics;
+use crate::records::{RecordError, Records};
+
+/// How long reading or writing a record may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Carries out the effects, each in a task of its own.
+pub(super) struct ControlDriver {
+    pub(super) loader: Arc<Loader>,
+    pub(super) records: Arc<Records>,
+    pub(super) recorder: Recorder,
+    pub(super) metrics: Arc<HostMetrics>,
+    pub(super) health: Arc<Health>,
+    pub(super) inbox: mpsc::UnboundedSender<Message>,
+    /// Who waits for the answer to a change.
+    pub(super) changes: BTreeMap<ChangeId, oneshot::Sender<Result<Value, ChangeError>>>,
+    pub(super) last_change: u64,
+}
+
+impl ControlDriver {
+    /// An operator's change of a controller of the file.
+    pub(super) fn change(
+        &mut self,
+        controller: String,
+        change: Change,
+        answer: oneshot::Sender<Result<Value, ChangeError>>,
+    ) -> ControlInput<Arc<Guest>> {
+        self.last_change += 1;
+        let id = ChangeId(self.last_change);
+        self.changes.insert(id, answer);
+        ControlInput::Change {
+            id,
+            controller,
+            change,
+        }
+    }
+
+    pub(super) fn run(&mut self, effect: ControlEffect<Arc<Guest>>) {
+        let (loader, records) = (Arc::clone(&self.loader), Arc::clone(&self.records));
+        match effect {
+            ControlEffect::Load(load) => {
+                let id = load.id;
+                self.spawn(async move {
+                    let result = loading::load(loader, records, load).await;
+                    ControlInput::Loaded { id, result }
+                });
+            }
+            ControlEffect::Remember { id, owner } => self.spawn(async move {
+                let remembered = Box::new(remember(&records, &owner).await);
+                ControlInput::Remembered { id, remembered }
+            }),
+            ControlEffect::Record { id, owner, record } => self.spawn(async move {
+                let result = in_time(records.write(&owner, record)).await;
+                ControlInput::Recorded { id, result }
+            }),
+            // It looks through directories, so it is done off the async threads.
+            ControlEffect::KeepModules(modules) => {
+                spawn_blocking(move || loader.forget_all_but(&modules));
+            }
+            ControlEffect::Event {
+                controller,
+                object,
+                notice,
+            } => self.notify(&controller, object.as_ref(), &notice),
+            ControlEffect::Answer { id, result } => {
+                if let Some(answer) = self.changes.remove(&id) {
+                    // Whoever asked may have gone.
+                    let _ = answer.send(result);
+                }
+            }
+            ControlEffect::Report(report) => self.report(report),
+            ControlEffect::Run(_) | ControlEffect::Reset { .. } => {
+                debug_assert!(false, "the host keeps these to itself");
+            }
+        }
+    }
+
+    fn spawn(&self, work: impl Future<Output = ControlInput<Arc<Guest>>> + Send + 'static) {
+        let inbox = self.inbox.clone();
+        tokio::spawn(async move {
+            // The host may have stopped.
+            let _ = inbox.send(work.await.into());
+        });
+    }
+
+    fn notify(&self, controller: &str, object: Option<&ObjectRef>, notice: &Notice) {
+        let event = notice.event();
+        let (reason, message) = (notice.reason, &event.message);
+        if notice.warning {
+            tracing::warn!(controller, reason, "{message}");
+        } else {
+            tracing::info!(controller, reason, "{message}");
+        }
+        if let Some(object) = object {
+            self.recorder.record(object, &event, None);
+        }
+    }
+
+    fn report(&self, report: Report) {
+        match report {
+            Report::Removed { controller } => {
+                self.metrics.rollouts.remove(&controller);
+                self.health.set_controller(&controller, None);
+            }
+            Report::Recording {
+                controller,
+                failure,
+            } => self.health.set_controller(&controller, failure),
+            Report::Unreadable { controller, error } => {
+                tracing::warn!(controller, "the rollout's record cannot be read: {error}");
+            }
+            Report::PauseUnreadable { controller, error } => tracing::warn!(
+                controller,
+                error,
+                "cannot read whether an operator paused the rollout: it counts as paused until \
+                 davit resume"
+            ),
+            Report::Requested { controller, change } => {
+                tracing::info!(controller, request = %change, "an operator's request");
+            }
+        }
+    }
+}
+
+async fn remember(records: &Records, owner: &Owner) -> Remembered {
+    Remembered {
+        status: in_time(records.status(owner)).await,
+        paused: records
+            .is_paused(owner)
+            .map(|paused| paused.map_err(|error| chain(&error))),
+    }
+}
+
+/// An answer of the records, or why there is none in time.
+async fn in_time<T>(work: impl Future<Output = Result<T, RecordError>>) -> Result<T, String> {
+    match timeout(PATIENCE, work).await {
+        Ok(Ok(done)) => Ok(done),
+        Ok(Err(error)) => Err(chain(&error)),
+        Err(_) => Err(format!("no answer within {PATIENCE:?}")),
+    }
+}
