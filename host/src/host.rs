@@ -43,7 +43,7 @@ pub struct HostOptions {
     pub records: Arc<Records>,
     /// Where it says how it is.
     pub health: Arc<Health>,
-    /// Who is told what happens.
+    /// Receives every report.
     pub listener: Option<mpsc::UnboundedSender<Report>>,
     /// Spreads timers; give every replica another one.
     pub seed: u64,

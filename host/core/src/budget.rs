@@ -1,7 +1,7 @@
 //! Guardrails: how much a controller may write and delete in a minute, whatever
 //! its guest decides.
 //!
-//! A guardrail that is used up *trips*: further plans of that kind wait, not
+//! A guardrail whose limit a plan exceeds *trips*: further plans of that kind wait, not
 //! until there is room for one more but for the whole cooldown, or until an
 //! operator resets it. A guest that wants to delete too much is to be looked
 //! at, not to be slowed down.
@@ -31,11 +31,11 @@ pub struct Guardrails {
     /// of the target's kind that the controller watches: of the most that there
     /// were in that time. One is always allowed.
     pub deletes_percent_per_minute: Option<u8>,
-    /// When a guardrail that has tripped lets plans through again.
+    /// When a guardrail that has tripped admits plans again.
     pub cooldown: Cooldown,
 }
 
-/// When a guardrail that has tripped lets plans through again.
+/// When a guardrail that has tripped admits plans again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cooldown {
     /// After that time.
@@ -61,7 +61,7 @@ pub struct Trip {
     pub role: Role,
     /// When it tripped; none if that was before this host began.
     pub since: Option<Instant>,
-    /// When it lets plans through again; none if an operator has to say so.
+    /// When it admits plans again; none if an operator has to reset it.
     pub until: Option<Instant>,
 }
 
@@ -100,7 +100,7 @@ impl fmt::Display for Trip {
         };
         write!(
             f,
-            "{whose}the guardrail {field} is used up: {limit} plans in 60 seconds"
+            "{whose}the guardrail {field} has tripped: {limit} plans in 60 seconds"
         )?;
         match self.until {
             Some(_) => Ok(()),
@@ -182,7 +182,7 @@ impl Budget {
         }
     }
 
-    /// An operator lets plans through again: everything counts from now.
+    /// An operator resets the guardrails: everything counts from now.
     pub fn reset(&mut self) {
         self.tripped.clear();
         self.writes.clear();

@@ -6,7 +6,7 @@
 //! still, and what the cache held of them is kept. It is gone for good once the
 //! `CustomResourceDefinition` that served it is: with a definition the API server
 //! deletes the objects first. An aggregated API server keeps its objects when its
-//! `APIService` is deleted, and may be registered again: it is given up after
+//! `APIService` is deleted, and may be registered again: it counts as gone after
 //! hours.
 
 #[cfg(test)]
@@ -176,7 +176,7 @@ impl Coverage {
 
     /// Lets time alone change what is covered: says whether a stream has caught
     /// up. To be called every second or so.
-    pub fn tidy(&mut self, now: Instant) -> bool {
+    pub fn expire(&mut self, now: Instant) -> bool {
         let before = self.troubles.len();
         self.troubles.retain(|_, trouble| match trouble {
             Trouble::CatchesUp(since) => now.since(*since) < CATCH_UP,
@@ -247,7 +247,7 @@ impl Coverage {
                 let known: BTreeSet<Name> =
                     mapping.iter().map(|it| name_of(&it.resource)).collect();
                 let definitions = self.covered(store, view, DEFINITIONS);
-                // One may have come back since it was given up and before the
+                // One may have come back since it counted as gone and before the
                 // next discovery, which has it followed.
                 let served = mapping.deletable().map(|it| name_of(&it.resource));
                 for name in served.filter(|(group, plural)| !excepts(except, group, plural)) {

@@ -1,7 +1,7 @@
 //! What was just written and is not yet seen in the cache.
 //!
 //! Between the answer to a write and the watch event that tells of it, the
-//! cache shows the object as it was. A guest that looks at it then decides the
+//! cache shows the object as it was. A guest that reads it then decides the
 //! same again: an expectation keeps that second decision from being carried
 //! out. Expectations lapse, since uid preconditions make a repeated write
 //! harmless, while one that waits for ever would not be. Until then they stay,
@@ -19,8 +19,8 @@ pub const LAPSE: Duration = Duration::from_secs(30);
 
 /// Why a target is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
-    /// A plan for it is being carried out.
+pub enum ExpectationState {
+    /// A plan for it is being executed.
     InFlight,
     /// It was written, and what the plan was decided on does not show it yet.
     NotSeenYet,
@@ -68,7 +68,7 @@ pub struct Expectations {
 }
 
 impl Expectations {
-    /// A plan for this object is being carried out, which was decided when the
+    /// A plan for this object is being executed, which was decided when the
     /// cache showed that of it.
     pub fn begin(&mut self, uid: Uid, decided_on: Seen) {
         let expected = Expected::InFlight(decided_on);
@@ -98,19 +98,25 @@ impl Expectations {
     /// Whether a plan for an object is held, given what the cache showed of it
     /// when the plan was decided, and what it shows now.
     #[must_use]
-    pub fn held(&self, uid: &Uid, decided_on: Seen, seen: Seen, now: Instant) -> Option<Held> {
+    pub fn held(
+        &self,
+        uid: &Uid,
+        decided_on: Seen,
+        seen: Seen,
+        now: Instant,
+    ) -> Option<ExpectationState> {
         if Mutant::DropExpectations.is_active() {
             return None;
         }
         let (expected, _) = self.by_uid.get(uid).filter(|(_, lapses)| now < *lapses)?;
         match (expected, decided_on) {
-            (Expected::InFlight(_), _) => Some(Held::InFlight),
+            (Expected::InFlight(_), _) => Some(ExpectationState::InFlight),
             // A uid never comes back. A decision from before can: of a call that
             // takes long, or of a plan that waited for its turn.
-            (Expected::Gone, _) if seen == Seen::Gone => Some(Held::Gone),
-            (Expected::Gone, _) => Some(Held::NotSeenYet),
+            (Expected::Gone, _) if seen == Seen::Gone => Some(ExpectationState::Gone),
+            (Expected::Gone, _) => Some(ExpectationState::NotSeenYet),
             (Expected::Version(wanted), Seen::Version(version)) if version < *wanted => {
-                Some(Held::NotSeenYet)
+                Some(ExpectationState::NotSeenYet)
             }
             (Expected::Version(_), _) => None,
         }
@@ -121,7 +127,10 @@ impl Expectations {
     #[must_use]
     pub fn is_open(&self, uid: &Uid, seen: Seen, now: Instant) -> bool {
         let held = self.held(uid, seen, seen, now);
-        matches!(held, Some(Held::InFlight | Held::NotSeenYet))
+        matches!(
+            held,
+            Some(ExpectationState::InFlight | ExpectationState::NotSeenYet)
+        )
     }
 
     /// Forgets what has lapsed; called now and then, so that objects nobody
@@ -155,7 +164,7 @@ mod tests {
     const UID: Uid = Uid::Uuid(7);
 
     /// Of a plan that was decided on what the cache shows now.
-    fn held(expectations: &Expectations, seen: Seen, now: Instant) -> Option<Held> {
+    fn held(expectations: &Expectations, seen: Seen, now: Instant) -> Option<ExpectationState> {
         expectations.held(&UID, seen, seen, now)
     }
 
@@ -166,19 +175,19 @@ mod tests {
         expectations.begin(UID, Seen::Version(1));
         assert_eq!(
             held(&expectations, Seen::Version(1), start),
-            Some(Held::InFlight)
+            Some(ExpectationState::InFlight)
         );
         expectations.end(&UID, Some(Written::Gone), start);
         assert_eq!(
             held(&expectations, Seen::Version(9), start),
-            Some(Held::NotSeenYet)
+            Some(ExpectationState::NotSeenYet)
         );
         assert!(expectations.is_open(&UID, Seen::Version(9), start));
         // From here on there is nothing to wait for, and nothing to delete.
         for _ in 0..2 {
             assert!(!expectations.is_open(&UID, Seen::Gone, start));
             let held = held(&expectations, Seen::Gone, start);
-            assert_eq!(held, Some(Held::Gone));
+            assert_eq!(held, Some(ExpectationState::Gone));
         }
         expectations.expire(start.after(LAPSE));
         assert!(expectations.is_empty());
@@ -192,7 +201,7 @@ mod tests {
         expectations.end(&UID, Some(Written::Version(10)), start);
         assert_eq!(
             held(&expectations, Seen::Version(9), start),
-            Some(Held::NotSeenYet)
+            Some(ExpectationState::NotSeenYet)
         );
         assert_eq!(held(&expectations, Seen::Version(10), start), None);
     }
@@ -204,10 +213,10 @@ mod tests {
         let late =
             |decided_on| expectations.held(&UID, decided_on, Seen::Version(12), Instant::ZERO);
         assert_eq!(late(Seen::Version(11)), None);
-        assert_eq!(late(Seen::Version(9)), Some(Held::NotSeenYet));
+        assert_eq!(late(Seen::Version(9)), Some(ExpectationState::NotSeenYet));
         assert_eq!(
             late(Seen::Version(9)),
-            Some(Held::NotSeenYet),
+            Some(ExpectationState::NotSeenYet),
             "not only once"
         );
         assert!(!expectations.is_open(&UID, Seen::Version(12), Instant::ZERO));
@@ -241,11 +250,14 @@ mod tests {
         expectations.end(&UID, Some(Written::Version(20)), again);
         expectations.expire(lapsed);
         let seen = Seen::Version(10);
-        assert_eq!(held(&expectations, seen, lapsed), Some(Held::NotSeenYet));
+        assert_eq!(
+            held(&expectations, seen, lapsed),
+            Some(ExpectationState::NotSeenYet)
+        );
         expectations.begin(UID, Seen::Version(1));
         expectations.expire(again.after(LAPSE));
         let in_flight = held(&expectations, seen, again.after(LAPSE));
-        assert_eq!(in_flight, Some(Held::InFlight));
+        assert_eq!(in_flight, Some(ExpectationState::InFlight));
         expectations.end(&UID, Some(Written::Gone), again.after(LAPSE));
         expectations.expire(again.after(2 * LAPSE));
         assert!(expectations.is_empty());
@@ -258,7 +270,7 @@ mod tests {
         expectations.begin(UID, Seen::Version(9));
         expectations.end(&UID, Some(Written::Unknown), Instant::ZERO);
         let at = |version| held(&expectations, Seen::Version(version), Instant::ZERO);
-        assert_eq!(at(9), Some(Held::NotSeenYet));
+        assert_eq!(at(9), Some(ExpectationState::NotSeenYet));
         assert_eq!(at(10), None);
         for decided_on in [Seen::Incomparable, Seen::Gone] {
             let mut expectations = Expectations::default();

@@ -9,7 +9,7 @@
 use std::fmt;
 
 use crate::budget::Trip;
-use crate::expectation::Held;
+use crate::expectation::ExpectationState;
 use crate::manifest::{Manifest, Permission};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
@@ -19,9 +19,9 @@ use crate::plan::{Plan, Step};
 /// What a controller may do to the cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Its plans are carried out.
+    /// Its plans are executed.
     Enforce,
-    /// Its plans are shown.
+    /// A dry run: its plans are logged and counted.
     #[default]
     DryRun,
     /// It does not run.
@@ -40,7 +40,7 @@ impl Mode {
     }
 }
 
-/// Everything the gate looks at besides the plan.
+/// Everything the gate judges by besides the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// Whether this replica leads the controller.
@@ -56,7 +56,7 @@ pub struct Circumstances<'a> {
     /// Whether the target belongs to the cohort that this revision owns.
     pub owns_target: bool,
     /// What of the target is under way, or not yet seen in the cache.
-    pub held: Option<Held>,
+    pub held: Option<ExpectationState>,
     /// The guardrail that holds this plan back.
     pub tripped: Option<Trip>,
 }
@@ -64,10 +64,10 @@ pub struct Circumstances<'a> {
 /// What becomes of a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It is carried out.
+    /// It is executed.
     Admit,
-    /// It would be carried out in the mode Enforce.
-    Show,
+    /// It would be executed in the mode Enforce.
+    DryRun,
     /// Not now, without fault: it may be asked again.
     Wait(Waiting),
     /// Not as it is, and not by trying again.
@@ -80,13 +80,13 @@ impl Ruling {
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Admit => "admitted",
-            Self::Show => "dry-run",
+            Self::DryRun => "dry-run",
             Self::Wait(Waiting::NotLeading) => "not-leading",
             Self::Wait(Waiting::Disabled) => "disabled",
             Self::Wait(Waiting::NotOwned) => "not-owned",
-            Self::Wait(Waiting::Held(Held::InFlight)) => "in-flight",
-            Self::Wait(Waiting::Held(Held::NotSeenYet)) => "already-written",
-            Self::Wait(Waiting::Held(Held::Gone)) => "already-gone",
+            Self::Wait(Waiting::Held(ExpectationState::InFlight)) => "in-flight",
+            Self::Wait(Waiting::Held(ExpectationState::NotSeenYet)) => "already-written",
+            Self::Wait(Waiting::Held(ExpectationState::Gone)) => "already-gone",
             Self::Wait(Waiting::Tripped(_)) => "guardrail-tripped",
             Self::Wait(Waiting::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
@@ -108,7 +108,7 @@ pub enum Waiting {
     /// Another revision owns the target's cohort.
     NotOwned,
     /// The target is being written, or the cache does not show it yet.
-    Held(Held),
+    Held(ExpectationState),
     /// A guardrail holds it back.
     Tripped(Trip),
     /// The API server does not serve a kind that the plan writes. It may again:
@@ -117,7 +117,7 @@ pub enum Waiting {
     NotServed,
 }
 
-/// Why a plan can never be carried out.
+/// Why a plan can never be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// It has no steps.
@@ -141,8 +141,8 @@ pub enum Refusal {
 impl fmt::Display for Ruling {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Admit => f.write_str("carried out"),
-            Self::Show => f.write_str("shown only: the controller's mode is DryRun"),
+            Self::Admit => f.write_str("admitted"),
+            Self::DryRun => f.write_str("dry run: the controller's mode is DryRun"),
             Self::Wait(waiting) => waiting.fmt(f),
             Self::Refuse(refusal) => refusal.fmt(f),
         }
@@ -155,13 +155,15 @@ impl fmt::Display for Waiting {
             Self::NotLeading => f.write_str("waits: another replica leads the controller"),
             Self::Disabled => f.write_str("waits: the controller is disabled"),
             Self::NotOwned => f.write_str("waits: another revision owns the target"),
-            Self::Held(Held::InFlight) => {
-                f.write_str("waits: another plan for the target is being carried out")
+            Self::Held(ExpectationState::InFlight) => {
+                f.write_str("waits: another plan for the target is being executed")
             }
-            Self::Held(Held::NotSeenYet) => {
+            Self::Held(ExpectationState::NotSeenYet) => {
                 f.write_str("waits: the target was just written and the cache does not show it yet")
             }
-            Self::Held(Held::Gone) => f.write_str("has nothing to do: the target was just deleted"),
+            Self::Held(ExpectationState::Gone) => {
+                f.write_str("has nothing to do: the target was just deleted")
+            }
             Self::Tripped(trip) => write!(f, "waits: {trip}"),
             Self::NotServed => f.write_str(
                 "waits: the API server does not serve the kind of the object at the moment",
@@ -208,7 +210,7 @@ pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
         return Ruling::Wait(Waiting::NotOwned);
     }
     if circumstances.mode == Mode::DryRun {
-        return Ruling::Show;
+        return Ruling::DryRun;
     }
     if let Some(held) = circumstances.held {
         return Ruling::Wait(Waiting::Held(held));

@@ -7,6 +7,7 @@
 pub mod api;
 pub mod bucket;
 pub mod budget;
+pub mod circuit;
 pub mod control;
 pub mod controller;
 pub mod coverage;
@@ -15,7 +16,6 @@ pub mod digest;
 pub mod expectation;
 pub mod failure;
 pub mod gate;
-pub mod health;
 pub mod host;
 pub mod machine;
 pub mod manifest;

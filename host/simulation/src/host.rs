@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::{CallId, PlanId};
 use davit_core::desired::DesiredController;
-use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::machine::{
     Call, Effect, Execute, Input, Machine, MachineSettings, ReadAnswer, ReadId, ReadRequest, Report,
 };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use davit_cluster::api::Api;
 use davit_cluster::live;
+use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::controller::CallId;
 use davit_core::failure::{Failure, FailureClass};
-use davit_core::health::{CallFailure, CallFailureKind};
 use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
 use davit_core::mapping::Mapping;
 use davit_core::object::ObjectRecord;

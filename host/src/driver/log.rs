@@ -245,7 +245,7 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
     match ruling {
         // Its outcome is logged.
         Ruling::Admit => {}
-        Ruling::Show if is_news => {
+        Ruling::DryRun if is_news => {
             log!(info, line, { role, }, "dry run: would {}", line.action);
         }
         Ruling::Refuse(_) if is_news => {
@@ -254,7 +254,7 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
         Ruling::Wait(Waiting::NotServed) if is_news => {
             log!(warn, line, { role, ruling = ruled, because, }, "waits: {}", line.action);
         }
-        Ruling::Show | Ruling::Refuse(_) | Ruling::Wait(_) => {
+        Ruling::DryRun | Ruling::Refuse(_) | Ruling::Wait(_) => {
             log!(debug, line, { role, ruling = ruled, because, }, "not executed: {}", line.action);
         }
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit_core::health::CallFailureKind;
+use davit_core::circuit::CallFailureKind;
 use davit_core::rollout::Role;
 use prometheus::{CounterVec, GaugeVec, HistogramVec};
 

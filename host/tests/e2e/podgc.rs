@@ -404,7 +404,7 @@ fn a_dry_run_writes_nothing_and_shows_everything() {
         });
         let (plan, ruling) = shown.unwrap();
         assert_eq!(plan.reason, "orphaned");
-        assert_eq!(ruling, davit_core::gate::Ruling::Show);
+        assert_eq!(ruling, davit_core::gate::Ruling::DryRun);
         assert!(
             host.metric(
                 "davit_plans_total{controller=\"podgc\",role=\"stable\",ruling=\"dry-run\"}"

@@ -106,7 +106,7 @@ fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
     );
     assert_eq!(
         spent.to_string(),
-        "the guardrail deletesPerMinute is used up: 2 plans in 60 seconds"
+        "the guardrail deletesPerMinute has tripped: 2 plans in 60 seconds"
     );
     assert_eq!(let_through(&mut budget, STABLE, 309, 5), 0);
     assert_eq!(let_through(&mut budget, STABLE, 310, 5), 2);

@@ -17,7 +17,7 @@ use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::time::Instant;
 
-/// How many plans of one item are carried out at once if its decision leaves it
+/// How many plans of one item are executed at once if its decision leaves it
 /// open.
 pub const DEFAULT_PARALLEL: u32 = 64;
 /// How many are, whatever its decision asks for.

@@ -9,10 +9,11 @@
 //! controller's.
 
 mod exchange;
-mod item;
+mod execution;
+mod items;
+mod resync;
 mod revision;
 mod shared;
-mod sweep;
 mod tally;
 mod trigger;
 mod views;
@@ -25,9 +26,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::budget::Trip;
+use crate::circuit::CallFailure;
 use crate::expectation::Written;
 use crate::gate::Mode;
-use crate::health::CallFailure;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Decision, Plan, QueueKey};
@@ -45,7 +46,7 @@ pub use exchange::{
     PlanId, Settings, World,
 };
 pub use revision::Revision;
-use shared::{Shared, Trial};
+use shared::{Rollout, Shared};
 pub use tally::Tally;
 pub use views::Views;
 
@@ -106,14 +107,14 @@ impl<G: Clone> Controller<G> {
         let candidate = self.stable.fork(now, id, candidate, views);
         let window = window(step.window, [&self.stable, &candidate]);
         self.candidate = Some(candidate);
-        let mut trial = Trial::new(now, step, window);
+        let mut rollout = Rollout::new(now, step, window);
         for (item, plan) in self.under_way() {
-            trial
+            rollout
                 .comparison
                 .decided_before(now, Role::Stable, item, plan);
         }
-        trial.pending.insert(Role::Stable, self.stable.pending());
-        self.shared.trial = Some(trial);
+        rollout.pending.insert(Role::Stable, self.stable.pending());
+        self.shared.rollout = Some(rollout);
         former
     }
 
@@ -128,15 +129,16 @@ impl<G: Clone> Controller<G> {
     /// Changes what the candidate owns and how it is compared. In another step,
     /// counting starts anew.
     pub fn set_step(&mut self, now: Instant, step: CandidateStep) {
-        let (Some(candidate), Some(trial)) = (&mut self.candidate, &mut self.shared.trial) else {
+        let (Some(candidate), Some(rollout)) = (&mut self.candidate, &mut self.shared.rollout)
+        else {
             return;
         };
         let window = window(step.window, [&self.stable, candidate]);
-        trial.comparison.set_window(window);
-        if trial.step != step.number {
-            trial.step = step.number;
+        rollout.comparison.set_window(window);
+        if rollout.step != step.number {
+            rollout.step = step.number;
             candidate.begin_counting();
-            trial.comparison.begin_counting(now);
+            rollout.comparison.begin_counting(now);
         }
         self.set_share(now, step.share);
     }
@@ -144,21 +146,21 @@ impl<G: Clone> Controller<G> {
     /// The step of the rollout that the candidate's work is counted for.
     #[must_use]
     pub fn step(&self) -> Option<u32> {
-        self.shared.trial.as_ref().map(|trial| trial.step)
+        self.shared.rollout.as_ref().map(|rollout| rollout.step)
     }
 
     /// Changes what the candidate owns. Both revisions start a resync, since a
     /// target that one left to the other may be its own now.
     fn set_share(&mut self, now: Instant, share: Share) {
-        if let Some(trial) = &mut self.shared.trial
-            && trial.share != share
+        if let Some(rollout) = &mut self.shared.rollout
+            && rollout.share != share
         {
-            trial.share = share;
+            rollout.share = share;
             if Mutant::ForgetLeftPlans.is_active() {
                 return;
             }
             for revision in revisions(&mut self.stable, &mut self.candidate) {
-                revision.look_at_everything(now);
+                revision.start_resync(now);
             }
         }
     }
@@ -166,8 +168,8 @@ impl<G: Clone> Controller<G> {
     /// From now on every target is the stable revision's, for as long as the
     /// share is not set anew.
     pub fn withhold_share(&mut self, now: Instant) {
-        if let Some(trial) = &self.shared.trial {
-            let cohort = trial.share.cohort.clone();
+        if let Some(rollout) = &self.shared.rollout {
+            let cohort = rollout.share.cohort.clone();
             self.set_share(now, Share { cohort, weight: 0 });
         }
     }
@@ -179,7 +181,7 @@ impl<G: Clone> Controller<G> {
         let mut candidate = self.candidate.take()?;
         candidate.role = Role::Stable;
         let former = std::mem::replace(&mut self.stable, candidate);
-        self.end_trial(now);
+        self.end_rollout(now);
         Some(former.into_guest())
     }
 
@@ -187,28 +189,28 @@ impl<G: Clone> Controller<G> {
     /// candidate's guest.
     pub fn drop_candidate(&mut self, now: Instant) -> Option<G> {
         let candidate = self.candidate.take()?;
-        self.end_trial(now);
+        self.end_rollout(now);
         Some(candidate.into_guest())
     }
 
     /// The stable revision's plans that have not come to their end.
     fn under_way(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
-        let carried = self.shared.carried.values();
+        let carried = self.shared.in_flight.values();
         let carried = carried.filter(|carried| carried.items_of == self.stable.items_of);
         let carried = carried.map(|carried| (&carried.item, &carried.plan));
         carried.chain(self.stable.decided())
     }
 
-    fn end_trial(&mut self, now: Instant) {
-        if self.shared.trial.take().is_some() {
+    fn end_rollout(&mut self, now: Instant) {
+        if self.shared.rollout.take().is_some() {
             self.shared.budget.candidate_ended();
-            self.stable.look_at_everything(now);
+            self.stable.start_resync(now);
         }
     }
 
     /// Takes on other settings. They hold for every plan that was not yet put
-    /// before the gate. If plans that were only shown would be carried out now,
-    /// everything is looked at again.
+    /// before the gate. If plans of a dry run would be executed now, a resync
+    /// starts.
     pub fn set(&mut self, now: Instant, settings: Settings) {
         if settings == self.shared.settings {
             return;
@@ -218,7 +220,7 @@ impl<G: Clone> Controller<G> {
         self.shared.settings = settings;
         if enforces {
             for revision in revisions(&mut self.stable, &mut self.candidate) {
-                revision.look_at_everything(now);
+                revision.start_resync(now);
             }
         }
     }
@@ -232,14 +234,14 @@ impl<G: Clone> Controller<G> {
     pub fn reset(&mut self, now: Instant) {
         self.shared.budget.reset();
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            revision.look_at_everything(now);
+            revision.start_resync(now);
         }
     }
 
     /// Starts a resync: plans that were not executed are decided again.
     pub fn resync(&mut self, now: Instant) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            revision.look_at_everything(now);
+            revision.start_resync(now);
         }
     }
 
@@ -297,7 +299,10 @@ impl<G: Clone> Controller<G> {
     /// How the decisions of both compare; none without a candidate.
     #[must_use]
     pub fn comparison(&self) -> Option<&Comparison> {
-        self.shared.trial.as_ref().map(|trial| &trial.comparison)
+        self.shared
+            .rollout
+            .as_ref()
+            .map(|rollout| &rollout.comparison)
     }
 
     /// Takes what changed in the cache. `origin` says whether it is news or the
@@ -327,9 +332,9 @@ impl<G: Clone> Controller<G> {
     }
 
     /// Adds some of the keys of a look at everything that is under way.
-    pub fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
+    pub fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
-            revision.sweep(now, snapshot);
+            revision.continue_resync(now, snapshot);
         }
     }
 
@@ -388,9 +393,9 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes the end of a plan that was carried out.
+    /// Takes the outcome of a plan that was executed.
     pub fn handle_outcome(&mut self, id: PlanId, outcome: Outcome, world: &World<'_>) {
-        let Some(carried) = self.shared.carried.remove(&id) else {
+        let Some(carried) = self.shared.in_flight.remove(&id) else {
             return;
         };
         let uid = Uid::new(&carried.plan.target.uid);
@@ -430,10 +435,10 @@ impl<G: Clone> Controller<G> {
 
     /// Forgets expectations that have lapsed, wakes who waited for them, and
     /// ends the windows of the comparison. To be called every second or so.
-    pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) {
+    pub fn housekeep(&mut self, now: Instant, snapshot: &Snapshot) {
         self.shared.expectations.expire(now);
-        if let Some(trial) = &mut self.shared.trial {
-            trial.comparison.tidy(now, snapshot);
+        if let Some(rollout) = &mut self.shared.rollout {
+            rollout.comparison.tidy(now, snapshot);
         }
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             for uid in revision.waited_for() {

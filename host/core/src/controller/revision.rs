@@ -1,34 +1,42 @@
 //! One revision of a controller's guest: its queues, its calls, and its plans
 //! up to the gate.
 
+mod decision;
 mod ruling;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::exchange::{
-    CallId, CallRequest, DEFAULT_PARALLEL, Effect, MOST_PARALLEL, Notes, Outcome, RevisionId, World,
-};
-use super::item::{Called, Running, Sooner};
-use super::shared::{Carried, Shared};
-use super::sweep::{Pace, Sweep};
+use super::exchange::{CallId, CallRequest, Effect, Notes, RevisionId, World};
+use super::items::{WorkItems, key};
+use super::resync::{Pace, Resync};
+use super::shared::Shared;
 use super::tally::Tally;
 use super::trigger::{changed_keys, triggers_of};
 use super::views::Views;
-use super::waiters::Waiters;
-use crate::expectation::LAPSE;
-use crate::health::{CallFailure, Health, after_failed_call};
+use crate::circuit::{CallFailure, CircuitBreaker, Permit, after_failed_call};
 use crate::manifest::Manifest;
 use crate::mutant::Mutant;
 use crate::object::Uid;
-use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
+use crate::plan::{Decision, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
 use crate::rollout::compare::Look;
 use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
+
+/// A call in flight.
+#[derive(Debug)]
+struct CallInFlight {
+    items: Vec<WorkItem>,
+    /// How many of them are from a list.
+    relisted: usize,
+    permit: Permit,
+    began: Instant,
+    snapshot: Snapshot,
+}
 
 /// One revision of a controller's guest.
 #[derive(Debug)]
@@ -54,19 +62,11 @@ pub struct Revision<G> {
     complete: bool,
     queues: Queues,
     notes: Notes,
-    health: Health,
+    circuit: CircuitBreaker,
     tally: Tally,
-    calls: BTreeMap<CallId, Called>,
-    running: BTreeMap<QueueKey, Running>,
-    /// Items that wait for the call about the next part of their decisions.
-    next_parts: VecDeque<WorkItem>,
-    waiters: Waiters,
-    /// Items that wait for an operator, or for their targets to become this
-    /// revision's: no trigger may ever name them again.
-    parked: BTreeSet<QueueKey>,
-    /// Items with a plan for an object whose kind is not served.
-    unserved: BTreeSet<QueueKey>,
-    sweep: Sweep,
+    calls: BTreeMap<CallId, CallInFlight>,
+    items: WorkItems,
+    resync: Resync,
 }
 
 impl<G: Clone> Revision<G> {
@@ -80,11 +80,11 @@ impl<G: Clone> Revision<G> {
         let queues = Queues::new(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let notes = Notes::default();
         let mut revision = Self::with(id, Role::Stable, loaded, views, queues, notes);
-        revision.begin_sweep(Pace::Brisk);
+        revision.begin_resync(Pace::Brisk);
         revision
     }
 
-    /// Another revision beside this one, which looks at everything. It begins
+    /// Another revision beside this one, which starts a resync. It starts
     /// with the same items, timers and notes; what is worked on here waits
     /// there. Its ticks come when this one's do: both decide on the same state.
     pub(super) fn fork(
@@ -98,9 +98,8 @@ impl<G: Clone> Revision<G> {
         queues.reconfigure(now, &loaded.manifest.queues, &loaded.manifest.ticks);
         let notes = self.notes.clone();
         let mut fork = Self::with(id, Role::Candidate, loaded, views, queues, notes);
-        fork.parked.clone_from(&self.parked);
-        fork.unserved.clone_from(&self.unserved);
-        fork.begin_sweep(Pace::Easy);
+        fork.items = self.items.fork();
+        fork.begin_resync(Pace::Easy);
         fork
     }
 
@@ -126,15 +125,11 @@ impl<G: Clone> Revision<G> {
             complete: true,
             queues,
             notes,
-            health: Health::default(),
+            circuit: CircuitBreaker::default(),
             tally: Tally::default(),
             calls: BTreeMap::new(),
-            running: BTreeMap::new(),
-            next_parts: VecDeque::new(),
-            waiters: Waiters::default(),
-            parked: BTreeSet::new(),
-            unserved: BTreeSet::new(),
-            sweep: Sweep::default(),
+            items: WorkItems::default(),
+            resync: Resync::default(),
         }
     }
 
@@ -157,9 +152,10 @@ impl<G: Clone> Revision<G> {
         for called in std::mem::take(&mut self.calls).into_values() {
             self.send_back(now, called.items);
         }
-        let next_parts = std::mem::take(&mut self.next_parts);
-        self.send_back(now, next_parts);
-        self.running.values_mut().for_each(Running::supersede);
+        for QueueKey { queue, key } in self.items.drop_pages() {
+            self.queues.done(now, &queue, &key, Finish::PutBack);
+        }
+        self.items.supersede();
         self.queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
         self.id = id;
@@ -168,9 +164,9 @@ impl<G: Clone> Revision<G> {
         self.manifest = manifest;
         self.set_views(views);
         self.complete = true;
-        self.health = Health::default();
+        self.circuit = CircuitBreaker::default();
         self.tally = Tally::default();
-        self.look_at_everything(now);
+        self.start_resync(now);
         std::mem::replace(&mut self.guest, guest)
     }
 
@@ -227,8 +223,8 @@ impl<G: Clone> Revision<G> {
 
     /// How it fares.
     #[must_use]
-    pub fn health(&self) -> &Health {
-        &self.health
+    pub fn circuit(&self) -> &CircuitBreaker {
+        &self.circuit
     }
 
     /// What it did since the counting began.
@@ -246,21 +242,20 @@ impl<G: Clone> Revision<G> {
         self.queues.stats(now)
     }
 
-    /// Looks at other views from now on, and at everything in them.
+    /// Watches other views from now on, and starts a resync.
     pub(super) fn change_views(&mut self, now: Instant, views: Views) {
         self.set_views(views);
-        self.look_at_everything(now);
+        self.start_resync(now);
     }
 
     /// Begins to add every key that a trigger can name, and every item that is
-    /// parked or about to be: after a time in which its plans were not carried out, or changes
+    /// parked or about to be: after a time in which plans were not executed, or changes
     /// not taken.
-    pub(super) fn look_at_everything(&mut self, now: Instant) {
-        self.begin_sweep(Pace::Easy);
-        for item in std::mem::take(&mut self.parked) {
+    pub(super) fn start_resync(&mut self, now: Instant) {
+        self.begin_resync(Pace::Easy);
+        for item in self.items.resync() {
             self.queues.hasten(now, &item.queue, &item.key);
         }
-        self.running.values_mut().for_each(Running::look_again);
         let manifest = Arc::clone(&self.manifest);
         for tick in &manifest.ticks {
             self.add(now, &tick.queue, &tick.key, Origin::Fresh);
@@ -269,24 +264,24 @@ impl<G: Clone> Revision<G> {
 
     /// What the API server serves has changed: what waited for that is due.
     pub(super) fn handle_mapping(&mut self, now: Instant) {
-        for item in std::mem::take(&mut self.unserved) {
+        for item in self.items.mapping_changed() {
             self.queues.hasten(now, &item.queue, &item.key);
         }
     }
 
-    fn begin_sweep(&mut self, pace: Pace) {
+    fn begin_resync(&mut self, pace: Pace) {
         let manifest = &self.manifest;
         let triggers = self.watches.iter().flat_map(|(view, position)| {
             let triggers = triggers_of(manifest, *position);
             triggers.map(|trigger| (*view, trigger.clone()))
         });
-        self.sweep.begin(pace, triggers);
+        self.resync.begin(pace, triggers);
     }
 
     /// Adds the next of these keys, unless the last are still to be taken.
-    pub(super) fn sweep(&mut self, now: Instant, snapshot: &Snapshot) {
+    pub(super) fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
         let is_crowded = self.queues.has_relisted(now);
-        if let Some((queue, keys)) = self.sweep.next(now, is_crowded, snapshot) {
+        if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
             for key in keys {
                 self.add(now, &queue, &key, Origin::Relist);
             }
@@ -326,26 +321,26 @@ impl<G: Clone> Revision<G> {
         if !self.has_room() {
             return None;
         }
-        let permit = self.health.begin(now)?;
+        let permit = self.circuit.begin(now)?;
         let Some((items, relisted)) = self.next_items(now, shared) else {
-            self.health.abandoned(now, permit);
+            self.circuit.abandoned(now, permit);
             return None;
         };
         let id = CallId {
             controller: shared.id,
             number: shared.fresh_id(),
         };
-        let called = Called {
+        let call = CallInFlight {
             items: items.clone(),
             relisted,
             permit,
             began: now,
             snapshot: snapshot.clone(),
         };
-        self.calls.insert(id, called);
+        self.calls.insert(id, call);
         let pending = self.pending();
-        if let Some(trial) = &mut shared.trial {
-            trial.pending.insert(self.role, pending.clone());
+        if let Some(rollout) = &mut shared.rollout {
+            rollout.pending.insert(self.role, pending.clone());
         }
         Some(CallRequest {
             id,
@@ -359,10 +354,10 @@ impl<G: Clone> Revision<G> {
     }
 
     /// The items of the next call, and how many of them are from a list. What
-    /// has been begun comes first, by itself: a part fills a call.
+    /// has been begun comes first, by itself: a page fills a call.
     fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<(Vec<WorkItem>, usize)> {
-        if let Some(item) = self.next_parts.pop_front() {
-            return Some((vec![item], 0));
+        if let Some(page) = self.items.enter_page() {
+            return Some((vec![page], 0));
         }
         let batch = self.queues.dequeue(now)?;
         if self.role == Role::Stable {
@@ -371,6 +366,7 @@ impl<G: Clone> Revision<G> {
                 shared.effects.push_back(Effect::Dequeued { queue, waited });
             }
         }
+        self.items.enter_call(&batch.items);
         Some((batch.items, batch.relisted))
     }
 
@@ -399,21 +395,18 @@ impl<G: Clone> Revision<G> {
             decisions.len(),
             "the engine counts them"
         );
-        self.health.succeeded(world.now, called.permit);
+        self.circuit.succeeded(world.now, called.permit);
         self.tally.call_took(took);
         if called.relisted > 0 {
-            self.sweep.worked(world.now, took);
+            self.resync.call_took(world.now, took);
         }
-        let trial = shared.trial.as_ref();
-        let other = trial
-            .map(|trial| trial.others(self.role))
+        let rollout = shared.rollout.as_ref();
+        let other = rollout
+            .map(|rollout| rollout.others(self.role))
             .unwrap_or_default();
         for (mut work, decision) in called.items.into_iter().zip(decisions) {
-            let item = QueueKey {
-                queue: work.queue.clone(),
-                key: work.key.clone(),
-            };
-            let next_part = match &decision.verdict {
+            let item = key(&work);
+            let next_page = match &decision.verdict {
                 Verdict::ContinueFrom { cursor } => {
                     work.cursor.clone_from(cursor);
                     Some(work)
@@ -427,7 +420,7 @@ impl<G: Clone> Revision<G> {
                 began: called.began,
                 other: &other,
             };
-            self.begin(&item, decision, next_part, look, world, shared);
+            self.begin(&item, decision, next_page, look, world, shared);
         }
     }
 
@@ -443,21 +436,20 @@ impl<G: Clone> Revision<G> {
         };
         let finish = after_failed_call(failure.kind, called.items.len());
         self.tally.call_failed(&failure.to_string());
-        self.health.failed(now, called.permit, failure);
+        self.circuit.failed(now, called.permit, failure);
         if Mutant::ForgetFailedCalls.is_active() {
             return;
         }
         for WorkItem { queue, key, .. } in called.items {
             let item = QueueKey { queue, key };
-            // Of the parts before this one: all of them are decided again.
-            self.running.remove(&item);
+            self.items.leave_call(&item);
             self.finish_item(now, &item, finish.clone(), shared);
         }
     }
 
     pub(super) fn handle_call_void(&mut self, now: Instant, id: CallId) {
         if let Some(called) = self.calls.remove(&id) {
-            self.health.abandoned(now, called.permit);
+            self.circuit.abandoned(now, called.permit);
             self.send_back(now, called.items);
         }
     }
@@ -468,34 +460,8 @@ impl<G: Clone> Revision<G> {
         }
         for WorkItem { queue, key, .. } in items {
             self.queues.done(now, &queue, &key, Finish::PutBack);
-            self.running.remove(&QueueKey { queue, key });
+            self.items.leave_call(&QueueKey { queue, key });
         }
-    }
-
-    /// Takes the end of a plan of this revision.
-    pub(super) fn handle_outcome(
-        &mut self,
-        carried: Carried,
-        outcome: Outcome,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        let Carried { item, plan, .. } = carried;
-        shared.measure(&plan, &outcome);
-        let success = outcome.is_success();
-        if let Some(running) = self.running.get_mut(&item) {
-            running.in_flight -= 1;
-            if outcome.written.is_some() || (success && outcome.failed.is_some()) {
-                running.unseen.push(Uid::new(&plan.target.uid));
-            }
-            if let Some((step, failure)) = outcome.failed
-                && !success
-            {
-                self.tally.write_failed(failure.class, &failure.message);
-                running.fail(&plan.target.uid, step, failure);
-            }
-        }
-        self.pump(&item, world, shared);
     }
 
     /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
@@ -503,17 +469,22 @@ impl<G: Clone> Revision<G> {
         if !self.has_room() {
             return None;
         }
-        let item = || match self.next_parts.front() {
-            Some(_) => Some(now),
-            None => self.queues.next_due(now),
+        let item = || {
+            if self.items.has_page() {
+                return Some(now);
+            }
+            self.queues.next_due(now)
         };
-        let call = || Some(item()?.max(self.health.opens_at(now)?));
-        [self.sweep.due_at(now), call()].into_iter().flatten().min()
+        let call = || Some(item()?.max(self.circuit.opens_at(now)?));
+        [self.resync.due_at(now), call()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Every object that an item waits for.
     pub(super) fn waited_for(&self) -> Vec<Uid> {
-        self.waiters.objects()
+        self.items.awaited()
     }
 
     /// Adds the items that waited for an object once it is no longer held.
@@ -524,156 +495,13 @@ impl<G: Clone> Revision<G> {
         snapshot: &Snapshot,
         shared: &mut Shared,
     ) {
-        if !self.waiters.waits_for(uid) || Mutant::ForgetWaiters.is_active() {
+        if !self.items.awaits(uid) || Mutant::ForgetWaiters.is_active() {
             return;
         }
         if !shared.is_open(uid, snapshot, now) {
-            for item in self.waiters.release(uid) {
+            for item in self.items.observed(uid) {
                 self.add(now, &item.queue, &item.key, Origin::Fresh);
             }
-        }
-    }
-
-    fn begin(
-        &mut self,
-        item: &QueueKey,
-        decision: Decision,
-        next_part: Option<WorkItem>,
-        look: Look<'_>,
-        world: &World<'_>,
-        shared: &mut Shared,
-    ) {
-        self.parked.remove(item);
-        self.unserved.remove(item);
-        let cancelled = self.command(world.now, decision.commands, shared);
-        let stands = |plan: &Plan| {
-            let condition = plan.when_cancelled.as_ref();
-            condition.is_none_or(|item| cancelled.contains(item))
-        };
-        let plans = decision.plans.into_iter().filter(stands);
-        let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
-        shared.compare(look, &plans, world);
-        let parallel = match decision.parallel {
-            0 => DEFAULT_PARALLEL,
-            asked => asked.min(MOST_PARALLEL),
-        };
-        if let Verdict::Retry { reason } = &decision.verdict {
-            shared.effects.push_back(Effect::Retried {
-                role: self.role,
-                item: item.clone(),
-                reason: reason.clone(),
-            });
-        }
-        let decided_on = look.snapshot.clone();
-        let mut part = Running::new(plans, decided_on, parallel, decision.verdict);
-        part.next_part = next_part;
-        match self.running.get_mut(item) {
-            Some(running) => running.continue_with(part),
-            None => drop(self.running.insert(item.clone(), part)),
-        }
-        self.pump(item, world, shared);
-    }
-
-    /// Carries out commands; returns the items that a cancel found waiting.
-    fn command(
-        &mut self,
-        now: Instant,
-        commands: Vec<Command>,
-        shared: &mut Shared,
-    ) -> BTreeSet<QueueKey> {
-        let mut cancelled = BTreeSet::new();
-        for command in commands {
-            let done = match command {
-                Command::Enqueue(enqueue) => self.queues.enqueue(now, &enqueue),
-                Command::SetRate { queue, group, rate } => {
-                    self.queues.set_rate(now, &queue, &group, rate)
-                }
-                Command::Cancel(item) => {
-                    if self.queues.cancel(now, &item.queue, &item.key) {
-                        cancelled.insert(item);
-                    }
-                    Ok(())
-                }
-                Command::SetNote { key, value } => {
-                    match value {
-                        Some(value) => self.notes.insert(key, value.into()),
-                        None => self.notes.remove(&key),
-                    };
-                    Ok(())
-                }
-                Command::Measure(measure) => {
-                    // The stable revision sees the same, and counts it.
-                    if self.role == Role::Stable {
-                        shared.effects.push_back(Effect::Measure(measure));
-                    }
-                    Ok(())
-                }
-            };
-            // The engine refuses an answer with a queue that is not declared
-            // or a rate that is none.
-            debug_assert!(done.is_ok(), "{done:?}");
-        }
-        cancelled
-    }
-
-    /// Puts plans of an item before the gate as long as there is room for them,
-    /// and ends the item when none is left.
-    fn pump(&mut self, item: &QueueKey, world: &World<'_>, shared: &mut Shared) {
-        let Some(mut running) = self.running.remove(item) else {
-            return;
-        };
-        while running.has_room() {
-            let Some(plan) = running.plans.pop_front() else {
-                break;
-            };
-            self.rule(item, &mut running, plan, world, shared);
-        }
-        if !running.is_over() {
-            self.running.insert(item.clone(), running);
-            return;
-        }
-        if let Some(next) = running.next_part.take() {
-            self.next_parts.push_back(next);
-            self.running.insert(item.clone(), running);
-            return;
-        }
-        running
-            .unseen
-            .retain(|uid| shared.is_open(uid, world.snapshot, world.now));
-        if running.waits_for_kind() {
-            self.unserved.insert(item.clone());
-        }
-        let (finish, sooner) = running.finish(world.now, LAPSE, self.is_tick(item));
-        match sooner {
-            Sooner::Never => {}
-            Sooner::WhenSeen => self.waiters.wait(item, running.unseen),
-            Sooner::WhenLookedAt => {
-                self.parked.insert(item.clone());
-            }
-        }
-        self.finish_item(world.now, item, finish, shared);
-    }
-
-    fn is_tick(&self, item: &QueueKey) -> bool {
-        let mut ticks = self.manifest.ticks.iter();
-        ticks.any(|tick| tick.queue == item.queue && tick.key == item.key)
-    }
-
-    /// The plans that were decided and not put before the gate yet.
-    pub(super) fn decided(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
-        let running = self.running.iter();
-        running.flat_map(|(item, running)| running.plans.iter().map(move |plan| (item, plan)))
-    }
-
-    fn finish_item(&mut self, now: Instant, item: &QueueKey, finish: Finish, shared: &mut Shared) {
-        let finished = self.queues.done(now, &item.queue, &item.key, finish);
-        if let Some(finished) = finished
-            && self.role == Role::Stable
-        {
-            shared.effects.push_back(Effect::Reconciled {
-                queue: item.queue.clone(),
-                duration: finished.work_duration,
-            });
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::budget::{Budget, Requester};
-use crate::expectation::{Expectations, Held, Seen};
+use crate::expectation::{ExpectationState, Expectations, Seen};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{MeasureWhen, Plan, QueueKey};
 use crate::queue::PendingSnapshot;
@@ -25,17 +25,17 @@ pub(super) struct Shared {
     pub(super) settings: Settings,
     pub(super) expectations: Expectations,
     pub(super) budget: Budget,
-    /// Plans that are being carried out, of revisions that are gone too.
-    pub(super) carried: BTreeMap<PlanId, Carried>,
+    /// Plans that are executed at present, of revisions that are gone too.
+    pub(super) in_flight: BTreeMap<PlanId, PlanInFlight>,
     pub(super) effects: VecDeque<Effect>,
     /// None without a candidate.
-    pub(super) trial: Option<Trial>,
+    pub(super) rollout: Option<Rollout>,
     next_id: u64,
 }
 
 /// What there is only while a candidate runs.
 #[derive(Debug)]
-pub(super) struct Trial {
+pub(super) struct Rollout {
     pub(super) share: Share,
     /// The number of the step that is counted for.
     pub(super) step: u32,
@@ -44,7 +44,7 @@ pub(super) struct Trial {
     pub(super) pending: BTreeMap<Role, PendingSnapshot>,
 }
 
-impl Trial {
+impl Rollout {
     pub(super) fn new(now: Instant, step: CandidateStep, window: Duration) -> Self {
         Self {
             share: step.share,
@@ -60,9 +60,9 @@ impl Trial {
     }
 }
 
-/// A plan that is being carried out.
+/// A plan that is executed at present.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct PlanInFlight {
     /// Whose item it was decided for.
     pub(super) items_of: RevisionId,
     pub(super) item: QueueKey,
@@ -76,9 +76,9 @@ impl Shared {
             budget: Budget::new(settings.guardrails),
             settings,
             expectations: Expectations::default(),
-            carried: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
             effects: VecDeque::new(),
-            trial: None,
+            rollout: None,
             next_id: 0,
         }
     }
@@ -90,16 +90,20 @@ impl Shared {
 
     /// Whether a revision of that part owns a target.
     pub(super) fn owns(&self, role: Role, target: &ObjectRef, snapshot: &Snapshot) -> bool {
-        let owner = self
-            .trial
-            .as_ref()
-            .map_or(Role::Stable, |trial| trial.share.owner(target, snapshot));
+        let owner = self.rollout.as_ref().map_or(Role::Stable, |rollout| {
+            rollout.share.owner(target, snapshot)
+        });
         owner == role
     }
 
     /// Whether a plan for the object has to wait that was decided on this
     /// snapshot.
-    pub(super) fn held(&self, uid: &Uid, decided_on: &Snapshot, world: &World<'_>) -> Option<Held> {
+    pub(super) fn held(
+        &self,
+        uid: &Uid,
+        decided_on: &Snapshot,
+        world: &World<'_>,
+    ) -> Option<ExpectationState> {
         let (then, seen) = (seen(uid, decided_on), seen(uid, world.snapshot));
         self.expectations.held(uid, then, seen, world.now)
     }
@@ -109,7 +113,7 @@ impl Shared {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
     }
 
-    /// A plan for the object is being carried out that was decided on this
+    /// A plan for the object is executed from now on that was decided on this
     /// snapshot.
     pub(super) fn expect(&mut self, uid: Uid, decided_on: &Snapshot) {
         let seen = seen(&uid, decided_on);
@@ -123,14 +127,17 @@ impl Shared {
         let is_stale = |uid: &Uid| {
             let (then, now) = (seen(uid, look.snapshot), seen(uid, world.snapshot));
             let held = expectations.held(uid, then, now, world.now);
-            matches!(held, Some(Held::NotSeenYet | Held::Gone))
+            matches!(
+                held,
+                Some(ExpectationState::NotSeenYet | ExpectationState::Gone)
+            )
         };
-        if let Some(trial) = &mut self.trial {
-            trial.comparison.decided(world.now, look, plans, is_stale);
+        if let Some(rollout) = &mut self.rollout {
+            rollout.comparison.decided(world.now, look, plans, is_stale);
         }
     }
 
-    /// Has counted what a plan that was carried out counts.
+    /// Counts what a plan that was executed counts.
     pub(super) fn measure(&mut self, plan: &Plan, outcome: &Outcome) {
         let result = match &outcome.failed {
             None => MeasureWhen::Succeeded,
@@ -165,7 +172,10 @@ impl Shared {
         };
         Requester {
             role,
-            weight: self.trial.as_ref().map_or(0, |trial| trial.share.weight),
+            weight: self
+                .rollout
+                .as_ref()
+                .map_or(0, |rollout| rollout.share.weight),
             watched,
         }
     }
@@ -179,8 +189,8 @@ fn watched(target: &ObjectRef, views: impl Iterator<Item = ViewId>, snapshot: &S
     counts.max().unwrap_or_default()
 }
 
-/// What the cache shows of an object. Held by several streams, it is as the one
-/// has it that lags behind most.
+/// What the cache shows of an object. If several streams hold it, it is the state
+/// of the one that lags behind most.
 fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
     let versions = snapshot.versions_of(uid);
     let seen = versions.map(|version| match version {

@@ -140,7 +140,7 @@ impl Bench {
 
     fn wait(&mut self, seconds: u64) {
         self.now = self.now.after(Duration::from_secs(seconds));
-        self.coverage.tidy(self.now);
+        self.coverage.expire(self.now);
     }
 
     fn unlisted(&mut self) -> Vec<(String, Gap)> {

@@ -229,7 +229,7 @@ fn what_depends_on_the_moment_comes_in_order() {
             leading: false,
             mode: Mode::Disabled,
             owns_target: false,
-            held: Some(Held::InFlight),
+            held: Some(ExpectationState::InFlight),
             tripped: Some(trip),
             ..*base
         };
@@ -239,11 +239,11 @@ fn what_depends_on_the_moment_comes_in_order() {
         now.mode = Mode::DryRun;
         assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotOwned));
         now.owns_target = true;
-        assert_eq!(judge(&plan, &now), Ruling::Show);
+        assert_eq!(judge(&plan, &now), Ruling::DryRun);
         now.mode = Mode::Enforce;
         assert_eq!(
             judge(&plan, &now),
-            Ruling::Wait(Waiting::Held(Held::InFlight))
+            Ruling::Wait(Waiting::Held(ExpectationState::InFlight))
         );
         now.held = None;
         assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Tripped(trip)));

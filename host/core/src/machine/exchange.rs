@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::report::Report;
+use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, Notes, Outcome, PlanId};
 use crate::coverage::Unlisted;
 use crate::desired::DesiredController;
 use crate::failure::Failure;
-use crate::health::CallFailure;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::ObjectRecord;
 use crate::plan::{Decision, GetRequest, ListRequest, Plan, WorkItem};

@@ -42,7 +42,7 @@ impl LogPolicy {
         match ruling {
             Ruling::Admit => return false,
             Ruling::Wait(waiting) if *waiting != Waiting::NotServed => return false,
-            Ruling::Wait(_) | Ruling::Show | Ruling::Refuse(_) => {}
+            Ruling::Wait(_) | Ruling::DryRun | Ruling::Refuse(_) => {}
         }
         if self.rulings.len() >= REMEMBERED {
             self.rulings.retain(|_, at| now.since(*at) < REPEAT_AFTER);
@@ -161,7 +161,7 @@ mod tests {
         let (plan, _) = failed(Step::Delete(DeleteOptions::default()), FailureClass::Server);
         let mut is_news = |seconds| {
             let now = Instant::ZERO.after(Duration::from_secs(seconds));
-            policy.is_news("a", &plan, &Ruling::Show, now)
+            policy.is_news("a", &plan, &Ruling::DryRun, now)
         };
         assert!(is_news(0));
         assert!(!is_news(599));

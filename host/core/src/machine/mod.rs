@@ -29,9 +29,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::circuit::{CallFailure, CircuitState};
 use crate::controller::{CallId, Controller, ControllerId, Outcome, PlanId, World};
 use crate::coverage::Unlisted;
-use crate::health::{CallFailure, State as CircuitState};
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
@@ -247,8 +247,8 @@ impl<G: Clone> Machine<G> {
             Err(failure) => {
                 controller.handle_call_failure(now, call, failure);
                 let revision = controller.revision(role);
-                if let Some(CircuitState::Quarantined { until, reason }) =
-                    revision.map(|revision| revision.health().state())
+                if let Some(CircuitState::Open { until, reason }) =
+                    revision.map(|revision| revision.circuit().state())
                 {
                     self.outbox.report(Report::CircuitOpened {
                         controller: name.clone(),

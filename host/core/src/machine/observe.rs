@@ -6,8 +6,8 @@ use super::Machine;
 use super::hosted::Hosted;
 use super::report::{ControllerState, Report, State};
 use crate::budget::Trip;
+use crate::circuit::CircuitState;
 use crate::controller::{Controller, Revision};
-use crate::health;
 use crate::observation::{CandidateObservation, Disagreements, Observation, PendingResource};
 use crate::rollout::Role;
 use crate::rollout::progress::StepObservation;
@@ -79,7 +79,7 @@ impl<G: Clone> Machine<G> {
     }
 
     pub(super) fn housekeep(&mut self, now: Now) {
-        if self.streams.coverage.tidy(now.instant) {
+        if self.streams.coverage.expire(now.instant) {
             self.unlisted = None;
         }
         let waits = |hosted: &Hosted<G>| hosted.stable.is_some() || hosted.candidate.is_some();
@@ -89,7 +89,7 @@ impl<G: Clone> Machine<G> {
         }
         let snapshot = self.store.snapshot();
         for (_, controller) in self.running_mut() {
-            controller.tidy(now.instant, &snapshot);
+            controller.housekeep(now.instant, &snapshot);
         }
         let state = self.state(now.instant);
         self.outbox.report(Report::State(Box::new(state)));
@@ -101,8 +101,8 @@ impl<G: Clone> Machine<G> {
             ..State::default()
         };
         for (name, controller) in self.running_mut() {
-            let circuit = controller.stable().health().state();
-            let circuit_open = !matches!(circuit, health::State::Healthy);
+            let circuit = controller.stable().circuit().state();
+            let circuit_open = !matches!(circuit, CircuitState::Closed);
             let queues = controller.queue_stats(now);
             state.controllers.push(ControllerState {
                 name: name.clone(),
@@ -120,9 +120,9 @@ impl<G: Clone> Machine<G> {
 }
 
 fn circuit_open<G: Clone>(revision: &Revision<G>) -> Option<String> {
-    match revision.health().state() {
-        health::State::Healthy => None,
-        health::State::Quarantined { reason, .. } | health::State::Probing { reason } => {
+    match revision.circuit().state() {
+        CircuitState::Closed => None,
+        CircuitState::Open { reason, .. } | CircuitState::HalfOpen { reason } => {
             Some(reason.to_string())
         }
     }

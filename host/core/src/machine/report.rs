@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::circuit::CallFailure;
 use crate::controller::Outcome;
 use crate::failure::Failure;
 use crate::gate::Ruling;
-use crate::health::CallFailure;
 use crate::manifest::Manifest;
 use crate::object::ApiResource;
 use crate::plan::{Measure, Plan, QueueKey};

@@ -45,7 +45,7 @@ impl<G: Clone> Machine<G> {
             let Some(controller) = &mut hosted.controller else {
                 continue;
             };
-            controller.sweep(now.instant, &shown.snapshot);
+            controller.continue_resync(now.instant, &shown.snapshot);
             for role in Role::ALL {
                 while let Some(request) = controller.poll_call(now.instant, role, &shown.snapshot) {
                     let call = call(name, request, shown, now);

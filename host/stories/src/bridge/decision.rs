@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use davit_core::health::{CallFailure, CallFailureKind};
+use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::manifest::Rate;
 use davit_core::object::ObjectRef;
 use davit_core::plan::{

@@ -7,7 +7,7 @@ mod manifest;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use davit_core::health::{CallFailure, CallFailureKind};
+use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
 use davit_guest::Controller;

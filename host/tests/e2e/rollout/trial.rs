@@ -273,7 +273,7 @@ fn a_candidate_that_deletes_too_much_is_taken_back() {
         let (stable, candidate) = (podgc(LENIENT, rollout), podgc(STRICT, rollout));
         let reason = taken_back(&bench, &stable, &candidate).await;
         assert!(
-            reason.contains("the candidate's part of the guardrail deletesPerMinute is used up"),
+            reason.contains("the candidate's part of the guardrail deletesPerMinute has tripped"),
             "{reason}"
         );
         // Its part of the four, and again when it was tried once more.

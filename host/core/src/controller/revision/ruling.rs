@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::Revision;
 use crate::budget::Requester;
 use crate::controller::exchange::{Effect, PlanId, World};
-use crate::controller::item::Running;
-use crate::controller::shared::{Carried, Shared};
-use crate::expectation::Held;
+use crate::controller::execution::ItemExecution;
+use crate::controller::shared::{PlanInFlight, Shared};
+use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{self, Circumstances, Ruling, Waiting};
 use crate::object::Uid;
@@ -20,51 +20,51 @@ impl<G: Clone> Revision<G> {
     pub(super) fn rule(
         &mut self,
         item: &QueueKey,
-        running: &mut Running,
+        execution: &mut ItemExecution,
         plan: Arc<Plan>,
         world: &World<'_>,
         shared: &mut Shared,
     ) {
         let uid = Uid::new(&plan.target.uid);
-        let ruling = self.judge(&plan, &running.decided_on, world, shared);
+        let ruling = self.judge(&plan, &execution.decided_on, world, shared);
         match &ruling {
             Ruling::Admit => {
-                running.carry();
-                shared.expect(uid, &running.decided_on);
+                execution.admit();
+                shared.expect(uid, &execution.decided_on);
                 let requester = self.requester(&plan, world, shared);
                 shared.budget.spend(&plan, requester, world.now);
                 let id = PlanId {
                     controller: shared.id,
                     number: shared.fresh_id(),
                 };
-                let carried = Carried {
+                let carried = PlanInFlight {
                     items_of: self.items_of,
                     item: item.clone(),
                     plan: Arc::clone(&plan),
                 };
-                shared.carried.insert(id, carried);
+                shared.in_flight.insert(id, carried);
                 shared.effects.push_back(Effect::Execute {
                     id,
                     revision: Arc::clone(&self.name),
                     plan: Arc::clone(&plan),
                 });
             }
-            Ruling::Wait(Waiting::Held(Held::Gone)) => running.is_done_already(),
-            Ruling::Wait(Waiting::Held(_)) => running.hold(uid),
+            Ruling::Wait(Waiting::Held(ExpectationState::Gone)) => execution.is_done_already(),
+            Ruling::Wait(Waiting::Held(_)) => execution.hold(uid),
             Ruling::Wait(Waiting::Tripped(trip)) => {
                 shared.budget.trip(*trip, world.now);
-                running.wait_until(trip.until);
+                execution.wait_until(trip.until);
             }
-            Ruling::Wait(Waiting::NotOwned) => running.leave(),
+            Ruling::Wait(Waiting::NotOwned) => execution.leave(),
             Ruling::Wait(Waiting::NotServed) => {
-                running.wait_for_kind(&plan.target.uid, &ruling);
+                execution.wait_for_kind(&plan.target.uid, &ruling);
             }
             Ruling::Refuse(refusal) => {
                 self.tally.refused(refusal.to_string());
                 let failure = Failure::new(FailureClass::RefusedByGate, refusal.to_string());
-                running.fail(&plan.target.uid, 0, failure);
+                execution.fail(&plan.target.uid, 0, failure);
             }
-            Ruling::Show | Ruling::Wait(_) => {}
+            Ruling::DryRun | Ruling::Wait(_) => {}
         }
         shared.effects.push_back(Effect::Ruled {
             role: self.role,

@@ -1,6 +1,6 @@
 //! What one revision leaves to the next, and to the one beside it.
 
-use super::trial::{share, step};
+use super::candidate::{share, step};
 use super::*;
 use crate::budget::{Cooldown, Guardrails};
 
@@ -196,7 +196,7 @@ fn a_candidate_that_is_shown_other_views_keeps_what_was_counted() {
         .start_candidate(bench.now, loaded(manifest()), views.clone(), step(100));
     bench.see("a", 1, "");
     let call = bench.call_of(Role::Candidate).unwrap();
-    let failure = crate::health::CallFailure::new(CallFailureKind::Trap, "it trapped");
+    let failure = crate::circuit::CallFailure::new(CallFailureKind::Trap, "it trapped");
     bench
         .controller
         .handle_call_failure(bench.now, call.id, failure);
@@ -234,7 +234,7 @@ fn until_compared(bench: &mut Bench, first: PlanId) -> crate::rollout::compare::
     }
     bench.pass(60 * SECOND);
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     *bench.controller.comparison().unwrap().counts()
 }
 
@@ -259,7 +259,7 @@ fn all_alike(bench: &mut Bench) {
 fn what_was_decided_before_a_trial_is_compared_with_it() {
     let mut bench = Bench::enforcing();
     let first = deleting_three(&mut bench);
-    bench.try_candidate(0);
+    bench.start_candidate(0);
     all_alike(&mut bench);
     let counts = until_compared(&mut bench, first);
     assert_eq!((counts.agree, counts.disagreements()), (3, 0), "{counts:?}");
@@ -268,7 +268,7 @@ fn what_was_decided_before_a_trial_is_compared_with_it() {
 #[test]
 fn what_was_decided_before_a_step_is_compared_in_it() {
     let mut bench = Bench::enforcing();
-    bench.try_candidate(0);
+    bench.start_candidate(0);
     let first = deleting_three(&mut bench);
     let now = bench.now;
     bench.controller.set_step(
@@ -290,12 +290,12 @@ fn what_was_written_before_a_trial_is_not_held_against_the_candidate() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
     bench.outcome(plan, succeeded(Written::Gone));
-    bench.try_candidate(0);
+    bench.start_candidate(0);
     assert!(bench.decide(Role::Candidate, &["a"]).is_empty());
     bench.lose("a");
     bench.pass(60 * SECOND);
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     let counts = bench.controller.comparison().unwrap().counts();
     assert_eq!(counts.disagreements(), 0, "{counts:?}");
 }

@@ -1,19 +1,19 @@
 //! The controller driven by hand: what is called, carried out and tried again.
 
+mod candidate;
 mod handover;
 mod outcomes;
-mod parts;
-mod sweeping;
-mod trial;
+mod pages;
+mod resync;
 
 use std::time::Duration;
 
 use super::*;
+use crate::circuit::CallFailureKind;
 use crate::digest::ModuleDigest;
-use crate::expectation::Held;
+use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
 use crate::gate::{Refusal, Ruling, Waiting};
-use crate::health::CallFailureKind;
 use crate::manifest::Manifest;
 use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
@@ -215,7 +215,7 @@ impl Bench {
     fn call_of(&mut self, role: Role) -> Option<CallRequest<()>> {
         let snapshot = self.store.snapshot();
         for _ in 0..100 {
-            self.controller.sweep(self.now, &snapshot);
+            self.controller.continue_resync(self.now, &snapshot);
         }
         self.controller.poll_call(self.now, role, &snapshot)
     }
@@ -364,7 +364,7 @@ fn a_dry_run_carries_nothing_out() {
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
-    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert_eq!(bench.rulings(), [Ruling::DryRun]);
     // Once it enforces, everything is looked at again.
     bench.controller.set(bench.now, enforce());
     let (call, ..) = bench.keys().unwrap();
@@ -387,7 +387,7 @@ fn a_change_of_mode_stops_the_plans_that_wait() {
     assert_eq!(carried.len(), 1);
     bench.controller.set(bench.now, Settings::default());
     bench.outcome(carried[0].0, succeeded(Written::Gone));
-    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert_eq!(bench.rulings(), [Ruling::DryRun]);
 }
 
 #[test]

@@ -17,7 +17,10 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
     let rulings = bench.rulings();
     assert!(
-        matches!(rulings[..], [Ruling::Wait(Waiting::Held(Held::NotSeenYet))]),
+        matches!(
+            rulings[..],
+            [Ruling::Wait(Waiting::Held(ExpectationState::NotSeenYet))]
+        ),
         "{rulings:?}"
     );
     let (call, ..) = bench.keys().unwrap();
@@ -49,7 +52,10 @@ fn what_is_gone_is_not_deleted_again_by_a_decision_from_before() {
         bench.lose("a");
         let before = decide(vec![delete("a")], verdict.clone());
         bench.answer(second, vec![before]);
-        assert_eq!(bench.rulings(), [Ruling::Wait(Waiting::Held(Held::Gone))]);
+        assert_eq!(
+            bench.rulings(),
+            [Ruling::Wait(Waiting::Held(ExpectationState::Gone))]
+        );
         // What its end added is looked at once, and nothing waits for more.
         bench.settle();
         assert_eq!(bench.timeout(), None);
@@ -282,7 +288,7 @@ fn requeue_when_observed_waits_for_the_cache() {
     assert!(bench.call().is_none(), "no declared field has changed");
     // The version is seen when everything is tidied up.
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     let (_, queue, keys) = bench.keys().unwrap();
     assert_eq!((queue.as_str(), keys), ("nodes", vec!["n1".to_owned()]));
 }
@@ -328,7 +334,7 @@ fn measures_count_what_became_of_a_plan() {
 }
 
 #[test]
-fn a_guest_that_keeps_failing_is_quarantined_and_its_items_kept() {
+fn a_guest_that_keeps_failing_opens_its_circuit_and_keeps_its_items() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "");
     let mut failures = 0;
@@ -344,8 +350,8 @@ fn a_guest_that_keeps_failing_is_quarantined_and_its_items_kept() {
         }
     }
     assert!(!matches!(
-        bench.controller.stable().health().state(),
-        crate::health::State::Healthy
+        bench.controller.stable().circuit().state(),
+        crate::circuit::CircuitState::Closed
     ));
     bench.see("b", 1, "");
     assert!(bench.call().is_none());
@@ -371,7 +377,7 @@ fn what_is_only_shown_is_not_waited_for() {
     let (call, ..) = bench.keys().unwrap();
     let decision = decide(vec![delete("a")], Verdict::RequeueWhenObserved);
     bench.answer(call, vec![decision]);
-    assert_eq!(bench.rulings(), [Ruling::Show]);
+    assert_eq!(bench.rulings(), [Ruling::DryRun]);
     assert!(bench.call().is_none());
     assert_eq!(bench.timeout(), None);
 }

@@ -1,7 +1,7 @@
 //! Calls, live reads and executions.
 
 use super::*;
-use crate::health::{CallFailure, CallFailureKind};
+use crate::circuit::{CallFailure, CallFailureKind};
 use crate::plan::GetRequest;
 
 #[test]

@@ -113,7 +113,7 @@ fn what_takes_long_is_not_rested_from_for_long() {
 
 /// A zone in which evictions have stopped may hold thousands of pods for hours.
 #[test]
-fn items_that_wait_for_a_rate_hold_up_no_look_at_everything() {
+fn items_that_wait_for_a_rate_hold_up_no_start_resync() {
     let mut bench = with_pods(700);
     let stop = Command::SetRate {
         queue: "pods".into(),

@@ -30,7 +30,7 @@ pub(super) enum Pace {
 /// A look at every key that triggers can name, a page at a time: a cluster has
 /// more of them than may hold up what is fresh.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sweep {
+pub(super) struct Resync {
     left: VecDeque<(ViewId, Trigger)>,
     cursor: Cursor,
     pace: Pace,
@@ -47,7 +47,7 @@ enum Cursor {
     After(String),
 }
 
-impl Sweep {
+impl Resync {
     /// Starts anew, over these.
     pub(super) fn begin(&mut self, pace: Pace, triggers: impl Iterator<Item = (ViewId, Trigger)>) {
         self.left = triggers.collect();
@@ -56,7 +56,7 @@ impl Sweep {
     }
 
     /// A call ended that took so long over what sweeps had added.
-    pub(super) fn worked(&mut self, now: Instant, took: Duration) {
+    pub(super) fn call_took(&mut self, now: Instant, took: Duration) {
         if self.pace == Pace::Easy {
             let rest = took.saturating_mul(REST).min(LONGEST_REST);
             self.rests_until = self.rests_until.max(now).after(rest);

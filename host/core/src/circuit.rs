@@ -1,17 +1,17 @@
-//! The health of one revision of a guest: whether it may be called.
+//! The circuit breaker of one revision of a guest: whether it may be called.
 //!
 //! A call can fail without a decision: a trap, an endless loop, a malformed
 //! answer. That costs the guest its call and its items a retry. When
-//! [`HealthConfig::failures`] calls in a row fail, the revision is put in
-//! quarantine: no calls. When the quarantine ends, one call is let through, the
-//! probe. If it succeeds the revision is healthy again, if it fails the next
-//! quarantine is twice as long. Health that lasts makes up for it:
-//! every [`HealthConfig::decay`] halves what the next quarantine would be.
+//! [`CircuitConfig::failures`] calls in a row fail, the circuit opens: no calls.
+//! After a pause it is half open: one call, the probe, is made. If the probe
+//! succeeds, the circuit closes; if it fails, the circuit opens again for twice
+//! as long. A circuit that stays closed makes up for it: every
+//! [`CircuitConfig::decay`] halves the next pause.
 //!
 //! An item whose decision always traps must not do that to others.
-//! [`after_failed_call`] has the items of a failed call looked at one by one,
-//! so that only the bad one goes on failing: the calls in between succeed, and
-//! the revision stays healthy.
+//! [`after_failed_call`] retries the items of a failed call one by one, so that
+//! only the bad one goes on failing: the calls in between succeed, and the
+//! circuit stays closed.
 
 use std::fmt;
 use std::time::Duration;
@@ -111,27 +111,27 @@ pub const fn after_failed_call(kind: CallFailureKind, items: usize) -> Finish {
     }
 }
 
-/// When a revision is put in quarantine, and for how long.
+/// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct HealthConfig {
+pub struct CircuitConfig {
     /// So many failed calls in a row. At least 1.
     pub failures: u32,
-    /// The first quarantine; it doubles with each failed probe.
-    pub quarantine_initial: Duration,
-    /// The longest quarantine.
-    pub quarantine_max: Duration,
-    /// How long a revision must be healthy without a break for its next
-    /// quarantine to be half as long.
+    /// The first pause; it doubles with each failed probe.
+    pub pause_initial: Duration,
+    /// The longest pause.
+    pub pause_max: Duration,
+    /// How long a circuit must stay closed for its next pause to be half as
+    /// long.
     pub decay: Duration,
 }
 
-impl Default for HealthConfig {
+impl Default for CircuitConfig {
     /// 5 failures, 5 seconds to 5 minutes, halved every 10 minutes.
     fn default() -> Self {
         Self {
             failures: 5,
-            quarantine_initial: Duration::from_secs(5),
-            quarantine_max: Duration::from_mins(5),
+            pause_initial: Duration::from_secs(5),
+            pause_max: Duration::from_mins(5),
             decay: Duration::from_mins(10),
         }
     }
@@ -139,19 +139,19 @@ impl Default for HealthConfig {
 
 /// Whether a revision may be called.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum CircuitState {
     /// Yes.
-    Healthy,
+    Closed,
     /// No.
-    Quarantined {
+    Open {
         /// The next call is a probe, and not before that.
         until: Instant,
         /// The failure that did it.
         reason: CallFailure,
     },
     /// No: whether it may again depends on the call that is under way.
-    Probing {
-        /// The failure that led to its last quarantine.
+    HalfOpen {
+        /// The failure that opened it.
         reason: CallFailure,
     },
 }
@@ -163,41 +163,41 @@ pub struct Permit {
     probe: bool,
 }
 
-/// The health of one revision.
+/// The circuit breaker of one revision.
 #[derive(Debug)]
-pub struct Health {
-    config: HealthConfig,
-    state: State,
+pub struct CircuitBreaker {
+    config: CircuitConfig,
+    state: CircuitState,
     failures_in_a_row: u32,
-    /// How often the next quarantine is doubled.
+    /// How often the next pause is doubled.
     doublings: u32,
     /// When its last probe succeeded.
-    healthy_since: Instant,
+    closed_since: Instant,
 }
 
-impl Default for Health {
+impl Default for CircuitBreaker {
     fn default() -> Self {
-        Self::new(HealthConfig::default())
+        Self::new(CircuitConfig::default())
     }
 }
 
-impl Health {
-    /// A healthy revision.
+impl CircuitBreaker {
+    /// A closed circuit.
     #[must_use]
-    pub const fn new(config: HealthConfig) -> Self {
+    pub const fn new(config: CircuitConfig) -> Self {
         Self {
             config,
-            state: State::Healthy,
+            state: CircuitState::Closed,
             failures_in_a_row: 0,
             doublings: 0,
             // There is nothing to be made up for yet.
-            healthy_since: Instant::ZERO,
+            closed_since: Instant::ZERO,
         }
     }
 
     /// Whether it may be called.
     #[must_use]
-    pub const fn state(&self) -> &State {
+    pub const fn state(&self) -> &CircuitState {
         &self.state
     }
 
@@ -212,24 +212,24 @@ impl Health {
     #[must_use]
     pub fn opens_at(&self, now: Instant) -> Option<Instant> {
         match self.state {
-            State::Healthy => Some(now),
-            State::Quarantined { until, .. } => Some(until.max(now)),
-            State::Probing { .. } => None,
+            CircuitState::Closed => Some(now),
+            CircuitState::Open { until, .. } => Some(until.max(now)),
+            CircuitState::HalfOpen { .. } => None,
         }
     }
 
-    /// Asks for leave to call the guest. After a quarantine the first call to
-    /// ask is the probe.
+    /// Asks for leave to call the guest. After a pause the first call to ask is
+    /// the probe.
     pub fn begin(&mut self, now: Instant) -> Option<Permit> {
         match &self.state {
-            State::Healthy => Some(Permit { probe: false }),
-            State::Quarantined { until, reason } if *until <= now => {
-                self.state = State::Probing {
+            CircuitState::Closed => Some(Permit { probe: false }),
+            CircuitState::Open { until, reason } if *until <= now => {
+                self.state = CircuitState::HalfOpen {
                     reason: reason.clone(),
                 };
                 Some(Permit { probe: true })
             }
-            State::Quarantined { .. } | State::Probing { .. } => None,
+            CircuitState::Open { .. } | CircuitState::HalfOpen { .. } => None,
         }
     }
 
@@ -237,27 +237,27 @@ impl Health {
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used up")]
     pub fn succeeded(&mut self, now: Instant, permit: Permit) {
         if permit.probe {
-            self.state = State::Healthy;
-            self.healthy_since = now;
+            self.state = CircuitState::Closed;
+            self.closed_since = now;
         }
-        if self.state == State::Healthy {
+        if self.state == CircuitState::Closed {
             self.failures_in_a_row = 0;
         }
     }
 
-    /// The call failed. One that was let through before a quarantine and ends
-    /// during it says nothing new.
+    /// The call failed. One that started before the circuit opened and ends
+    /// while it is open is not counted.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used up")]
     pub fn failed(&mut self, now: Instant, permit: Permit, failure: CallFailure) {
-        if !permit.probe && self.state != State::Healthy {
+        if !permit.probe && self.state != CircuitState::Closed {
             return;
         }
         self.failures_in_a_row = self.failures_in_a_row.saturating_add(1);
         if permit.probe {
-            self.quarantine(now, failure);
+            self.open(now, failure);
         } else if self.failures_in_a_row >= self.config.failures {
             self.decay(now);
-            self.quarantine(now, failure);
+            self.open(now, failure);
         }
     }
 
@@ -265,29 +265,29 @@ impl Health {
     /// a swap. If it was the probe, the next call is.
     #[expect(clippy::needless_pass_by_value, reason = "a permit is used up")]
     pub fn abandoned(&mut self, now: Instant, permit: Permit) {
-        if let (true, State::Probing { reason }) = (permit.probe, &self.state) {
-            self.state = State::Quarantined {
+        if let (true, CircuitState::HalfOpen { reason }) = (permit.probe, &self.state) {
+            self.state = CircuitState::Open {
                 until: now,
                 reason: reason.clone(),
             };
         }
     }
 
-    fn quarantine(&mut self, now: Instant, reason: CallFailure) {
+    fn open(&mut self, now: Instant, reason: CallFailure) {
         let factor = 2_u32.checked_pow(self.doublings).unwrap_or(u32::MAX);
-        let pause = self.config.quarantine_initial.saturating_mul(factor);
-        if pause < self.config.quarantine_max {
+        let pause = self.config.pause_initial.saturating_mul(factor);
+        if pause < self.config.pause_max {
             self.doublings += 1;
         }
-        self.state = State::Quarantined {
-            until: now.after(pause.min(self.config.quarantine_max)),
+        self.state = CircuitState::Open {
+            until: now.after(pause.min(self.config.pause_max)),
             reason,
         };
     }
 
     fn decay(&mut self, now: Instant) {
-        let healthy = now.since(self.healthy_since).as_nanos();
-        let halvings = healthy
+        let closed_for = now.since(self.closed_since).as_nanos();
+        let halvings = closed_for
             .checked_div(self.config.decay.as_nanos())
             .unwrap_or(u128::MAX);
         let halvings = u32::try_from(halvings).unwrap_or(u32::MAX);
@@ -305,32 +305,32 @@ mod tests {
         CallFailure::new(CallFailureKind::Trap, "unreachable")
     }
 
-    fn healthy() -> (Health, Instant) {
+    fn closed() -> (CircuitBreaker, Instant) {
         let now = Instant::ZERO.after(SECOND * 100);
-        (Health::default(), now)
+        (CircuitBreaker::default(), now)
     }
 
-    fn fail(health: &mut Health, now: Instant) {
-        let permit = health.begin(now).unwrap();
-        health.failed(now, permit, trap());
+    fn fail(circuit: &mut CircuitBreaker, now: Instant) {
+        let permit = circuit.begin(now).unwrap();
+        circuit.failed(now, permit, trap());
     }
 
-    fn succeed(health: &mut Health, now: Instant) {
-        let permit = health.begin(now).unwrap();
-        health.succeeded(now, permit);
+    fn succeed(circuit: &mut CircuitBreaker, now: Instant) {
+        let permit = circuit.begin(now).unwrap();
+        circuit.succeeded(now, permit);
     }
 
-    fn fall_ill(health: &mut Health, now: Instant) -> Duration {
+    fn trip(circuit: &mut CircuitBreaker, now: Instant) -> Duration {
         for _ in 0..5 {
-            assert_eq!(health.state(), &State::Healthy);
-            fail(health, now);
+            assert_eq!(circuit.state(), &CircuitState::Closed);
+            fail(circuit, now);
         }
-        pause(health, now)
+        pause(circuit, now)
     }
 
-    fn pause(health: &Health, now: Instant) -> Duration {
-        match health.state() {
-            State::Quarantined { until, reason } => {
+    fn pause(circuit: &CircuitBreaker, now: Instant) -> Duration {
+        match circuit.state() {
+            CircuitState::Open { until, reason } => {
                 assert_eq!(reason, &trap());
                 until.since(now)
             }
@@ -340,106 +340,106 @@ mod tests {
 
     #[test]
     fn only_failures_in_a_row_count() {
-        let (mut health, now) = healthy();
+        let (mut circuit, now) = closed();
         for _ in 0..20 {
             for _ in 0..4 {
-                fail(&mut health, now);
+                fail(&mut circuit, now);
             }
-            assert_eq!(health.failures_in_a_row(), 4);
-            succeed(&mut health, now);
-            assert_eq!(health.failures_in_a_row(), 0);
+            assert_eq!(circuit.failures_in_a_row(), 4);
+            succeed(&mut circuit, now);
+            assert_eq!(circuit.failures_in_a_row(), 0);
         }
-        assert_eq!(fall_ill(&mut health, now), SECOND * 5);
+        assert_eq!(trip(&mut circuit, now), SECOND * 5);
     }
 
     #[test]
-    fn a_quarantine_lets_one_probe_through_when_it_ends() {
-        let (mut health, now) = healthy();
-        fall_ill(&mut health, now);
+    fn an_open_circuit_admits_one_probe_when_its_pause_ends() {
+        let (mut circuit, now) = closed();
+        trip(&mut circuit, now);
         let end = now.after(SECOND * 5);
-        assert_eq!(health.opens_at(now), Some(end));
-        assert!(health.begin(now.after(SECOND * 4)).is_none());
-        let probe = health.begin(end).unwrap();
-        assert_eq!(health.state(), &State::Probing { reason: trap() });
-        assert!(health.begin(end).is_none(), "one probe at a time");
-        assert_eq!(health.opens_at(end), None);
-        health.succeeded(end, probe);
-        assert_eq!(health.state(), &State::Healthy);
-        assert_eq!(health.opens_at(end), Some(end));
-        assert_eq!(health.failures_in_a_row(), 0);
+        assert_eq!(circuit.opens_at(now), Some(end));
+        assert!(circuit.begin(now.after(SECOND * 4)).is_none());
+        let probe = circuit.begin(end).unwrap();
+        assert_eq!(circuit.state(), &CircuitState::HalfOpen { reason: trap() });
+        assert!(circuit.begin(end).is_none(), "one probe at a time");
+        assert_eq!(circuit.opens_at(end), None);
+        circuit.succeeded(end, probe);
+        assert_eq!(circuit.state(), &CircuitState::Closed);
+        assert_eq!(circuit.opens_at(end), Some(end));
+        assert_eq!(circuit.failures_in_a_row(), 0);
     }
 
     #[test]
-    fn failed_probes_double_the_quarantine_up_to_its_limit() {
-        let (mut health, mut now) = healthy();
-        let mut pauses = vec![fall_ill(&mut health, now).as_secs()];
+    fn failed_probes_double_the_pause_up_to_its_limit() {
+        let (mut circuit, mut now) = closed();
+        let mut pauses = vec![trip(&mut circuit, now).as_secs()];
         for _ in 0..8 {
-            now = health.opens_at(now).unwrap();
-            fail(&mut health, now);
-            pauses.push(pause(&health, now).as_secs());
+            now = circuit.opens_at(now).unwrap();
+            fail(&mut circuit, now);
+            pauses.push(pause(&circuit, now).as_secs());
         }
         assert_eq!(pauses, [5, 10, 20, 40, 80, 160, 300, 300, 300]);
     }
 
     #[test]
-    fn a_relapse_continues_and_lasting_health_halves() {
-        let (mut health, mut now) = healthy();
-        fall_ill(&mut health, now);
+    fn a_relapse_continues_and_a_circuit_that_stays_closed_halves() {
+        let (mut circuit, mut now) = closed();
+        trip(&mut circuit, now);
         for _ in 0..3 {
-            now = health.opens_at(now).unwrap();
-            fail(&mut health, now);
+            now = circuit.opens_at(now).unwrap();
+            fail(&mut circuit, now);
         }
-        now = health.opens_at(now).unwrap();
-        succeed(&mut health, now);
-        assert_eq!(fall_ill(&mut health, now), SECOND * 80, "a relapse");
-        now = health.opens_at(now).unwrap();
-        succeed(&mut health, now);
+        now = circuit.opens_at(now).unwrap();
+        succeed(&mut circuit, now);
+        assert_eq!(trip(&mut circuit, now), SECOND * 80, "a relapse");
+        now = circuit.opens_at(now).unwrap();
+        succeed(&mut circuit, now);
         now = now.after(SECOND * 1250);
-        assert_eq!(fall_ill(&mut health, now), SECOND * 40, "two halvings");
-        now = health.opens_at(now).unwrap();
-        succeed(&mut health, now);
+        assert_eq!(trip(&mut circuit, now), SECOND * 40, "two halvings");
+        now = circuit.opens_at(now).unwrap();
+        succeed(&mut circuit, now);
         now = now.after(SECOND * 100_000);
-        assert_eq!(fall_ill(&mut health, now), SECOND * 5, "all is forgotten");
+        assert_eq!(trip(&mut circuit, now), SECOND * 5, "all is forgotten");
     }
 
     #[test]
-    fn calls_from_before_a_quarantine_say_nothing_during_it() {
-        let (mut health, now) = healthy();
-        let good = health.begin(now).unwrap();
-        let bad = health.begin(now).unwrap();
-        fall_ill(&mut health, now);
+    fn calls_that_started_before_the_circuit_opened_are_not_counted() {
+        let (mut circuit, now) = closed();
+        let good = circuit.begin(now).unwrap();
+        let bad = circuit.begin(now).unwrap();
+        trip(&mut circuit, now);
         let later = now.after(SECOND);
-        health.succeeded(later, good);
-        health.failed(later, bad, trap());
-        assert_eq!(pause(&health, now), SECOND * 5);
+        circuit.succeeded(later, good);
+        circuit.failed(later, bad, trap());
+        assert_eq!(pause(&circuit, now), SECOND * 5);
     }
 
     #[test]
     fn an_abandoned_probe_is_followed_by_another() {
-        let (mut health, now) = healthy();
-        fall_ill(&mut health, now);
+        let (mut circuit, now) = closed();
+        trip(&mut circuit, now);
         let end = now.after(SECOND * 5);
-        let probe = health.begin(end).unwrap();
-        health.abandoned(end, probe);
-        assert_eq!(health.opens_at(end), Some(end));
-        succeed(&mut health, end);
-        let call = health.begin(end).unwrap();
-        health.abandoned(end, call);
-        assert_eq!(health.state(), &State::Healthy);
+        let probe = circuit.begin(end).unwrap();
+        circuit.abandoned(end, probe);
+        assert_eq!(circuit.opens_at(end), Some(end));
+        succeed(&mut circuit, end);
+        let call = circuit.begin(end).unwrap();
+        circuit.abandoned(end, call);
+        assert_eq!(circuit.state(), &CircuitState::Closed);
     }
 
     #[test]
     fn a_configuration_of_extremes_does_not_overflow() {
         let now = Instant::ZERO;
-        let mut health = Health::new(HealthConfig {
+        let mut circuit = CircuitBreaker::new(CircuitConfig {
             failures: 1,
-            quarantine_initial: Duration::MAX,
-            quarantine_max: Duration::MAX,
+            pause_initial: Duration::MAX,
+            pause_max: Duration::MAX,
             decay: Duration::ZERO,
         });
-        fail(&mut health, now);
-        assert_eq!(health.opens_at(now), Some(Instant::FAR_FUTURE));
-        fail(&mut health, Instant::FAR_FUTURE);
+        fail(&mut circuit, now);
+        assert_eq!(circuit.opens_at(now), Some(Instant::FAR_FUTURE));
+        fail(&mut circuit, Instant::FAR_FUTURE);
     }
 
     #[test]

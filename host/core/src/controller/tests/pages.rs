@@ -87,7 +87,7 @@ fn a_dry_run_shows_every_part_once() {
     assert_eq!(asked(&call), ("ns/a", "b", 0));
     bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);
     let shown = bench.rulings();
-    assert_eq!(shown, [Ruling::Show, Ruling::Show]);
+    assert_eq!(shown, [Ruling::DryRun, Ruling::DryRun]);
     bench.pass(600 * SECOND);
     assert!(bench.call().is_none());
 }

@@ -29,7 +29,7 @@ pub(super) fn step(weight: u8) -> CandidateStep {
 }
 
 impl Bench {
-    pub(super) fn try_candidate(&mut self, weight: u8) {
+    pub(super) fn start_candidate(&mut self, weight: u8) {
         self.controller.start_candidate(
             self.now,
             loaded(manifest()),
@@ -73,7 +73,7 @@ fn names(plans: &[(PlanId, String)]) -> Vec<&str> {
 #[test]
 fn a_shadow_decides_and_writes_nothing() {
     let mut bench = Bench::enforcing();
-    bench.try_candidate(0);
+    bench.start_candidate(0);
     for name in ["a", "b", "c"] {
         bench.see(name, 1, "n1");
     }
@@ -83,7 +83,7 @@ fn a_shadow_decides_and_writes_nothing() {
     bench.finish(stable);
     bench.pass(WINDOW);
     let snapshot = bench.store.snapshot();
-    bench.controller.tidy(bench.now, &snapshot);
+    bench.controller.housekeep(bench.now, &snapshot);
     let counts = *bench.controller.comparison().unwrap().counts();
     assert_eq!(
         (counts.agree, counts.only_candidate, counts.only_stable),
@@ -97,7 +97,7 @@ fn each_target_has_one_owner_at_every_weight() {
     let all: Vec<&str> = pods.iter().map(String::as_str).collect();
     for weight in [0, 10, 50, 90, 100] {
         let mut bench = Bench::enforcing();
-        bench.try_candidate(weight);
+        bench.start_candidate(weight);
         for pod in &all {
             bench.see(pod, 1, "n1");
         }
@@ -121,7 +121,7 @@ fn each_target_has_one_owner_at_every_weight() {
 #[test]
 fn a_target_whose_owner_changes_is_not_written_twice() {
     let mut bench = Bench::enforcing();
-    bench.try_candidate(0);
+    bench.start_candidate(0);
     bench.see("a", 1, "n1");
     bench.decide(Role::Candidate, &["a"]);
     let under_way = bench.decide(Role::Stable, &["a"]);
@@ -139,7 +139,7 @@ fn what_was_left_to_the_other_is_taken_over_with_its_times() {
         let mut bench = Bench::enforcing();
         bench.see("a", 1, "n1");
         bench.decide(Role::Stable, &[]);
-        bench.try_candidate(if promoted { 0 } else { 100 });
+        bench.start_candidate(if promoted { 0 } else { 100 });
         let created = bench.now;
         let loser = if promoted {
             Role::Candidate
@@ -176,7 +176,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
     bench.see("b", 1, "");
     let worked_on = bench.call().unwrap();
     bench.pass(10 * SECOND);
-    bench.try_candidate(0);
+    bench.start_candidate(0);
     let mut seen = BTreeSet::new();
     while let Some(call) = bench.call_of(Role::Candidate) {
         assert_eq!(call.notes.get("k").map(|value| &**value), Some(&[1][..]));
@@ -195,7 +195,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
 #[test]
 fn the_plans_of_a_revision_that_is_gone_still_come_to_their_end() {
     let mut bench = Bench::enforcing();
-    bench.try_candidate(100);
+    bench.start_candidate(100);
     bench.see("a", 1, "n1");
     let candidate = bench.decide(Role::Candidate, &["a"]);
     bench.controller.drop_candidate(bench.now);
@@ -219,7 +219,7 @@ fn a_candidate_has_its_part_of_a_guardrail() {
         ..enforce()
     };
     let mut bench = Bench::new(manifest(), settings);
-    bench.try_candidate(50);
+    bench.start_candidate(50);
     let pods: Vec<String> = (0..40).map(|number| format!("pod-{number}")).collect();
     let all: Vec<&str> = pods.iter().map(String::as_str).collect();
     for pod in &all {
@@ -243,7 +243,7 @@ fn a_candidate_has_its_part_of_a_guardrail() {
 #[test]
 fn a_failing_candidate_costs_the_stable_revision_nothing() {
     let mut bench = Bench::enforcing();
-    bench.try_candidate(50);
+    bench.start_candidate(50);
     bench.see("a", 1, "n1");
     for _ in 0..20 {
         if let Some(call) = bench.call_of(Role::Candidate) {
@@ -257,8 +257,8 @@ fn a_failing_candidate_costs_the_stable_revision_nothing() {
     let candidate = bench.controller.candidate().unwrap();
     assert!(candidate.tally().failed_calls >= 5);
     assert!(candidate.tally().last_failure.contains("unreachable"));
-    let stable = bench.controller.stable().health().state();
-    assert_eq!(stable, &crate::health::State::Healthy);
+    let stable = bench.controller.stable().circuit().state();
+    assert_eq!(stable, &crate::circuit::CircuitState::Closed);
     assert!(bench.call().is_some());
 }
 
@@ -324,7 +324,7 @@ proptest! {
                     bench.finish(done);
                 }
                 Event::Weighs(weight) => bench.controller.set_share(bench.now, share(weight)),
-                Event::Tries(weight) => bench.try_candidate(weight),
+                Event::Tries(weight) => bench.start_candidate(weight),
                 Event::Promotes => drop(bench.controller.promote(bench.now)),
                 Event::Drops => drop(bench.controller.drop_candidate(bench.now)),
             }

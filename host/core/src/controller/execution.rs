@@ -1,12 +1,11 @@
-//! Work items under way: in a call, and then until the plans that were decided
-//! have come to their end.
+//! The execution of a decided work item: until all of its plans have come to
+//! their end.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::failure::{Failure, FailureClass};
-use crate::health::Permit;
 use crate::mutant::Mutant;
 use crate::object::Uid;
 use crate::plan::{Plan, PlanFailure, Verdict, WorkItem};
@@ -29,43 +28,32 @@ const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 /// How long an item stays whose plans were left to another revision.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
-/// A call under way.
-#[derive(Debug)]
-pub(super) struct Called {
-    pub(super) items: Vec<WorkItem>,
-    /// How many of them are from a list.
-    pub(super) relisted: usize,
-    pub(super) permit: Permit,
-    pub(super) began: Instant,
-    pub(super) snapshot: Snapshot,
-}
-
-/// What makes an item come before its time.
+/// What makes an item due before the time that its queue is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sooner {
-    /// Nothing of this.
+pub(super) enum RequeueTrigger {
+    /// Nothing.
     Never,
     /// The cache shows what was written.
-    WhenSeen,
-    /// Everything is looked at.
-    WhenLookedAt,
+    Observed,
+    /// A resync.
+    Resync,
 }
 
-/// A decided item whose plans are being carried out.
+/// The execution of a decided item.
 #[derive(Debug)]
-pub(super) struct Running {
+pub(super) struct ItemExecution {
     /// Plans that were not yet put before the gate.
     pub(super) plans: VecDeque<Arc<Plan>>,
     /// What the guest was shown.
     pub(super) decided_on: Snapshot,
-    /// Plans that are being carried out.
+    /// Plans that are executed at present.
     pub(super) in_flight: u32,
     /// How many may be at once.
     parallel: u32,
     /// What the guest said is to become of the item.
     verdict: Verdict,
-    /// The item with the cursor of the decision's next part, if there is one.
-    pub(super) next_part: Option<WorkItem>,
+    /// The item with the cursor of the decision's next page, if there is one.
+    pub(super) next_page: Option<WorkItem>,
     /// Plans that failed in a way that another try can mend.
     failures: Vec<PlanFailure>,
     /// The longest pause that a failure asks for.
@@ -73,12 +61,12 @@ pub(super) struct Running {
     /// When a guardrail has something left again.
     not_before: Option<Instant>,
     /// Targets that were held, or written: what the cache must show before the
-    /// item is looked at again.
+    /// item is reconciled again.
     pub(super) unseen: Vec<Uid>,
     /// Whether a plan was held back because of its target.
     held: bool,
-    /// Whether a plan was carried out.
-    carried: bool,
+    /// Whether a plan was executed.
+    executed: bool,
     /// Whether a plan was put off for longer than the item takes.
     put_off: PutOff,
 }
@@ -93,7 +81,7 @@ enum PutOff {
     Over,
 }
 
-impl Running {
+impl ItemExecution {
     pub(super) fn new(
         plans: Vec<Arc<Plan>>,
         decided_on: Snapshot,
@@ -106,25 +94,25 @@ impl Running {
             in_flight: 0,
             parallel,
             verdict,
-            next_part: None,
+            next_page: None,
             failures: Vec::new(),
             pause: Duration::ZERO,
             not_before: None,
             unseen: Vec::new(),
             held: false,
-            carried: false,
+            executed: false,
             put_off: PutOff::No,
         }
     }
 
-    /// Takes the next part of the decision. What became of the plans of the
-    /// parts before it still counts.
-    pub(super) fn continue_with(&mut self, part: Self) {
-        self.plans = part.plans;
-        self.decided_on = part.decided_on;
-        self.parallel = part.parallel;
-        self.verdict = part.verdict;
-        self.next_part = part.next_part;
+    /// Takes the next page of the decision. What became of the plans of the pages
+    /// before still counts.
+    pub(super) fn continue_with(&mut self, page: Self) {
+        self.plans = page.plans;
+        self.decided_on = page.decided_on;
+        self.parallel = page.parallel;
+        self.verdict = page.verdict;
+        self.next_page = page.next_page;
     }
 
     pub(super) fn has_room(&self) -> bool {
@@ -135,9 +123,9 @@ impl Running {
         self.in_flight == 0 && self.plans.is_empty()
     }
 
-    pub(super) fn carry(&mut self) {
+    pub(super) fn admit(&mut self) {
         self.in_flight += 1;
-        self.carried = true;
+        self.executed = true;
     }
 
     pub(super) fn hold(&mut self, target: Uid) {
@@ -145,13 +133,13 @@ impl Running {
         self.unseen.push(target);
     }
 
-    /// Takes a plan whose target is gone: as good as carried out.
+    /// Takes a plan whose target is gone: as good as executed.
     pub(super) fn is_done_already(&mut self) {
-        self.carried = true;
+        self.executed = true;
     }
 
     /// Waits for a guardrail: until that time, or until an operator resets
-    /// it, upon which everything is looked at again.
+    /// it, which starts a resync.
     pub(super) fn wait_until(&mut self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE);
         let earliest = self.not_before.map_or(until, |already| already.min(until));
@@ -162,9 +150,9 @@ impl Running {
         self.put_off = self.put_off.max(PutOff::Left);
     }
 
-    /// Everything is looked at: what was held back or left before is decided
+    /// A resync starts: what was held back or left before is decided
     /// again as soon as the item has ended, which is not parked yet.
-    pub(super) fn look_again(&mut self) {
+    pub(super) fn resync(&mut self) {
         if self.not_before.take().is_some() || self.put_off == PutOff::Left {
             self.put_off = PutOff::Over;
         }
@@ -174,7 +162,7 @@ impl Running {
     /// the item comes again when what was has ended.
     pub(super) fn supersede(&mut self) {
         self.plans.clear();
-        self.next_part = None;
+        self.next_page = None;
         self.verdict = Verdict::RequeueAfter(Duration::ZERO);
         self.not_before = None;
         self.put_off = PutOff::No;
@@ -218,7 +206,7 @@ impl Running {
         self.failures.iter().any(is_unserved)
     }
 
-    /// What the queue is told once everything was carried out, and what else
+    /// What the queue is given once everything was executed, and what else
     /// makes the item come. A tick keeps its period: what is invalid or not
     /// served, waits for a guardrail, or was left to the other revision, it
     /// decides again.
@@ -227,7 +215,7 @@ impl Running {
         now: Instant,
         lapse: Duration,
         is_tick: bool,
-    ) -> (Finish, Sooner) {
+    ) -> (Finish, RequeueTrigger) {
         let is_invalid = |plan: &PlanFailure| plan.failure.class == FailureClass::Invalid;
         if is_tick {
             self.failures
@@ -243,16 +231,19 @@ impl Running {
                     failures,
                     retry_after,
                 },
-                Sooner::Never,
+                RequeueTrigger::Never,
             );
         }
         if let Some(until) = self.not_before
             && !is_tick
         {
-            return (Finish::RequeueAfter(until.since(now)), Sooner::WhenLookedAt);
+            return (
+                Finish::RequeueAfter(until.since(now)),
+                RequeueTrigger::Resync,
+            );
         }
         if self.put_off == PutOff::Over && !is_tick {
-            return (Finish::RequeueAfter(Duration::ZERO), Sooner::Never);
+            return (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never);
         }
         match &self.verdict {
             Verdict::Retry { .. } => (
@@ -260,32 +251,34 @@ impl Running {
                     failures: Vec::new(),
                     retry_after: None,
                 },
-                Sooner::Never,
+                RequeueTrigger::Never,
             ),
-            Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), Sooner::Never),
-            // It ends with its last part only.
-            Verdict::ContinueFrom { .. } => (Finish::RequeueAfter(Duration::ZERO), Sooner::Never),
-            Verdict::RequeueWhenObserved if self.carried || self.held => self.when_seen(lapse),
-            // What was held back has to be looked at again: the write it was
+            Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), RequeueTrigger::Never),
+            // It ends with its last page only.
+            Verdict::ContinueFrom { .. } => {
+                (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
+            }
+            Verdict::RequeueWhenObserved if self.executed || self.held => self.when_seen(lapse),
+            // What was held back has to be reconciled again: the write it was
             // held for may not have done all of it.
             Verdict::Done if self.held => self.when_seen(lapse),
-            // Should the target come to this revision, the item is looked at
+            // Should the target come to this revision, the item is reconciled
             // again with all its times.
             Verdict::Done | Verdict::RequeueWhenObserved
                 if self.put_off == PutOff::Left && !is_tick =>
             {
-                (Finish::RequeueAfter(LEFT_PAUSE), Sooner::WhenLookedAt)
+                (Finish::RequeueAfter(LEFT_PAUSE), RequeueTrigger::Resync)
             }
             // What was only shown, or refused, would be decided again for ever.
-            Verdict::Done | Verdict::RequeueWhenObserved => (Finish::Done, Sooner::Never),
+            Verdict::Done | Verdict::RequeueWhenObserved => (Finish::Done, RequeueTrigger::Never),
         }
     }
 
-    fn when_seen(&self, lapse: Duration) -> (Finish, Sooner) {
+    fn when_seen(&self, lapse: Duration) -> (Finish, RequeueTrigger) {
         if self.unseen.is_empty() {
-            (Finish::RequeueAfter(Duration::ZERO), Sooner::Never)
+            (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
         } else {
-            (Finish::RequeueAfter(lapse), Sooner::WhenSeen)
+            (Finish::RequeueAfter(lapse), RequeueTrigger::Observed)
         }
     }
 }

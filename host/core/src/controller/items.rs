@@ -1,0 +1,271 @@
+//! The life of a work item.
+//!
+//! ```text
+//!            ┌──────────────── requeued, done ───────────────┐
+//!            ▼                                               │
+//! queue ── Queued ── InCall ── Executing ─────────────────── ┘
+//!                       ▲          │ a page is left
+//!                       └── WaitingForPage
+//! ```
+//!
+//! A queue knows when its items are due. What is here is what else becomes of them.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use super::execution::ItemExecution;
+use super::waiters::Waiters;
+use crate::object::Uid;
+use crate::plan::{Plan, QueueKey, WorkItem};
+
+/// Where a work item is in its life. Most are in their queue, with nothing that
+/// makes them due before their time: those have no state.
+#[derive(Debug)]
+enum WorkItemState {
+    /// In its queue. This makes it due before its time.
+    Queued(Trigger),
+    /// In a call.
+    InCall {
+        /// What has become of earlier pages of its decision.
+        execution: Option<Box<ItemExecution>>,
+        /// What made it due before its time when it was dequeued: it does again if
+        /// the call brings no decision.
+        trigger: Option<Trigger>,
+    },
+    /// Its plans are executed, or wait for room to be.
+    Executing(Box<ItemExecution>),
+    /// Its plans have come to their end, and another page of its decision follows.
+    WaitingForPage {
+        execution: Box<ItemExecution>,
+        /// The item with the cursor of the page.
+        page: WorkItem,
+    },
+}
+
+/// What makes an item due before its time. Besides, an item may wait for objects
+/// to be observed, whatever its state: see [`Waiters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// A resync: it waits for an operator, or for its targets to become this
+    /// revision's, and no key of a trigger may ever name it again.
+    Resync,
+    /// Another mapping: it has a plan for an object whose kind is not served.
+    Mapping,
+}
+
+/// The work items of a revision that are more than an entry of a queue.
+#[derive(Debug, Default)]
+pub(super) struct WorkItems {
+    states: BTreeMap<QueueKey, WorkItemState>,
+    /// Those that wait for a page, in their order.
+    pages: VecDeque<QueueKey>,
+    waiters: Waiters,
+}
+
+impl WorkItems {
+    /// Another revision starts with the same items: those that are reconciled
+    /// here wait there.
+    pub(super) fn fork(&self) -> Self {
+        let states = self.states.iter().filter_map(|(item, state)| {
+            let trigger = match state {
+                WorkItemState::Queued(trigger) => Some(*trigger),
+                WorkItemState::InCall { trigger, .. } => *trigger,
+                WorkItemState::Executing(_) | WorkItemState::WaitingForPage { .. } => None,
+            };
+            Some((item.clone(), WorkItemState::Queued(trigger?)))
+        });
+        Self {
+            states: states.collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Items were dequeued for a call.
+    pub(super) fn enter_call(&mut self, items: &[WorkItem]) {
+        for item in items {
+            let item = key(item);
+            let trigger = match self.states.remove(&item) {
+                Some(WorkItemState::Queued(trigger)) => Some(trigger),
+                _ => None,
+            };
+            let execution = None;
+            let state = WorkItemState::InCall { execution, trigger };
+            self.states.insert(item, state);
+        }
+    }
+
+    /// Whether an item waits for a page.
+    pub(super) fn has_page(&self) -> bool {
+        !self.pages.is_empty()
+    }
+
+    /// The next page to call for; its item is in a call from here on.
+    pub(super) fn enter_page(&mut self) -> Option<WorkItem> {
+        let item = self.pages.pop_front()?;
+        let WorkItemState::WaitingForPage { execution, page } = self.states.remove(&item)? else {
+            return None;
+        };
+        let state = WorkItemState::InCall {
+            execution: Some(execution),
+            trigger: None,
+        };
+        self.states.insert(item, state);
+        Some(page)
+    }
+
+    /// A call brought no decision on an item: it goes back to its queue, and all
+    /// pages of its decision are decided again.
+    pub(super) fn leave_call(&mut self, item: &QueueKey) {
+        if let Some(WorkItemState::InCall {
+            trigger: Some(trigger),
+            ..
+        }) = self.states.remove(item)
+        {
+            let state = WorkItemState::Queued(trigger);
+            self.states.insert(item.clone(), state);
+        }
+    }
+
+    /// All pages that are waited for go back to their queues.
+    pub(super) fn drop_pages(&mut self) -> Vec<QueueKey> {
+        let pages: Vec<QueueKey> = self.pages.drain(..).collect();
+        for item in &pages {
+            self.states.remove(item);
+        }
+        pages
+    }
+
+    /// A page of an item's decision is executed from here on. Returns it with what
+    /// has become of the pages before.
+    pub(super) fn decided(&mut self, item: &QueueKey, page: ItemExecution) -> Box<ItemExecution> {
+        match self.states.remove(item) {
+            Some(WorkItemState::InCall {
+                execution: Some(mut execution),
+                ..
+            }) => {
+                execution.continue_with(page);
+                execution
+            }
+            _ => Box::new(page),
+        }
+    }
+
+    /// The execution of an item's plans. It is put back with [`Self::execute`], or
+    /// is over.
+    pub(super) fn take_execution(&mut self, item: &QueueKey) -> Option<Box<ItemExecution>> {
+        match self.states.remove(item)? {
+            WorkItemState::Executing(execution) => Some(execution),
+            other => {
+                self.states.insert(item.clone(), other);
+                None
+            }
+        }
+    }
+
+    /// The plans of an item are executed.
+    pub(super) fn execute(&mut self, item: &QueueKey, execution: Box<ItemExecution>) {
+        let state = WorkItemState::Executing(execution);
+        self.states.insert(item.clone(), state);
+    }
+
+    /// The plans of an item have come to their end, and a page is left.
+    pub(super) fn wait_for_page(
+        &mut self,
+        item: &QueueKey,
+        execution: Box<ItemExecution>,
+        page: WorkItem,
+    ) {
+        self.pages.push_back(item.clone());
+        let state = WorkItemState::WaitingForPage { execution, page };
+        self.states.insert(item.clone(), state);
+    }
+
+    /// An item is in its queue, and becomes due before its time.
+    pub(super) fn wait_for(&mut self, item: &QueueKey, trigger: Trigger) {
+        let state = WorkItemState::Queued(trigger);
+        self.states.insert(item.clone(), state);
+    }
+
+    /// An item becomes due once the cache shows these objects.
+    pub(super) fn wait_to_observe(&mut self, item: &QueueKey, objects: Vec<Uid>) {
+        self.waiters.wait(item, objects);
+    }
+
+    /// Whether an item waits to observe an object.
+    pub(super) fn awaits(&self, object: &Uid) -> bool {
+        self.waiters.waits_for(object)
+    }
+
+    /// Every object that an item waits to observe.
+    pub(super) fn awaited(&self) -> Vec<Uid> {
+        self.waiters.objects()
+    }
+
+    /// The cache shows an object. Returns the items for which it was the last one.
+    pub(super) fn observed(&mut self, object: &Uid) -> Vec<QueueKey> {
+        self.waiters.release(object)
+    }
+
+    /// A resync starts: what was held back or left before is decided again as soon
+    /// as its item has ended. Returns the items that are due now.
+    pub(super) fn resync(&mut self) -> Vec<QueueKey> {
+        for state in self.states.values_mut() {
+            match state {
+                WorkItemState::Executing(execution)
+                | WorkItemState::WaitingForPage { execution, .. }
+                | WorkItemState::InCall {
+                    execution: Some(execution),
+                    ..
+                } => execution.resync(),
+                WorkItemState::Queued(_) | WorkItemState::InCall { .. } => {}
+            }
+        }
+        self.triggered(Trigger::Resync)
+    }
+
+    /// What the API server serves has changed. Returns the items that are due now.
+    pub(super) fn mapping_changed(&mut self) -> Vec<QueueKey> {
+        self.triggered(Trigger::Mapping)
+    }
+
+    fn triggered(&mut self, by: Trigger) -> Vec<QueueKey> {
+        for state in self.states.values_mut() {
+            if let WorkItemState::InCall { trigger, .. } = state {
+                trigger.take_if(|trigger| *trigger == by);
+            }
+        }
+        let is_due =
+            |state: &WorkItemState| matches!(state, WorkItemState::Queued(it) if *it == by);
+        let due = self.states.extract_if(.., |_, state| is_due(state));
+        due.map(|(item, _)| item).collect()
+    }
+
+    /// Another revision replaces this one: plans that were not put before the gate
+    /// never are.
+    pub(super) fn supersede(&mut self) {
+        for state in self.states.values_mut() {
+            if let WorkItemState::Executing(execution) = state {
+                execution.supersede();
+            }
+        }
+    }
+
+    /// The plans that were decided and not put before the gate yet.
+    pub(super) fn plans(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
+        self.states.iter().flat_map(|(item, state)| {
+            let plans = match state {
+                WorkItemState::Executing(execution) => Some(execution.plans.iter()),
+                _ => None,
+            };
+            plans.into_iter().flatten().map(move |plan| (item, plan))
+        })
+    }
+}
+
+/// The name of a work item.
+pub(super) fn key(item: &WorkItem) -> QueueKey {
+    QueueKey {
+        queue: item.queue.clone(),
+        key: item.key.clone(),
+    }
+}
