@@ -269,7 +269,7 @@ impl fmt::Display for AnalysisFailure {
                 "5 of 100 calls take {took:?} or more, and {most:?} is the limit"
             ),
             Self::Trip(spent) => write!(f, "its part of a guardrail is used up: {spent}"),
-            Self::Aborted => f.write_str("an operator took it back"),
+            Self::Aborted => f.write_str("an operator aborted the rollout"),
         }
     }
 }

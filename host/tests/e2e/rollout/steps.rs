@@ -299,7 +299,10 @@ fn taking_the_steps_away_passes_over_no_abort_and_no_pause() {
         host.request(&podgc(OTHER, "{}"), 4, asked).await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
         assert_eq!(status.stable, before.stable);
-        assert_eq!(status.rejected.unwrap().reason, "an operator took it back");
+        assert_eq!(
+            status.rejected.unwrap().reason,
+            "an operator aborted the rollout"
+        );
 
         host.declare(&podgc(STRICT, steps), 5).await;
         let candidate = host.until_candidate(|one| one.step == 1).await;

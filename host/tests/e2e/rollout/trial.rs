@@ -157,7 +157,10 @@ fn thirty_percent_by_namespace() {
         };
         host.request(&podgc(eager, rollout), 2, abort).await;
         let status = host.until_status(|status| status.candidate.is_none()).await;
-        assert_eq!(status.rejected.unwrap().reason, "an operator took it back");
+        assert_eq!(
+            status.rejected.unwrap().reason,
+            "an operator aborted the rollout"
+        );
         orphans(2).await;
         sleep(Duration::from_secs(120)).await;
         assert_eq!(left().await.len(), 80 - 2 * owned.len() + 80);
