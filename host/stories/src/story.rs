@@ -252,7 +252,9 @@ impl Story {
     }
 
     fn delete(&mut self, pod: bool, number: u64, policy: &str) {
-        if let Some(object) = self.named(pod, number) {
+        if let Some(object) = self.named(pod, number)
+            && !is_orphaning(&object)
+        {
             self.fates.doom(uid(&object));
             self.delete_with(&object, policy);
         }
@@ -269,7 +271,7 @@ impl Story {
     }
 
     fn replace(&mut self, pod: bool, number: u64) {
-        let Some(object) = self.named(pod, number) else {
+        let Some(object) = self.named(pod, number).filter(|it| !is_orphaning(it)) else {
             return;
         };
         self.fates.doom(uid(&object));
@@ -472,4 +474,13 @@ impl Story {
         });
         counts.collect()
     }
+}
+
+/// Whether an object waits until its dependents have been orphaned. Another deletion
+/// would end the waiting, and the dependents could be collected: which of the two comes
+/// first is nothing that a story knows.
+fn is_orphaning(object: &Value) -> bool {
+    let finalizers = object["metadata"]["finalizers"].as_array();
+    let mut finalizers = finalizers.into_iter().flatten();
+    finalizers.any(|finalizer| finalizer == "orphan")
 }

@@ -63,6 +63,8 @@ pub(super) struct Controller<G> {
     pub(super) recording: Recording,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<String>,
+    /// Whether what was declared last is decided on, and recorded or known not to be.
+    pub(super) is_settled: bool,
     /// Another host that has written the status, and when that was seen.
     pub(super) other_host: Option<(HostStatus, Instant)>,
     reported: ReportedState,
@@ -104,6 +106,7 @@ impl<G: Clone> Controller<G> {
             trips: Trips::restore(&status.tripped),
             recording: Recording::new(status.clone()),
             unrecorded: None,
+            is_settled: false,
             other_host: None,
             reported: ReportedState::default(),
             applied: None,
@@ -120,6 +123,7 @@ impl<G: Clone> Controller<G> {
         loaded: Option<LoadedRevision<G>>,
         now: Instant,
     ) {
+        self.is_settled = false;
         self.generation = declaration.generation;
         self.asked = declaration.requests;
         let spec = match declaration.spec {

@@ -210,14 +210,13 @@ impl<G: Clone> Control<G> {
         known.filter_map(|one| one.applied.clone()).collect()
     }
 
-    /// Whether no record is being read or written.
+    /// Whether what was declared of every controller is decided on, and recorded or
+    /// known not to be. Later writes do not count: with many controllers, one is nearly
+    /// always under way.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut controllers = self.controllers.values();
-        controllers.all(|entry| {
-            let known = entry.known();
-            known.is_some_and(|one| !one.recording.is_under_way())
-        })
+        controllers.all(|entry| entry.known().is_some_and(|one| one.is_settled))
     }
 
     /// The spec of each controller: the last that could be read.
@@ -274,6 +273,7 @@ impl<G: Clone> Control<G> {
             let former = self.controllers.get(&name).map(Entry::object);
             if former.is_some_and(|former| former != declared.declaration.object.as_ref()) {
                 self.forget(&name);
+                self.report_recording(&name, None);
             }
             self.declare(now, declared);
         }
@@ -413,6 +413,7 @@ impl<G: Clone> Control<G> {
             mut declaration,
             loaded,
         } = remembering.declared;
+        let was_read = remembered.status.is_ok();
         let status = remembered.status.unwrap_or_else(|error| {
             let controller = name.clone();
             self.report(Report::Unreadable { controller, error });
@@ -433,6 +434,10 @@ impl<G: Clone> Control<G> {
         }
         let object = declaration.object.clone();
         let mut controller = Controller::restore(&name, object, status, now.instant);
+        if !was_read {
+            // Another host may have recorded something else since.
+            controller.recording.doubt();
+        }
         controller.declare(declaration, loaded, now.instant);
         self.controllers
             .insert(name, Entry::Known(Box::new(controller)));
@@ -501,6 +506,7 @@ impl<G: Clone> Control<G> {
             return;
         };
         controller.unrecorded = Some(error.clone());
+        controller.is_settled |= self.due > now.instant;
         let cause = (name.to_owned(), error.clone());
         if let Some(suppressed) = self.failures.admit(cause, now.instant) {
             let message = format!("the rollout cannot be recorded: {error}{suppressed}");
@@ -548,6 +554,8 @@ impl<G: Clone> Control<G> {
             self.write(name, id, record);
         } else {
             let is_complete = controller.recording.is_complete(now.instant);
+            // Only after a look at what was declared.
+            controller.is_settled |= self.due > now.instant && !controller.recording.is_under_way();
             if is_complete && controller.unrecorded.take().is_some() {
                 self.report_recording(name, None);
             }

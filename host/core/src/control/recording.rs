@@ -101,6 +101,11 @@ impl Recording {
         }
     }
 
+    /// The record was not read: nobody knows what it holds before a write succeeds.
+    pub(super) fn doubt(&mut self) {
+        (self.decision, self.is_certain) = (None, false);
+    }
+
     /// The decision of the record, if that is known.
     pub(super) fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()

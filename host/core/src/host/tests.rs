@@ -33,6 +33,8 @@ struct Bench {
     host: Host<Guest>,
     now: Now,
     recording: bool,
+    /// Whether records can be read.
+    readable: bool,
     writes: VecDeque<RecordId>,
     streams: Vec<StreamId>,
     calls: VecDeque<Call<Guest>>,
@@ -61,6 +63,17 @@ fn loaded(spec: &ControllerSpec) -> LoadedRevision<Guest> {
     }
 }
 
+fn declaration(name: &str, spec: ControllerSpec) -> Declaration {
+    Declaration {
+        name: name.into(),
+        generation: Some(1),
+        object: None,
+        status: None,
+        spec: Ok(spec),
+        requests: Requests::default(),
+    }
+}
+
 impl Bench {
     fn new() -> Self {
         let now = Now {
@@ -70,12 +83,16 @@ impl Bench {
         let settings = HostSettings {
             run: "run".into(),
             namespace: "davit".into(),
-            identity: None,
+            identity: Some(HostIdentity {
+                id: "1".into(),
+                name: "here".into(),
+            }),
         };
         let mut bench = Self {
             host: Host::new(now, settings),
             now,
             recording: true,
+            readable: true,
             writes: VecDeque::new(),
             streams: Vec::new(),
             calls: VecDeque::new(),
@@ -111,8 +128,9 @@ impl Bench {
     fn control(&mut self, effect: ControlEffect<Guest>) {
         let input = match effect {
             ControlEffect::Load(load) => {
+                // Only what a spec describes can be loaded.
                 let LoadTarget::Desired { spec, .. } = load.target else {
-                    panic!("nothing has to be restored: {load:?}");
+                    return;
                 };
                 let result = Ok(LoadResult::Loaded {
                     revision: loaded(&spec),
@@ -127,7 +145,11 @@ impl Bench {
             ControlEffect::Remember { id, .. } => ControlInput::Remembered {
                 id,
                 remembered: Box::new(Remembered {
-                    status: Ok(ControllerStatus::default()),
+                    status: if self.readable {
+                        Ok(ControllerStatus::default())
+                    } else {
+                        Err("no answer".into())
+                    },
                     paused: None,
                 }),
             },
@@ -163,18 +185,19 @@ impl Bench {
 
     fn declare(&mut self, spec: ControllerSpec, requests: Requests) {
         let declaration = Declaration {
-            name: NAME.into(),
-            generation: Some(1),
-            object: None,
-            status: None,
-            spec: Ok(spec),
             requests,
+            ..declaration(NAME, spec)
         };
-        let declared = Declared {
+        self.declare_all(vec![declaration]);
+    }
+
+    fn declare_all(&mut self, all: Vec<Declaration>) {
+        let declared = all.into_iter().map(|declaration| Declared {
             declaration,
             loaded: None,
-        };
-        self.input(Input::Control(ControlInput::Declared(vec![declared])));
+        });
+        let declared = ControlInput::Declared(declared.collect());
+        self.input(Input::Control(declared));
     }
 
     /// The stream lists these pods.
@@ -351,4 +374,44 @@ fn a_rollback_takes_effect_before_it_is_recorded() {
     bench.record();
     let rejected = bench.status().rejected.as_ref().expect("it is recorded");
     assert_eq!(rejected.revision, candidate.revision);
+}
+
+/// Who declares waits until it is settled: writes that come later must not hold up the
+/// next declaration.
+#[test]
+fn a_declaration_stays_settled_while_records_are_renewed() {
+    let mut bench = Bench::new();
+    let all = || ["a", "b"].map(|name| declaration(name, spec(1, &[])));
+    bench.recording = false;
+    bench.declare_all(all().into());
+    assert!(!bench.host.is_settled(bench.now), "nothing is recorded");
+    bench.record();
+    assert!(bench.host.is_settled(bench.now));
+    bench.recording = false;
+    bench.pass(Duration::from_secs(20));
+    assert_eq!(bench.writes.len(), 2, "both records are being renewed");
+    assert!(bench.host.is_settled(bench.now));
+    bench.declare_all(all().into());
+    assert!(!bench.host.is_settled(bench.now), "a write is under way");
+    bench.record();
+    assert!(bench.host.is_settled(bench.now));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_written_before_anything_runs() {
+    let former = Bench::running(spec(1, &[]));
+    let status = former.status().clone();
+    let mut bench = Bench::new();
+    (bench.readable, bench.recording) = (false, false);
+    bench.declare_all(vec![Declaration {
+        status: Some(status),
+        ..declaration(NAME, spec(1, &[]))
+    }]);
+    bench.pass(Duration::from_mins(1));
+    assert!(
+        bench.streams.is_empty(),
+        "another host may have decided otherwise"
+    );
+    bench.record();
+    assert!(!bench.streams.is_empty());
 }

@@ -21,6 +21,9 @@ impl<G: Clone> Machine<G> {
             .controllers
             .extract_if(.., |name, _| !names.contains(name));
         for (controller, hosted) in removed {
+            if let Some(removed) = &hosted.controller {
+                self.outbox.push(Effect::Withdraw(removed.id()));
+            }
             self.outbox.report(Report::Removed { controller });
             self.outbox.release(hosted.into_guests());
         }

@@ -34,12 +34,12 @@ fn a_plan_is_executed_in_the_name_of_the_controllers_user() {
 }
 
 #[test]
-fn a_removed_controllers_executions_come_to_their_end() {
+fn a_removed_controllers_plans_are_withdrawn_and_come_to_their_end() {
     let mut bench = Bench::running(&["a"]);
     bench.answer_all(true);
     let execute = bench.executes.pop_front().unwrap();
     bench.apply(vec![]);
-    assert!(bench.withdrawn.is_empty());
+    assert_eq!(bench.withdrawn, [execute.id.controller]);
     assert_eq!(bench.released, ["one"]);
     bench.executed(&execute);
     let Some(Report::Executed {
