@@ -171,7 +171,9 @@ fn events_wait_while_pods_are_marked_and_deleted() {
         assert!(deleted < 3.0, "last pod deleted after {deleted} s");
         others.sort_unstable();
         let median = others[others.len() / 2];
-        assert!(median < 4 * EACH, "others wait {others:?} for an answer");
+        // The limit of requests under way falls when half of the answers take longer than
+        // three times EACH, so what others wait lies about there; without it, 160 ms.
+        assert!(median < 6 * EACH, "others wait {others:?} for an answer");
         // None of the events is lost, though most are still to be sent.
         let events = Match::new("create", "events");
         let sent = bench.sim().count(&events);
