@@ -97,19 +97,8 @@ fn without_leadership_nothing_is_executed() {
 fn leadership_that_is_lost_in_the_moment_of_a_decision_withdraws_it() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let decision = Decision {
-        plans: vec![delete("ns/a")],
-        commands: vec![],
-        verdict: Verdict::Done,
-        parallel: 0,
-    };
-    let answered = Input::Answered {
-        call: call.id,
-        result: Ok(vec![decision]),
-        took: SECOND,
-    };
     let lost = Input::Leadership { held: false };
-    bench.machine.handle(bench.now, answered);
+    bench.machine.handle(bench.now, answered(&call, true));
     bench.machine.handle(bench.now, lost);
     let mut order = Vec::new();
     while let Some(effect) = bench.machine.poll(bench.now) {

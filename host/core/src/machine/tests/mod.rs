@@ -193,18 +193,7 @@ impl Bench {
     }
 
     fn answer(&mut self, call: &Call<Guest>, deletes: bool) {
-        let decisions = call.items.iter().map(|item| Decision {
-            plans: deletes.then(|| delete(&item.key)).into_iter().collect(),
-            commands: vec![],
-            verdict: Verdict::Done,
-            parallel: 0,
-        });
-        let result = Ok(decisions.collect());
-        self.input(Input::Answered {
-            call: call.id,
-            result,
-            took: Duration::from_millis(1),
-        });
+        self.input(answered(call, deletes));
     }
 
     fn executed(&mut self, execute: &Execute) {
@@ -244,6 +233,22 @@ impl Bench {
             _ => None,
         });
         states.next().expect("it comes every second")
+    }
+}
+
+/// The answer to a call: the guest deletes each pod of its items if it should, and is
+/// done.
+fn answered(call: &Call<Guest>, deletes: bool) -> Input<Guest> {
+    let decisions = call.items.iter().map(|item| Decision {
+        plans: deletes.then(|| delete(&item.key)).into_iter().collect(),
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    });
+    Input::Answered {
+        call: call.id,
+        result: Ok(decisions.collect()),
+        took: Duration::from_millis(1),
     }
 }
 

@@ -82,18 +82,7 @@ fn a_stop_waits_for_executions_and_begins_nothing() {
 fn a_plan_that_was_admitted_in_the_moment_of_a_stop_is_not_executed() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let decision = Decision {
-        plans: vec![delete("ns/a")],
-        commands: vec![],
-        verdict: Verdict::Done,
-        parallel: 0,
-    };
-    let answered = Input::Answered {
-        call: call.id,
-        result: Ok(vec![decision]),
-        took: SECOND,
-    };
-    bench.machine.handle(bench.now, answered);
+    bench.machine.handle(bench.now, answered(&call, true));
     bench.machine.handle(bench.now, Input::Stop);
     bench.run();
     assert!(bench.executes.is_empty());
