@@ -200,6 +200,7 @@ impl<G: Clone> Control<G> {
         for name in names {
             self.record(now, &name);
         }
+        self.run();
     }
 
     /// What the data half has to run.
@@ -362,6 +363,7 @@ impl<G: Clone> Control<G> {
             stage,
         });
         self.record(now, &controller);
+        self.run();
     }
 
     fn make_change(&mut self, now: Now, controller: &str, change: Change) {
@@ -468,6 +470,7 @@ impl<G: Clone> Control<G> {
         drop(controllers);
         if let Some((name, recorded)) = recorded {
             self.recorded(now, &name, recorded);
+            self.run();
         }
     }
 
@@ -541,8 +544,8 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// Records what there is to record of a controller. If that is nothing, what
-    /// follows from its decisions takes effect.
+    /// Records what there is to record of a controller. What follows from decisions that
+    /// are recorded takes effect with the next [`Self::run`].
     fn record(&mut self, now: Now, name: &str) {
         let host = self.settings.host_status(now.wall);
         self.last_id += 1;
@@ -563,7 +566,6 @@ impl<G: Clone> Control<G> {
         }
         if let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) {
             controller.apply_recorded(&self.settings.namespace);
-            self.run();
         }
     }
 
