@@ -50,7 +50,7 @@ pub enum Input<G> {
     /// To declarations, revisions or records.
     Control(ControlInput<G>),
     /// To the controllers that run.
-    Machine(machine::Input<G>),
+    Machine(machine::Input),
 }
 
 /// Something to do.

@@ -182,14 +182,19 @@ impl Host {
         self.pump();
         let now = self.world.now().instant;
         self.watchdog.desired(&desired, now);
-        self.handle(Input::Desired(desired));
+        let now = self.world.now();
+        if let Some(machine) = &mut self.machine {
+            machine.apply(now, desired);
+        }
     }
 
     /// An operator resets a controller's tripped guardrails.
     pub fn reset(&mut self, controller: &str) {
         self.watchdog.reset(controller, self.world.now().instant);
-        let controller = controller.to_owned();
-        self.handle(Input::Reset { controller });
+        let now = self.world.now().instant;
+        if let Some(machine) = &mut self.machine {
+            machine.reset(now, controller);
+        }
     }
 
     /// This replica gains or loses leadership.
@@ -268,7 +273,7 @@ impl Host {
         }
     }
 
-    fn handle(&mut self, input: Input<Guest>) {
+    fn handle(&mut self, input: Input) {
         let now = self.world.now();
         if let Some(machine) = &mut self.machine {
             machine.handle(now, input);

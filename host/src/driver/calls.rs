@@ -70,7 +70,7 @@ impl Caller {
     }
 
     /// A guest asks for a read.
-    pub(super) fn request(&mut self, read: LiveRead) -> Input<Arc<Guest>> {
+    pub(super) fn request(&mut self, read: LiveRead) -> Input {
         self.last_read += 1;
         let id = ReadId(self.last_read);
         self.waiting.insert(id, read.answer);

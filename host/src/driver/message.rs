@@ -43,8 +43,8 @@ pub(super) struct LiveRead {
     pub(super) answer: oneshot::Sender<ReadAnswer>,
 }
 
-impl From<machine::Input<Arc<Guest>>> for Message {
-    fn from(input: machine::Input<Arc<Guest>>) -> Self {
+impl From<machine::Input> for Message {
+    fn from(input: machine::Input) -> Self {
         Self::Input(Input::Machine(input))
     }
 }

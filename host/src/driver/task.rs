@@ -163,7 +163,7 @@ impl Task {
         self.host.handle(self.api.clock().now(), input);
     }
 
-    fn machine_input(&mut self, input: machine::Input<Arc<Guest>>) {
+    fn machine_input(&mut self, input: machine::Input) {
         self.input(Input::Machine(input));
     }
 

@@ -8,7 +8,6 @@ use super::report::Report;
 use crate::circuit::CallFailure;
 use crate::controller::{CallId, ControllerId, Notes, Outcome, PlanId};
 use crate::coverage::Unlisted;
-use crate::desired::DesiredController;
 use crate::failure::Failure;
 use crate::mapping::{Discovery, Mapping};
 use crate::object::ObjectRecord;
@@ -27,14 +26,7 @@ pub struct ReadId(pub u64);
 
 /// Something that happened.
 #[derive(Debug)]
-pub enum Input<G> {
-    /// These controllers should run, and no others.
-    Desired(Vec<DesiredController<G>>),
-    /// An operator resets a controller's tripped guardrails.
-    Reset {
-        /// The name of the controller.
-        controller: String,
-    },
+pub enum Input {
     /// A stream delivered updates.
     Stream(Batch),
     /// Whether the API server answers requests at all. It does until this says

@@ -101,10 +101,8 @@ impl<G: Clone> Machine<G> {
     }
 
     /// Takes what happened. Its effects come from [`Self::poll`].
-    pub fn handle(&mut self, now: Now, input: Input<G>) {
+    pub fn handle(&mut self, now: Now, input: Input) {
         match input {
-            Input::Desired(desired) => self.apply(now, desired),
-            Input::Reset { controller } => self.reset(now.instant, &controller),
             Input::Stream(batch) => self.handle_updates(now, batch),
             Input::Reachable(reachable) => self.reachable = reachable,
             Input::Discovered(result) => self.handle_discovery(now, result),

@@ -100,7 +100,7 @@ impl Bench {
         }
     }
 
-    fn input(&mut self, input: Input<Guest>) {
+    fn input(&mut self, input: Input) {
         self.machine.handle(self.now, input);
         self.run();
     }
@@ -125,7 +125,8 @@ impl Bench {
     }
 
     fn apply(&mut self, desired: Vec<DesiredController<Guest>>) {
-        self.input(Input::Desired(desired));
+        self.machine.apply(self.now, desired);
+        self.run();
     }
 
     /// The API server serves these resources and no others.
@@ -238,7 +239,7 @@ impl Bench {
 
 /// The answer to a call: the guest deletes each pod of its items if it should, and is
 /// done.
-fn answered(call: &Call<Guest>, deletes: bool) -> Input<Guest> {
+fn answered(call: &Call<Guest>, deletes: bool) -> Input {
     let decisions = call.items.iter().map(|item| Decision {
         plans: deletes.then(|| delete(&item.key)).into_iter().collect(),
         commands: vec![],

@@ -171,9 +171,7 @@ fn a_guardrail_that_was_tripped_before_the_start_holds_plans_back() {
     bench.list("pods", &["a"]);
     bench.answer_all(true);
     assert!(bench.executes.is_empty());
-    bench.input(Input::Reset {
-        controller: "test".into(),
-    });
+    bench.machine.reset(bench.now.instant, "test");
     bench.pass(SECOND);
     bench.answer_all(true);
     assert_eq!(bench.deleting(), ["a"]);
