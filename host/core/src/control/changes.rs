@@ -1,0 +1,136 @@
+//! Controllers of a configuration file, and what operators change of them.
+
+use serde_json::Value;
+
+use super::file::{Change, ChangeError, FileEntry};
+use super::{ChangeId, Control, ControlEffect, Declared, Entry, FileController, Report};
+use crate::time::Now;
+
+/// A change of a controller of the file, and how far it is.
+pub(super) struct PendingChange {
+    pub(super) id: ChangeId,
+    pub(super) controller: String,
+    pub(super) stage: Stage,
+}
+
+pub(super) enum Stage {
+    /// A pause is being recorded; then the change is made.
+    Pausing(Change),
+    /// The next look considers it.
+    Made,
+    /// It is answered once what follows from it is recorded.
+    Considered,
+}
+
+impl<G: Clone> Control<G> {
+    pub(super) fn handle_file(&mut self, now: Now, all: Vec<FileController<G>>) {
+        let mut declared = Vec::new();
+        for FileController { name, spec, loaded } in all {
+            let entry = match self.files.get_mut(&name) {
+                Some(entry) => {
+                    entry.replace(spec);
+                    entry
+                }
+                None => self
+                    .files
+                    .entry(name.clone())
+                    .or_insert_with(|| FileEntry::new(spec)),
+            };
+            let declaration = entry.declaration(&name);
+            declared.push(Declared {
+                declaration,
+                loaded,
+            });
+        }
+        self.handle_declared(now, declared);
+    }
+
+    pub(super) fn handle_change(
+        &mut self,
+        now: Now,
+        id: ChangeId,
+        controller: String,
+        change: Change,
+    ) {
+        let known = self.controllers.get_mut(&controller);
+        let known = known.and_then(Entry::known_mut);
+        let (Some(entry), Some(known)) = (self.files.get(&controller), known) else {
+            let error = ChangeError::NotFound(controller);
+            return self.answer(id, Err(error));
+        };
+        if let Err(error) = entry.check(&change) {
+            return self.answer(id, Err(error));
+        }
+        let stage = if let Some(paused) = change.paused {
+            // First, so that a restart does not let the rollout continue.
+            known.recording.pause(paused);
+            Stage::Pausing(change)
+        } else {
+            self.make_change(now, &controller, change);
+            Stage::Made
+        };
+        self.changes.push(PendingChange {
+            id,
+            controller: controller.clone(),
+            stage,
+        });
+        self.record(now, &controller);
+        self.run();
+    }
+
+    fn make_change(&mut self, now: Now, controller: &str, change: Change) {
+        let known = self.controllers.get_mut(controller);
+        let known = known.and_then(Entry::known_mut);
+        if let (Some(entry), Some(known)) = (self.files.get_mut(controller), known) {
+            self.effects
+                .push_back(ControlEffect::Report(Report::Requested {
+                    controller: controller.to_owned(),
+                    change: change.clone(),
+                }));
+            entry.change(change);
+            known.declare(entry.declaration(controller), None, now.instant);
+            self.due = now.instant;
+        }
+    }
+
+    pub(super) fn answer(&mut self, id: ChangeId, result: Result<Value, ChangeError>) {
+        self.effects.push_back(ControlEffect::Answer { id, result });
+    }
+
+    /// Answers the changes of a controller that are considered and recorded.
+    pub(super) fn answer_changes(&mut self, name: &str) {
+        let known = self.controllers.get(name).and_then(Entry::known);
+        if known.is_some_and(|known| known.recording.is_under_way()) {
+            return;
+        }
+        let is_answered = |one: &mut PendingChange| {
+            one.controller == name && matches!(one.stage, Stage::Considered)
+        };
+        for change in self.changes.extract_if(.., is_answered).collect::<Vec<_>>() {
+            let object = self.file_controller(name);
+            let result = object.ok_or_else(|| ChangeError::NotFound(name.to_owned()));
+            self.answer(change.id, result);
+        }
+    }
+
+    pub(super) fn paused(&mut self, now: Now, name: &str, result: Result<(), String>) {
+        let is_it =
+            |one: &PendingChange| one.controller == name && matches!(one.stage, Stage::Pausing(_));
+        let Some(position) = self.changes.iter().position(is_it) else {
+            return;
+        };
+        let PendingChange { id, stage, .. } = self.changes.remove(position);
+        match (stage, result) {
+            (Stage::Pausing(change), Ok(())) => {
+                self.make_change(now, name, change);
+                self.changes.push(PendingChange {
+                    id,
+                    controller: name.to_owned(),
+                    stage: Stage::Made,
+                });
+            }
+            (_, Err(error)) => self.answer(id, Err(ChangeError::Unrecorded(error))),
+            (_, Ok(())) => {}
+        }
+    }
+}
