@@ -1,34 +1,151 @@
-//! The terms of `docs/glossary.md` hold: no text or type in a clean directory uses
-//! a word that the glossary replaced.
+//! The terms of `docs/glossary.md` hold: no text uses a word that the glossary
+//! replaced, and no type is named by a participle or a pronoun.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{read, workspace};
 
-/// The directories and files without any of these words. A path covers everything
-/// below it.
-const CLEAN: &[&str] = &[
-    "README.md",
-    "docs/controllers",
-    "docs/controllers.md",
-    "docs/glossary.md",
-    "docs/operating.md",
-    "docs/writing-a-guest.md",
-    "guests",
-    "host/core/src/failure.rs",
-    "host/core/src/manifest",
+/// The directories and files that still use words that the glossary replaced. A path
+/// covers everything below it.
+const NOT_YET: &[&str] = &[
+    "deploy/crds/controllers.davit.dev.yaml",
+    "docs/architecture.md",
+    "guests/sdk/src/testing/host.rs",
+    "host/cluster/src/api.rs",
+    "host/cluster/src/connect.rs",
+    "host/cluster/src/discovery/mod.rs",
+    "host/cluster/src/events/backlog.rs",
+    "host/cluster/src/events/correlate.rs",
+    "host/cluster/src/events/mod.rs",
+    "host/cluster/src/events/tests.rs",
+    "host/cluster/src/limiter.rs",
+    "host/cluster/src/reflector/run.rs",
+    "host/cluster/src/reflector/tests.rs",
+    "host/cluster/src/testing.rs",
+    "host/cluster/src/write/tests/failures.rs",
+    "host/core/src/api/module.rs",
+    "host/core/src/api/spec.rs",
+    "host/core/src/api/status.rs",
+    "host/core/src/budget.rs",
+    "host/core/src/budget/tests.rs",
+    "host/core/src/circuit.rs",
+    "host/core/src/control/answers.rs",
+    "host/core/src/control/conditions.rs",
+    "host/core/src/control/controller.rs",
+    "host/core/src/control/exchange.rs",
+    "host/core/src/control/loading.rs",
+    "host/core/src/control/mod.rs",
+    "host/core/src/control/record.rs",
+    "host/core/src/control/recording.rs",
+    "host/core/src/control/transition.rs",
+    "host/core/src/control/transition/tests.rs",
+    "host/core/src/controller/exchange.rs",
+    "host/core/src/controller/execution.rs",
+    "host/core/src/controller/mod.rs",
+    "host/core/src/controller/resync.rs",
+    "host/core/src/controller/revision.rs",
+    "host/core/src/controller/tests/candidate.rs",
+    "host/core/src/controller/tests/handover.rs",
+    "host/core/src/controller/tests/mod.rs",
+    "host/core/src/controller/tests/outcomes.rs",
+    "host/core/src/controller/tests/pages.rs",
+    "host/core/src/controller/tests/resync.rs",
+    "host/core/src/coverage.rs",
+    "host/core/src/coverage/tests.rs",
+    "host/core/src/expectation.rs",
+    "host/core/src/gate.rs",
+    "host/core/src/host.rs",
+    "host/core/src/lib.rs",
+    "host/core/src/machine/hosted.rs",
+    "host/core/src/machine/mod.rs",
+    "host/core/src/machine/work.rs",
     "host/core/src/mapping.rs",
-    "host/core/src/object.rs",
-    "host/core/src/path.rs",
-    "host/core/src/plan.rs",
-    "host/core/src/queue",
-    "host/core/tests",
-    "host/engine",
-    "host/src/http",
-    "host/src/metrics",
-    "wit",
+    "host/core/src/msgpack.rs",
+    "host/core/src/project/write.rs",
+    "host/core/src/rollout/cohort.rs",
+    "host/core/src/rollout/compare.rs",
+    "host/core/src/rollout/compare/fingerprint.rs",
+    "host/core/src/rollout/mod.rs",
+    "host/core/src/rollout/progress.rs",
+    "host/core/src/store/feeds.rs",
+    "host/core/src/store/index.rs",
+    "host/core/src/store/object.rs",
+    "host/core/src/store/state.rs",
+    "host/core/src/store/tests/model.rs",
+    "host/core/src/traffic/limit.rs",
+    "host/core/src/traffic/mod.rs",
+    "host/core/src/watch.rs",
+    "host/core/src/watch/model.rs",
+    "host/core/src/watch/state.rs",
+    "host/core/src/watch/tests.rs",
+    "host/core/tests/queue_model/main.rs",
+    "host/sim/src/api.rs",
+    "host/sim/src/apply/mod.rs",
+    "host/sim/src/fault/mod.rs",
+    "host/sim/src/front/body.rs",
+    "host/sim/src/front/mod.rs",
+    "host/sim/src/helpers/kubelet.rs",
+    "host/sim/src/helpers/namespaces.rs",
+    "host/sim/src/load.rs",
+    "host/sim/src/model/delete.rs",
+    "host/sim/src/model/lifecycle.rs",
+    "host/sim/src/object.rs",
+    "host/sim/src/status/mod.rs",
+    "host/sim/src/validation/batch.rs",
+    "host/sim/src/validation/mod.rs",
+    "host/sim/src/validation/name.rs",
+    "host/sim/src/validation/pod.rs",
+    "host/sim/tests/protocol.rs",
+    "host/simulation/src/host.rs",
+    "host/simulation/src/server.rs",
+    "host/simulation/src/stream.rs",
+    "host/simulation/src/watchdog.rs",
+    "host/simulation/src/world/mod.rs",
+    "host/src/commands/history.rs",
+    "host/src/demo/chapters.rs",
+    "host/src/driver/calls.rs",
+    "host/src/driver/control.rs",
+    "host/src/driver/mod.rs",
+    "host/src/driver/task.rs",
+    "host/src/loader.rs",
+    "host/src/modules/cache.rs",
+    "host/src/records/cluster.rs",
+    "host/src/resource/watch.rs",
+    "host/stories/src/bridge/mod.rs",
+    "host/stories/src/step.rs",
+    "host/stories/src/story.rs",
+    "host/tests/e2e/configuration.rs",
+    "host/tests/e2e/faults.rs",
+    "host/tests/e2e/log.rs",
+    "host/tests/e2e/program.rs",
+    "host/tests/e2e/rollout/answers.rs",
+    "host/tests/e2e/rollout/guardrails.rs",
+    "host/tests/e2e/rollout/sources.rs",
+    "host/tests/e2e/rollout/steps.rs",
+    "host/tests/e2e/rollout/swap.rs",
+    "host/tests/e2e/rollout/trial.rs",
+    "host/tests/garbage_collector/cascade.rs",
+    "host/tests/garbage_collector/discovery.rs",
+    "host/tests/garbage_collector/faults.rs",
+    "host/tests/garbage_collector/progress.rs",
+    "host/tests/garbage_collector/unserved.rs",
+    "host/tests/modules/main.rs",
+    "host/tests/node_eviction.rs",
+    "host/tests/resource/access.rs",
+    "host/tests/resource/definition.rs",
+    "host/tests/resource/program.rs",
+    "host/tests/resource/watch.rs",
+    "host/tests/roles/cluster.rs",
+    "host/tests/taint_eviction/faults.rs",
+    "host/tests/taint_eviction/speed.rs",
+    "host/tests/taint_eviction/starts.rs",
+    "host/tests/together/story.rs",
+    "host/xtask/src/main.rs",
 ];
+
+/// This file names the words.
+const LINT: &str = "host/xtask/tests/structure/words.rs";
 
 /// A phrase that the project does not use, and what to write instead. A phrase is
 /// found across the end of a line, whatever its case.
@@ -69,15 +186,70 @@ const PHRASES: &[(&str, &str)] = &[
 
 /// Names that no type has: a type is a noun of the field.
 const TYPES: &[&str] = &[
-    "Asker", "Called", "Counted", "Declared", "Held", "Kept", "LeftOut", "Look", "Mapped",
-    "Noticed", "Observed", "Prepared", "Said", "Seen", "Spent", "Taken", "Told", "Waiting",
-    "Wanted", "What", "Written",
+    "Answered",
+    "Applied",
+    "Asked",
+    "Asker",
+    "Called",
+    "Changed",
+    "Checked",
+    "Counted",
+    "Declared",
+    "Deed",
+    "Deleted",
+    "Denied",
+    "Driven",
+    "Due",
+    "Ended",
+    "Executed",
+    "Expected",
+    "Followed",
+    "Found",
+    "Given",
+    "Held",
+    "Hosted",
+    "Kept",
+    "Known",
+    "LeftOut",
+    "Listed",
+    "Loaded",
+    "Look",
+    "Looks",
+    "Malformed",
+    "Mapped",
+    "Marked",
+    "Needed",
+    "Noticed",
+    "Observed",
+    "Prepared",
+    "PutOff",
+    "Recorded",
+    "Remembered",
+    "Remembering",
+    "Said",
+    "Seen",
+    "Sent",
+    "Served",
+    "Shown",
+    "Spent",
+    "Stopped",
+    "Stored",
+    "Suspended",
+    "Taken",
+    "Told",
+    "Used",
+    "Waiting",
+    "Wanted",
+    "Watched",
+    "What",
+    "Wish",
+    "Written",
 ];
 
 const KEYWORDS: [&str; 4] = ["struct", "enum", "type", "trait"];
 
 #[test]
-fn clean_directories_use_the_words_of_the_glossary() {
+fn texts_use_the_words_of_the_glossary() {
     let mut found = Vec::new();
     for file in texts() {
         let text = read(&workspace().join(&file));
@@ -93,12 +265,12 @@ fn clean_directories_use_the_words_of_the_glossary() {
 }
 
 #[test]
-fn every_clean_path_exists() {
+fn every_path_that_is_not_clean_yet_exists() {
     let files = tracked();
-    for path in CLEAN {
+    for path in NOT_YET {
         assert!(
             files.iter().any(|file| file.starts_with(path)),
-            "{path} is not in the repository any more: remove it from CLEAN"
+            "{path} is not in the repository any more: remove it from NOT_YET"
         );
     }
 }
@@ -135,7 +307,7 @@ fn a_type_named_by_a_participle_is_found() {
     assert_eq!(lines, [1, 4]);
 }
 
-/// The text files of the clean directories.
+/// The text files that have to be clean.
 fn texts() -> Vec<PathBuf> {
     let is_text = |file: &Path| {
         let extension = file.extension().and_then(|extension| extension.to_str());
@@ -145,7 +317,10 @@ fn texts() -> Vec<PathBuf> {
         )
     };
     let mut files = tracked();
-    files.retain(|file| is_text(file) && CLEAN.iter().any(|clean| file.starts_with(clean)));
+    files.retain(|file| {
+        let skipped = NOT_YET.iter().any(|path| file.starts_with(path));
+        is_text(file) && !skipped && file != Path::new(LINT)
+    });
     files
 }
 
