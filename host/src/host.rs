@@ -7,7 +7,9 @@ use std::time::Duration;
 use davit_cluster::api::{Api, ApiSettings};
 use davit_cluster::clock::Clock;
 use davit_cluster::events::Recorder;
-use davit_core::control::{ControlInput, Declaration, Declared, FileController, is_same_revision};
+use davit_core::control::{
+    ControlInput, Declaration, DeclaredController, FileController, is_same_revision,
+};
 pub use davit_core::machine::Report;
 use davit_core::manifest::Rate;
 use davit_core::watch;
@@ -125,10 +127,12 @@ impl Host {
     /// Makes these the controllers of the host, and no others. The status of a
     /// controller says what is wrong with it, and harms no other.
     pub async fn declare(&self, declarations: Vec<Declaration>) {
-        let declared = declarations.into_iter().map(|declaration| Declared {
-            declaration,
-            loaded: None,
-        });
+        let declared = declarations
+            .into_iter()
+            .map(|declaration| DeclaredController {
+                declaration,
+                loaded: None,
+            });
         let declared = ControlInput::Declared(declared.collect());
         self.handle.declare(declared).await;
     }

@@ -79,11 +79,11 @@ impl RevisionLoadError {
 pub struct Loader {
     engine: Engine,
     modules: Modules,
-    known: Mutex<Known>,
+    known: Mutex<LoaderCache>,
 }
 
 #[derive(Default)]
-struct Known {
+struct LoaderCache {
     loaded: HashMap<ModuleDigest, Module>,
     guests: Vec<(RevisionIdentity, Weak<Guest>)>,
 }
@@ -186,12 +186,12 @@ impl Loader {
         Ok((module, away))
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, LoaderCache> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Known {
+impl LoaderCache {
     fn module(&self, digest: ModuleDigest) -> Option<Module> {
         self.loaded.get(&digest).cloned()
     }

@@ -65,7 +65,7 @@ pub(crate) async fn load_for_file(
     };
     let failure = failure(&reason);
     let recorded = match failure {
-        LoadFailure::OtherDigest => records.status(&Owner::named(name)).await.ok(),
+        LoadFailure::DigestMismatch => records.status(&Owner::named(name)).await.ok(),
         _ => None,
     };
     let recorded: ControllerStatus = recorded.unwrap_or_default();
@@ -103,7 +103,7 @@ async fn desired(
     before: Option<SourceVersion>,
 ) -> Result<LoadResult<Arc<Guest>>> {
     let module = &spec.module;
-    let version = if module.look_every().is_some() {
+    let version = if module.check_interval().is_some() {
         match loader.modules().probe(&module.source).await {
             Ok(version) => Some(version),
             // The module cache may have it.
@@ -163,7 +163,7 @@ async fn recorded(
 fn describe(reason: &RevisionLoadError, revision: &str, spec: &ControllerSpec) -> String {
     match reason {
         // Nobody has set a digest: it is that of the time.
-        RevisionLoadError::Module(ModuleError::OtherDigest {
+        RevisionLoadError::Module(ModuleError::DigestMismatch {
             origin,
             found,
             wanted,
@@ -190,12 +190,14 @@ fn problem(reason: &RevisionLoadError) -> LoadProblem {
 
 fn failure(reason: &RevisionLoadError) -> LoadFailure {
     match reason {
-        RevisionLoadError::Module(ModuleError::OtherDigest { .. }) => LoadFailure::OtherDigest,
+        RevisionLoadError::Module(ModuleError::DigestMismatch { .. }) => {
+            LoadFailure::DigestMismatch
+        }
         RevisionLoadError::Module(ModuleError::Builtin(_)) => LoadFailure::NoSuchBuiltin,
         RevisionLoadError::Module(_) => LoadFailure::NotFound,
         RevisionLoadError::Load(LoadError::TooLarge { .. }) => LoadFailure::TooLarge,
         RevisionLoadError::Load(LoadError::Compile(_)) => LoadFailure::NotWasm,
-        RevisionLoadError::Load(_) => LoadFailure::NoGuest,
+        RevisionLoadError::Load(_) => LoadFailure::NotAGuest,
         // On a machine that is busy, a call takes longer.
         RevisionLoadError::Describe(
             DescribeError::NoInstances { .. } | DescribeError::Call(CallError::Deadline { .. }),

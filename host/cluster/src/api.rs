@@ -7,9 +7,9 @@ use bytes::Bytes;
 pub use davit_core::failure::chain;
 use davit_core::manifest::Rate;
 use davit_core::reach::{Absence, Reachability};
-use davit_core::refusal::Refused;
+use davit_core::refusal::ErrorResponse;
 use davit_core::request::{Cause, Method, NoAnswer, Repeats, Request, RequestError, Route};
-use davit_core::traffic::{Access, Asked, Destination, Urgency};
+use davit_core::traffic::{Access, Destination, TurnRequest, Urgency};
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
@@ -208,7 +208,7 @@ impl Api {
     }
 
     /// Sends a request in its turn. A request that the server certainly did not
-    /// carry out is sent again, once the pause that it asked for is over or at
+    /// execute is sent again, once the pause that it asked for is over or at
     /// once if there was no connection.
     pub(crate) async fn call(
         &self,
@@ -245,9 +245,9 @@ impl Api {
         }
     }
 
-    fn asked(&self, group: &str, access: Access, urgency: Urgency) -> Asked {
+    fn asked(&self, group: &str, access: Access, urgency: Urgency) -> TurnRequest {
         let user = self.user.as_ref();
-        Asked {
+        TurnRequest {
             controller: Arc::clone(&self.controller),
             urgency,
             destination: Destination {
@@ -320,12 +320,12 @@ pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, RequestError
     ))))
 }
 
-fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> Refused {
+fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ErrorResponse {
     // Kubernetes writes seconds; the header's other form, a date, is of no use
     // to a clock that may be wrong.
     let retry_after = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())
         .map(Duration::from_secs);
-    Refused::read(status.as_u16(), retry_after, body)
+    ErrorResponse::read(status.as_u16(), retry_after, body)
 }

@@ -223,7 +223,7 @@ mod tests {
         assert!(reason.unsent);
     }
 
-    /// What breaks after the connection was made may have been carried out: it is
+    /// What breaks after the connection was made may have been executed: it is
     /// not sent again. TLS comes before the request.
     #[tokio::test]
     async fn only_what_was_certainly_not_sent_is_sent_again() {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use davit_core::manifest::Rate;
 use davit_core::time::Instant;
-use davit_core::traffic::{Asked, Destination, Ended, Ticket, Traffic, Turn};
+use davit_core::traffic::{Destination, LoadSignal, Ticket, Traffic, Turn, TurnRequest};
 use tokio::sync::oneshot;
 
 use crate::clock::Clock;
@@ -60,7 +60,7 @@ impl Limiter {
 
     /// Waits for a request's turn. Fails with what is left of a pause that the
     /// server asked for, if that is too long to wait.
-    pub(crate) async fn turn(&self, asked: Asked) -> Result<Permit, Duration> {
+    pub(crate) async fn turn(&self, asked: TurnRequest) -> Result<Permit, Duration> {
         let (sender, turn) = oneshot::channel();
         let ticket = {
             let mut state = self.0.state();
@@ -99,11 +99,11 @@ impl Limiter {
 
 impl Permit {
     /// The request has ended.
-    pub(crate) fn end(mut self, kind: &str, ended: Ended) {
+    pub(crate) fn end(mut self, kind: &str, ended: LoadSignal) {
         self.leave(kind, ended);
     }
 
-    fn leave(&mut self, kind: &str, ended: Ended) {
+    fn leave(&mut self, kind: &str, ended: LoadSignal) {
         if std::mem::replace(&mut self.is_over, true) {
             return;
         }
@@ -120,7 +120,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.leave("", Ended::Unknown);
+        self.leave("", LoadSignal::Unknown);
     }
 }
 
@@ -175,8 +175,8 @@ mod tests {
 
     use super::*;
 
-    fn asked(group: &str, urgency: Urgency) -> Asked {
-        Asked {
+    fn asked(group: &str, urgency: Urgency) -> TurnRequest {
+        TurnRequest {
             controller: "a".into(),
             urgency,
             destination: Destination {
@@ -199,7 +199,7 @@ mod tests {
         for _ in 0..4 {
             let permit = limiter.turn(asked("", Urgency::Begin)).await.unwrap();
             times.push(start.elapsed().as_millis());
-            permit.end("get", Ended::Answered);
+            permit.end("get", LoadSignal::Answered);
         }
         assert_eq!(times[..2], [0, 0]);
         assert!((99..=103).contains(&times[2]), "{times:?}");
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(turn.unwrap_err(), Duration::from_secs(30));
     }
 
-    /// However a request ends or is given up, its place is free again.
+    /// However a request ends or is dropped, its place is free again.
     #[tokio::test(start_paused = true)]
     async fn places_come_back() {
         let limiter = Limiter::new(None, Clock::start());
@@ -246,7 +246,7 @@ mod tests {
             }
             assert!(turn().await.is_err());
         }
-        permits.pop().unwrap().end("patch", Ended::Answered);
+        permits.pop().unwrap().end("patch", LoadSignal::Answered);
         assert!(turn().await.is_ok());
     }
 

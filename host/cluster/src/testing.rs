@@ -5,7 +5,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
-use davit_core::mapping::{Mapping, Served};
+use davit_core::mapping::{Mapping, ServedResource};
 use davit_core::object::{ApiResource, ObjectRef};
 use http::{HeaderMap, Method, Response};
 use http_body_util::combinators::UnsyncBoxBody;
@@ -19,7 +19,7 @@ use crate::clock::Clock;
 
 /// A request that has come.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct ReceivedRequest {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) uri: String,
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     pub(crate) text: String,
 }
 
-impl Seen {
+impl ReceivedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -63,13 +63,15 @@ pub(crate) type Chunks = mpsc::UnboundedReceiver<io::Result<Bytes>>;
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) client: kube::Client,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<ReceivedRequest>>>,
 }
 
 impl Server {
     /// A server that answers what the function says, given the request and how
     /// many came before it.
-    pub(crate) fn new(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        answer: impl Fn(&ReceivedRequest, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let answer = Arc::new(answer);
         let log = seen.clone();
@@ -78,7 +80,7 @@ impl Server {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
-                let request = Seen {
+                let request = ReceivedRequest {
                     method: head.method,
                     uri: head.uri.to_string(),
                     headers: head.headers,
@@ -108,12 +110,12 @@ impl Server {
     }
 
     /// What has come so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<ReceivedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
     /// The only request that has come.
-    pub(crate) fn only(&self) -> Seen {
+    pub(crate) fn only(&self) -> ReceivedRequest {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen[0].clone()
@@ -169,7 +171,7 @@ pub(crate) fn pod() -> ObjectRef {
 /// Pods, nodes, namespaces and something of another group, as the server serves
 /// them.
 pub(crate) fn mapping() -> Mapping {
-    let served_by = |group: &str, plural: &str, kind: &str, namespaced| Served {
+    let served_by = |group: &str, plural: &str, kind: &str, namespaced| ServedResource {
         resource: ApiResource::new(group, "v1", plural),
         kind: kind.into(),
         namespaced,

@@ -1,13 +1,13 @@
-//! Guardrails: how much a controller may write and delete in a minute, whatever
-//! its guest decides.
+//! Guardrails: the most that a controller may write and delete in any 60 seconds,
+//! whatever its guest decides.
 //!
-//! A guardrail whose limit a plan exceeds *trips*: further plans of that kind wait, not
-//! until there is room for one more but for the whole cooldown, or until an
-//! operator resets it. A guest that wants to delete too much is to be looked
-//! at, not to be slowed down.
+//! A guardrail *trips* when a plan would exceed its limit. Further plans of that kind
+//! then wait for the whole cooldown or until an operator resets the guardrail, not only
+//! until the next plan fits: somebody should look at a guest that deletes too much, and
+//! a rate limit would only slow it down.
 //!
-//! A candidate has its part of each limit, by its weight, and what it uses
-//! counts for the whole: two revisions together never write more than one may.
+//! A candidate has a share of each limit, by its weight. Its plans count for the whole
+//! limit too: two revisions together never write more than one may.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -20,27 +20,27 @@ use crate::time::Instant;
 
 const WINDOW: Duration = Duration::from_mins(1);
 
-/// The limits an operator sets; none for no limit.
+/// The limits that an operator sets; none for no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guardrails {
-    /// Plans that write anything, in any 60 seconds.
+    /// The most plans that write anything in any 60 seconds.
     pub writes_per_minute: Option<u32>,
-    /// Plans that delete or evict, in any 60 seconds.
+    /// The most plans that delete or evict in any 60 seconds.
     pub deletes_per_minute: Option<u32>,
-    /// Plans that delete or evict, in any 60 seconds, in percent of the objects
-    /// of the target's kind that the controller watches: of the most that there
-    /// were in that time. One is always allowed.
+    /// The most plans that delete or evict in any 60 seconds, in percent of the objects
+    /// of the target's kind that the controller watches: of the highest number in that
+    /// time. One plan is always allowed.
     pub deletes_percent_per_minute: Option<u8>,
-    /// When a guardrail that has tripped admits plans again.
+    /// When a tripped guardrail admits plans again.
     pub cooldown: Cooldown,
 }
 
-/// When a guardrail that has tripped admits plans again.
+/// When a tripped guardrail admits plans again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cooldown {
-    /// After that time.
+    /// After this time.
     After(Duration),
-    /// When an operator says so.
+    /// When an operator resets it.
     UntilReset,
 }
 
@@ -50,22 +50,23 @@ impl Default for Cooldown {
     }
 }
 
-/// A guardrail that has tripped.
+/// A tripped guardrail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trip {
-    /// Which one.
+    /// The guardrail.
     pub guardrail: Guardrail,
     /// Its limit, in plans a minute.
     pub limit: u32,
-    /// Whose plans it holds back.
+    /// The role of the revision whose plans it holds back. A trip of the stable
+    /// revision holds back both.
     pub role: Role,
-    /// When it tripped; none if that was before this host began.
+    /// When it tripped; none if an earlier host recorded it.
     pub since: Option<Instant>,
     /// When it admits plans again; none if an operator has to reset it.
     pub until: Option<Instant>,
 }
 
-/// Guardrail a guardrail limits.
+/// What a guardrail limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Guardrail {
     /// Plans that write anything.
@@ -80,7 +81,7 @@ impl Guardrail {
     /// Every guardrail.
     pub const ALL: [Self; 3] = [Self::Writes, Self::Deletes, Self::DeletesPercent];
 
-    /// The field of the configuration that sets it.
+    /// The field of the spec that sets it.
     #[must_use]
     pub const fn field(self) -> &'static str {
         match self {
@@ -96,7 +97,7 @@ impl fmt::Display for Trip {
         let (field, limit) = (self.guardrail.field(), self.limit);
         let whose = match self.role {
             Role::Stable => "",
-            Role::Candidate => "the candidate's part of ",
+            Role::Candidate => "the candidate's share of ",
         };
         write!(
             f,
@@ -104,7 +105,7 @@ impl fmt::Display for Trip {
         )?;
         match self.until {
             Some(_) => Ok(()),
-            None => f.write_str("; it waits until an operator resets it"),
+            None => f.write_str("; plans wait until an operator resets it"),
         }
     }
 }
@@ -114,32 +115,32 @@ impl fmt::Display for Trip {
 pub struct Requester {
     /// The revision.
     pub role: Role,
-    /// The candidate's part, in percent.
+    /// The candidate's share of the limits, in percent.
     pub weight: u8,
-    /// How many objects of the target's kind the controller watches.
+    /// The number of objects of the target's kind that the controller watches.
     pub watched: usize,
 }
 
-/// What was spent in the last minute, and what has tripped.
+/// The plans that count at present, and the tripped guardrails.
 #[derive(Debug, Default)]
 pub struct Budget {
     guardrails: Guardrails,
-    writes: VecDeque<Used>,
-    deletes: VecDeque<Used>,
+    writes: VecDeque<CountedPlan>,
+    deletes: VecDeque<CountedPlan>,
     tripped: Vec<Trip>,
 }
 
 #[derive(Debug)]
-struct Used {
+struct CountedPlan {
     at: Instant,
     role: Role,
     group: Box<str>,
     kind: Box<str>,
-    /// How many objects of the kind were watched.
+    /// The number of objects of the kind that were watched.
     watched: usize,
 }
 
-impl Used {
+impl CountedPlan {
     fn counts(&self, now: Instant) -> bool {
         now < self.at.after(WINDOW)
     }
@@ -150,7 +151,7 @@ impl Used {
 }
 
 impl Budget {
-    /// A budget of which nothing is spent.
+    /// A budget without counted plans.
     #[must_use]
     pub fn new(guardrails: Guardrails) -> Self {
         Self {
@@ -159,8 +160,7 @@ impl Budget {
         }
     }
 
-    /// Changes the limits. What was spent stays spent; what had tripped is
-    /// judged anew.
+    /// Changes the limits. The counted plans stay; tripped guardrails are reset.
     pub fn set(&mut self, guardrails: Guardrails) {
         if self.guardrails != guardrails {
             self.guardrails = guardrails;
@@ -168,8 +168,8 @@ impl Budget {
         }
     }
 
-    /// Holds plans back for a guardrail that had tripped before this host began.
-    /// If its limit is another one by now, it is judged anew.
+    /// Restores a trip that an earlier host recorded, unless the limit has changed
+    /// since.
     pub fn resume(&mut self, trip: Trip) {
         let limits = &self.guardrails;
         let holds = match trip.guardrail {
@@ -182,14 +182,14 @@ impl Budget {
         }
     }
 
-    /// An operator resets the guardrails: everything counts from now.
+    /// An operator resets the guardrails: the counts start at 0.
     pub fn reset(&mut self) {
         self.tripped.clear();
         self.writes.clear();
         self.deletes.clear();
     }
 
-    /// There is no candidate any more: what it used was the controller's.
+    /// The rollout ended: the candidate's plans count as the controller's.
     pub fn candidate_ended(&mut self) {
         self.tripped.retain(|trip| trip.role == Role::Stable);
         for used in self.writes.iter_mut().chain(&mut self.deletes) {
@@ -203,9 +203,8 @@ impl Budget {
         tripped.filter(move |trip| trip.until.is_none_or(|until| now < until))
     }
 
-    /// The guardrail that holds this plan back, if there is one: one that has
-    /// tripped, or one that this plan exceeds. The last plan within a limit does
-    /// not exceed it; the next one does. Asking changes nothing: see
+    /// The guardrail that holds this plan back, if there is one: a tripped guardrail,
+    /// or one whose limit the plan would exceed. This changes nothing: see
     /// [`Self::trip`].
     #[must_use]
     pub fn check(&self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
@@ -232,7 +231,7 @@ impl Budget {
         })
     }
 
-    /// A plan was held back: from now on the guardrail holds back others, too.
+    /// Trips a guardrail: it holds back further plans.
     pub fn trip(&mut self, trip: Trip, now: Instant) {
         self.expire(now);
         if !self.tripped.contains(&trip) {
@@ -247,7 +246,7 @@ impl Budget {
         }
         self.expire(now);
         let (group, kind) = kind(plan);
-        let used = || Used {
+        let used = || CountedPlan {
             at: now,
             role: requester.role,
             group: group.into(),
@@ -266,7 +265,7 @@ impl Budget {
         }
     }
 
-    /// Drops what does not count any more.
+    /// Drops plans and trips that do not count any more.
     fn expire(&mut self, now: Instant) {
         for used in [&mut self.writes, &mut self.deletes] {
             while used.pop_front_if(|used| !used.counts(now)).is_some() {}
@@ -275,7 +274,7 @@ impl Budget {
         self.tripped.retain(lasts);
     }
 
-    /// Whose share of a guardrail a plan exceeds, and how much that is.
+    /// The role whose limit a plan would exceed, and that limit.
     fn exceeded(
         &self,
         guardrail: Guardrail,
@@ -305,9 +304,9 @@ impl Budget {
         (counted.count() >= limit as usize).then_some((Role::Stable, limit))
     }
 
-    /// How many objects of a plan's kind there were at most since the oldest
-    /// deletion that still counts. What was deleted may or may not be gone from
-    /// the cache by now, so it cannot be added to what is there.
+    /// The highest number of objects of a plan's kind since the oldest deletion that
+    /// still counts. The cache may or may not have observed the deletions, so they
+    /// cannot be added to the present number.
     fn most_watched(&self, plan: &Plan, requester: Requester, now: Instant) -> usize {
         let alike = recent(&self.deletes, now).filter(|used| used.is_of(plan));
         let before = alike.map(|used| used.watched).max();
@@ -315,23 +314,27 @@ impl Budget {
     }
 }
 
-/// What still counts.
-fn recent(used: &VecDeque<Used>, now: Instant) -> impl Iterator<Item = &Used> + Clone {
+/// The plans that still count.
+fn recent(
+    used: &VecDeque<CountedPlan>,
+    now: Instant,
+) -> impl Iterator<Item = &CountedPlan> + Clone {
     // In the order of time.
     used.range(used.partition_point(|used| !used.counts(now))..)
 }
 
-/// A whole guardrail holds everybody back, the candidate's part only it.
+/// A trip of the whole limit holds back both revisions, a trip of the candidate's share
+/// only the candidate.
 fn holds_back(trip: &Trip, role: Role) -> bool {
     trip.role == Role::Stable || role == Role::Candidate
 }
 
-/// So many percent, rounded up.
+/// A percentage, rounded up.
 fn part(whole: usize, percent: u8) -> usize {
     whole.saturating_mul(usize::from(percent)).div_ceil(100)
 }
 
-/// The kind of a plan's target and its group: of one name there may be several.
+/// The group and kind of a plan's target: several groups may have the same kind.
 fn kind(plan: &Plan) -> (&str, &str) {
     let (group, _) = plan.target.api_version.split_once('/').unwrap_or_default();
     (group, &plan.target.kind)

@@ -1,17 +1,15 @@
 //! The circuit breaker of one revision of a guest: whether it may be called.
 //!
-//! A call can fail without a decision: a trap, an endless loop, a malformed
-//! answer. That costs the guest its call and its items a retry. When
-//! [`CircuitConfig::failures`] calls in a row fail, the circuit opens: no calls.
-//! After a pause it is half open: one call, the probe, is made. If the probe
-//! succeeds, the circuit closes; if it fails, the circuit opens again for twice
-//! as long. A circuit that stays closed makes up for it: every
-//! [`CircuitConfig::decay`] halves the next pause.
+//! A call fails if it returns no valid decision: a trap, an exceeded limit, a malformed
+//! answer. Its items are then retried. After [`CircuitConfig::failures`] failed calls
+//! in a row the circuit opens: the guest is not called. After a pause the circuit is
+//! half-open: one call, the probe, tests the guest. If the probe succeeds, the circuit
+//! closes; if it fails, the circuit opens again for twice as long. Each
+//! [`CircuitConfig::decay`] that the circuit stays closed halves the next pause.
 //!
-//! An item whose decision always traps must not do that to others.
-//! [`after_failed_call`] retries the items of a failed call one by one, so that
-//! only the bad one goes on failing: the calls in between succeed, and the
-//! circuit stays closed.
+//! One bad item must not open the circuit for all others. [`after_failed_call`] retries
+//! the items of a failed call one by one, so that only the bad item continues to fail:
+//! the calls in between succeed, and the circuit stays closed.
 
 use std::fmt;
 use std::time::Duration;
@@ -19,21 +17,21 @@ use std::time::Duration;
 use crate::queue::Finish;
 use crate::time::Instant;
 
-/// In what way a call failed.
+/// The way in which a call failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CallFailureKind {
     /// The guest could not be instantiated, or refused its configuration.
     Start,
-    /// It trapped: a panic, an out-of-bounds access, a name that its manifest
+    /// The guest trapped: a panic, an out-of-bounds access, a name that its manifest
     /// does not declare.
     Trap,
-    /// It computed longer than it may.
+    /// The call exceeded its CPU time.
     Timeout,
-    /// It asked for more memory than it may have.
+    /// The guest exceeded its memory limit.
     Memory,
-    /// Its answer does not fit the question, or cannot be read.
+    /// The answer cannot be decoded, or does not match the call.
     Malformed,
-    /// It answered with more than the host takes.
+    /// The answer is larger than the host accepts.
     Flood,
 }
 
@@ -61,7 +59,7 @@ impl CallFailureKind {
         }
     }
 
-    /// Whether the items of the call may have brought it about.
+    /// Whether an item of the call may have caused the failure.
     #[must_use]
     pub const fn may_be_the_items(self) -> bool {
         !matches!(self, Self::Start)
@@ -78,7 +76,7 @@ impl fmt::Display for CallFailureKind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct CallFailure {
-    /// In what way.
+    /// The way in which the call failed.
     pub kind: CallFailureKind,
     /// What happened, for a log.
     pub message: String,
@@ -93,12 +91,11 @@ impl CallFailure {
     }
 }
 
-/// What becomes of each item of a failed call that was about `items` of them.
+/// What happens to each of the `items` items of a failed call.
 ///
-/// Of several, each comes again right away in a call of its own, and does so
-/// until it is done. A single one is retried after its queue's back-off. A
-/// guest that does not start says nothing about its items: they stay as they
-/// are.
+/// If there are several, each is reconciled again at once in a call of its own, until
+/// it is done. A single item is retried after the back-off of its queue. If the guest
+/// does not start, no item is to blame: they return to their queue unchanged.
 #[must_use]
 pub const fn after_failed_call(kind: CallFailureKind, items: usize) -> Finish {
     match (kind.may_be_the_items(), items) {
@@ -114,14 +111,13 @@ pub const fn after_failed_call(kind: CallFailureKind, items: usize) -> Finish {
 /// When a circuit opens, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitConfig {
-    /// So many failed calls in a row. At least 1.
+    /// The number of failed calls in a row that opens the circuit. At least 1.
     pub failures: u32,
     /// The first pause; it doubles with each failed probe.
     pub pause_initial: Duration,
     /// The longest pause.
     pub pause_max: Duration,
-    /// How long a circuit must stay closed for its next pause to be half as
-    /// long.
+    /// How long the circuit must stay closed to halve its next pause.
     pub decay: Duration,
 }
 
@@ -137,28 +133,28 @@ impl Default for CircuitConfig {
     }
 }
 
-/// Whether a revision may be called.
+/// The state of a circuit: whether the host may call the guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CircuitState {
-    /// Yes.
+    /// The host calls the guest.
     Closed,
-    /// No.
+    /// The host does not call the guest.
     Open {
-        /// The next call is a probe, and not before that.
+        /// When the host makes the next call, the probe.
         until: Instant,
-        /// The failure that did it.
+        /// The failure that opened the circuit.
         reason: CallFailure,
     },
-    /// No: whether it may again depends on the call that is under way.
+    /// One call, the probe, is in flight. It decides whether the circuit closes.
     HalfOpen {
-        /// The failure that opened it.
+        /// The failure that opened the circuit.
         reason: CallFailure,
     },
 }
 
-/// Leave for one call; it is given back with what became of the call.
+/// The permission for one call. Return it with the result of the call.
 #[derive(Debug)]
-#[must_use = "a probe that is not given back keeps the revision from being called"]
+#[must_use = "a probe that is not returned keeps the circuit half-open"]
 pub struct Permit {
     probe: bool,
 }
@@ -169,7 +165,7 @@ pub struct CircuitBreaker {
     config: CircuitConfig,
     state: CircuitState,
     failures_in_a_row: u32,
-    /// How often the next pause is doubled.
+    /// The number of times that the next pause is doubled.
     doublings: u32,
     /// When its last probe succeeded.
     closed_since: Instant,
@@ -190,25 +186,25 @@ impl CircuitBreaker {
             state: CircuitState::Closed,
             failures_in_a_row: 0,
             doublings: 0,
-            // There is nothing to be made up for yet.
+            // No pause to halve yet.
             closed_since: Instant::ZERO,
         }
     }
 
-    /// Whether it may be called.
+    /// Whether the host may call the guest.
     #[must_use]
     pub const fn state(&self) -> &CircuitState {
         &self.state
     }
 
-    /// How many calls have failed since the last one that succeeded.
+    /// The number of failed calls since the last one that succeeded.
     #[must_use]
     pub const fn failures_in_a_row(&self) -> u32 {
         self.failures_in_a_row
     }
 
-    /// From when on [`Self::begin`] lets a call through, not before `now`;
-    /// none while a probe is under way.
+    /// The earliest time, not before `now`, at which [`Self::begin`] permits a call;
+    /// none while a probe is in flight.
     #[must_use]
     pub fn opens_at(&self, now: Instant) -> Option<Instant> {
         match self.state {
@@ -218,8 +214,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// Asks for leave to call the guest. After a pause the first call to ask is
-    /// the probe.
+    /// Permits a call, if the circuit allows one. After a pause, the first permitted
+    /// call is the probe.
     pub fn begin(&mut self, now: Instant) -> Option<Permit> {
         match &self.state {
             CircuitState::Closed => Some(Permit { probe: false }),
@@ -233,8 +229,8 @@ impl CircuitBreaker {
         }
     }
 
-    /// The guest gave its decisions.
-    #[expect(clippy::needless_pass_by_value, reason = "a permit is used up")]
+    /// The guest returned valid decisions.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is for one call")]
     pub fn succeeded(&mut self, now: Instant, permit: Permit) {
         if permit.probe {
             self.state = CircuitState::Closed;
@@ -245,9 +241,9 @@ impl CircuitBreaker {
         }
     }
 
-    /// The call failed. One that started before the circuit opened and ends
-    /// while it is open is not counted.
-    #[expect(clippy::needless_pass_by_value, reason = "a permit is used up")]
+    /// The call failed. A call that started before the circuit opened and ends while it
+    /// is open does not count.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is for one call")]
     pub fn failed(&mut self, now: Instant, permit: Permit, failure: CallFailure) {
         if !permit.probe && self.state != CircuitState::Closed {
             return;
@@ -261,9 +257,9 @@ impl CircuitBreaker {
         }
     }
 
-    /// The call was given up for a reason that is not the guest's: a shutdown,
-    /// a swap. If it was the probe, the next call is.
-    #[expect(clippy::needless_pass_by_value, reason = "a permit is used up")]
+    /// The call was cancelled for a reason that is not the guest's: a shutdown or a
+    /// swap. If it was the probe, the next call is the probe.
+    #[expect(clippy::needless_pass_by_value, reason = "a permit is for one call")]
     pub fn abandoned(&mut self, now: Instant, permit: Permit) {
         if let (true, CircuitState::HalfOpen { reason }) = (permit.probe, &self.state) {
             self.state = CircuitState::Open {
@@ -443,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn items_of_a_failed_call_are_looked_at_one_by_one() {
+    fn items_of_a_failed_call_are_reconciled_one_by_one() {
         let retry = Finish::Retry {
             failures: Vec::new(),
             retry_after: None,

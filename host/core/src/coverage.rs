@@ -1,13 +1,11 @@
-//! How far the cache covers what the API server holds: of which resources there
-//! may be objects that nobody has seen.
+//! Coverage: of which resources the cache may lack objects.
 //!
-//! A resource is covered while its stream is complete and follows the server.
-//! One that is served no longer is unknown, not gone: its objects may be stored
-//! still, and what the cache held of them is kept. It is gone for good once the
-//! `CustomResourceDefinition` that served it is: with a definition the API server
-//! deletes the objects first. An aggregated API server keeps its objects when its
-//! `APIService` is deleted, and may be registered again: it counts as gone after
-//! hours.
+//! A resource is covered while its stream is synced and its watch is open. A resource
+//! that is not served any more is unknown, not absent: its objects may still be stored,
+//! and the cache keeps what it holds of them. It is gone when its
+//! `CustomResourceDefinition` is deleted, because the API server deletes the objects
+//! first. An aggregated API server keeps its objects when its `APIService` is deleted,
+//! and may be registered again: its resources count as gone after six hours.
 
 #[cfg(test)]
 mod tests;
@@ -22,23 +20,22 @@ use crate::store::{SegmentId, Store, ViewId};
 use crate::time::Instant;
 use crate::watch::Condition;
 
-/// How long a watch has to be open again before what it had missed meanwhile
-/// counts as told.
+/// How long a watch must be open again before the cache counts as up to date.
 const CATCH_UP: Duration = Duration::from_secs(2);
 
-/// How long the `APIService` of a resource has to be gone until the resource is.
+/// How long the `APIService` must be deleted before its resources count as gone.
 const DEREGISTERED: Duration = Duration::from_hours(6);
 
-/// A resource that is missing from this many complete discoveries in a row is
-/// served no longer: one can be a moment's mistake of an aggregated API server.
+/// The number of complete discoveries in a row without a resource after which it counts
+/// as not served. One alone can be a short failure of an aggregated API server.
 const MISSING_TWICE: u32 = 2;
 
 /// A resource of which a view may lack objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unlisted {
-    /// Its group.
+    /// The API group.
     pub group: String,
-    /// Its plural name; empty for all resources of the group.
+    /// The plural name; empty for all resources of the group.
     pub plural: String,
     /// Since when.
     pub since: Instant,
@@ -49,18 +46,18 @@ pub struct Unlisted {
 /// Why a resource is not covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gap {
-    /// It was never listed as the view needs it.
+    /// It is not listed yet with the fields that the view needs.
     NotListed,
     /// Its watch is interrupted.
     Interrupted,
-    /// It is not served, although it exists.
+    /// It is not served at the moment.
     NotServed,
-    /// Its group never said what it serves.
+    /// Discovery of its group has never succeeded.
     Silent,
 }
 
 impl Gap {
-    /// For people.
+    /// The reason in words.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -72,44 +69,44 @@ impl Gap {
     }
 }
 
-/// How the stream of a segment fares that was listed. One of which nothing is
-/// noted follows the server.
+/// What is wrong with the stream of a listed segment. A segment without an entry is up
+/// to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Interrupted,
     NotServed,
-    /// It goes on since then, and may be behind.
+    /// The watch is open again since then, and may not have caught up.
     CatchesUp(Instant),
 }
 
-/// What defines custom resources.
+/// The resource that defines custom resources.
 const DEFINITIONS: (&str, &str) = ("apiextensions.k8s.io", "customresourcedefinitions");
-/// What registers aggregated API servers, and every group version besides.
+/// The resource that registers aggregated API servers, and every other group version.
 const REGISTRATIONS: (&str, &str) = ("apiregistration.k8s.io", "apiservices");
 
-/// What tells how far views are covered.
+/// The state from which coverage is derived.
 #[derive(Debug, Default)]
 pub struct Coverage {
     troubles: BTreeMap<SegmentId, Trouble>,
-    /// In how many complete discoveries in a row a segment's resource was
-    /// missing.
+    /// The number of complete discoveries in a row without the segment's resource.
     missing: BTreeMap<SegmentId, u32>,
-    /// The resources that a definition served once.
+    /// The resources that ever had a definition.
     defined: BTreeSet<Name>,
-    /// The names of the `APIService`s that there were.
+    /// The names of all `APIService`s so far.
     registered: BTreeSet<String>,
-    /// The segments whose `APIService` is gone, since when that is known.
+    /// The segments whose `APIService` is deleted, with the time at which the cache
+    /// observed that.
     deregistered: BTreeMap<SegmentId, Instant>,
-    /// The groups with a version that never said what it serves.
+    /// The groups with a version whose discovery has never succeeded.
     silent: BTreeSet<String>,
     since: BTreeMap<(ViewId, Name), Instant>,
 }
 
-/// A resource by group and plural name: its versions show the same objects.
+/// A resource by group and plural name: its versions have the same objects.
 type Name = (String, String);
 
 impl Coverage {
-    /// The stream of a segment says how it fares.
+    /// The condition of a segment's stream changed.
     pub fn note_condition(&mut self, segment: SegmentId, condition: &Condition, now: Instant) {
         let trouble = match condition {
             Condition::Interrupted { .. } => Trouble::Interrupted,
@@ -120,19 +117,19 @@ impl Coverage {
         self.troubles.insert(segment, trouble);
     }
 
-    /// A segment was listed to its end.
+    /// A segment was listed completely.
     pub fn note_list(&mut self, segment: SegmentId) {
         self.troubles.remove(&segment);
     }
 
-    /// The stream of a segment begins anew: what it holds is as old as the last
-    /// one left it.
+    /// The stream of a segment starts again: its objects are as old as the former
+    /// stream.
     pub fn note_restart(&mut self, segment: SegmentId) {
         self.troubles.entry(segment).or_insert(Trouble::Interrupted);
     }
 
-    /// Takes the answer of a discovery: what is served as far as is known, and
-    /// the group versions that did not answer. `before` is what was known before.
+    /// Takes the result of a discovery: the mapping, and the group versions that
+    /// failed. `before` is the former mapping.
     pub fn note_discovery(
         &mut self,
         store: &Store,
@@ -150,7 +147,7 @@ impl Coverage {
                 (segment, times + u32::from(is_complete))
             });
         self.missing = missing.collect();
-        // One that answered before stays known by its resources.
+        // A group version that answered before is known by its resources.
         let answered = |version: &String| {
             let mut served = before.into_iter().flat_map(Mapping::iter);
             served.any(|it| it.resource.api_version() == *version)
@@ -159,23 +156,22 @@ impl Coverage {
         self.silent = silent.map(|version| group_of(version).to_owned()).collect();
     }
 
-    /// Whether the resource of a segment is served no longer, as far as
-    /// discovery says: there is nothing to be followed.
+    /// Whether discovery says that a segment's resource is not served any more.
     #[must_use]
     pub fn is_missing(&self, segment: SegmentId) -> bool {
         self.missing.get(&segment) >= Some(&MISSING_TWICE)
     }
 
-    /// Whether a segment waits in vain for a resource that is served, as far as
-    /// discovery says.
+    /// Whether a segment's stream waits for its resource although discovery says that
+    /// it is served.
     #[must_use]
     pub fn waits_in_vain(&self, segment: SegmentId) -> bool {
         self.troubles.get(&segment) == Some(&Trouble::NotServed)
             && !self.missing.contains_key(&segment)
     }
 
-    /// Lets time alone change what is covered: says whether a stream has caught
-    /// up. To be called every second or so.
+    /// Ends the catch-up of streams. Returns whether one has caught up. Call it about
+    /// once a second.
     pub fn expire(&mut self, now: Instant) -> bool {
         let before = self.troubles.len();
         self.troubles.retain(|_, trouble| match trouble {
@@ -185,9 +181,9 @@ impl Coverage {
         self.troubles.len() < before
     }
 
-    /// Whether the objects of a segment are gone for good: its resource is not
-    /// served, and the definition that served it is gone, which takes its objects
-    /// with it, or for hours nobody has been registered to serve it.
+    /// Whether the objects of a segment are gone: its resource is not served, and
+    /// either its definition is deleted, and its objects with it, or its `APIService`
+    /// has been deleted for hours.
     #[must_use]
     pub fn is_gone(&self, store: &Store, view: ViewId, segment: SegmentId, now: Instant) -> bool {
         let Some(spec) = store.segment_spec(segment) else {
@@ -205,7 +201,7 @@ impl Coverage {
         self.is_undefined(store, definitions, &name)
     }
 
-    /// Whether a resource had a definition, which is deleted.
+    /// Whether a resource had a definition that is deleted.
     fn is_undefined(&self, store: &Store, definitions: Option<SegmentId>, name: &Name) -> bool {
         self.defined.contains(name)
             && definitions.is_some_and(|it| !store.holds(it, &definition_of(name)))
@@ -233,7 +229,7 @@ impl Coverage {
                 continue;
             };
             let gap = self.gap(store, view, segment, ready, now);
-            // Of two versions of a resource one is enough.
+            // One covered version of a resource is enough.
             gaps.entry(name_of(&spec.resource))
                 .and_modify(|known| *known = (*known).and(gap))
                 .or_insert(gap);
@@ -247,8 +243,8 @@ impl Coverage {
                 let known: BTreeSet<Name> =
                     mapping.iter().map(|it| name_of(&it.resource)).collect();
                 let definitions = self.covered(store, view, DEFINITIONS);
-                // One may have come back since it counted as gone and before the
-                // next discovery, which has it followed.
+                // A resource may have returned after it counted as gone and before the
+                // next discovery starts its stream.
                 let served = mapping.deletable().map(|it| name_of(&it.resource));
                 for name in served.filter(|(group, plural)| !excepts(except, group, plural)) {
                     if !self.is_undefined(store, definitions, &name) {
@@ -272,7 +268,7 @@ impl Coverage {
         self.since(view, gaps, now)
     }
 
-    /// Adds since when they are unlisted.
+    /// Adds the time since when each resource is unlisted.
     fn since(
         &mut self,
         view: ViewId,
@@ -299,7 +295,7 @@ impl Coverage {
         unlisted
     }
 
-    /// Forgets what no longer exists.
+    /// Drops the state of removed segments and views.
     pub fn forget_all_but(&mut self, store: &Store) {
         let segments: BTreeSet<SegmentId> = store.segments().map(|(segment, _)| segment).collect();
         self.troubles
@@ -311,7 +307,7 @@ impl Coverage {
         self.since.retain(|(view, _), _| views.contains(view));
     }
 
-    /// Why a view may lack objects of a segment, if it may.
+    /// Why a view may lack objects of a segment; none if it lacks none.
     fn gap(
         &self,
         store: &Store,
@@ -331,7 +327,7 @@ impl Coverage {
         is_behind.then_some(Gap::Interrupted)
     }
 
-    /// Remembers what serves which resources.
+    /// Records which definitions and `APIService`s exist.
     fn note_servers(&mut self, store: &Store, view: ViewId, now: Instant) {
         let segments = store.segments();
         let definitions = segments.filter(|(_, spec)| is_named(&spec.resource, DEFINITIONS));
@@ -356,7 +352,7 @@ impl Coverage {
         }
     }
 
-    /// The segment of a view that is of this resource, if it is covered.
+    /// The segment of this resource in a view, if it is covered.
     fn covered(&self, store: &Store, view: ViewId, resource: (&str, &str)) -> Option<SegmentId> {
         let mut segments = store.segments_of(view);
         let (segment, _) = segments.find(|(segment, ready)| {
@@ -371,8 +367,8 @@ impl Coverage {
     }
 }
 
-/// Whether a watch of every deletable resource leaves one out. `*` stands for
-/// all resources of a group.
+/// Whether a watch of every deletable resource excludes this one. `*` stands for all
+/// resources of a group.
 #[must_use]
 pub fn excepts(except: &[ApiResource], group: &str, plural: &str) -> bool {
     let mut except = except.iter();
@@ -393,7 +389,7 @@ fn name_of(resource: &ApiResource) -> Name {
     (resource.group.clone(), resource.plural.clone())
 }
 
-/// The name that the definition of a resource has.
+/// The name of a resource's definition.
 fn definition_of((group, plural): &Name) -> String {
     format!("{plural}.{group}")
 }

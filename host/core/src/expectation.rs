@@ -1,11 +1,11 @@
-//! What was just written and is not yet seen in the cache.
+//! Expectations: writes that the cache has not observed yet.
 //!
-//! Between the answer to a write and the watch event that tells of it, the
-//! cache shows the object as it was. A guest that reads it then decides the
-//! same again: an expectation keeps that second decision from being carried
-//! out. Expectations lapse, since uid preconditions make a repeated write
-//! harmless, while one that waits for ever would not be. Until then they stay,
-//! seen or not: decisions that were made before it was seen are still to come.
+//! Until the watch delivers a write, the cache holds the object as it was before. A
+//! guest that reads it then decides the same again; the expectation keeps the second
+//! plan from being executed. An expectation expires after [`LAPSE`]: a uid precondition
+//! makes a repeated write harmless, while a plan must not wait forever. It stays until
+//! then even when the cache has observed the write: decisions that were made before may
+//! still arrive.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -17,75 +17,76 @@ use crate::time::Instant;
 /// How long the cache may lag behind a write before the write may be repeated.
 pub const LAPSE: Duration = Duration::from_secs(30);
 
-/// Why a target is held.
+/// Why a plan for a target has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectationState {
     /// A plan for it is being executed.
     InFlight,
-    /// It was written, and what the plan was decided on does not show it yet.
-    NotSeenYet,
-    /// It was deleted a moment ago: the plan was decided before that was seen.
+    /// The target was written, and the plan was decided before the cache observed that.
+    NotObserved,
+    /// The target was deleted, and the plan was decided before the cache observed that.
     Gone,
 }
 
-/// What the cache shows of an object.
+/// The version of an object in the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Seen {
-    /// It has this version.
+pub enum ObservedVersion {
+    /// The object has this version.
     Version(u64),
-    /// It has a version that is no number.
+    /// The object has a version that is no number.
     Incomparable,
-    /// It is not there.
+    /// The cache does not hold the object.
     Gone,
 }
 
-/// What the cache will show once it has caught up with a write.
+/// What a write left behind: what the cache will observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
+pub enum WriteResult {
     /// The object is gone.
     Gone,
     /// The object has this version or a later one.
     Version(u64),
-    /// The server did not say: whatever comes next.
+    /// The API server did not return the version: any later one.
     Unknown,
 }
 
 #[derive(Clone, Debug)]
-enum Expected {
-    /// What the plan was decided on.
-    InFlight(Seen),
+enum Expectation {
+    /// With the version that the plan was decided on.
+    InFlight(ObservedVersion),
     Gone,
     Version(u64),
 }
 
-/// What is expected of every object that was written a moment ago.
+/// The expectations of all objects that were written recently.
 #[derive(Debug, Default)]
 pub struct Expectations {
-    by_uid: BTreeMap<Uid, (Expected, Instant)>,
-    /// When what was expected of an object lapses, the earliest first. Something
-    /// else may be expected of it by then.
+    by_uid: BTreeMap<Uid, (Expectation, Instant)>,
+    /// When expectations expire, the earliest first. A later write may have replaced an
+    /// expectation by then.
     lapsing: VecDeque<(Instant, Uid)>,
 }
 
 impl Expectations {
-    /// A plan for this object is being executed, which was decided when the
-    /// cache showed that of it.
-    pub fn begin(&mut self, uid: Uid, decided_on: Seen) {
-        let expected = Expected::InFlight(decided_on);
+    /// Execution of a plan for this object starts. The plan was decided when the cache
+    /// had the version `decided_on`.
+    pub fn begin(&mut self, uid: Uid, decided_on: ObservedVersion) {
+        let expected = Expectation::InFlight(decided_on);
         self.by_uid.insert(uid, (expected, Instant::FAR_FUTURE));
     }
 
-    /// The plan for this object has ended; `written` is what its last
+    /// Execution of the plan for this object ended. `written` is what its last
     /// successful write left behind, if there was one.
-    pub fn end(&mut self, uid: &Uid, written: Option<Written>, now: Instant) {
+    pub fn end(&mut self, uid: &Uid, written: Option<WriteResult>, now: Instant) {
         let expected = match (written, self.by_uid.get(uid)) {
-            (Some(Written::Gone), _) => Expected::Gone,
-            (Some(Written::Version(version)), _) => Expected::Version(version),
-            // Any later one than that which was seen.
-            (Some(Written::Unknown), Some((Expected::InFlight(Seen::Version(version)), _))) => {
-                Expected::Version(version.saturating_add(1))
-            }
-            (Some(Written::Unknown) | None, _) => {
+            (Some(WriteResult::Gone), _) => Expectation::Gone,
+            (Some(WriteResult::Version(version)), _) => Expectation::Version(version),
+            // Any version later than the observed one.
+            (
+                Some(WriteResult::Unknown),
+                Some((Expectation::InFlight(ObservedVersion::Version(version)), _)),
+            ) => Expectation::Version(version.saturating_add(1)),
+            (Some(WriteResult::Unknown) | None, _) => {
                 self.by_uid.remove(uid);
                 return;
             }
@@ -95,14 +96,14 @@ impl Expectations {
         self.lapsing.push_back((lapses, uid.clone()));
     }
 
-    /// Whether a plan for an object is held, given what the cache showed of it
-    /// when the plan was decided, and what it shows now.
+    /// Why a plan for an object has to wait, if it has to. `decided_on` is the version
+    /// that the plan was decided on, `seen` the version that the cache holds now.
     #[must_use]
-    pub fn held(
+    pub fn state(
         &self,
         uid: &Uid,
-        decided_on: Seen,
-        seen: Seen,
+        decided_on: ObservedVersion,
+        seen: ObservedVersion,
         now: Instant,
     ) -> Option<ExpectationState> {
         if Mutant::DropExpectations.is_active() {
@@ -110,31 +111,33 @@ impl Expectations {
         }
         let (expected, _) = self.by_uid.get(uid).filter(|(_, lapses)| now < *lapses)?;
         match (expected, decided_on) {
-            (Expected::InFlight(_), _) => Some(ExpectationState::InFlight),
-            // A uid never comes back. A decision from before can: of a call that
-            // takes long, or of a plan that waited for its turn.
-            (Expected::Gone, _) if seen == Seen::Gone => Some(ExpectationState::Gone),
-            (Expected::Gone, _) => Some(ExpectationState::NotSeenYet),
-            (Expected::Version(wanted), Seen::Version(version)) if version < *wanted => {
-                Some(ExpectationState::NotSeenYet)
+            (Expectation::InFlight(_), _) => Some(ExpectationState::InFlight),
+            // A uid is never used again. A decision from before the deletion can still
+            // arrive: from a long call, or from a plan that waited for its turn.
+            (Expectation::Gone, _) if seen == ObservedVersion::Gone => Some(ExpectationState::Gone),
+            (Expectation::Gone, _) => Some(ExpectationState::NotObserved),
+            (Expectation::Version(wanted), ObservedVersion::Version(version))
+                if version < *wanted =>
+            {
+                Some(ExpectationState::NotObserved)
             }
-            (Expected::Version(_), _) => None,
+            (Expectation::Version(_), _) => None,
         }
     }
 
-    /// Whether the object is being written, or the cache does not show yet what
-    /// was: something is still to come.
+    /// Whether the object is being written, or the cache has not observed its last
+    /// write.
     #[must_use]
-    pub fn is_open(&self, uid: &Uid, seen: Seen, now: Instant) -> bool {
-        let held = self.held(uid, seen, seen, now);
+    pub fn is_open(&self, uid: &Uid, seen: ObservedVersion, now: Instant) -> bool {
+        let held = self.state(uid, seen, seen, now);
         matches!(
             held,
-            Some(ExpectationState::InFlight | ExpectationState::NotSeenYet)
+            Some(ExpectationState::InFlight | ExpectationState::NotObserved)
         )
     }
 
-    /// Forgets what has lapsed; called now and then, so that objects nobody
-    /// asks about again take no memory.
+    /// Drops expired expectations. Call it regularly: nobody may ask about an object
+    /// again.
     pub fn expire(&mut self, now: Instant) {
         while let Some((_, uid)) = self.lapsing.pop_front_if(|(lapses, _)| *lapses <= now) {
             let expected = self.by_uid.get(&uid);
@@ -144,13 +147,13 @@ impl Expectations {
         }
     }
 
-    /// How many objects something is expected of.
+    /// The number of objects with an expectation.
     #[must_use]
     pub fn len(&self) -> usize {
         self.by_uid.len()
     }
 
-    /// Whether nothing is expected.
+    /// Whether there is no expectation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.by_uid.is_empty()
@@ -163,30 +166,34 @@ mod tests {
 
     const UID: Uid = Uid::Uuid(7);
 
-    /// Of a plan that was decided on what the cache shows now.
-    fn held(expectations: &Expectations, seen: Seen, now: Instant) -> Option<ExpectationState> {
-        expectations.held(&UID, seen, seen, now)
+    /// The state for a plan that was decided on the present version.
+    fn state(
+        expectations: &Expectations,
+        seen: ObservedVersion,
+        now: Instant,
+    ) -> Option<ExpectationState> {
+        expectations.state(&UID, seen, seen, now)
     }
 
     #[test]
-    fn a_deleted_object_is_held_until_the_cache_has_lost_it() {
+    fn a_plan_for_a_deleted_object_waits_until_the_cache_drops_it() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
-        expectations.begin(UID, Seen::Version(1));
+        expectations.begin(UID, ObservedVersion::Version(1));
         assert_eq!(
-            held(&expectations, Seen::Version(1), start),
+            state(&expectations, ObservedVersion::Version(1), start),
             Some(ExpectationState::InFlight)
         );
-        expectations.end(&UID, Some(Written::Gone), start);
+        expectations.end(&UID, Some(WriteResult::Gone), start);
         assert_eq!(
-            held(&expectations, Seen::Version(9), start),
-            Some(ExpectationState::NotSeenYet)
+            state(&expectations, ObservedVersion::Version(9), start),
+            Some(ExpectationState::NotObserved)
         );
-        assert!(expectations.is_open(&UID, Seen::Version(9), start));
-        // From here on there is nothing to wait for, and nothing to delete.
+        assert!(expectations.is_open(&UID, ObservedVersion::Version(9), start));
+        // There is nothing to wait for any more, and nothing to delete.
         for _ in 0..2 {
-            assert!(!expectations.is_open(&UID, Seen::Gone, start));
-            let held = held(&expectations, Seen::Gone, start);
+            assert!(!expectations.is_open(&UID, ObservedVersion::Gone, start));
+            let held = state(&expectations, ObservedVersion::Gone, start);
             assert_eq!(held, Some(ExpectationState::Gone));
         }
         expectations.expire(start.after(LAPSE));
@@ -194,97 +201,124 @@ mod tests {
     }
 
     #[test]
-    fn a_patched_object_is_held_until_its_version_is_seen() {
+    fn a_plan_for_a_patched_object_waits_until_the_cache_observes_its_version() {
         let mut expectations = Expectations::default();
         let start = Instant::ZERO;
-        expectations.begin(UID, Seen::Version(1));
-        expectations.end(&UID, Some(Written::Version(10)), start);
+        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.end(&UID, Some(WriteResult::Version(10)), start);
         assert_eq!(
-            held(&expectations, Seen::Version(9), start),
-            Some(ExpectationState::NotSeenYet)
+            state(&expectations, ObservedVersion::Version(9), start),
+            Some(ExpectationState::NotObserved)
         );
-        assert_eq!(held(&expectations, Seen::Version(10), start), None);
+        assert_eq!(
+            state(&expectations, ObservedVersion::Version(10), start),
+            None
+        );
     }
 
     #[test]
-    fn a_decision_from_before_a_write_is_held_however_late_it_comes() {
+    fn a_decision_from_before_a_write_waits_however_late_it_arrives() {
         let mut expectations = Expectations::default();
-        expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
-        let late =
-            |decided_on| expectations.held(&UID, decided_on, Seen::Version(12), Instant::ZERO);
-        assert_eq!(late(Seen::Version(11)), None);
-        assert_eq!(late(Seen::Version(9)), Some(ExpectationState::NotSeenYet));
+        expectations.end(&UID, Some(WriteResult::Version(10)), Instant::ZERO);
+        let late = |decided_on| {
+            expectations.state(
+                &UID,
+                decided_on,
+                ObservedVersion::Version(12),
+                Instant::ZERO,
+            )
+        };
+        assert_eq!(late(ObservedVersion::Version(11)), None);
         assert_eq!(
-            late(Seen::Version(9)),
-            Some(ExpectationState::NotSeenYet),
+            late(ObservedVersion::Version(9)),
+            Some(ExpectationState::NotObserved)
+        );
+        assert_eq!(
+            late(ObservedVersion::Version(9)),
+            Some(ExpectationState::NotObserved),
             "not only once"
         );
-        assert!(!expectations.is_open(&UID, Seen::Version(12), Instant::ZERO));
+        assert!(!expectations.is_open(&UID, ObservedVersion::Version(12), Instant::ZERO));
     }
 
     #[test]
     fn the_event_may_come_before_the_answer() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID, Seen::Version(1));
-        expectations.end(&UID, Some(Written::Version(10)), Instant::ZERO);
-        assert_eq!(held(&expectations, Seen::Version(12), Instant::ZERO), None);
+        expectations.begin(UID, ObservedVersion::Version(1));
+        expectations.end(&UID, Some(WriteResult::Version(10)), Instant::ZERO);
+        assert_eq!(
+            state(&expectations, ObservedVersion::Version(12), Instant::ZERO),
+            None
+        );
     }
 
     #[test]
     fn an_expectation_lapses() {
         let mut expectations = Expectations::default();
-        expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
+        expectations.end(&UID, Some(WriteResult::Gone), Instant::ZERO);
         let later = Instant::ZERO.after(LAPSE);
-        assert_eq!(held(&expectations, Seen::Version(1), later), None);
-        expectations.end(&UID, Some(Written::Gone), Instant::ZERO);
+        assert_eq!(
+            state(&expectations, ObservedVersion::Version(1), later),
+            None
+        );
+        expectations.end(&UID, Some(WriteResult::Gone), Instant::ZERO);
         expectations.expire(later);
         assert_eq!(expectations.len(), 0);
     }
 
     #[test]
-    fn what_is_expected_anew_outlasts_what_was_before() {
+    fn a_second_write_renews_the_expectation() {
         let mut expectations = Expectations::default();
         let (start, lapsed) = (Instant::ZERO, Instant::ZERO.after(LAPSE));
         let again = start.after(LAPSE / 2);
-        expectations.end(&UID, Some(Written::Version(10)), start);
-        expectations.end(&UID, Some(Written::Version(20)), again);
+        expectations.end(&UID, Some(WriteResult::Version(10)), start);
+        expectations.end(&UID, Some(WriteResult::Version(20)), again);
         expectations.expire(lapsed);
-        let seen = Seen::Version(10);
+        let seen = ObservedVersion::Version(10);
         assert_eq!(
-            held(&expectations, seen, lapsed),
-            Some(ExpectationState::NotSeenYet)
+            state(&expectations, seen, lapsed),
+            Some(ExpectationState::NotObserved)
         );
-        expectations.begin(UID, Seen::Version(1));
+        expectations.begin(UID, ObservedVersion::Version(1));
         expectations.expire(again.after(LAPSE));
-        let in_flight = held(&expectations, seen, again.after(LAPSE));
+        let in_flight = state(&expectations, seen, again.after(LAPSE));
         assert_eq!(in_flight, Some(ExpectationState::InFlight));
-        expectations.end(&UID, Some(Written::Gone), again.after(LAPSE));
+        expectations.end(&UID, Some(WriteResult::Gone), again.after(LAPSE));
         expectations.expire(again.after(2 * LAPSE));
         assert!(expectations.is_empty());
     }
 
-    /// An eviction does not say what it wrote.
+    /// The answer to an eviction has no version.
     #[test]
-    fn what_was_written_without_a_version_is_any_later_one() {
+    fn a_write_without_a_version_expects_any_later_one() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID, Seen::Version(9));
-        expectations.end(&UID, Some(Written::Unknown), Instant::ZERO);
-        let at = |version| held(&expectations, Seen::Version(version), Instant::ZERO);
-        assert_eq!(at(9), Some(ExpectationState::NotSeenYet));
+        expectations.begin(UID, ObservedVersion::Version(9));
+        expectations.end(&UID, Some(WriteResult::Unknown), Instant::ZERO);
+        let at = |version| {
+            state(
+                &expectations,
+                ObservedVersion::Version(version),
+                Instant::ZERO,
+            )
+        };
+        assert_eq!(at(9), Some(ExpectationState::NotObserved));
         assert_eq!(at(10), None);
-        for decided_on in [Seen::Incomparable, Seen::Gone] {
+        for decided_on in [ObservedVersion::Incomparable, ObservedVersion::Gone] {
             let mut expectations = Expectations::default();
             expectations.begin(UID, decided_on);
-            expectations.end(&UID, Some(Written::Unknown), Instant::ZERO);
+            expectations.end(&UID, Some(WriteResult::Unknown), Instant::ZERO);
             assert!(expectations.is_empty());
         }
     }
 
     #[test]
-    fn a_plan_that_wrote_nothing_leaves_nothing_behind() {
+    fn a_plan_without_a_write_leaves_no_expectation() {
         let mut expectations = Expectations::default();
-        expectations.begin(UID, Seen::Version(1));
+        expectations.begin(UID, ObservedVersion::Version(1));
         expectations.end(&UID, None, Instant::ZERO);
-        assert_eq!(held(&expectations, Seen::Version(1), Instant::ZERO), None);
+        assert_eq!(
+            state(&expectations, ObservedVersion::Version(1), Instant::ZERO),
+            None
+        );
     }
 }

@@ -1,10 +1,9 @@
-//! The gate: one pure function that every plan passes before a request is
-//! made, in every mode.
+//! The gate: one pure function that rules on every plan before a request is sent, in
+//! every mode.
 //!
-//! What can never be right (no uid, a write outside what was declared or
-//! granted) is refused whatever the mode, so that a dry run shows it too. Then
-//! comes what depends on the moment: leadership, mode, ownership, what was
-//! written a moment ago, the budget.
+//! The gate first refuses plans that can never be executed (no uid, a permission that
+//! is not declared or granted), so that a dry run reports them too. Then it checks what
+//! can change: leadership, mode, ownership, expectations, guardrails.
 
 use std::fmt;
 
@@ -40,7 +39,7 @@ impl Mode {
     }
 }
 
-/// Everything the gate judges by besides the plan.
+/// What the gate rules by, besides the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// Whether this replica leads the controller.
@@ -49,28 +48,29 @@ pub struct Circumstances<'a> {
     pub mode: Mode,
     /// What the guest declared.
     pub manifest: &'a Manifest,
-    /// What the operator granted of it; none for all.
+    /// The permissions that the operator granted; none for all declared ones.
     pub granted: Option<&'a [Permission]>,
     /// What the API server serves.
     pub mapping: &'a Mapping,
     /// Whether the target belongs to the cohort that this revision owns.
     pub owns_target: bool,
-    /// What of the target is under way, or not yet seen in the cache.
-    pub held: Option<ExpectationState>,
+    /// Why a plan for the target has to wait: an execution, or a write that the cache
+    /// has not observed.
+    pub expectation: Option<ExpectationState>,
     /// The guardrail that holds this plan back.
     pub tripped: Option<Trip>,
 }
 
-/// What becomes of a plan.
+/// The gate's answer to one plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// It is executed.
+    /// The plan is executed.
     Admit,
-    /// It would be executed in the mode Enforce.
+    /// The plan would be executed in the mode `Enforce`.
     DryRun,
-    /// Not now, without fault: it may be asked again.
-    Wait(Waiting),
-    /// Not as it is, and not by trying again.
+    /// The plan cannot be executed now. It is decided again later.
+    Wait(WaitReason),
+    /// The plan can never be executed.
     Refuse(Refusal),
 }
 
@@ -81,14 +81,14 @@ impl Ruling {
         match self {
             Self::Admit => "admitted",
             Self::DryRun => "dry-run",
-            Self::Wait(Waiting::NotLeading) => "not-leading",
-            Self::Wait(Waiting::Disabled) => "disabled",
-            Self::Wait(Waiting::NotOwned) => "not-owned",
-            Self::Wait(Waiting::Held(ExpectationState::InFlight)) => "in-flight",
-            Self::Wait(Waiting::Held(ExpectationState::NotSeenYet)) => "already-written",
-            Self::Wait(Waiting::Held(ExpectationState::Gone)) => "already-gone",
-            Self::Wait(Waiting::Tripped(_)) => "guardrail-tripped",
-            Self::Wait(Waiting::NotServed) => "not-served",
+            Self::Wait(WaitReason::NotLeading) => "not-leading",
+            Self::Wait(WaitReason::Disabled) => "disabled",
+            Self::Wait(WaitReason::NotOwned) => "not-owned",
+            Self::Wait(WaitReason::Expectation(ExpectationState::InFlight)) => "in-flight",
+            Self::Wait(WaitReason::Expectation(ExpectationState::NotObserved)) => "already-written",
+            Self::Wait(WaitReason::Expectation(ExpectationState::Gone)) => "already-gone",
+            Self::Wait(WaitReason::Tripped(_)) => "guardrail-tripped",
+            Self::Wait(WaitReason::NotServed) => "not-served",
             Self::Refuse(Refusal::NoSteps) => "no-steps",
             Self::Refuse(Refusal::NoUid) => "no-uid",
             Self::Refuse(Refusal::NotDeclared { .. }) => "not-declared",
@@ -100,38 +100,38 @@ impl Ruling {
 
 /// Why a plan has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
+pub enum WaitReason {
     /// Another replica leads the controller.
     NotLeading,
     /// The controller is disabled.
     Disabled,
     /// Another revision owns the target's cohort.
     NotOwned,
-    /// The target is being written, or the cache does not show it yet.
-    Held(ExpectationState),
-    /// A guardrail holds it back.
+    /// The target is being written, or the cache has not observed its last write.
+    Expectation(ExpectationState),
+    /// A guardrail holds the plan back.
     Tripped(Trip),
-    /// The API server does not serve a kind that the plan writes. It may again:
-    /// the version of a definition is off for a while, or an aggregated API
-    /// server is away.
+    /// The API server does not serve a kind that the plan writes. It may serve the kind
+    /// again: a version of a definition is turned off, or an aggregated API server is
+    /// unavailable.
     NotServed,
 }
 
 /// Why a plan can never be executed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It has no steps.
+    /// The plan has no steps.
     NoSteps,
-    /// Its target has no uid: it could hit another object of that name.
+    /// The target has no uid: the plan could hit another object of that name.
     NoUid,
     /// The guest's manifest does not ask for this write.
     NotDeclared {
-        /// What it would take.
+        /// The permission that the plan needs.
         permission: Permission,
     },
     /// The operator did not grant this write.
     NotGranted {
-        /// What it would take.
+        /// The permission that the plan needs.
         permission: Permission,
     },
     /// Only pods can be evicted.
@@ -149,19 +149,19 @@ impl fmt::Display for Ruling {
     }
 }
 
-impl fmt::Display for Waiting {
+impl fmt::Display for WaitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotLeading => f.write_str("waits: another replica leads the controller"),
             Self::Disabled => f.write_str("waits: the controller is disabled"),
             Self::NotOwned => f.write_str("waits: another revision owns the target"),
-            Self::Held(ExpectationState::InFlight) => {
+            Self::Expectation(ExpectationState::InFlight) => {
                 f.write_str("waits: another plan for the target is being executed")
             }
-            Self::Held(ExpectationState::NotSeenYet) => {
-                f.write_str("waits: the target was just written and the cache does not show it yet")
+            Self::Expectation(ExpectationState::NotObserved) => {
+                f.write_str("waits: the cache has not observed the last write to the target yet")
             }
-            Self::Held(ExpectationState::Gone) => {
+            Self::Expectation(ExpectationState::Gone) => {
                 f.write_str("has nothing to do: the target was just deleted")
             }
             Self::Tripped(trip) => write!(f, "waits: {trip}"),
@@ -196,54 +196,55 @@ impl fmt::Display for Refusal {
 #[must_use]
 pub fn judge(plan: &Plan, circumstances: &Circumstances<'_>) -> Ruling {
     match check_plan(plan, circumstances) {
-        Ok(Checked::Served) => {}
-        Ok(Checked::NotServed) => return Ruling::Wait(Waiting::NotServed),
+        Ok(Availability::Served) => {}
+        Ok(Availability::NotServed) => return Ruling::Wait(WaitReason::NotServed),
         Err(refusal) => return Ruling::Refuse(refusal),
     }
     if !circumstances.leading && !Mutant::IgnoreLeadership.is_active() {
-        return Ruling::Wait(Waiting::NotLeading);
+        return Ruling::Wait(WaitReason::NotLeading);
     }
     if circumstances.mode == Mode::Disabled {
-        return Ruling::Wait(Waiting::Disabled);
+        return Ruling::Wait(WaitReason::Disabled);
     }
     if !circumstances.owns_target && !Mutant::IgnoreOwnership.is_active() {
-        return Ruling::Wait(Waiting::NotOwned);
+        return Ruling::Wait(WaitReason::NotOwned);
     }
     if circumstances.mode == Mode::DryRun {
         return Ruling::DryRun;
     }
-    if let Some(held) = circumstances.held {
-        return Ruling::Wait(Waiting::Held(held));
+    if let Some(state) = circumstances.expectation {
+        return Ruling::Wait(WaitReason::Expectation(state));
     }
     match circumstances.tripped {
-        Some(trip) => Ruling::Wait(Waiting::Tripped(trip)),
+        Some(trip) => Ruling::Wait(WaitReason::Tripped(trip)),
         None => Ruling::Admit,
     }
 }
 
-/// Whether what a plan writes is known, so that its permissions could be checked.
+/// Whether the API server serves every kind that a plan writes, so that all its
+/// permissions are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Checked {
+enum Availability {
     Served,
     NotServed,
 }
 
-fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Checked, Refusal> {
+fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Availability, Refusal> {
     if plan.steps.is_empty() {
         return Err(Refusal::NoSteps);
     }
     if plan.target.uid.is_empty() {
         return Err(Refusal::NoUid);
     }
-    let mut checked = Checked::Served;
+    let mut availability = Availability::Served;
     for step in &plan.steps {
-        let permission = match needed(step, &plan.target, circumstances.mapping)? {
-            Needed::Nothing => continue,
-            Needed::Unknown => {
-                checked = Checked::NotServed;
+        let permission = match requirement(step, &plan.target, circumstances.mapping)? {
+            Requirement::Nothing => continue,
+            Requirement::Unknown => {
+                availability = Availability::NotServed;
                 continue;
             }
-            Needed::Permission(permission) => permission,
+            Requirement::Permission(permission) => permission,
         };
         let Permission {
             verb,
@@ -262,21 +263,21 @@ fn check_plan(plan: &Plan, circumstances: &Circumstances<'_>) -> Result<Checked,
             return Err(Refusal::NotGranted { permission });
         }
     }
-    Ok(checked)
+    Ok(availability)
 }
 
-/// What a step takes.
-enum Needed {
-    /// An event is the host's.
+/// The permission that a step needs.
+enum Requirement {
+    /// None: the host itself sends events.
     Nothing,
-    /// The kind is not served.
+    /// Unknown: the kind is not served.
     Unknown,
     Permission(Permission),
 }
 
-fn needed(step: &Step, target: &ObjectRef, mapping: &Mapping) -> Result<Needed, Refusal> {
+fn requirement(step: &Step, target: &ObjectRef, mapping: &Mapping) -> Result<Requirement, Refusal> {
     let (verb, object, subresource) = match step {
-        Step::Event(_) => return Ok(Needed::Nothing),
+        Step::Event(_) => return Ok(Requirement::Nothing),
         Step::Patch(patch) => ("patch", target, patch.subresource.as_str()),
         Step::Delete(_) => ("delete", target, ""),
         Step::Evict(_) if target.api_version != "v1" || target.kind != "Pod" => {
@@ -286,14 +287,14 @@ fn needed(step: &Step, target: &ObjectRef, mapping: &Mapping) -> Result<Needed, 
         Step::Create(create) => ("create", &create.object, ""),
     };
     let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
-        return Ok(Needed::Unknown);
+        return Ok(Requirement::Unknown);
     };
     let mut resource = served.resource.plural.clone();
     if !subresource.is_empty() {
         resource.push('/');
         resource.push_str(subresource);
     }
-    Ok(Needed::Permission(Permission {
+    Ok(Requirement::Permission(Permission {
         verb: verb.to_owned(),
         group: served.resource.group.clone(),
         resource,

@@ -4,7 +4,7 @@
 //! Two halves make it up. [`Control`] decides which revision of each controller is
 //! stable, which is the candidate, and what is recorded of that. [`Machine`] runs
 //! those revisions: streams, cache, queues, calls, plans. Drivers feed a [`Host`]
-//! with inputs, carry out its effects, and decide nothing.
+//! with inputs, execute its effects, and decide nothing.
 //!
 //! ```text
 //!                      desired controllers, resets

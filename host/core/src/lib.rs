@@ -1,5 +1,5 @@
-//! Davit's core: what is known of the cluster, what is to be looked at next,
-//! and what may be done.
+//! Davit's core: the cache, the queues, the gate and the rollouts of the host, as one
+//! state machine.
 //!
 //! Nothing here does I/O, reads a clock or draws a random number. Time comes in
 //! as an argument ([`time::Now`]), effects go out as values.

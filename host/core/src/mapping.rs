@@ -6,7 +6,7 @@ use crate::object::ApiResource;
 
 /// One resource that the API server serves.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Served {
+pub struct ServedResource {
     /// Group, version and plural name.
     pub resource: ApiResource,
     /// The kind of its objects.
@@ -22,7 +22,7 @@ pub struct Served {
 /// Every resource that the API server serves, without subresources.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mapping {
-    by_kind: BTreeMap<(String, String), Served>,
+    by_kind: BTreeMap<(String, String), ServedResource>,
     by_resource: BTreeMap<ApiResource, (String, String)>,
 }
 
@@ -48,7 +48,7 @@ impl Discovery {
 impl Mapping {
     /// The mapping of a discovery's result.
     #[must_use]
-    pub fn new(served: impl IntoIterator<Item = Served>) -> Self {
+    pub fn new(served: impl IntoIterator<Item = ServedResource>) -> Self {
         let mut mapping = Self::default();
         for entry in served {
             let kind = (entry.resource.api_version(), entry.kind.clone());
@@ -68,31 +68,31 @@ impl Mapping {
             let api_version = served.resource.api_version();
             failed.contains(&api_version) && self.by_resource(&served.resource).is_none()
         });
-        let lost: Vec<Served> = lost.cloned().collect();
+        let lost: Vec<ServedResource> = lost.cloned().collect();
         let kept = self.by_kind.into_values();
         Self::new(kept.chain(lost))
     }
 
     /// The resource of a kind; none if it is not served.
     #[must_use]
-    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&Served> {
+    pub fn by_kind(&self, api_version: &str, kind: &str) -> Option<&ServedResource> {
         self.by_kind.get(&(api_version.to_owned(), kind.to_owned()))
     }
 
     /// The mapping of a resource; none if it is not served.
     #[must_use]
-    pub fn by_resource(&self, resource: &ApiResource) -> Option<&Served> {
+    pub fn by_resource(&self, resource: &ApiResource) -> Option<&ServedResource> {
         self.by_kind.get(self.by_resource.get(resource)?)
     }
 
     /// All served resources, ordered by kind.
-    pub fn iter(&self) -> impl Iterator<Item = &Served> {
+    pub fn iter(&self) -> impl Iterator<Item = &ServedResource> {
         self.by_kind.values()
     }
 
     /// The preferred version of every resource that can be listed, watched and
     /// deleted: what the garbage collector watches.
-    pub fn deletable(&self) -> impl Iterator<Item = &Served> {
+    pub fn deletable(&self) -> impl Iterator<Item = &ServedResource> {
         self.iter().filter(|served| {
             served.preferred
                 && ["list", "watch", "delete"]
@@ -106,8 +106,8 @@ impl Mapping {
 mod tests {
     use super::*;
 
-    fn served(group: &str, plural: &str, kind: &str) -> Served {
-        Served {
+    fn served(group: &str, plural: &str, kind: &str) -> ServedResource {
+        ServedResource {
             resource: ApiResource::new(group, "v1", plural),
             kind: kind.into(),
             namespaced: true,

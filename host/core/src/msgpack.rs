@@ -1,7 +1,7 @@
 //! Reading MessagePack where it lies, without building a tree of it.
 //!
 //! The bytes come from the host's own projector, yet nothing here trusts them:
-//! whatever they are, the answer is a value or [`Malformed`], in bounded stack.
+//! whatever they are, the answer is a value or [`DecodeError`], in bounded stack.
 //! Maps have text keys, and of two equal keys the first counts.
 
 use rmp::Marker;
@@ -17,9 +17,9 @@ pub const MAX_DEPTH: usize = 128;
 /// than [`MAX_DEPTH`] where a path or a tree descends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the bytes are no MessagePack, or a map's key is no text, or they nest too deeply")]
-pub struct Malformed;
+pub struct DecodeError;
 
-impl<E: rmp::decode::RmpReadErr> From<ValueReadError<E>> for Malformed {
+impl<E: rmp::decode::RmpReadErr> From<ValueReadError<E>> for DecodeError {
     fn from(_: ValueReadError<E>) -> Self {
         Self
     }
@@ -50,7 +50,7 @@ pub enum Value<'a> {
 
 impl<'a> Value<'a> {
     /// Reads the value at the start of the bytes.
-    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+    pub fn read(bytes: &'a [u8]) -> Result<Self, DecodeError> {
         let (head, rest) = Head::read(bytes)?;
         Ok(match head {
             Head::Nil => Self::Nil,
@@ -82,7 +82,7 @@ impl Elements<'_> {
 }
 
 impl<'a> Iterator for Elements<'a> {
-    type Item = Result<&'a [u8], Malformed>;
+    type Item = Result<&'a [u8], DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
@@ -107,9 +107,9 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    fn read(&mut self) -> Result<(&'a str, &'a [u8]), Malformed> {
+    fn read(&mut self) -> Result<(&'a str, &'a [u8]), DecodeError> {
         let (Head::Text(len), rest) = Head::read(self.bytes)? else {
-            return Err(Malformed);
+            return Err(DecodeError);
         };
         let (key, rest) = split_at(rest, len)?;
         let (value, rest) = split(rest)?;
@@ -119,7 +119,7 @@ impl<'a> Entries<'a> {
 }
 
 impl<'a> Iterator for Entries<'a> {
-    type Item = Result<(&'a str, &'a [u8]), Malformed>;
+    type Item = Result<(&'a str, &'a [u8]), DecodeError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.left = self.left.checked_sub(1)?;
@@ -132,7 +132,7 @@ impl<'a> Iterator for Entries<'a> {
 }
 
 /// Splits the bytes after the first value.
-pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
+pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), DecodeError> {
     let mut rest = bytes;
     let mut left = 1_u64;
     while left > 0 {
@@ -148,12 +148,12 @@ pub fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     }
     bytes
         .split_at_checked(bytes.len() - rest.len())
-        .ok_or(Malformed)
+        .ok_or(DecodeError)
 }
 
 /// The bytes of a field's value; none if the field is absent, or the value is
 /// not a map.
-pub fn field<'a>(bytes: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, Malformed> {
+pub fn field<'a>(bytes: &'a [u8], name: &str) -> Result<Option<&'a [u8]>, DecodeError> {
     let Value::Map(entries) = Value::read(bytes)? else {
         return Ok(None);
     };
@@ -173,7 +173,7 @@ pub fn visit<'a>(
     bytes: &'a [u8],
     path: &FieldPath,
     found: &mut dyn FnMut(Value<'a>),
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     visit_below(bytes, path.segments(), MAX_DEPTH, found)
 }
 
@@ -182,7 +182,7 @@ fn visit_below<'a>(
     mut path: &[Segment],
     depth: usize,
     found: &mut dyn FnMut(Value<'a>),
-) -> Result<(), Malformed> {
+) -> Result<(), DecodeError> {
     while let Some((step, rest)) = path.split_first() {
         path = rest;
         match step {
@@ -191,7 +191,7 @@ fn visit_below<'a>(
                 None => return Ok(()),
             },
             Segment::Each => {
-                let depth = depth.checked_sub(1).ok_or(Malformed)?;
+                let depth = depth.checked_sub(1).ok_or(DecodeError)?;
                 if let Value::List(elements) = Value::read(bytes)? {
                     for element in elements {
                         visit_below(element?, path, depth, found)?;
@@ -222,14 +222,14 @@ fn agree(
     a: Option<&[u8]>,
     b: Option<&[u8]>,
     depth: usize,
-) -> Result<bool, Malformed> {
+) -> Result<bool, DecodeError> {
     if a == b {
         return Ok(true);
     }
     let FieldTree::Some { fields, each } = tree else {
         return Ok(false);
     };
-    let depth = depth.checked_sub(1).ok_or(Malformed)?;
+    let depth = depth.checked_sub(1).ok_or(DecodeError)?;
     let (Some(a_list), Some(b_list)) = (elements(a)?, elements(b)?) else {
         return Ok(false);
     };
@@ -251,7 +251,7 @@ fn lists_agree(
     mut a: Elements<'_>,
     mut b: Elements<'_>,
     depth: usize,
-) -> Result<bool, Malformed> {
+) -> Result<bool, DecodeError> {
     loop {
         match (a.next().transpose()?, b.next().transpose()?) {
             (None, None) => return Ok(true),
@@ -263,7 +263,7 @@ fn lists_agree(
 
 /// The elements of a list; none if there is no list; nothing for a scalar,
 /// which has no fields or elements.
-fn elements(bytes: Option<&[u8]>) -> Result<Option<Elements<'_>>, Malformed> {
+fn elements(bytes: Option<&[u8]>) -> Result<Option<Elements<'_>>, DecodeError> {
     let none = Elements {
         left: 0,
         bytes: &[],
@@ -275,7 +275,7 @@ fn elements(bytes: Option<&[u8]>) -> Result<Option<Elements<'_>>, Malformed> {
     })
 }
 
-fn field_of<'a>(bytes: Option<&'a [u8]>, name: &str) -> Result<Option<&'a [u8]>, Malformed> {
+fn field_of<'a>(bytes: Option<&'a [u8]>, name: &str) -> Result<Option<&'a [u8]>, DecodeError> {
     bytes.map_or(Ok(None), |bytes| field(bytes, name))
 }
 
@@ -297,8 +297,8 @@ enum Head {
 }
 
 impl Head {
-    fn read(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
-        let (&first, mut rest) = bytes.split_first().ok_or(Malformed)?;
+    fn read(bytes: &[u8]) -> Result<(Self, &[u8]), DecodeError> {
+        let (&first, mut rest) = bytes.split_first().ok_or(DecodeError)?;
         let from = &mut rest;
         let head = match Marker::from_u8(first) {
             Marker::Null => Self::Nil,
@@ -339,18 +339,18 @@ impl Head {
             Marker::FixMap(len) => Self::Map(len.into()),
             Marker::Map16 => Self::Map(from.read_data_u16()?.into()),
             Marker::Map32 => Self::Map(from.read_data_u32()?),
-            Marker::Reserved => return Err(Malformed),
+            Marker::Reserved => return Err(DecodeError),
         };
         Ok((head, rest))
     }
 }
 
-fn split_at(bytes: &[u8], len: usize) -> Result<(&[u8], &[u8]), Malformed> {
-    bytes.split_at_checked(len).ok_or(Malformed)
+fn split_at(bytes: &[u8], len: usize) -> Result<(&[u8], &[u8]), DecodeError> {
+    bytes.split_at_checked(len).ok_or(DecodeError)
 }
 
-fn text(bytes: &[u8]) -> Result<&str, Malformed> {
-    std::str::from_utf8(bytes).map_err(|_| Malformed)
+fn text(bytes: &[u8]) -> Result<&str, DecodeError> {
+    std::str::from_utf8(bytes).map_err(|_| DecodeError)
 }
 
 #[cfg(test)]

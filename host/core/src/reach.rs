@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::throttle::{Suppressed, Throttle};
+use crate::throttle::{SuppressedCount, Throttle};
 use crate::time::Instant;
 
 /// An absence shorter than this is over before anybody can act on it.
@@ -39,7 +39,12 @@ impl Reachability {
 
     /// A request was not answered, for that cause: `connection refused`. `Some`
     /// if the log is to say so.
-    pub fn no_answer(&mut self, cause: &str, request: &str, now: Instant) -> Option<Suppressed> {
+    pub fn no_answer(
+        &mut self,
+        cause: &str,
+        request: &str,
+        now: Instant,
+    ) -> Option<SuppressedCount> {
         let last = format!("{request}: {cause}");
         match &mut self.absence {
             Some(absence) => absence.last = last,

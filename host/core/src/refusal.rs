@@ -48,7 +48,7 @@ pub struct StatusCause {
 
 /// An answer that is no success.
 #[derive(Clone, Debug)]
-pub struct Refused {
+pub struct ErrorResponse {
     /// The HTTP status.
     pub code: u16,
     /// The body.
@@ -57,7 +57,7 @@ pub struct Refused {
     pub retry_after: Option<Duration>,
 }
 
-impl Refused {
+impl ErrorResponse {
     /// Reads the answer. A body that is no `Status` (a proxy's page, a path
     /// that no handler knows) is kept as the message.
     #[must_use]
@@ -134,8 +134,8 @@ impl Refused {
     }
 }
 
-impl From<Refused> for Refusal {
-    fn from(refused: Refused) -> Self {
+impl From<ErrorResponse> for Refusal {
+    fn from(refused: ErrorResponse) -> Self {
         Self {
             code: refused.code,
             message: refused.status.message,

@@ -37,9 +37,9 @@ struct Cause {
 /// How many messages of a cause were left out since its last line. Displays as
 /// the end of the next line: empty, or ` (41 more since the last line)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Suppressed(pub u64);
+pub struct SuppressedCount(pub u64);
 
-impl fmt::Display for Suppressed {
+impl fmt::Display for SuppressedCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             0 => Ok(()),
@@ -59,7 +59,7 @@ impl<K> Default for Throttle<K> {
 impl<K: Ord + Clone> Throttle<K> {
     /// Takes a message. `Some` if it is to be written; `None` if it is only
     /// counted.
-    pub fn admit(&mut self, cause: K, now: Instant) -> Option<Suppressed> {
+    pub fn admit(&mut self, cause: K, now: Instant) -> Option<SuppressedCount> {
         if let Some(known) = self.causes.get_mut(&cause) {
             return known.admit(now);
         }
@@ -73,14 +73,14 @@ impl<K: Ord + Clone> Throttle<K> {
             last: now,
         };
         self.causes.insert(cause, first);
-        Some(Suppressed(0))
+        Some(SuppressedCount(0))
     }
 
     /// The cause is over: its next message is written at once. Returns how many
     /// were left out; `None` if there was no message.
-    pub fn clear(&mut self, cause: &K) -> Option<Suppressed> {
+    pub fn clear(&mut self, cause: &K) -> Option<SuppressedCount> {
         let known = self.causes.remove(cause)?;
-        Some(Suppressed(known.left_out))
+        Some(SuppressedCount(known.left_out))
     }
 
     fn forget_one(&mut self) {
@@ -93,7 +93,7 @@ impl<K: Ord + Clone> Throttle<K> {
 }
 
 impl Cause {
-    fn admit(&mut self, now: Instant) -> Option<Suppressed> {
+    fn admit(&mut self, now: Instant) -> Option<SuppressedCount> {
         let was_quiet = now.since(self.last) > self.pause;
         self.last = now;
         if now < self.until {
@@ -106,7 +106,7 @@ impl Cause {
             (self.pause * 2).min(LONGEST_PAUSE)
         };
         self.until = now.after(self.pause);
-        Some(Suppressed(std::mem::take(&mut self.left_out)))
+        Some(SuppressedCount(std::mem::take(&mut self.left_out)))
     }
 }
 
@@ -150,8 +150,8 @@ mod tests {
     #[test]
     fn every_cause_has_a_line_of_its_own() {
         let mut throttle = Throttle::default();
-        assert_eq!(throttle.admit("refused", at(0)), Some(Suppressed(0)));
-        assert_eq!(throttle.admit("forbidden", at(1)), Some(Suppressed(0)));
+        assert_eq!(throttle.admit("refused", at(0)), Some(SuppressedCount(0)));
+        assert_eq!(throttle.admit("forbidden", at(1)), Some(SuppressedCount(0)));
         assert_eq!(throttle.admit("refused", at(2)), None);
     }
 
@@ -162,12 +162,12 @@ mod tests {
         // Its pause was ten minutes.
         assert_eq!(
             throttle.admit("refused", at(630 + 700)),
-            Some(Suppressed(0))
+            Some(SuppressedCount(0))
         );
         assert_eq!(throttle.admit("refused", at(1330 + 5)), None);
         assert_eq!(
             throttle.admit("refused", at(1330 + 10)),
-            Some(Suppressed(1))
+            Some(SuppressedCount(1))
         );
     }
 
@@ -176,9 +176,9 @@ mod tests {
         let mut throttle = Throttle::default();
         throttle.admit("refused", at(0));
         throttle.admit("refused", at(1));
-        assert_eq!(throttle.clear(&"refused"), Some(Suppressed(1)));
+        assert_eq!(throttle.clear(&"refused"), Some(SuppressedCount(1)));
         assert_eq!(throttle.clear(&"refused"), None);
-        assert_eq!(throttle.admit("refused", at(2)), Some(Suppressed(0)));
+        assert_eq!(throttle.admit("refused", at(2)), Some(SuppressedCount(0)));
     }
 
     #[test]
@@ -191,12 +191,15 @@ mod tests {
         }
         assert_eq!(throttle.causes.len(), MOST_CAUSES);
         assert_eq!(throttle.admit(0, at(3)), None);
-        assert_eq!(throttle.admit(1, at(3)), Some(Suppressed(0)));
+        assert_eq!(throttle.admit(1, at(3)), Some(SuppressedCount(0)));
     }
 
     #[test]
     fn a_line_says_how_many_were_left_out() {
-        assert_eq!(Suppressed(0).to_string(), "");
-        assert_eq!(Suppressed(41).to_string(), " (41 more since the last line)");
+        assert_eq!(SuppressedCount(0).to_string(), "");
+        assert_eq!(
+            SuppressedCount(41).to_string(),
+            " (41 more since the last line)"
+        );
     }
 }

@@ -50,7 +50,7 @@ pub(crate) use settle::settle;
 /// it again at once would be a loop without a pause.
 const SHORTEST_STREAM: Duration = Duration::from_secs(1);
 
-/// A version that the server refused to watch from this often is given up.
+/// After this many refusals to watch from a version, the watch lists again.
 const MOST_REFUSALS: u32 = 3;
 
 /// The state machine of one watch.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use davit_core::refusal::Refused;
+use davit_core::refusal::ErrorResponse;
 use davit_core::request::{Cause, Method, NoAnswer, Request, RequestError};
 use davit_sim::fault::{Action, Faults, WatchFault};
 use davit_sim::model::WatchStart;
@@ -147,7 +147,7 @@ fn read(response: Response) -> Result<Vec<u8>, RequestError> {
     let retry_after = response
         .retry_after
         .map(|seconds| Duration::from_secs(u64::from(seconds)));
-    let refused = Refused::read(response.code, retry_after, &response.body);
+    let refused = ErrorResponse::read(response.code, retry_after, &response.body);
     Err(RequestError::Refused(Box::new(refused)))
 }
 

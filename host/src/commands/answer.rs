@@ -117,7 +117,7 @@ impl<'a> Wait<'a> {
                 }
             })
             .await?;
-        if let Some(ConditionStatus { message, .. }) = bad_spec(&status) {
+        if let Some(ConditionStatus { message, .. }) = invalid_spec(&status) {
             let (name, action) = (self.name, self.action);
             bail!("{name}: the host cannot {action}: it does not accept the spec: {message}");
         }
@@ -182,7 +182,7 @@ impl<'a> Wait<'a> {
 }
 
 /// The condition that rejects the spec, if there is one.
-fn bad_spec(status: &ControllerStatus) -> Option<&ConditionStatus> {
+fn invalid_spec(status: &ControllerStatus) -> Option<&ConditionStatus> {
     let mut conditions = status.conditions.iter();
-    conditions.find(|condition| condition.status == "False" && condition.reason == "BadSpec")
+    conditions.find(|condition| condition.status == "False" && condition.reason == "InvalidSpec")
 }

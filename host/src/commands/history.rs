@@ -180,7 +180,7 @@ pub async fn rollback(
             );
         }
     }
-    bail!("{name}: {MOST_TRIES} writes conflicted with other changes: try again")
+    bail!("{name}: {MOST_TRIES} writes conflicted with other changes: run the command again")
 }
 
 impl ControllerObject {

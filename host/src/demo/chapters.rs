@@ -127,7 +127,7 @@ impl Story {
     /// An API server is gone, and StorageVersion GC removes its entries.
     pub(super) async fn lose_an_api_server(&mut self) -> Result<()> {
         self.screen
-            .chapter("StorageVersion GC starts; one of two API servers is gone for good");
+            .chapter("StorageVersion GC starts; one of two API servers never returns");
         self.run(controller("storage-version-gc", "{}")).await?;
         self.cluster.lose_api_server()?;
         self.until("the API servers agree on apps/v1", |cluster| {

@@ -105,7 +105,7 @@ impl Caller {
 
     pub(super) fn resume(&mut self, read: ReadId, answer: ReadAnswer) {
         if let Some(guest) = self.waiting.remove(&read) {
-            // The call may have been given up.
+            // The call may have been cancelled.
             let _ = guest.send(answer);
         }
     }

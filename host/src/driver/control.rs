@@ -7,7 +7,7 @@ use std::time::Duration;
 use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
 use davit_core::control::{
-    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Owner, Remembered, Report,
+    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Owner, Report, StoredRecord,
 };
 use davit_core::object::ObjectRef;
 use davit_engine::Guest;
@@ -26,7 +26,7 @@ use crate::records::{RecordError, Records};
 /// How long reading or writing a record may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Carries out the effects, each in a task of its own.
+/// Executes the effects, each in a task of its own.
 pub(super) struct ControlDriver {
     pub(super) loader: Arc<Loader>,
     pub(super) records: Arc<Records>,
@@ -67,9 +67,9 @@ impl ControlDriver {
                     ControlInput::Loaded { id, result }
                 });
             }
-            ControlEffect::Remember { id, owner } => self.spawn(async move {
-                let remembered = Box::new(remember(&records, &owner).await);
-                ControlInput::Remembered { id, remembered }
+            ControlEffect::ReadRecord { id, owner } => self.spawn(async move {
+                let record = Box::new(read_record(&records, &owner).await);
+                ControlInput::RecordRead { id, record }
             }),
             ControlEffect::Record { id, owner, record } => self.spawn(async move {
                 let result = in_time(records.write(&owner, record)).await;
@@ -144,8 +144,8 @@ impl ControlDriver {
     }
 }
 
-async fn remember(records: &Records, owner: &Owner) -> Remembered {
-    Remembered {
+async fn read_record(records: &Records, owner: &Owner) -> StoredRecord {
+    RecordRead {
         status: in_time(records.status(owner)).await,
         paused: records
             .is_paused(owner)

@@ -6,11 +6,11 @@
 
 use davit_core::controller::Outcome;
 use davit_core::failure::FailureClass;
-use davit_core::gate::{Ruling, Waiting};
+use davit_core::gate::{Ruling, WaitReason};
 use davit_core::machine::Report;
 use davit_core::plan::{Plan, Step};
 use davit_core::rollout::Role;
-use davit_core::throttle::Suppressed;
+use davit_core::throttle::SuppressedCount;
 use davit_core::untrusted::{self, MOST_LOGGED};
 use davit_core::watch::Condition;
 
@@ -34,7 +34,7 @@ pub(super) fn log(report: &Report) {
             tracing::error!(
                 controller,
                 role,
-                "the controller pauses: a resource that it watches is not served any more"
+                "the controller pauses: a watched resource is not served any more"
             );
         }
         Report::NotServed { guest, resource } => {
@@ -113,7 +113,7 @@ fn log_guest(report: &Report) {
                 role,
                 ?pause,
                 error,
-                "circuit open: the guest is not called for a while"
+                "circuit open: the host does not call the guest for a while"
             );
         }
         Report::Retried {
@@ -251,7 +251,7 @@ fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
         Ruling::Refuse(_) if is_news => {
             log!(warn, line, { role, ruling = ruled, because, }, "refused: {}", line.action);
         }
-        Ruling::Wait(Waiting::NotServed) if is_news => {
+        Ruling::Wait(WaitReason::NotServed) if is_news => {
             log!(warn, line, { role, ruling = ruled, because, }, "waits: {}", line.action);
         }
         Ruling::DryRun | Ruling::Refuse(_) | Ruling::Wait(_) => {
@@ -265,7 +265,7 @@ fn log_outcome(
     decision: &str,
     plan: &Plan,
     outcome: &Outcome,
-    warning: Option<Suppressed>,
+    warning: Option<SuppressedCount>,
 ) {
     let Some((step, failure)) = &outcome.failed else {
         log!(info, line, { decision, }, "executed: {}", line.action);

@@ -1,5 +1,5 @@
 //! The driver: one task that owns the host's state machine, feeds it with what
-//! happens, and carries out its effects in tasks of their own. It decides nothing, and
+//! happens, and executes its effects in tasks of their own. It decides nothing, and
 //! waits for none of them.
 
 mod calls;

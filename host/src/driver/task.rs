@@ -1,4 +1,4 @@
-//! The driver's task: feeds the machine and carries out its effects.
+//! The driver's task: feeds the machine and executes its effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_had_again_and_nothing_else() {
+    fn a_cached_module_is_loaded_by_its_digest() {
         let (_directory, cache) = cache();
         let digest = keep(&cache, b"wasm");
         assert_eq!(cache.load(digest).unwrap(), b"wasm");

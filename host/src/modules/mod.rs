@@ -104,7 +104,7 @@ pub enum ModuleError {
         "{origin} is the module sha256:{found}, and digest pins sha256:{wanted}: change digest if \
          the source's module should run"
     )]
-    OtherDigest {
+    DigestMismatch {
         /// The source.
         origin: String,
         /// Its digest.
@@ -121,7 +121,7 @@ impl ModuleError {
     #[must_use]
     pub fn is_unavailable(&self) -> bool {
         match self {
-            Self::Builtin(_) | Self::OtherDigest { .. } => false,
+            Self::Builtin(_) | Self::DigestMismatch { .. } => false,
             Self::File(error) => matches!(error.problem, FileProblem::Io(_)),
             Self::Object(error) => !matches!(
                 error.problem,
@@ -204,7 +204,7 @@ impl Modules {
 
     /// The current version of a source: as long as it is the same, the source holds
     /// the same module. Costs a request unless the source is a file;
-    /// [`ModuleConfig::look_every`] is the period.
+    /// [`ModuleConfig::check_interval`] is the period.
     pub async fn probe(&self, source: &ModuleSource) -> Result<SourceVersion, ModuleError> {
         let version = match source {
             ModuleSource::Builtin(name) => file::version(MODULE, &self.builtin.find(name)?).await?,
@@ -258,7 +258,7 @@ impl Modules {
                 Err(ModuleError::Oci {
                     problem: OciProblem::NotFound(_),
                     ..
-                }) => Err(ModuleError::OtherDigest {
+                }) => Err(ModuleError::DigestMismatch {
                     origin: format!("the artefact {}", oci.reference),
                     found: layer.digest,
                     wanted,
@@ -303,7 +303,7 @@ fn check_digest(
     wanted: Option<ModuleDigest>,
 ) -> Result<(), ModuleError> {
     match wanted {
-        Some(wanted) if wanted != found => Err(ModuleError::OtherDigest {
+        Some(wanted) if wanted != found => Err(ModuleError::DigestMismatch {
             origin: origin.to_owned(),
             found,
             wanted,

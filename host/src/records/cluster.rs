@@ -39,7 +39,7 @@ pub struct ClusterRecords {
 }
 
 /// What became of a status.
-enum Written {
+enum StatusWrite {
     Done,
     /// Its Controller is gone, or another has its name.
     Gone,
@@ -98,8 +98,8 @@ impl ClusterRecords {
         // one that has ended.
         let has_written = own.is_some() && own == said.host.as_ref().map(|host| host.id.as_str());
         match Box::pin(self.write(owner, status, has_written)).await? {
-            Written::Done | Written::Gone => Ok(None),
-            Written::Overtaken(other) => {
+            StatusWrite::Done | StatusWrite::Gone => Ok(None),
+            StatusWrite::Overtaken(other) => {
                 Box::pin(self.write(owner, status, false)).await?;
                 Ok(other)
             }
@@ -111,7 +111,7 @@ impl ClusterRecords {
         owner: &Owner,
         status: &ControllerStatus,
         is_expected: bool,
-    ) -> Result<Written, RecordError> {
+    ) -> Result<StatusWrite, RecordError> {
         const VERB: &str = "write the status of";
         let name = owner.name.as_str();
         let host = status.host.as_ref().filter(|_| is_expected);
@@ -124,24 +124,24 @@ impl ClusterRecords {
             // A test that fails and a status that the definition does not allow
             // are both "invalid": only the object says which it was.
             if !is_invalid(&written) {
-                return written.map(|_| Written::Done);
+                return written.map(|_| StatusWrite::Done);
             }
             match self.controller(owner).await {
-                Ok(None) => Ok(Written::Gone),
+                Ok(None) => Ok(StatusWrite::Gone),
                 Ok(Some(present)) if host.is_some() => {
                     let other = read_status(name, &present).ok().and_then(|one| one.host);
                     let other = other.filter(|other| Some(&other.id) != host.map(|own| &own.id));
-                    Ok(Written::Overtaken(other))
+                    Ok(StatusWrite::Overtaken(other))
                 }
-                _ => written.map(|_| Written::Done),
+                _ => written.map(|_| StatusWrite::Done),
             }
         };
         let written = found(VERB, || controller_name(name), request).await?;
-        let written = written.unwrap_or(Written::Gone);
+        let written = written.unwrap_or(StatusWrite::Gone);
         match written {
-            Written::Done => self.remember(name, Some(status)),
-            Written::Gone => self.remember(name, None),
-            Written::Overtaken(_) => {}
+            StatusWrite::Done => self.remember(name, Some(status)),
+            StatusWrite::Gone => self.remember(name, None),
+            StatusWrite::Overtaken(_) => {}
         }
         Ok(written)
     }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
     doc = "A controller whose decisions a WebAssembly guest makes.",
     printcolumn = r#"{"name":"Mode","type":"string","jsonPath":".spec.mode"}"#,
     printcolumn = r#"{"name":"Stable","type":"string","jsonPath":".status.stable.revision","description":"The revision that runs"}"#,
-    printcolumn = r#"{"name":"Candidate","type":"string","jsonPath":".status.candidate.revision","description":"The revision that is being tried"}"#,
+    printcolumn = r#"{"name":"Candidate","type":"string","jsonPath":".status.candidate.revision","description":"The revision that is being rolled out"}"#,
     printcolumn = r#"{"name":"Step","type":"string","jsonPath":".status.candidate.stepText"}"#,
     printcolumn = r#"{"name":"Agree","type":"integer","jsonPath":".status.candidate.comparison.agree"}"#,
     printcolumn = r#"{"name":"Disagree","type":"integer","jsonPath":".status.candidate.comparison.disagree"}"#,

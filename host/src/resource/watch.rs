@@ -28,7 +28,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(5);
 /// name, none until they were listed for the first time. Receivers are woken by
 /// changes, but not by those of a status alone. Ends with the last receiver.
 ///
-/// Failures are told in the log and tried again; until then, what was declared
+/// Failures are logged and retried; until then, what was declared
 /// last still holds. That goes for a missing definition as well. As long as
 /// nothing was declared, `health` has the reason.
 pub async fn follow(
@@ -37,7 +37,7 @@ pub async fn follow(
     health: Arc<Health>,
 ) {
     let mut events = pin!(watcher(controllers(client), watcher::Config::default()));
-    let mut known = Known::default();
+    let mut known = ControllerList::default();
     let mut told = None;
     loop {
         let event = tokio::select! {
@@ -99,12 +99,12 @@ fn trouble(error: &watcher::Error) -> String {
         _ => "",
     };
     let seconds = RETRY_AFTER.as_secs();
-    format!("the Controllers cannot be watched: {reason}{advice}; tried again every {seconds} s")
+    format!("the Controllers cannot be watched: {reason}{advice}; will retry every {seconds} s")
 }
 
 /// What is known of the cluster's Controllers.
 #[derive(Default)]
-struct Known {
+struct ControllerList {
     controllers: BTreeMap<String, Declaration>,
     /// The list that is being read.
     listing: BTreeMap<String, Declaration>,
@@ -112,7 +112,7 @@ struct Known {
     is_complete: bool,
 }
 
-impl Known {
+impl ControllerList {
     /// Takes an event. Whether anything but a status is another now.
     fn take(&mut self, event: Event<DynamicObject>) -> bool {
         match event {

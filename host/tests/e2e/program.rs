@@ -441,8 +441,7 @@ fn the_demo_ends_with_the_expected_pods() {
         "only-candidate terminated      Pod batch-05",
         "step 2 of 2, weight 50 for 1s",
         "is promoted and replaces",
-        "is rolled back in step 1: it disagrees with the stable revision on 7 of 7 targets, and \
-         25 % may be",
+        "is rolled back in step 1: the revisions disagree on 7 of 7 targets (limit 25 %)",
         "still runs, and no pod was deleted",
         "exactly the 16 expected pods",
     ] {

@@ -319,7 +319,7 @@ async fn a_module_that_cannot_be_used_is_pulled_once() {
         let status = records.status(&Owner::named("a")).await.unwrap();
         let mut conditions = status.conditions.into_iter();
         let verified = conditions.find(|one| one.type_ == "Verified");
-        verified.is_some_and(|one| one.status == "False" && one.reason == "NoGuest")
+        verified.is_some_and(|one| one.status == "False" && one.reason == "NotAGuest")
     };
     declare("DryRun").await;
     while !refused().await {

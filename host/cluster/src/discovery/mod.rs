@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use davit_core::failure::{Failure, FailureClass, chain};
-use davit_core::mapping::{Discovery, Mapping, Served};
+use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::ApiResource;
 use davit_core::request::{JSON, Request};
 use futures::StreamExt as _;
@@ -29,7 +29,7 @@ const MOST_AT_ONCE: usize = 8;
 /// Asks the API server what it serves. Fails only if nothing could be learnt.
 pub async fn discover(api: &Api) -> Result<Discovery, Failure> {
     let (core, groups) = tokio::join!(root(api, "/api"), root(api, "/apis"));
-    let mut found = Found::default();
+    let mut found = DiscoveryResult::default();
     for root in [core?, groups?] {
         match root {
             Root::Aggregated(groups) => groups.into_iter().for_each(|group| found.take(group)),
@@ -72,12 +72,12 @@ struct Resource {
 }
 
 #[derive(Default)]
-struct Found {
-    served: Vec<Served>,
+struct DiscoveryResult {
+    served: Vec<ServedResource>,
     failed: Vec<(String, String)>,
 }
 
-impl Found {
+impl DiscoveryResult {
     fn take(&mut self, group: Group) {
         let mut seen = BTreeSet::new();
         for version in group.versions {
@@ -86,7 +86,7 @@ impl Found {
                 self.failed.push((at.api_version(), failure));
             }
             for resource in version.resources {
-                self.served.push(Served {
+                self.served.push(ServedResource {
                     // The first version that serves it, in the group's order.
                     preferred: seen.insert(resource.plural.clone()),
                     resource: ApiResource::new(&group.name, &version.name, &resource.plural),

@@ -22,7 +22,7 @@ fn aggregated(items: Value) -> Reply {
     Reply::Json(200, body)
 }
 
-fn lookup<'a>(found: &'a Discovery, api_version: &str, kind: &str) -> Option<&'a Served> {
+fn lookup<'a>(found: &'a Discovery, api_version: &str, kind: &str) -> Option<&'a ServedResource> {
     found.mapping.by_kind(api_version, kind)
 }
 

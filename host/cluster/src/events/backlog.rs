@@ -8,7 +8,7 @@ use std::time::Duration;
 use davit_core::object::ObjectRef;
 use davit_core::time::Instant;
 
-use super::correlate::Correlated;
+use super::correlate::CorrelatedEvent;
 
 /// How many events wait, at most.
 pub(super) const MOST_WAITING: usize = 10_000;
@@ -19,8 +19,8 @@ pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
 /// An event that is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
-    pub(super) event: Correlated,
+pub(super) struct QueuedEvent {
+    pub(super) event: CorrelatedEvent,
     /// Whether the API server has it from before.
     pub(super) is_known: bool,
     tries: u32,
@@ -36,7 +36,7 @@ pub(super) struct Backlog {
     objects: HashMap<ObjectRef, Line>,
     /// Objects whose next event can be sent, first come first.
     ready: VecDeque<ObjectRef>,
-    /// Objects whose next event is tried again then.
+    /// Objects whose next event is retried then.
     resting: BTreeSet<(Instant, ObjectRef)>,
     waiting: usize,
     sending: usize,
@@ -44,15 +44,15 @@ pub(super) struct Backlog {
 
 #[derive(Debug, Default)]
 struct Line {
-    events: VecDeque<Waiting>,
-    /// An event of it is being sent, is to be tried again, or the object is in
+    events: VecDeque<QueuedEvent>,
+    /// An event of it is being sent, is to be retried, or the object is in
     /// the list of those that are ready.
     is_queued: bool,
 }
 
 impl Backlog {
     /// Takes an event that has come.
-    pub(super) fn push(&mut self, event: Correlated) -> Result<(), Full> {
+    pub(super) fn push(&mut self, event: CorrelatedEvent) -> Result<(), Full> {
         let line = self.objects.get_mut(&event.involved);
         let same = line.and_then(|line| {
             let mut events = line.events.iter_mut();
@@ -67,7 +67,7 @@ impl Backlog {
         }
         let object = event.involved.clone();
         let line = self.objects.entry(object.clone()).or_default();
-        line.events.push_back(Waiting {
+        line.events.push_back(QueuedEvent {
             is_known: event.count > 1,
             event,
             tries: 0,
@@ -80,7 +80,7 @@ impl Backlog {
     }
 
     /// The next event to be sent. Its end has to be told.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Waiting> {
+    pub(super) fn take(&mut self, now: Instant) -> Option<QueuedEvent> {
         while let Some((at, _)) = self.resting.first()
             && *at <= now
             && let Some((_, object)) = self.resting.pop_first()
@@ -106,9 +106,9 @@ impl Backlog {
         }
     }
 
-    /// The server could not be reached: the event is tried again after a pause.
+    /// The server could not be reached: the event is retried after a pause.
     /// Returns it if that was its last try.
-    pub(super) fn retry(&mut self, mut event: Waiting, now: Instant) -> Option<Waiting> {
+    pub(super) fn retry(&mut self, mut event: QueuedEvent, now: Instant) -> Option<QueuedEvent> {
         let object = event.event.involved.clone();
         event.tries += 1;
         if event.tries >= MOST_TRIES {
@@ -124,7 +124,7 @@ impl Backlog {
         None
     }
 
-    /// When an event is to be tried again.
+    /// When an event is retried.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.resting.first().map(|(at, _)| *at)
     }
@@ -151,8 +151,8 @@ mod tests {
         Instant::ZERO.after(Duration::from_secs(seconds))
     }
 
-    fn about(object: &str, name: &str, count: u32) -> Correlated {
-        Correlated {
+    fn about(object: &str, name: &str, count: u32) -> CorrelatedEvent {
+        CorrelatedEvent {
             name: name.into(),
             involved: ObjectRef {
                 name: object.into(),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_server_is_tried_again_for_two_minutes() {
+    fn sending_to_an_unreachable_server_is_retried_for_two_minutes() {
         let mut backlog = Backlog::default();
         backlog.push(about("p", "p.1", 1)).unwrap();
         backlog.push(about("p", "p.2", 1)).unwrap();

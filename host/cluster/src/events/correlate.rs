@@ -44,7 +44,7 @@ pub struct Occurrence {
 
 /// What is to be sent for an event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Correlated {
+pub struct CorrelatedEvent {
     /// The name of the Event object, in the involved object's namespace.
     pub name: String,
     /// The object that it is about.
@@ -65,7 +65,7 @@ pub struct Correlated {
 #[derive(Debug)]
 pub struct Correlator {
     similar: Lru<Similar, SimilarEvents>,
-    told: Lru<Told, Option<Shown>>,
+    told: Lru<SeriesKey, Option<Series>>,
     spam: Lru<Spam, Option<Bucket>>,
 }
 
@@ -74,7 +74,7 @@ type Similar = (Spam, String);
 /// Events from one source about one object, of one type.
 type Spam = (String, ObjectRef, String);
 /// Events that are shown as one, with a count.
-type Told = (Similar, Option<String>);
+type SeriesKey = (Similar, Option<String>);
 
 #[derive(Debug, Default)]
 struct SimilarEvents {
@@ -83,7 +83,7 @@ struct SimilarEvents {
 }
 
 #[derive(Debug)]
-struct Shown {
+struct Series {
     name: String,
     count: u32,
     first: Timestamp,
@@ -108,7 +108,7 @@ impl Correlator {
         occurrence: Occurrence,
         at: Timestamp,
         now: Instant,
-    ) -> Option<Correlated> {
+    ) -> Option<CorrelatedEvent> {
         let Occurrence {
             involved,
             mut event,
@@ -125,13 +125,13 @@ impl Correlator {
         if combined {
             event.message.insert_str(0, COMBINED);
         }
-        let shown = self.told.entry((similar, message)).get_or_insert(Shown {
+        let shown = self.told.entry((similar, message)).get_or_insert(Series {
             name: event_name(&involved, at),
             count: 0,
             first: at,
         });
         shown.count = shown.count.saturating_add(1);
-        let correlated = Correlated {
+        let correlated = CorrelatedEvent {
             name: shown.name.clone(),
             involved,
             event,
@@ -211,7 +211,7 @@ mod tests {
         correlator: &mut Correlator,
         occurrence: Occurrence,
         at: Timestamp,
-    ) -> Option<Correlated> {
+    ) -> Option<CorrelatedEvent> {
         let now = u64::try_from(at.as_second()).unwrap();
         let now = Instant::ZERO.after(Duration::from_secs(now));
         correlator.correlate(occurrence, at, now)
@@ -229,7 +229,7 @@ mod tests {
         assert_eq!(first.name, "p.17979cfe362a0000");
         assert_eq!(
             second,
-            Correlated {
+            CorrelatedEvent {
                 count: 2,
                 last: at(5),
                 ..first
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_of_that_name_starts_anew() {
+    fn another_object_of_that_name_starts_again() {
         let mut correlator = Correlator::default();
         correlate(&mut correlator, occurrence("m"), at(0)).unwrap();
         let mut other = occurrence("m");

@@ -28,10 +28,10 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep_until, timeout};
 
-pub use correlate::{Correlated, Correlator, Occurrence};
+pub use correlate::{CorrelatedEvent, Correlator, Occurrence};
 
 use crate::api::{Api, Course};
-use backlog::{Backlog, MOST_WAITING, Waiting};
+use backlog::{Backlog, MOST_WAITING, QueuedEvent};
 
 /// How many events are sent at once when nothing else is to come.
 const MOST_AT_THE_END: usize = 64;
@@ -61,7 +61,7 @@ pub struct EventStats {
     pub sent: u64,
     /// Left out because too many came about one object, as client-go does.
     pub suppressed: u64,
-    /// Refused by the API server, or given up because it could not be reached.
+    /// Refused by the API server, or dropped because it could not be reached.
     pub failed: u64,
     /// Dropped because too many waited, or because the host stopped.
     pub dropped: u64,
@@ -214,7 +214,7 @@ async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
 }
 
 /// Sends one event: by patching the one that was sent before, if there is one.
-async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, RequestError>) {
+async fn send(api: &Api, waiting: QueuedEvent) -> (QueuedEvent, Result<Bytes, RequestError>) {
     let event = &waiting.event;
     let mut course = Course::of_events();
     let sent = if waiting.is_known {
@@ -231,7 +231,7 @@ async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, RequestErr
 }
 
 impl State {
-    fn take_end(&mut self, api: &Api, waiting: Waiting, sent: Result<Bytes, RequestError>) {
+    fn take_end(&mut self, api: &Api, waiting: QueuedEvent, sent: Result<Bytes, RequestError>) {
         let now = api.clock().instant();
         let involved = waiting.event.involved.clone();
         let attempt = Attempt {
@@ -257,7 +257,7 @@ impl State {
         }
         self.stats.failed += 1;
         if let Some(left_out) = self.troubles.admit(failure.class.as_str(), now) {
-            tracing::warn!("{}: the event is given up{left_out}", failure.message);
+            tracing::warn!("{}: the event is dropped{left_out}", failure.message);
         }
     }
 }
@@ -266,7 +266,7 @@ fn is_not_found(sent: &Result<Bytes, RequestError>) -> bool {
     matches!(sent, Err(RequestError::Refused(refused)) if refused.class() == FailureClass::NotFound)
 }
 
-fn create(event: &Correlated) -> Request {
+fn create(event: &CorrelatedEvent) -> Request {
     let involved = &event.involved;
     let body = json!({
         "apiVersion": "v1",
@@ -295,7 +295,7 @@ fn create(event: &Correlated) -> Request {
     request(Method::Post, event, "", JSON, &body)
 }
 
-fn patch(event: &Correlated) -> Request {
+fn patch(event: &CorrelatedEvent) -> Request {
     let body = json!({
         "metadata": {"annotations": annotations(event)},
         "count": event.count,
@@ -307,7 +307,7 @@ fn patch(event: &Correlated) -> Request {
 }
 
 /// What decided on it last.
-fn annotations(event: &Correlated) -> Value {
+fn annotations(event: &CorrelatedEvent) -> Value {
     match &event.decision {
         None => json!({}),
         Some(Decision { revision, id }) => json!({
@@ -319,7 +319,7 @@ fn annotations(event: &Correlated) -> Value {
 
 fn request(
     method: Method,
-    event: &Correlated,
+    event: &CorrelatedEvent,
     name: &str,
     content_type: &'static str,
     body: &Value,

@@ -106,7 +106,7 @@ async fn events_about_cluster_scoped_objects_live_in_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_server_is_tried_again_and_a_refusal_is_not() {
+async fn an_unreachable_server_is_retried_and_a_refusal_is_not() {
     let server = Server::new(|_, before| match before {
         0 => Reply::Break,
         1 => Reply::Json(403, status(403, "Forbidden", "no", json!({}))),

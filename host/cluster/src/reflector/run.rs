@@ -42,7 +42,7 @@ impl Run {
     /// Runs until the reader is gone. May be aborted whenever it waits.
     pub(super) async fn until_unread(mut self, stream: StreamId, updates: mpsc::Sender<Batch>) {
         loop {
-            self.carry_out();
+            self.execute_outputs();
             let is_full = self.batch.len() >= LARGEST_BATCH;
             let is_reading = self.exchange.is_some() && !is_full;
             let deadline = self.clock.deadline(self.machine.poll_timeout());
@@ -68,7 +68,7 @@ impl Run {
     }
 
     /// Does what the state machine says.
-    fn carry_out(&mut self) {
+    fn execute_outputs(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             let update = match output {
                 Output::Send(request) => {

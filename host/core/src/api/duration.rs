@@ -10,11 +10,11 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::strict::{expected_text, text};
 
-/// How a duration is written in the custom resource. The host also takes what
-/// [`jiff`] reads besides: `1h 30m`.
+/// The pattern of a duration in the custom resource. The host also accepts other forms
+/// that [`jiff`] reads, such as `1h 30m`.
 pub(super) const PATTERN: &str = "^([0-9]+(h|m|s|ms))+$";
 
-/// How it is written, for whoever wrote something else.
+/// The form that an error asks for.
 pub(super) const EXPECTED: &str = "a duration such as 30s, 10m or 1h30m";
 
 /// A duration such as `90s`, `10m` or `1h30m`.
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_duration_is_read_as_it_is_written() {
         for (text, millis) in [
             ("0s", 0),
             ("200ms", 200),

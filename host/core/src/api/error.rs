@@ -1,12 +1,12 @@
-//! What is wrong with a spec, and where.
+//! An invalid spec: the field, and what is wrong with it.
 
-/// What is wrong with a spec: the path of a field, and the reason.
+/// An invalid spec.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}{reason}", at(field))]
 pub struct SpecError {
-    /// `limits.instances`; empty for the spec as a whole.
+    /// The path of the field, such as `limits.instances`; empty for the whole spec.
     pub field: String,
-    /// What is wrong with its value.
+    /// What is wrong with the value of the field.
     pub reason: String,
 }
 
@@ -18,7 +18,7 @@ impl SpecError {
         }
     }
 
-    /// The same, seen from what holds the spec: `controllers[0]`.
+    /// Puts the field below `parent`, such as `controllers[0]`.
     #[must_use]
     pub fn below(self, parent: &str) -> Self {
         let field = match self.field.as_str() {

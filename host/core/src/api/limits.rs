@@ -1,4 +1,4 @@
-//! What a guest may use, and what it may do.
+//! The guardrails and limits of a spec.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,28 +12,28 @@ use super::duration::HumanDuration;
 use super::error::{SpecError, out_of_range};
 use super::strict::{expected_text, percent, text};
 
-/// The most instances that a guest is given. They are set aside for each
-/// revision as long as it is stable, a candidate or rejected: with this many,
-/// the engine has room for three revisions each of ten controllers.
+/// The most instances of a guest. The engine reserves them for each revision that is
+/// stable, a candidate or rejected: with this many, it has room for three revisions of
+/// ten controllers each.
 pub const MOST_INSTANCES: u32 = 16;
 
-/// The shortest cooldown. A shorter one makes no room: a guardrail counts over
-/// 60 seconds, and would trip again and again meanwhile.
+/// The shortest cooldown. A guardrail counts over 60 seconds: after a shorter cooldown
+/// it would trip again at once.
 const LEAST_COOLDOWN: Duration = Duration::from_secs(10);
 
-/// Limits on what is written. One that is used up holds further plans back for
-/// the cooldown.
+/// Limits on the writes of the controller. When a plan would exceed a limit, the
+/// guardrail trips: it holds plans back for the cooldown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct GuardrailConfig {
-    /// Plans that write anything, in any 60 seconds.
+    /// The most plans that write anything in any 60 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writes_per_minute: Option<u32>,
-    /// Plans that delete or evict, in any 60 seconds.
+    /// The most plans that delete or evict in any 60 seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deletes_per_minute: Option<u32>,
-    /// Plans that delete or evict, in any 60 seconds, in percent (1 to 100) of
-    /// the objects of the target's kind that the controller watches; one is
+    /// The most plans that delete or evict in any 60 seconds, in percent (1 to 100)
+    /// of the objects of the target's kind that the controller watches. One plan is
     /// always allowed.
     #[serde(
         default,
@@ -42,13 +42,13 @@ pub struct GuardrailConfig {
     )]
     #[schemars(range(min = 1, max = 100))]
     pub deletes_percent_per_minute: Option<u8>,
-    /// How long a guardrail that was used up holds plans back, such as `5m`
-    /// (the default; `10s` at least), or `until reset` by `davit reset`.
+    /// How long a tripped guardrail holds plans back: a duration of at least `10s`,
+    /// or `until reset` for until an operator runs `davit reset`. The default is `5m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<CooldownConfig>,
 }
 
-/// How long a guardrail that was used up holds plans back.
+/// How long a tripped guardrail holds plans back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "String")]
 #[schemars(with = "String", extend("pattern" = "^(until reset|([0-9]+(h|m|s|ms))+)$"))]
@@ -116,17 +116,17 @@ impl From<&GuardrailConfig> for Guardrails {
     }
 }
 
-/// What a call of the guest may use.
+/// The resources that one call of the guest may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct LimitConfig {
-    /// Memory of one instance, in MiB (1 to 1024).
+    /// The memory of one instance, in MiB (1 to 1024).
     #[schemars(range(min = 1, max = 1024))]
     pub memory_mib: u32,
-    /// Time that a call may compute, in milliseconds (10 to 60,000).
+    /// The CPU time of one call, in milliseconds (10 to 60,000).
     #[schemars(range(min = 10, max = 60_000))]
     pub call_millis: u64,
-    /// How many calls run at once (1 to 16).
+    /// The most calls that run at the same time (1 to 16).
     #[schemars(range(min = 1, max = MOST_INSTANCES))]
     pub instances: u32,
 }
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cooldown_is_no_busy_loop() {
+    fn a_cooldown_lasts_at_least_ten_seconds() {
         let cooldown = |text: &str| GuardrailConfig {
             cooldown: Some(text.parse().unwrap()),
             ..GuardrailConfig::default()

@@ -1,7 +1,7 @@
-//! The custom resource `controllers.davit.dev`: its spec, as an operator writes
-//! it, and its status, as the host writes it.
+//! The custom resource `controllers.davit.dev`: the spec that operators write, and the
+//! status that the host writes.
 //!
-//! An entry of the file of `davit run --config` has the same spec.
+//! An entry of the configuration file (`davit run --config`) has the same spec.
 
 mod duration;
 mod error;

@@ -1,4 +1,4 @@
-//! What a configuration says of where a guest's module is.
+//! The source of a guest's module.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,52 +13,52 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::strict;
 
-/// A module: one source, and what has to be found there.
+/// The source of a module, and its digest.
 ///
-/// It is written as a map of which exactly one key is a source:
+/// Exactly one of `builtin`, `file`, `configMap` and `oci` is set:
 /// `{builtin: podgc}`, `{oci: {reference: …}, digest: "sha256:…"}`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "ModuleFields", into = "ModuleFields")]
 #[schemars(with = "ModuleFields")]
 pub struct ModuleConfig {
-    /// Where it comes from.
+    /// The source.
     pub source: ModuleSource,
-    /// The SHA-256 that it must have; any if none.
+    /// The SHA-256 that the module must have; any if none.
     pub digest: Option<ModuleDigest>,
 }
 
 /// Where a module comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ModuleSource {
-    /// One of those shipped with Davit.
+    /// A guest that is shipped with Davit.
     Builtin(String),
     /// A file.
     File(PathBuf),
-    /// A key under `binaryData`.
+    /// A key under `binaryData` of a `ConfigMap`.
     ConfigMap(KeyReference),
     /// An artefact in an OCI registry.
     Oci(OciSource),
 }
 
-/// A key of a `ConfigMap`.
+/// A reference to a key of a `ConfigMap`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct KeyReference {
-    /// The object's namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// The object's name.
+    /// The name of the object.
     pub name: String,
-    /// The key in it.
+    /// The key.
     pub key: String,
 }
 
-/// A Secret.
+/// A reference to a Secret.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct SecretReference {
-    /// The object's namespace.
+    /// The namespace of the object.
     pub namespace: String,
-    /// The object's name.
+    /// The name of the object.
     pub name: String,
 }
 
@@ -66,53 +66,55 @@ pub struct SecretReference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct OciSource {
-    /// Registry, repository, and tag or digest.
+    /// Registry, repository, and tag or digest, such as
+    /// `registry.example.com/guests/podgc:1.0`.
     pub reference: OciReference,
-    /// Credentials, of type `kubernetes.io/dockerconfigjson`,
-    /// `kubernetes.io/dockercfg` or `kubernetes.io/basic-auth`; anonymous if
-    /// none.
+    /// The Secret with the credentials, of type `kubernetes.io/dockerconfigjson`,
+    /// `kubernetes.io/dockercfg` or `kubernetes.io/basic-auth`. Without it, the host
+    /// pulls anonymously.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull_secret: Option<SecretReference>,
-    /// Plain HTTP: what is sent can be read and changed on the way.
+    /// Pull over plain HTTP. Anybody on the network path can read the credentials and
+    /// replace the module.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub insecure: bool,
-    /// Certificates (PEM) that the registry's may be signed by, besides those
-    /// that the system trusts.
+    /// Certificates (PEM) of authorities that may sign the registry's certificate, in
+    /// addition to those that the system trusts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_cert: Option<CaCert>,
 }
 
-/// Where certificates of authorities are.
+/// The source of certificates of authorities.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub enum CaCert {
-    /// A file.
+    /// A file in Davit's own file system.
     File(PathBuf),
-    /// A key under `data`.
+    /// A key under `data` of a `ConfigMap`.
     ConfigMap(KeyReference),
 }
 
-/// `registry/repository:tag` or `registry/repository@sha256:…`, with Docker
-/// Hub and `latest` where nothing is said.
+/// `registry/repository:tag` or `registry/repository@sha256:…`. The registry defaults to
+/// Docker Hub, the tag to `latest`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(into = "String")]
 #[schemars(with = "String")]
 pub struct OciReference(pub Reference);
 
 impl ModuleConfig {
-    /// How often the source is worth a look; never if what comes of it cannot
-    /// change: a registry holds pinned modules besides the tagged one, and an
-    /// artefact may be named by its digest. Other sources hold one module, which
-    /// may be replaced by another than the pinned one.
+    /// How often the host checks the source for another module. None if the source
+    /// cannot change: a registry holds a pinned module beside the tagged one, and a
+    /// digest names one artefact. Other sources hold one module, which may be replaced
+    /// by another than the pinned one.
     #[must_use]
-    pub fn look_every(&self) -> Option<Duration> {
+    pub fn check_interval(&self) -> Option<Duration> {
         match &self.source {
             ModuleSource::Builtin(_) | ModuleSource::File(_) => Some(Duration::from_secs(2)),
             ModuleSource::ConfigMap(_) => Some(Duration::from_secs(10)),
             ModuleSource::Oci(_) if self.digest.is_some() => None,
             ModuleSource::Oci(oci) if oci.reference.0.digest().is_some() => None,
-            // Registries count requests: Docker Hub allows 100 pulls in six
-            // hours to those it does not know.
+            // Registries limit requests: Docker Hub allows 100 anonymous pulls in six
+            // hours.
             ModuleSource::Oci(_) => Some(Duration::from_secs(300)),
         }
     }
@@ -176,8 +178,7 @@ impl From<OciReference> for String {
     }
 }
 
-/// [`ModuleConfig`] as it is written: a plain map, which is also what a
-/// structural schema can say.
+/// The serialized form of [`ModuleConfig`]: a plain map, as a structural schema needs it.
 #[derive(Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 #[schemars(extend("x-kubernetes-validations" = [{
@@ -189,16 +190,17 @@ struct ModuleFields {
     /// The name of a guest that is shipped with Davit.
     #[serde(skip_serializing_if = "Option::is_none")]
     builtin: Option<String>,
-    /// A file in Davit's own file system. It is watched.
+    /// A file in Davit's own file system. The host checks it every 2 seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     file: Option<PathBuf>,
-    /// A key under `binaryData` of a `ConfigMap`. It is watched.
+    /// A key under `binaryData` of a `ConfigMap`. The host checks it every 10 seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     config_map: Option<KeyReference>,
-    /// An artefact in an OCI registry. A tag is looked at every five minutes.
+    /// An artefact in an OCI registry. The host checks a tag every 5 minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     oci: Option<OciSource>,
-    /// The SHA-256 that the module must have, `sha256:…`; any if absent.
+    /// The SHA-256 that the module must have, such as `sha256:9f86d0…`. If absent, any
+    /// module is accepted.
     #[serde(
         deserialize_with = "digest",
         serialize_with = "written_digest",
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn every_source_is_written_as_it_is_read() {
+    fn a_source_is_written_as_it_is_read() {
         let all = [
             json!({"builtin": "podgc"}),
             json!({"file": "/guests/mine.wasm", "digest": DIGEST}),
@@ -316,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn an_error_names_the_field() {
         let error = |value: Value| read(&value).unwrap_err();
         for (value, expected) in [
             (
@@ -362,8 +364,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_change_is_not_looked_at() {
-        let every = |value: Value| read(&value).unwrap().look_every();
+    fn a_source_that_cannot_change_is_not_checked() {
+        let every = |value: Value| read(&value).unwrap().check_interval();
         assert!(every(json!({"builtin": "podgc"})).is_some());
         assert!(every(json!({"oci": {"reference": "a/b:1"}})).is_some());
         assert!(every(json!({"builtin": "podgc", "digest": DIGEST})).is_some());

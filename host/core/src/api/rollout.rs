@@ -1,4 +1,4 @@
-//! How another module or configuration takes over.
+//! How a new revision replaces the stable one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,27 +14,28 @@ use super::duration::HumanDuration;
 use super::error::{SpecError, is_default, out_of_range};
 use super::strict::{expected_text, percent, text};
 
-/// How another module or configuration takes over.
+/// How a new revision replaces the stable one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct RolloutConfig {
-    /// What the candidate goes through, such as `shadow 10m`, `weight 10 for
-    /// 10m`, `weight 50 until promoted`. Without steps it takes over at once.
+    /// The steps of a rollout, such as `shadow 10m`, `weight 10 for 10m` or
+    /// `weight 50 until promoted`. Without steps, a new revision replaces the stable
+    /// one at once.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub steps: Vec<StepConfig>,
-    /// Whether the present step goes on until an operator resumes.
+    /// Pauses the rollout: the candidate stays in its step until an operator resumes.
     #[serde(skip_serializing_if = "is_default")]
     pub paused: bool,
-    /// How targets are told apart.
+    /// How targets are divided between the two revisions.
     #[serde(skip_serializing_if = "is_default")]
     pub cohort: CohortConfig,
-    /// What the candidate must hold to.
+    /// The limits that the candidate must keep, and the evidence that a promotion needs.
     #[serde(skip_serializing_if = "is_default")]
     pub analysis: AnalysisConfig,
 }
 
-/// How a step is written in the custom resource.
+/// The pattern of a step in the custom resource.
 const PATTERN: &str =
     "^(shadow|weight (100|[1-9]?[0-9])) (until promoted|(for )?([0-9]+(h|m|s|ms))+)$";
 
@@ -44,25 +45,25 @@ const PATTERN: &str =
 #[schemars(with = "String", extend("pattern" = PATTERN))]
 pub struct StepConfig(pub Step);
 
-/// How targets are told apart.
+/// How targets are divided between the two revisions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct CohortConfig {
-    /// What is never split between the revisions.
+    /// The cohort: targets that always belong to the same revision.
     pub by: UnitConfig,
-    /// The only namespaces of which the candidate gets anything; all if empty.
+    /// The namespaces whose targets the candidate may own; all namespaces if empty.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "set"))]
     pub namespaces: BTreeSet<String>,
-    /// The labels that a target needs for the candidate to get it.
+    /// The labels that a target must have for the candidate to own it.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub match_labels: BTreeMap<String, String>,
 }
 
-/// What is never split between the revisions.
+/// The cohort: targets that always belong to the same revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum UnitConfig {
-    /// Every object by itself.
+    /// Each object is a cohort.
     #[default]
     Uid,
     /// All objects of a namespace.
@@ -73,34 +74,35 @@ pub enum UnitConfig {
     Node,
 }
 
-/// What a candidate must hold to, in each step.
+/// The limits that a candidate must keep in each step, and the evidence that a
+/// promotion needs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct AnalysisConfig {
-    /// Targets that must have been compared before a step can end well; fewer
-    /// are inconclusive, and the step goes on.
+    /// The number of compared targets that a step needs to end. With fewer, the
+    /// analysis is inconclusive, and the step lasts longer.
     pub min_decisions: u64,
-    /// Calls of the guest that may fail: trap, run too long, answer nonsense.
+    /// The most failed calls of the guest: traps, exceeded limits, invalid answers.
     pub max_failed_calls: u64,
-    /// Of the targets compared, so many percent (0 to 100) may be disagreed
-    /// on; any number if absent.
+    /// The most disagreements, in percent (0 to 100) of the compared targets. If
+    /// absent, any number is allowed.
     #[serde(
         deserialize_with = "percent::<_, 0>",
         skip_serializing_if = "Option::is_none"
     )]
     #[schemars(range(max = 100))]
     pub max_disagreement_percent: Option<u8>,
-    /// Plans that may be refused: by the gate, or by the API server as
+    /// The most plans that the gate refuses, or that the API server refuses as
     /// forbidden or invalid.
     pub max_refused_writes: u64,
-    /// The time, in milliseconds, that 95 of 100 calls must take at most; any
-    /// time if absent.
+    /// The longest duration of 95 of 100 calls, in milliseconds. If absent, any
+    /// duration is allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_call_millis: Option<u64>,
-    /// How long a target on which one revision has decided waits for the
-    /// other, such as `1m`; twice the longest period of the guest's ticks, and
-    /// 30 s at least, if absent. It should cover the difference of their
-    /// timers.
+    /// How long a target on which one revision has decided waits for the decision of
+    /// the other, such as `1m`. Choose it longer than the difference of their timers.
+    /// The default is twice the longest period of the guest's ticks, and at least
+    /// `30s`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub window: Option<HumanDuration>,
 }
@@ -131,7 +133,7 @@ impl RolloutConfig {
         Ok(())
     }
 
-    /// The steps as the core knows them.
+    /// The steps.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         self.steps.iter().map(|step| step.0).collect()

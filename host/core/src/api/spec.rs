@@ -1,5 +1,5 @@
-//! What an operator says of a controller: the spec of the custom resource
-//! `controllers.davit.dev`, and an entry of the file of `davit run --config`.
+//! The spec of a controller: of the custom resource `controllers.davit.dev`, and of an
+//! entry of the configuration file.
 
 use crate::controller::Settings;
 use crate::gate::Mode;
@@ -19,37 +19,40 @@ use super::strict;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ControllerSpec {
-    /// Where the guest's module is.
+    /// The source of the guest's module.
     pub module: ModuleConfig,
-    /// What the controller may do to the cluster: carry out its plans
-    /// (`Enforce`), show them (`DryRun`), or not run (`Disabled`).
+    /// What the host does with the controller's plans. `Enforce`: the host executes
+    /// them. `DryRun`: the host logs and counts them, and writes nothing. `Disabled`:
+    /// the host does not call the guest.
     #[serde(default)]
     pub mode: ModeConfig,
-    /// What the guest is configured with, as its schema says.
+    /// The configuration of the guest. The guest's schema says which values are valid;
+    /// `davit inspect` prints it.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     #[schemars(schema_with = "any_map")]
     pub config: Value,
-    /// The part of what the guest declares that it is granted; all if absent.
+    /// The permissions that you grant, of those that the guest's manifest asks for. If
+    /// absent, all of them are granted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "atomic"))]
     pub permissions: Option<Vec<PermissionConfig>>,
-    /// Limits that hold whatever the guest decides.
+    /// Limits on the writes of the controller, whatever the guest decides.
     #[serde(default, skip_serializing_if = "is_default")]
     pub guardrails: GuardrailConfig,
-    /// What a call of the guest may use.
+    /// The resources that one call of the guest may use.
     #[serde(default, skip_serializing_if = "is_default")]
     pub limits: LimitConfig,
-    /// How another module or configuration takes over; at once if absent.
+    /// How a new revision replaces the stable one. If absent, at once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rollout: RolloutConfig,
-    /// The ServiceAccount, in Davit's own namespace, in whose name the
-    /// controller writes; Davit's own if absent.
+    /// The ServiceAccount that the controller writes as, in Davit's own namespace. If
+    /// absent, Davit's own ServiceAccount.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(extend("pattern" = SUBDOMAIN))]
     pub service_account_name: Option<String>,
 }
 
-/// The verbs of RBAC for resources, as far as a controller may need them.
+/// The verbs of RBAC for resources that a controller may need.
 const VERBS: [&str; 8] = [
     "get",
     "list",
@@ -61,37 +64,37 @@ const VERBS: [&str; 8] = [
     "deletecollection",
 ];
 
-/// A DNS subdomain, as the names of most objects are.
+/// The pattern of a DNS subdomain, as of the names of most objects.
 const SUBDOMAIN: &str = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$";
 
-/// What a controller may do to the cluster.
+/// What the host does with the plans of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ModeConfig {
-    /// Plans are carried out.
+    /// Plans are executed.
     Enforce,
-    /// Plans are shown.
+    /// Plans are logged and counted, not executed.
     #[default]
     DryRun,
-    /// The controller does not run.
+    /// The guest is not called.
     Disabled,
 }
 
-/// A write that a guest is granted, as a rule of RBAC.
+/// A permission, as in a rule of RBAC.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct PermissionConfig {
     /// A verb of RBAC, such as `get`, `create`, `patch` or `delete`.
     #[schemars(extend("enum" = VERBS))]
     pub verb: String,
-    /// Empty for core.
+    /// The API group; empty for the core group.
     #[serde(default)]
     pub group: String,
-    /// The plural, with its subresource: `pods/status`.
+    /// The plural name of the resource, with its subresource, such as `pods/status`.
     pub resource: String,
 }
 
 impl ControllerSpec {
-    /// A module with everything else as it is by default.
+    /// The spec of a module, with the default for every other field.
     #[must_use]
     pub fn of(module: ModuleConfig) -> Self {
         Self {
@@ -106,14 +109,14 @@ impl ControllerSpec {
         }
     }
 
-    /// Reads a spec, and refuses what makes no sense by the path of the field.
+    /// Reads and validates a spec. The error names the first invalid field.
     pub fn read(value: &Value) -> Result<Self, SpecError> {
         let spec: Self = strict::read(value)?;
         spec.check()?;
         Ok(spec)
     }
 
-    /// Refuses values that make no sense.
+    /// Validates the values. The error names the first invalid field.
     pub fn check(&self) -> Result<(), SpecError> {
         if !matches!(self.config, Value::Null | Value::Object(_)) {
             let reason = strict::expected("a map", &self.config);
@@ -144,7 +147,7 @@ impl ControllerSpec {
         self.rollout.check()
     }
 
-    /// What the core has to know of it.
+    /// The operator's settings that apply to every revision.
     #[must_use]
     pub fn settings(&self) -> Settings {
         let granted = self.permissions.as_ref();
@@ -156,8 +159,7 @@ impl ControllerSpec {
     }
 }
 
-/// The operator's configuration, encoded as the guest receives it. None is an empty
-/// map.
+/// Encodes a configuration as the guest receives it. Null is an empty map.
 pub fn encode_config(config: &Value) -> Result<Vec<u8>, rmp_serde::encode::Error> {
     match config {
         Value::Null => rmp_serde::to_vec_named(&serde_json::Map::new()),

@@ -1,58 +1,58 @@
-//! What is said and remembered of a controller: the status of the custom
-//! resource.
+//! The status of the custom resource.
 //!
-//! It is also all that a rollout is remembered by: a host that starts, or leads
-//! from now on, goes on from here.
+//! It is also the record of a rollout: a host that starts continues from it.
 
 use crate::rollout::compare::Counts;
 use crate::rollout::progress::StepObservation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// What is said and remembered of a controller.
+/// The observed state of a controller. It is also the record that a host continues
+/// from after a restart.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ControllerStatus {
-    /// The generation of the spec that this is about.
+    /// The generation of the spec that this status describes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What to act on first, in at most 40 characters; the condition `Ready` has
-    /// the reason.
+    /// What to act on first, in at most 40 characters. The message of the condition
+    /// `Ready` has the details.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub summary: String,
-    /// The host that wrote this last.
+    /// The host that wrote this status last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<HostStatus>,
-    /// The revision that runs.
+    /// The revision that runs, and that a rollback returns to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stable: Option<RevisionStatus>,
-    /// Why nothing runs, if the stable revision cannot be had again after a
-    /// start.
+    /// Set if the host cannot load the stable revision after a start. Nothing runs
+    /// then.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<LostStatus>,
-    /// The revision that is being tried.
+    /// The revision that is being rolled out.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidate: Option<CandidateStatus>,
-    /// The last revision that was rolled back. It is not tried again as long as
-    /// the spec asks for it.
+    /// The revision that was rolled back last. The host does not start it again unless
+    /// the spec changes or an operator retries it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rejected: Option<RejectedStatus>,
-    /// The guardrails that hold plans back.
+    /// The guardrails that have tripped and hold plans back.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["guardrail"],
     ))]
     pub tripped: Vec<TrippedStatus>,
-    /// The host's answer to each request that the annotations hold.
+    /// The host's answers to the requests in the annotations.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
         "x-kubernetes-list-map-keys" = ["request"],
     ))]
     pub requests: Vec<RequestStatus>,
-    /// Ready, Resolved, Verified, Compiled, Configured, Synced, Leading,
-    /// Progressing and Degraded; Reconciling or Stalled if true.
+    /// The conditions Ready, Resolved, Verified, Compiled, Configured, Synced, Leading,
+    /// Progressing and Degraded. Reconciling and Stalled are present only while they
+    /// are True.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend(
         "x-kubernetes-list-type" = "map",
@@ -65,11 +65,12 @@ pub struct ControllerStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostStatus {
-    /// Its number: another one after each start.
+    /// The id of the host. Each start has another.
     pub id: String,
-    /// The pod or machine that it runs on.
+    /// The pod or machine that the host runs on.
     pub name: String,
-    /// When it wrote this, RFC 3339: every ten seconds if nothing else changes.
+    /// When the host wrote this status, RFC 3339. It does so at least every ten
+    /// seconds.
     pub renewed_at: String,
 }
 
@@ -77,90 +78,91 @@ pub struct HostStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RevisionStatus {
-    /// Its name: ten hexadecimal digits, the same for the same module,
-    /// configuration and limits.
+    /// The name of the revision: ten hexadecimal digits. The same module,
+    /// configuration and limits have the same name.
     pub revision: String,
-    /// The module's SHA-256: `sha256:…`.
+    /// The SHA-256 of the module, such as `sha256:9f86d0…`.
     pub digest: String,
-    /// The first twelve hexadecimal digits of the configuration's SHA-256.
+    /// The first twelve hexadecimal digits of the SHA-256 of the configuration.
     pub config_hash: String,
-    /// Since when, RFC 3339 with milliseconds.
+    /// When the revision became stable, RFC 3339 with milliseconds.
     pub since: String,
 }
 
-/// A stable revision that cannot be had again.
+/// A stable revision that the host cannot load after a start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LostStatus {
-    /// Since when, RFC 3339 with milliseconds: it names what `davit promote
-    /// --full` abandons.
+    /// When the revision was lost, RFC 3339 with milliseconds. The annotation
+    /// `davit.dev/abandon` names this time.
     pub since: String,
-    /// Why.
+    /// Why the host cannot load the revision.
     pub reason: String,
-    /// The revision that the spec describes, which takes over once the lost one
-    /// is abandoned; none as long as it cannot be had either.
+    /// The revision that becomes stable when an operator abandons the lost one: the one
+    /// that the spec describes. Absent until the host has loaded it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
 }
 
-/// A revision that is being tried.
+/// A revision that is being rolled out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateStatus {
-    /// Its name.
+    /// The name of the revision.
     pub revision: String,
-    /// The module's SHA-256: `sha256:…`.
+    /// The SHA-256 of the module, such as `sha256:9f86d0…`.
     pub digest: String,
-    /// The first twelve hexadecimal digits of the configuration's SHA-256.
+    /// The first twelve hexadecimal digits of the SHA-256 of the configuration.
     pub config_hash: String,
-    /// Since when, RFC 3339 with milliseconds: it tells this trial of the
-    /// revision from any other.
+    /// When the rollout started, RFC 3339 with milliseconds. Revision and time name
+    /// one rollout.
     pub since: String,
-    /// The step, counted from 1.
+    /// The number of the step, counted from 1.
     pub step: u32,
-    /// How many steps there are.
+    /// The number of steps.
     pub steps: u32,
-    /// The step in words: `weight 10 for 10m`.
+    /// The step as the spec writes it, such as `weight 10 for 10m`.
     pub step_text: String,
-    /// The share of the cohorts that it owns, in percent.
+    /// The share of the cohorts that the candidate owns, in percent.
     pub weight: u8,
-    /// How long the step has been under way while the candidate was running,
-    /// in seconds.
+    /// How long the candidate has run in this step, in seconds. Time without a running
+    /// host does not count.
     pub elapsed_seconds: u64,
-    /// The same for people: `3m10s`.
+    /// The same as a duration, such as `3m10s`.
     #[serde(default)]
     pub elapsed: String,
-    /// How much of the step is left: `6m50s`, or `until promoted`.
+    /// How much of the step is left, such as `6m50s`, or `until promoted`.
     #[serde(default)]
     pub remaining: String,
-    /// Why the step goes on.
+    /// Why the candidate stays in the step.
     pub waits_for: String,
-    /// How its decisions compare with the stable revision's, in this step.
+    /// How the candidate's decisions compare with those of the stable revision in this
+    /// step.
     pub comparison: ComparisonStatus,
-    /// Calls of it that failed in this step.
+    /// The number of the candidate's failed calls in this step.
     #[serde(default)]
     pub failed_calls: u64,
-    /// Plans of it that were refused in this step, by the gate or by the API
-    /// server.
+    /// The number of the candidate's plans that the gate or the API server refused in
+    /// this step.
     #[serde(default)]
     pub refused_writes: u64,
 }
 
-/// How many targets the revisions decided on alike.
+/// The number of compared targets, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ComparisonStatus {
-    /// Both do the same.
+    /// Both revisions decided the same.
     pub agree: u64,
-    /// Any of the next three.
+    /// The revisions disagree: the sum of the next three fields.
     pub disagree: u64,
-    /// Only the stable revision does something.
+    /// Only the stable revision has a plan.
     pub only_stable: u64,
-    /// Only the candidate does something.
+    /// Only the candidate has a plan.
     pub only_candidate: u64,
-    /// Both do something, but not the same.
+    /// Both revisions have a plan, and the plans differ.
     pub different: u64,
-    /// The target was gone too early to tell.
+    /// The target was deleted before the other revision reconciled it.
     pub unknown: u64,
 }
 
@@ -168,31 +170,33 @@ pub struct ComparisonStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RejectedStatus {
-    /// Its name.
+    /// The name of the revision.
     pub revision: String,
-    /// When, RFC 3339 with milliseconds: it names what `davit retry` forgives.
+    /// When the revision was rolled back, RFC 3339 with milliseconds. The annotation
+    /// `davit.dev/retry` names this time.
     pub at: String,
-    /// The step in which it was, counted from 1.
+    /// The number of the step in which it was rolled back, counted from 1.
     pub step: u32,
-    /// Why, in two words: `refused writes`.
+    /// The cause in at most two words, such as `refused writes`.
     #[serde(default)]
     pub cause: String,
-    /// Why, with what was counted.
+    /// The cause with its figures.
     pub reason: String,
 }
 
-/// A guardrail that holds plans back.
+/// A tripped guardrail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TrippedStatus {
-    /// The field that sets it: `deletesPerMinute`.
+    /// The field of the spec, such as `deletesPerMinute`.
     pub guardrail: String,
-    /// Plans that it lets through in 60 seconds.
+    /// The limit, in plans in 60 seconds.
     pub limit: u32,
-    /// Since when, RFC 3339 with milliseconds: it names what `davit reset`
-    /// resets.
+    /// When the guardrail tripped, RFC 3339 with milliseconds. The annotation
+    /// `davit.dev/reset` names this time.
     pub since: String,
-    /// Until when, RFC 3339; until an operator resets it if absent.
+    /// When the host admits plans again, RFC 3339. If absent, an operator has to reset
+    /// the guardrail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
 }
@@ -201,53 +205,53 @@ pub struct TrippedStatus {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestStatus {
-    /// The annotation without `davit.dev/`: `promote`, `abort`, `retry`,
+    /// The name of the annotation without `davit.dev/`: `promote`, `abort`, `retry`,
     /// `abandon`, `reset` or `swap`.
     pub request: String,
-    /// The annotation's value.
+    /// The value of the annotation.
     pub value: String,
-    /// What came of it.
+    /// The result of the request.
     pub result: RequestResult,
-    /// A sentence.
+    /// Details of the result.
     pub message: String,
-    /// Since when this is the answer, RFC 3339.
+    /// When the host first gave this answer, RFC 3339.
     pub at: String,
 }
 
-/// What comes of a request.
+/// The result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RequestResult {
-    /// The host did what the request asks for.
+    /// The host has fulfilled the request.
     Done,
-    /// The request does not fit things as they are. It stays without effect.
+    /// The request does not fit the present state. It has no effect, now or later.
     Refused,
-    /// The request fits, and is in force until the host can fulfil it.
+    /// The host will fulfil the request as soon as it can.
     Pending,
 }
 
-/// A condition, as Kubernetes writes them.
+/// A condition, as in the Kubernetes API conventions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConditionStatus {
-    /// Which.
+    /// The type of the condition.
     #[serde(rename = "type")]
     pub type_: String,
     /// `True`, `False` or `Unknown`.
     #[schemars(extend("enum" = ["True", "False", "Unknown"]))]
     pub status: String,
-    /// One word in camel case.
+    /// The reason of the status, one word in CamelCase.
     pub reason: String,
-    /// A sentence.
+    /// Details of the reason.
     pub message: String,
     /// When the status last changed, RFC 3339.
     pub last_transition_time: String,
-    /// The generation of the spec that it is about.
+    /// The generation of the spec that the condition describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 }
 
 impl RequestStatus {
-    /// Whether both say the same, whenever it was.
+    /// Whether both are the same answer, whenever they were given.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         self.request == other.request
@@ -258,7 +262,7 @@ impl RequestStatus {
 }
 
 impl CandidateStatus {
-    /// The step that it is in, for people: `step 2 of 3 (weight 10 for 10m)`.
+    /// The step as people read it: `step 2 of 3 (weight 10 for 10m)`.
     #[must_use]
     pub fn step_in_words(&self) -> String {
         let Self {
@@ -279,8 +283,8 @@ impl ControllerStatus {
         answers.find(|answer| answer.request == request && answer.value == value)
     }
 
-    /// When the last of the guardrails tripped that hold plans back: what
-    /// resets them all, unless another has tripped meanwhile.
+    /// When the last guardrail tripped. A reset that names this time resets all of them,
+    /// unless another has tripped since.
     #[must_use]
     pub fn last_trip(&self) -> Option<&str> {
         // Texts of the same form are in the order of their times.
@@ -302,7 +306,7 @@ impl From<&Counts> for ComparisonStatus {
     }
 }
 
-/// What was counted of a candidate, as far as it is written down.
+/// The recorded counts of a candidate.
 impl From<&CandidateStatus> for StepObservation {
     fn from(status: &CandidateStatus) -> Self {
         Self {

@@ -1,7 +1,7 @@
-//! Reads a configuration, and says what does not fit in the words of whoever
-//! wrote it: the path of the value, what is expected there, and what was found.
+//! Reads a configuration. An error names the path of the value, what is expected there
+//! and what was found, in the words of YAML and not of Rust.
 //!
-//! To Kubernetes, null is the same as leaving a field out, and so it is here.
+//! Null is the same as an absent field, as in Kubernetes.
 
 use std::fmt::{self, Display};
 use std::str::FromStr;
@@ -17,10 +17,10 @@ use serde_json::{Map, Number, Value};
 
 use super::error::SpecError;
 
-/// The most that is shown of a text that was found, in bytes.
+/// The longest quotation of a text in an error, in bytes.
 const MOST_SHOWN: usize = 100;
 
-/// Reads a value; every field of it has to be one that its type has.
+/// Reads a value. Unknown fields are errors.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
     T::deserialize(Node(value)).map_err(|Mistake { path, reason }| SpecError {
         field: path,
@@ -28,8 +28,7 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T, SpecError> {
     })
 }
 
-/// Reads what is written as text; `expected` says how, for whoever wrote
-/// something else.
+/// Reads a value from its text; an error says that `expected` was expected.
 pub fn text<'de, T, D>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
 where
     T: FromStr<Err = String>,
@@ -50,7 +49,7 @@ where
     deserializer.deserialize_str(Text(expected, std::marker::PhantomData))
 }
 
-/// Reads a percentage of this much at least.
+/// Reads a percentage from `LEAST` to 100.
 pub fn percent<'de, D, const LEAST: u8>(deserializer: D) -> Result<Option<u8>, D::Error>
 where
     D: Deserializer<'de>,
@@ -67,12 +66,12 @@ where
     percent.map(Some).ok_or_else(wrong)
 }
 
-/// Says that something else was expected.
+/// The error for a value that is not the expected one.
 pub fn expected(what: impl Display, found: &Value) -> String {
     format!("expected {what}, found {}", shown(found))
 }
 
-/// Says that another text was expected.
+/// The error for a text that is not the expected one.
 pub fn expected_text(what: impl Display, found: &str) -> String {
     format!("expected {what}, found {}", quoted(found))
 }
@@ -93,16 +92,16 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", untrusted::line(text, MOST_SHOWN))
 }
 
-/// What does not fit, and where.
+/// An invalid value, and its path.
 #[derive(Debug)]
 struct Mistake {
-    /// `rollout.steps[0]`; empty for the whole.
+    /// The path of the value, such as `rollout.steps[0]`; empty for the whole value.
     path: String,
     reason: String,
 }
 
 impl Mistake {
-    /// The same, seen from the map or list that holds the value.
+    /// Puts the path below `segment`, the place of the value in its map or list.
     fn below(mut self, segment: &str) -> Self {
         if !self.path.is_empty() && !self.path.starts_with('[') {
             self.path.insert(0, '.');
@@ -175,8 +174,8 @@ fn unexpected(found: Unexpected<'_>) -> String {
     }
 }
 
-/// What a type of Rust calls itself, in words. `is_range` if a number of the
-/// right kind is out of its range.
+/// The name of a Rust type in words. `is_range` if a number of the right type is out of
+/// its range.
 fn in_words(expected: &str, is_range: bool) -> String {
     let whole = |least: i128, most: i128| {
         if is_range {
@@ -199,7 +198,7 @@ fn in_words(expected: &str, is_range: bool) -> String {
         "a boolean" => "true or false".to_owned(),
         "a string" | "path string" => "text".to_owned(),
         "a sequence" => "a list".to_owned(),
-        // What a type says of itself in words of its own.
+        // A type with a name in words.
         other => other.to_owned(),
     }
 }
@@ -261,7 +260,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
         }
     }
 
-    /// A name, or a map of which one key is a name.
+    /// A name, or a map with one key, which is the name.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -290,7 +289,7 @@ impl<'de> Deserializer<'de> for Node<'de> {
     }
 }
 
-/// The elements of a list. A mistake in one is put below its position.
+/// The elements of a list. An error in one is put below its position.
 struct Elements<'de>(std::iter::Enumerate<std::slice::Iter<'de, Value>>);
 
 impl<'de> SeqAccess<'de> for Elements<'de> {
@@ -313,7 +312,7 @@ impl<'de> SeqAccess<'de> for Elements<'de> {
     }
 }
 
-/// The entries of a map. A mistake in one is put below its name.
+/// The entries of a map. An error in one is put below its name.
 struct Entries<'de> {
     rest: serde_json::map::Iter<'de>,
     /// The fields of a struct, where it is one.

@@ -56,8 +56,8 @@ fn deletes(limit: u32) -> Guardrails {
     }
 }
 
-/// How many of that many deletions are let through at that time.
-fn let_through(budget: &mut Budget, asker: Requester, seconds: u64, plans: usize) -> usize {
+/// How many of that many deletions are admitted at that time.
+fn admitted(budget: &mut Budget, asker: Requester, seconds: u64, plans: usize) -> usize {
     let wanted = std::iter::repeat_n(delete(), plans);
     let admitted = wanted.filter(|plan| {
         let admitted = budget.ask(plan, asker, at(seconds)).is_none();
@@ -73,7 +73,7 @@ fn let_through(budget: &mut Budget, asker: Requester, seconds: u64, plans: usize
 fn a_guest_within_its_limit_is_never_held_back() {
     let mut budget = Budget::new(deletes(2));
     for seconds in [0, 30, 60, 90, 120] {
-        assert_eq!(let_through(&mut budget, STABLE, seconds, 1), 1);
+        assert_eq!(admitted(&mut budget, STABLE, seconds, 1), 1);
     }
     assert_eq!(budget.tripped(at(120)).count(), 0);
 }
@@ -81,7 +81,7 @@ fn a_guest_within_its_limit_is_never_held_back() {
 #[test]
 fn asking_a_guardrail_does_not_trip_it() {
     let mut budget = Budget::new(deletes(2));
-    assert_eq!(let_through(&mut budget, STABLE, 0, 2), 2);
+    assert_eq!(admitted(&mut budget, STABLE, 0, 2), 2);
     let held_back = budget.check(&delete(), STABLE, at(1));
     assert!(held_back.is_some());
     assert_eq!(budget.tripped(at(1)).count(), 0);
@@ -98,7 +98,7 @@ fn asking_a_guardrail_does_not_trip_it() {
 #[test]
 fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
     let mut budget = Budget::new(deletes(2));
-    assert_eq!(let_through(&mut budget, STABLE, 10, 5), 2);
+    assert_eq!(admitted(&mut budget, STABLE, 10, 5), 2);
     let spent = *budget.tripped(at(10)).next().unwrap();
     assert_eq!(
         (spent.guardrail, spent.limit, spent.until),
@@ -108,8 +108,8 @@ fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
         spent.to_string(),
         "the guardrail deletesPerMinute has tripped: 2 plans in 60 seconds"
     );
-    assert_eq!(let_through(&mut budget, STABLE, 309, 5), 0);
-    assert_eq!(let_through(&mut budget, STABLE, 310, 5), 2);
+    assert_eq!(admitted(&mut budget, STABLE, 309, 5), 0);
+    assert_eq!(admitted(&mut budget, STABLE, 310, 5), 2);
 }
 
 #[test]
@@ -118,20 +118,20 @@ fn an_operator_resets_it() {
         cooldown: Cooldown::UntilReset,
         ..deletes(1)
     });
-    assert_eq!(let_through(&mut budget, STABLE, 0, 2), 1);
-    assert_eq!(let_through(&mut budget, STABLE, 1_000_000, 2), 0);
+    assert_eq!(admitted(&mut budget, STABLE, 0, 2), 1);
+    assert_eq!(admitted(&mut budget, STABLE, 1_000_000, 2), 0);
     budget.reset();
-    assert_eq!(let_through(&mut budget, STABLE, 1_000_001, 2), 1);
+    assert_eq!(admitted(&mut budget, STABLE, 1_000_001, 2), 1);
 }
 
 #[test]
-fn other_limits_are_judged_anew() {
+fn other_limits_are_judged_again() {
     let mut budget = Budget::new(deletes(1));
-    assert_eq!(let_through(&mut budget, STABLE, 0, 2), 1);
+    assert_eq!(admitted(&mut budget, STABLE, 0, 2), 1);
     budget.set(deletes(1));
-    assert_eq!(let_through(&mut budget, STABLE, 1, 1), 0, "the same limits");
+    assert_eq!(admitted(&mut budget, STABLE, 1, 1), 0, "the same limits");
     budget.set(deletes(3));
-    assert_eq!(let_through(&mut budget, STABLE, 2, 5), 2, "one is spent");
+    assert_eq!(admitted(&mut budget, STABLE, 2, 5), 2, "one is spent");
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
             watched: 45 - deleted,
             ..STABLE
         };
-        deleted += let_through(&mut budget, asker, seconds, 1);
+        deleted += admitted(&mut budget, asker, seconds, 1);
     }
     assert_eq!(deleted, 5, "10 % of 45, rounded up");
     // The cache shows none of a burst's deletions yet, and then all of them.
@@ -178,7 +178,7 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
     });
     for (seconds, watched, deleted) in [(0, 20, 10), (1, 20, 0), (2, 10, 0)] {
         let asker = Requester { watched, ..STABLE };
-        assert_eq!(let_through(&mut budget, asker, seconds, 20), deleted);
+        assert_eq!(admitted(&mut budget, asker, seconds, 20), deleted);
         budget.tripped.clear();
     }
     let mut budget = Budget::new(Guardrails {
@@ -186,7 +186,7 @@ fn a_share_is_of_what_there_was_before_the_deletions() {
         ..Guardrails::default()
     });
     assert_eq!(
-        let_through(&mut budget, STABLE, 0, 3),
+        admitted(&mut budget, STABLE, 0, 3),
         1,
         "one is always allowed"
     );
@@ -229,16 +229,16 @@ fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
         watched: 0,
     };
     let mut budget = Budget::new(deletes(10));
-    assert_eq!(let_through(&mut budget, candidate, 0, 9), 3);
+    assert_eq!(admitted(&mut budget, candidate, 0, 9), 3);
     let spent = *budget.tripped(at(0)).next().unwrap();
     assert_eq!((spent.role, spent.limit), (Role::Candidate, 3));
-    assert_eq!(let_through(&mut budget, STABLE, 0, 9), 7, "what is left");
+    assert_eq!(admitted(&mut budget, STABLE, 0, 9), 7, "what is left");
     budget.candidate_ended();
-    assert_eq!(let_through(&mut budget, STABLE, 59, 1), 0);
+    assert_eq!(admitted(&mut budget, STABLE, 59, 1), 0);
     let mut budget = Budget::new(deletes(10));
-    assert_eq!(let_through(&mut budget, STABLE, 0, 20), 10);
+    assert_eq!(admitted(&mut budget, STABLE, 0, 20), 10);
     let blamed: Vec<Role> = budget.tripped(at(0)).map(|spent| spent.role).collect();
-    assert_eq!(let_through(&mut budget, candidate, 0, 1), 0);
+    assert_eq!(admitted(&mut budget, candidate, 0, 1), 0);
     assert_eq!(blamed, [Role::Stable], "the candidate is not to blame");
 }
 
@@ -260,20 +260,20 @@ fn what_had_tripped_before_holds_everybody_back() {
     budget.resume(spent);
     assert_eq!(budget.tripped(at(0)).collect::<Vec<_>>(), [&spent]);
     for asker in [STABLE, candidate] {
-        assert_eq!(let_through(&mut budget, asker, 19, 1), 0);
+        assert_eq!(admitted(&mut budget, asker, 19, 1), 0);
     }
-    assert_eq!(let_through(&mut budget, STABLE, 20, 9), 3);
+    assert_eq!(admitted(&mut budget, STABLE, 20, 9), 3);
     // Another limit by now, or none, is another decision of the operator's.
     for guardrails in [deletes(4), Guardrails::default()] {
         let mut budget = Budget::new(guardrails);
         budget.resume(spent);
-        assert_eq!(let_through(&mut budget, STABLE, 0, 1), 1);
+        assert_eq!(admitted(&mut budget, STABLE, 0, 1), 1);
     }
 }
 
 #[test]
 fn without_guardrails_nothing_is_counted() {
     let mut budget = Budget::default();
-    assert_eq!(let_through(&mut budget, STABLE, 0, 100), 100);
+    assert_eq!(admitted(&mut budget, STABLE, 0, 100), 100);
     assert!(budget.deletes.is_empty() && budget.writes.is_empty());
 }

@@ -1,9 +1,9 @@
-//! What the host answers to the requests of operators.
+//! The host's answers to the requests of operators.
 //!
-//! Every request gets one answer, which stands in the status beside what came of
-//! it: both are recorded at once. A request that does not fit, or that has been
-//! answered, is void from then on: no request that was refused takes effect later.
-//! One that fits and cannot be fulfilled yet is `Pending`, and stays in force.
+//! Every request gets one answer in the status, which is recorded together with its
+//! effect. A request that does not fit the state is refused and has no effect later; an
+//! answered request is not in force any more. A request that fits and cannot be
+//! fulfilled yet is `Pending`, and stays in force.
 
 use super::notice::Notice;
 use super::requests::{RequestKind, Requests, rollout_name, subject};
@@ -11,17 +11,17 @@ use super::times::time;
 use crate::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
 use crate::time::Wall;
 
-/// A request without an answer that holds for good.
+/// A request without a final answer.
 pub(super) struct OpenRequest {
     kind: RequestKind,
     value: String,
-    /// Why it does not fit the state; none if it does.
+    /// Why the request does not fit the state; none if it does.
     misfit: Option<String>,
 }
 
-/// What became of the requests.
+/// The results of the requests.
 pub(super) struct Outcome<'a> {
-    /// The status after the look that the requests were in force for.
+    /// The status after the reconcile with these requests.
     pub(super) status: &'a ControllerStatus,
     /// The requests that were in force.
     pub(super) in_force: &'a Requests,
@@ -29,13 +29,13 @@ pub(super) struct Outcome<'a> {
     pub(super) is_running: bool,
     /// The revision that the spec describes, if it is loaded.
     pub(super) described: Option<&'a str>,
-    /// Why what the spec describes is not loaded.
+    /// Why the revision that the spec describes is not loaded.
     pub(super) problem: Option<String>,
 }
 
 type Answer = (RequestResult, String);
 
-/// Sorts out which requests are in force for what follows, and which want an answer.
+/// Finds the requests that are in force, and those that need an answer.
 pub(super) fn review(
     asked: &Requests,
     status: &ControllerStatus,
@@ -48,8 +48,8 @@ pub(super) fn review(
             continue;
         };
         match final_answer(status, kind, value) {
-            // What resets a trip is no part of the status: if a host crashed in
-            // between, the next one has to do it again.
+            // The status does not record the reset itself: after a crash in between,
+            // the next host resets again.
             Some(RequestResult::Done) if kind == RequestKind::Reset => {}
             Some(_) => in_force.clear(kind),
             None => {
@@ -69,8 +69,8 @@ pub(super) fn review(
     (in_force, open)
 }
 
-/// The answers after a look: the former ones to what is still asked, and new ones to
-/// open requests. Adds a notice for each request that is refused.
+/// The answers after a reconcile: the former answers to present requests, and new ones
+/// to open requests. Adds a notice for each refused request.
 pub(super) fn answer(
     former: &[RequestStatus],
     asked: &Requests,
@@ -108,7 +108,7 @@ pub(super) fn answer(
             at: time(now),
         };
         match former.and_then(|position| answers.get_mut(position)) {
-            // Its time is that of its first appearance.
+            // The time of an answer is when it was first given.
             Some(former) if former.is_same(&answer) => {}
             Some(former) => *former = answer,
             None => answers.push(answer),
@@ -127,7 +127,7 @@ fn final_answer(
 }
 
 impl Outcome<'_> {
-    /// What came of a request that did fit, before this look.
+    /// The result of a request that was in force.
     fn of(&self, kind: RequestKind, subject: &str) -> Answer {
         let (status, revision) = (self.status, revision(subject));
         match kind {
@@ -139,18 +139,18 @@ impl Outcome<'_> {
                         if was_in != "all" && step != was_in {
                             done(format!("{revision} is in {}", candidate.step_in_words()))
                         } else {
-                            self.still_waits()
+                            self.not_yet()
                         }
                     }
                     _ => self.ended(revision),
                 }
             }
             RequestKind::Abort => match &status.candidate {
-                Some(candidate) if is_of_rollout(candidate, subject) => self.still_waits(),
+                Some(candidate) if is_of_rollout(candidate, subject) => self.not_yet(),
                 _ => done(format!("the candidate {revision} was rolled back")),
             },
             RequestKind::Retry => match (&status.rejected, &status.candidate) {
-                (Some(_), _) => self.still_waits(),
+                (Some(_), _) => self.not_yet(),
                 (None, Some(candidate)) if candidate.revision == revision => done(format!(
                     "{revision} is rolled out again: {}",
                     candidate.step_in_words()
@@ -158,12 +158,12 @@ impl Outcome<'_> {
                 (None, _) => self.ended(revision),
             },
             RequestKind::Abandon => match (&status.lost, &status.stable) {
-                (Some(_), _) => self.still_waits(),
+                (Some(_), _) => self.not_yet(),
                 (None, Some(stable)) if stable.revision != revision => done(format!(
                     "{} is the stable revision; {revision} was abandoned",
                     stable.revision
                 )),
-                _ => refused(format!("the stable revision {revision} is there again")),
+                _ => refused(format!("the stable revision {revision} is loaded again")),
             },
             RequestKind::Swap => match &status.stable {
                 Some(stable) if stable.revision == revision => {
@@ -173,7 +173,7 @@ impl Outcome<'_> {
                     Some(described) => {
                         refused(format!("the spec describes {described}, not {revision}"))
                     }
-                    None => self.still_waits(),
+                    None => self.not_yet(),
                 },
             },
             RequestKind::Reset => {
@@ -186,14 +186,14 @@ impl Outcome<'_> {
                 } else {
                     match status.last_trip() {
                         Some(last) => refused(tripped_later(last)),
-                        None => done("no guardrail is tripped any more".to_owned()),
+                        None => done("no guardrail is tripped".to_owned()),
                     }
                 }
             }
         }
     }
 
-    /// The rollout of a revision ended in this look, and not by an abort.
+    /// The rollout of a revision ended in this reconcile, and not by an abort.
     fn ended(&self, revision: &str) -> Answer {
         let status = self.status;
         let stable = status.stable.as_ref();
@@ -202,7 +202,7 @@ impl Outcome<'_> {
         }
         match &status.rejected {
             Some(rejected) if rejected.revision == revision => refused(format!(
-                "{revision} was rolled back first: {}",
+                "{revision} was rolled back before: {}",
                 rejected.reason
             )),
             _ => refused(format!("the spec does not describe {revision} any more")),
@@ -210,8 +210,8 @@ impl Outcome<'_> {
     }
 
     /// Why a request that fits is not fulfilled yet.
-    fn still_waits(&self) -> Answer {
-        let loading = || "what the spec describes is still being loaded".to_owned();
+    fn not_yet(&self) -> Answer {
+        let loading = || "the host is loading the revision that the spec describes".to_owned();
         pending(self.problem.clone().unwrap_or_else(loading))
     }
 }
@@ -224,7 +224,7 @@ fn misfit(
     subject: &str,
 ) -> Option<String> {
     if !kind.is_well_formed(subject) {
-        return Some(format!("the value has to be {}", kind.form()));
+        return Some(format!("the value must have the form {}", kind.form()));
     }
     match kind {
         RequestKind::Promote => {
@@ -251,14 +251,14 @@ fn misfit(
             None => Some("the stable revision is not lost".to_owned()),
             Some((stable, lost)) => {
                 let name = format!("{}@{}", stable.revision, lost.since);
-                (name != subject).then(|| format!("what is lost is {name}"))
+                (name != subject).then(|| format!("the lost revision is {name}"))
             }
         },
         RequestKind::Swap => {
             let generation = generation.unwrap_or_default().to_string();
             let (_, about) = subject.split_once('@')?;
             (about != generation).then(|| {
-                format!("the spec is another by now: of generation {generation}, not {about}")
+                format!("the spec has changed: its generation is {generation}, not {about}")
             })
         }
         RequestKind::Reset => match status.last_trip() {

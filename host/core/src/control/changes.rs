@@ -1,12 +1,12 @@
-//! Controllers of a configuration file, and what operators change of them.
+//! Controllers of a configuration file, and the changes that operators make over HTTP.
 
 use serde_json::Value;
 
 use super::file::{Change, ChangeError, FileEntry};
-use super::{ChangeId, Control, ControlEffect, Declared, Entry, FileController, Report};
+use super::{ChangeId, Control, ControlEffect, DeclaredController, Entry, FileController, Report};
 use crate::time::Now;
 
-/// A change of a controller of the file, and how far it is.
+/// A change of a controller of the file, with its stage.
 pub(super) struct PendingChange {
     pub(super) id: ChangeId,
     pub(super) controller: String,
@@ -14,12 +14,12 @@ pub(super) struct PendingChange {
 }
 
 pub(super) enum Stage {
-    /// A pause is being recorded; then the change is made.
+    /// The host records a pause; then it applies the change.
     Pausing(Change),
-    /// The next look considers it.
+    /// The change is applied; the next reconcile decides on it.
     Made,
-    /// It is answered once what follows from it is recorded.
-    Considered,
+    /// The decision is made; it is answered once that is recorded.
+    Reconciled,
 }
 
 impl<G: Clone> Control<G> {
@@ -37,7 +37,7 @@ impl<G: Clone> Control<G> {
                     .or_insert_with(|| FileEntry::new(spec)),
             };
             let declaration = entry.declaration(&name);
-            declared.push(Declared {
+            declared.push(DeclaredController {
                 declaration,
                 loaded,
             });
@@ -62,7 +62,8 @@ impl<G: Clone> Control<G> {
             return self.answer(id, Err(error));
         }
         let stage = if let Some(paused) = change.paused {
-            // First, so that a restart does not let the rollout continue.
+            // The pause is recorded first, so that a restart does not continue the
+            // rollout.
             known.recording.pause(paused);
             Stage::Pausing(change)
         } else {
@@ -97,14 +98,14 @@ impl<G: Clone> Control<G> {
         self.effects.push_back(ControlEffect::Answer { id, result });
     }
 
-    /// Answers the changes of a controller that are considered and recorded.
+    /// Answers the changes of a controller whose decisions are recorded.
     pub(super) fn answer_changes(&mut self, name: &str) {
         let known = self.controllers.get(name).and_then(Entry::known);
         if known.is_some_and(|known| known.recording.is_under_way()) {
             return;
         }
         let is_answered = |one: &mut PendingChange| {
-            one.controller == name && matches!(one.stage, Stage::Considered)
+            one.controller == name && matches!(one.stage, Stage::Reconciled)
         };
         for change in self.changes.extract_if(.., is_answered).collect::<Vec<_>>() {
             let object = self.file_controller(name);

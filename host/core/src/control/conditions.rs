@@ -1,5 +1,4 @@
-//! The conditions and the summary of a controller: a projection of what is known of
-//! it.
+//! The conditions and the summary of a controller: a projection of its state.
 //!
 //! `Ready`, `Reconciling` and `Stalled` follow kstatus: kubectl wait, Flux and
 //! other tools read them without knowing Davit.
@@ -19,7 +18,7 @@ use crate::api::{
 use crate::observation::PendingResource;
 use crate::rollout::progress::StepWait;
 
-pub(super) const BAD_SPEC: &str = "BadSpec";
+pub(super) const INVALID_SPEC: &str = "InvalidSpec";
 
 /// The longest summary: a column of `kubectl get`.
 pub(super) const LONGEST_SUMMARY: usize = 40;
@@ -29,18 +28,18 @@ pub(super) struct ConditionInputs<'a> {
     pub(super) name: &'a str,
     /// The revisions and the tripped guardrails.
     pub(super) status: &'a ControllerStatus,
-    /// The mode of the last spec that could be read; none as long as there was none.
+    /// The mode of the last valid spec; none if there was none.
     pub(super) mode: Option<ModeConfig>,
-    /// Why the present spec cannot be read.
+    /// The error of the present spec, if it is invalid.
     pub(super) spec_error: Option<&'a SpecError>,
-    /// Why what the spec describes cannot be loaded.
+    /// Why the revision that the spec describes cannot be loaded.
     pub(super) problem: Option<&'a LoadProblem>,
-    /// The module of what the spec describes, once that is loaded.
-    pub(super) loaded: Option<Loaded<'a>>,
+    /// The module of the revision that the spec describes, once it is loaded.
+    pub(super) loaded: Option<LoadedModule<'a>>,
     pub(super) running: Readiness,
-    /// The resource that keeps it from running.
+    /// The resource that keeps the stable revision from running.
     pub(super) pending: Option<&'a PendingResource>,
-    /// Why the stable revision's guest is not called for a while.
+    /// Why the circuit of the stable revision is open.
     pub(super) circuit: Option<&'a str>,
     /// Why the candidate stays in its step.
     pub(super) hold: Option<&'a StepWait>,
@@ -52,8 +51,8 @@ pub(super) struct ConditionInputs<'a> {
 
 /// A loaded module.
 #[derive(Clone, Copy)]
-pub(super) struct Loaded<'a> {
-    /// Where it comes from.
+pub(super) struct LoadedModule<'a> {
+    /// The source.
     pub(super) origin: &'a str,
     /// `sha256:…`
     pub(super) digest: &'a str,
@@ -63,16 +62,16 @@ pub(super) struct Loaded<'a> {
     pub(super) is_pinned: bool,
 }
 
-/// How far the stable revision is.
+/// The readiness of the stable revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Readiness {
-    /// There is none, or the host does not run it.
+    /// There is no stable revision, or the host does not run it.
     No,
     /// Its first lists are not complete.
     Starting,
     /// A resource that it watches is not served.
     NotServed,
-    /// It sees everything that it watches.
+    /// Its watches are synced.
     Yes,
 }
 
@@ -103,16 +102,16 @@ pub(super) struct Condition {
     pub(super) message: String,
 }
 
-/// What a status says of the controller as a whole.
+/// The summary, the conditions and the notices of a controller.
 pub(super) struct Description {
     /// What to act on first, in at most [`LONGEST_SUMMARY`] characters.
     pub(super) summary: String,
     pub(super) conditions: Vec<Condition>,
-    /// What people are notified of when it starts, and when it ends.
+    /// The notices of problems, when they start and when they end.
     pub(super) notices: Vec<TopicNotice>,
 }
 
-/// Something that people are notified of once, as long as topic and key stay.
+/// A notice that is sent once while topic and key stay the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct TopicNotice {
     pub(super) topic: Topic,
@@ -121,7 +120,7 @@ pub(super) struct TopicNotice {
     pub(super) message: String,
 }
 
-/// What a notice is about.
+/// The topic of a notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Topic {
     Spec,
@@ -183,7 +182,7 @@ pub(super) fn describe(inputs: &ConditionInputs<'_>) -> Description {
 
 /// The facts about a controller, the most urgent first; never none.
 fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
-    let spec_error = inputs.spec_error.map(|error| bad_spec(inputs, error));
+    let spec_error = inputs.spec_error.map(|error| invalid_spec(inputs, error));
     let other_host = inputs.other_host.map(another_host);
     let lost = inputs.status.lost.as_ref();
     let lost = lost.map(|lost| stable_lost(inputs.name, lost));
@@ -206,12 +205,12 @@ fn findings(inputs: &ConditionInputs<'_>) -> Vec<Finding> {
     all.chain([undisturbed(inputs)]).collect()
 }
 
-fn bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
+fn invalid_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
     let message = say_bad_spec(inputs, error);
     Finding {
         ready: ConditionStatus::False,
-        reason: BAD_SPEC,
-        summary: format!("{BAD_SPEC}: {}", error.field),
+        reason: INVALID_SPEC,
+        summary: format!("{INVALID_SPEC}: {}", error.field),
         notice: Some((Topic::Spec, message.clone())),
         message,
         is_degraded: true,
@@ -220,10 +219,10 @@ fn bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> Finding {
 }
 
 pub(super) fn say_bad_spec(inputs: &ConditionInputs<'_>, error: &SpecError) -> String {
-    // Mode, permissions, guardrails and account stand in the spec alone.
+    // Mode, permissions, guardrails and account are only in the spec.
     let consequence = match inputs.mode {
-        Some(_) => "the last spec that could be read still applies",
-        None => "nothing runs until the spec says again how it may",
+        Some(_) => "the last valid spec still applies",
+        None => "nothing runs until the spec is valid",
     };
     one_line(&format!("{error}; {consequence}"))
 }
@@ -236,7 +235,7 @@ fn another_host(host: &HostStatus) -> Finding {
         summary: format!("AnotherHost: {name}"),
         message: format!(
             "the host {name} ({id}) runs this Controller too: both write its status, and each \
-             counts its guardrails by itself; stop one of them"
+             has its own counts of the guardrails; stop one of them"
         ),
         is_degraded: true,
         effort: Effort::None,
@@ -247,9 +246,9 @@ fn another_host(host: &HostStatus) -> Finding {
 fn stable_lost(name: &str, lost: &LostStatus) -> Finding {
     let way = match &lost.ready {
         Some(ready) => {
-            format!("davit promote --full {name} gives it up for {ready}, which the spec describes")
+            format!("davit promote --full {name} abandons it for {ready}, which the spec describes")
         }
-        None => "what the spec describes cannot be loaded yet either".to_owned(),
+        None => "the revision that the spec describes cannot be loaded yet either".to_owned(),
     };
     let reason = &lost.reason;
     Finding {
@@ -257,7 +256,7 @@ fn stable_lost(name: &str, lost: &LostStatus) -> Finding {
         reason: "StableLost",
         summary: "StableLost: nothing runs".to_owned(),
         message: one_line(&format!(
-            "the stable revision cannot be loaded again, and nothing runs: {reason}; {way}"
+            "the stable revision cannot be loaded, and nothing runs: {reason}; {way}"
         )),
         is_degraded: true,
         effort: Effort::Stalled,
@@ -276,8 +275,8 @@ fn not_recorded(cause: &str) -> Finding {
             _ => format!("NotRecorded: {cause}"),
         },
         message: one_line(&format!(
-            "the rollout cannot be recorded, so nothing new takes over, and what runs continues: \
-             {cause}"
+            "the rollout cannot be recorded: no revision becomes stable, and the running \
+             revisions continue: {cause}"
         )),
         is_degraded: true,
         effort: Effort::Reconciling,
@@ -292,7 +291,7 @@ fn guardrail(inputs: &ConditionInputs<'_>) -> Option<Finding> {
     let messages: Vec<String> = tripped.iter().map(describe_trip).collect();
     Some(Finding {
         ready: ConditionStatus::False,
-        reason: "Guardrail",
+        reason: "GuardrailTripped",
         summary: format!("Guardrail: {}", first.guardrail),
         message: messages.join("; "),
         is_degraded: true,
@@ -312,8 +311,8 @@ fn circuit_open(reason: &str) -> Finding {
         reason: "CircuitOpen",
         summary: format!("CircuitOpen: {kind}"),
         message: one_line(&format!(
-            "circuit open: five calls in a row failed, and the guest is not called for a while; \
-             the last failure: {reason}"
+            "circuit open: five calls in a row failed, and the host does not call the guest for \
+             a while; the last failure: {reason}"
         )),
         is_degraded: true,
         effort: Effort::None,
@@ -326,7 +325,7 @@ fn not_served() -> Finding {
         ready: ConditionStatus::False,
         reason: "NotServed",
         summary: "NotServed: a watched resource".to_owned(),
-        message: "a resource that it watches is not served".to_owned(),
+        message: "a watched resource is not served".to_owned(),
         is_degraded: true,
         effort: Effort::None,
         notice: Some((Topic::Served, String::new())),
@@ -352,7 +351,7 @@ fn refused_spec(inputs: &ConditionInputs<'_>, problem: &LoadProblem) -> Finding 
         summary: format!("{}: {part}", problem.failure.reason()),
         message: one_line(&message),
         is_degraded: true,
-        // A source that is away may come back by itself.
+        // An unavailable source may become available without an operator.
         effort: if problem.failure.condition() == RESOLVED {
             Effort::Reconciling
         } else {
@@ -367,11 +366,11 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
     let status = inputs.status;
     let is_refused = inputs.spec_error.is_some() || inputs.problem.is_some();
     if inputs.loaded.is_none() && !is_refused {
-        let message = "the revision that the spec describes is being prepared";
-        return under_way(ConditionStatus::Unknown, "Preparing", "Preparing", message);
+        let message = "the host is loading the revision that the spec describes";
+        return under_way(ConditionStatus::Unknown, "Loading", "Loading", message);
     }
     if inputs.mode == Some(ModeConfig::Disabled) {
-        let message = "the guest is not called, as the spec asks";
+        let message = "the mode is Disabled: the host does not call the guest";
         return fine("Disabled", "Disabled", message);
     }
     if matches!(inputs.running, Readiness::No | Readiness::Starting) {
@@ -391,14 +390,18 @@ fn undisturbed(inputs: &ConditionInputs<'_>) -> Finding {
         return rolled_back(rejected);
     }
     match inputs.mode {
-        Some(ModeConfig::DryRun) => fine("DryRun", "DryRun", "plans are reported, not executed"),
+        Some(ModeConfig::DryRun) => fine(
+            "DryRun",
+            "DryRun",
+            "plans are logged and counted, not executed",
+        ),
         _ => fine("Running", "Running", "plans are executed"),
     }
 }
 
 /// Why a revision does not run yet.
 fn unlisted(pending: Option<&PendingResource>) -> String {
-    let what = "the first lists of what it watches are not complete";
+    let what = "the first lists of the watched resources are not complete";
     pending.map_or_else(|| what.to_owned(), |pending| format!("{what}: {pending}"))
 }
 
@@ -427,7 +430,7 @@ fn under_way(
     }
 }
 
-/// The controller works meanwhile: what the spec describes is still to come.
+/// The controller works, but the revision of the spec is not stable yet.
 fn rolling_out(inputs: &ConditionInputs<'_>, candidate: &CandidateStatus) -> Finding {
     let CandidateStatus {
         revision,
@@ -516,7 +519,7 @@ fn degraded(inputs: &ConditionInputs<'_>, findings: &[Finding]) -> Condition {
     }
 }
 
-/// These two are absent unless they are true, as kstatus has it.
+/// These two are absent unless they are True, as kstatus requires.
 fn effort(findings: &[Finding]) -> Option<Condition> {
     let with = |effort: Effort| findings.iter().find(|finding| finding.effort == effort);
     let said = |type_: &'static str, finding: &Finding| Condition {
@@ -540,7 +543,7 @@ fn synced(inputs: &ConditionInputs<'_>) -> Condition {
         Readiness::NotServed => (
             ConditionStatus::False,
             "NotServed",
-            text("a resource that it watches is not served"),
+            text("a watched resource is not served"),
         ),
         Readiness::Starting => (ConditionStatus::False, "Waiting", unlisted(inputs.pending)),
         Readiness::No => (ConditionStatus::False, "Waiting", text("no revision runs")),

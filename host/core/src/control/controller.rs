@@ -1,22 +1,24 @@
-//! One controller: what is declared, which of its revisions are loaded, the state of
-//! its rollout, and what is said of it.
+//! One controller: its declaration, its loaded revisions, the state of its rollout, and
+//! its status.
 
 use std::time::Duration;
 
 use super::answers::{self, Outcome};
-use super::conditions::{self, ConditionInputs, Loaded, Readiness};
+use super::conditions::{self, ConditionInputs, LoadedModule, Readiness};
 use super::decision::{Decision, Unrecorded};
 use super::declaration::Declaration;
-use super::loading::{self, LoadId, LoadProblem, LoadResult, LoadTarget, Loading};
+use super::loading::{LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget, Loading};
 use super::notice::Notice;
 use super::record::{Record, RecordId};
-use super::recording::{Recordable, Recorded, Recording};
+use super::recording::{RecordInputs, RecordOutcome, Recording};
 use super::reported::ReportedState;
 use super::requests::Requests;
 use super::revision::{Revision, is_same_revision, is_update_of};
 use super::state::{Candidate, Rollout};
 use super::times::{self, precise_time, time};
-use super::transition::{self, Asked, Circumstances, LoadFailureOfStable, Phase, Transition};
+use super::transition::{
+    self, Circumstances, LoadFailureOfStable, OperatorRequests, Phase, Transition,
+};
 use super::trips::Trips;
 use crate::api::{
     ConditionStatus, ControllerSpec, ControllerStatus, HostStatus, ModeConfig, SpecError,
@@ -26,12 +28,13 @@ use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::revision::LoadedRevision;
+use crate::rollout::Role;
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
 use crate::time::{Instant, Now, Wall};
 
-/// How long after its last write another host counts as running: each writes every
-/// ten seconds.
+/// How long another host counts as running after its last write: each writes every ten
+/// seconds.
 const OTHER_HOST_FOR: Duration = Duration::from_secs(30);
 
 /// One controller.
@@ -39,23 +42,22 @@ pub(super) struct Controller<G> {
     pub(super) name: String,
     pub(super) object: Option<ObjectRef>,
     generation: Option<i64>,
-    /// The last spec that could be read. None as long as this host has read none: then
-    /// nothing runs. What is recorded of former specs says what a revision was made
-    /// of, not what it may do by now.
+    /// The last valid spec. None until this host has read one: then nothing runs.
+    /// Recorded specs have the module, configuration and limits of a revision, but not
+    /// the mode, guardrails and account that apply now.
     pub(super) spec: Option<ControllerSpec>,
-    /// What is wrong with the present one.
+    /// The error of the present spec, if it is invalid.
     spec_error: Option<SpecError>,
-    /// What the annotations ask for.
+    /// The requests in the annotations.
     asked: Requests,
-    /// The part of it that is in force: that fits, and has not been answered.
+    /// The requests in force: those that fit the state and have no final answer.
     in_force: Requests,
     rollout: Rollout,
     stable: Option<Revision<G>>,
-    /// What the spec describes; what it described before as long as that is being
-    /// loaded, or cannot be.
+    /// The revision that the spec describes; the former one until that is loaded.
     desired: Option<Revision<G>>,
     pub(super) loading: Loading,
-    /// Why what the spec describes cannot be loaded.
+    /// Why the revision that the spec describes cannot be loaded.
     problem: Option<LoadProblem>,
     /// Why the stable revision cannot be loaded.
     failure: Option<LoadFailureOfStable>,
@@ -63,17 +65,17 @@ pub(super) struct Controller<G> {
     pub(super) recording: Recording,
     /// Why decisions cannot be recorded.
     pub(super) unrecorded: Option<String>,
-    /// Whether what was declared last is decided on, and recorded or known not to be.
+    /// Whether the decision on the last declaration is recorded, or known not to be.
     pub(super) is_settled: bool,
-    /// Another host that has written the status, and when that was seen.
+    /// Another host that has written the status, and when this host noticed that.
     pub(super) other_host: Option<(HostStatus, Instant)>,
     reported: ReportedState,
-    /// The status as it follows from all of this; the recorded one before the first
-    /// look.
+    /// The status that follows from all of this; the recorded one before the first
+    /// reconcile.
     status: ControllerStatus,
-    /// What the data half was last asked to run.
+    /// The controller that the data half was last told to run.
     pub(super) applied: Option<DesiredController<G>>,
-    /// The last time that names a rollout, a rejection or a loss.
+    /// The last time that was used to name a rollout, a rejection or a loss.
     named: Wall,
 }
 
@@ -115,8 +117,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// What is declared of it now, and the revision of the spec if that was loaded
-    /// before.
+    /// Takes a declaration, and the revision of its spec if that was loaded before.
     pub(super) fn declare(
         &mut self,
         declaration: Declaration,
@@ -137,7 +138,7 @@ impl<G: Clone> Controller<G> {
         let former = self.spec.replace(spec.clone());
         let is_another = former.is_none_or(|former| !is_same_revision(&former, &spec));
         if is_another {
-            // It was about what another spec describes.
+            // The problem was of another spec.
             self.problem = None;
         }
         if let Some(loaded) = loaded {
@@ -169,13 +170,10 @@ impl<G: Clone> Controller<G> {
         }
         let (which, revision) = if self.stable.is_none() {
             let stable = self.rollout.stable()?;
-            (loading::Recorded::Stable, stable.revision.clone())
+            (Role::Stable, stable.revision.clone())
         } else if self.desired.is_none() && self.spec.is_some() {
             let candidate = self.rollout.candidate()?;
-            (
-                loading::Recorded::Candidate,
-                candidate.revision.revision.clone(),
-            )
+            (Role::Candidate, candidate.revision.revision.clone())
         } else {
             self.loading.restored();
             return None;
@@ -192,28 +190,27 @@ impl<G: Clone> Controller<G> {
     ) {
         match self.loading.handle(now, id, result, self.spec.as_ref()) {
             // The candidate may be loaded from its source.
-            loading::Loaded::Nothing
-            | loading::Loaded::Missing(loading::Recorded::Candidate, _) => {}
-            loading::Loaded::Desired { revision, problem } => {
+            LoadOutcome::Nothing | LoadOutcome::Missing(Role::Candidate, _) => {}
+            LoadOutcome::Desired { revision, problem } => {
                 if let Some((loaded, spec)) = revision {
                     self.desired = Some(Revision::new(loaded, &spec));
                 }
                 self.problem = problem;
             }
-            loading::Loaded::Recorded(loading::Recorded::Stable, loaded, spec) => {
+            LoadOutcome::Recorded(Role::Stable, loaded, spec) => {
                 let loaded = Revision::new(loaded, &spec);
                 self.stable.get_or_insert(loaded);
             }
-            loading::Loaded::Recorded(loading::Recorded::Candidate, loaded, spec) => {
+            LoadOutcome::Recorded(Role::Candidate, loaded, spec) => {
                 let loaded = Revision::new(loaded, &spec);
-                // The spec may have changed while no host was there.
+                // The spec may have changed while no host was running.
                 if self.is_described(&loaded) {
                     self.desired.get_or_insert(loaded);
                 } else {
                     self.loading.restored();
                 }
             }
-            loading::Loaded::Missing(loading::Recorded::Stable, problem) => {
+            LoadOutcome::Missing(Role::Stable, problem) => {
                 if self.stable.is_none() {
                     self.failure = Some(LoadFailureOfStable {
                         is_updated: problem.is_updated(),
@@ -224,9 +221,9 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Decides what follows from what is observed; `passed` is the time since the last
-    /// look. Returns what people are notified of.
-    pub(super) fn look(
+    /// Reconciles the controller with an observation. `passed` is the time since the
+    /// last reconcile. Returns notices for the operator.
+    pub(super) fn reconcile(
         &mut self,
         seen: Option<&Observation>,
         passed: Duration,
@@ -267,7 +264,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Decides how the step of the candidate goes on.
+    /// Decides whether the candidate's step ends, and how.
     fn judge(
         &mut self,
         seen: Option<&Observation>,
@@ -320,7 +317,7 @@ impl<G: Clone> Controller<G> {
     ) {
         let named = &mut self.named;
         let name = || {
-            // Never the same twice, whatever the wall clock does.
+            // Unique, whatever the wall clock does.
             *named = now.max(Wall(named.0.saturating_add(1)));
             precise_time(*named)
         };
@@ -328,7 +325,7 @@ impl<G: Clone> Controller<G> {
         self.take_stable();
     }
 
-    /// Keeps the loaded stable revision that of the state.
+    /// Makes the loaded stable revision that of the state.
     fn take_stable(&mut self) {
         let Some(name) = self.rollout.stable().map(|stable| &stable.revision) else {
             return;
@@ -359,7 +356,7 @@ impl<G: Clone> Controller<G> {
             is_update: spec
                 .zip(former)
                 .is_some_and(|(spec, former)| is_update_of(spec, former)),
-            asked: Asked {
+            asked: OperatorRequests {
                 abandon: self.in_force.abandons(recorded),
                 swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),
                 retry: rejected.is_some_and(|rejected| self.in_force.retries(rejected)),
@@ -368,7 +365,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// What is seen of the candidate in this step, while both revisions run.
+    /// The observation of the candidate in this step, while both revisions run.
     fn seen_in_step<'a>(
         &self,
         seen: Option<&'a Observation>,
@@ -376,7 +373,7 @@ impl<G: Clone> Controller<G> {
     ) -> Option<&'a StepObservation> {
         let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
-        // Beside a revision that has been replaced it says nothing.
+        // Beside a stable revision that was replaced, it means nothing.
         if seen.stable.as_ref() != Some(stable.identity()) {
             return None;
         }
@@ -385,8 +382,8 @@ impl<G: Clone> Controller<G> {
         (is_it && running.step == candidate.number).then_some(&running.observed)
     }
 
-    /// The loaded revision that the present spec describes. Without one nothing starts
-    /// and nothing advances: the spec may be what an operator has just taken back.
+    /// The loaded revision that the present spec describes. Without one, no rollout
+    /// starts or advances: the operator may just have reverted the spec.
     fn described(&self) -> Option<&Revision<G>> {
         self.desired.as_ref().filter(|one| self.is_described(one))
     }
@@ -453,7 +450,7 @@ impl<G: Clone> Controller<G> {
         let loaded = self
             .described()
             .zip(digest)
-            .map(|(desired, digest)| Loaded {
+            .map(|(desired, digest)| LoadedModule {
                 origin: &desired.origin,
                 digest,
                 away: desired.loaded.away.as_deref(),
@@ -507,12 +504,12 @@ impl<G: Clone> Controller<G> {
         answers::answer(former, &self.asked, open, &outcome, now, notices)
     }
 
-    /// Whether an operator resets the guardrails that have tripped.
+    /// Whether an operator resets the tripped guardrails.
     pub(super) fn is_reset(&self, seen: Option<&Observation>) -> bool {
         is_running(seen) && self.in_force.resets(&self.status)
     }
 
-    /// The status as it follows from the last look.
+    /// The status after the last reconcile.
     pub(super) fn status(&self) -> &ControllerStatus {
         &self.status
     }
@@ -522,8 +519,8 @@ impl<G: Clone> Controller<G> {
         self.rollout.candidate().zip(self.spec.as_ref())
     }
 
-    /// What follows from the decisions so far: of no use until they are recorded. None
-    /// if there is nothing to run yet.
+    /// The controller to run by the present decision, which must be recorded first.
+    /// None if there is nothing to run yet.
     fn desired(&self, namespace: &str) -> Option<Unrecorded<DesiredController<G>>> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
         let cohort = Cohort::from(&spec.rollout.cohort);
@@ -546,8 +543,8 @@ impl<G: Clone> Controller<G> {
             settings: spec.settings(),
             user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
             stable: stable.loaded.clone(),
-            // Without steps there is never a candidate: nothing beyond what the guest
-            // reads has to be held.
+            // Without steps there is never a candidate, so the cache needs no fields
+            // for cohorts.
             cohort: if spec.rollout.steps.is_empty() && candidate.is_none() {
                 Cohort::default()
             } else {
@@ -559,8 +556,8 @@ impl<G: Clone> Controller<G> {
         Some(Unrecorded::new(Decision::of(&self.status), desired))
     }
 
-    /// Applies what must not wait for the record: what an operator has decided, and
-    /// that a candidate is withdrawn.
+    /// Applies what must not wait for the record: an operator's settings, and the
+    /// withdrawal of a candidate.
     pub(super) fn apply_at_once(&mut self, namespace: &str) {
         let desired = self.desired(namespace);
         if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
@@ -591,7 +588,7 @@ impl<G: Clone> Controller<G> {
         id: RecordId,
     ) -> Option<(RecordId, Record)> {
         let loaded = [&self.stable, &self.desired].into_iter().flatten();
-        let what = Recordable {
+        let what = RecordInputs {
             now,
             status: &self.status,
             revisions: loaded.map(|one| (one.name(), &one.spec)).collect(),
@@ -607,8 +604,8 @@ impl<G: Clone> Controller<G> {
         now: Now,
         host: Option<HostStatus>,
         id: RecordId,
-    ) -> Result<(RecordId, Record), Recorded> {
-        let what = Recordable {
+    ) -> Result<(RecordId, Record), RecordOutcome> {
+        let what = RecordInputs {
             now,
             status: &self.status,
             revisions: Vec::new(),
@@ -617,8 +614,7 @@ impl<G: Clone> Controller<G> {
         self.recording.explain(error, &what, id)
     }
 
-    /// The modules that the controller needs: those of its revisions, also of those
-    /// that are still to be loaded after a start.
+    /// The modules of its revisions, also of those that are not loaded yet.
     pub(super) fn modules(&self) -> Vec<ModuleDigest> {
         let loaded = self.stable.iter().chain(&self.desired);
         let loaded = loaded.map(Revision::digest);
@@ -654,7 +650,7 @@ fn last_name(status: &ControllerStatus) -> Wall {
     last.unwrap_or(Wall(i64::MIN))
 }
 
-/// A condition as it is written; its time changes with its status only.
+/// A condition of the status. Its time changes only with its status.
 fn condition(
     one: conditions::Condition,
     former: &[ConditionStatus],

@@ -1,19 +1,18 @@
-//! What is counted of a candidate in its present step, by one host after the
-//! other.
+//! The counts of a candidate in its present step, over restarts of the host.
 
 use crate::rollout::progress::StepObservation;
 
-/// What is counted of a candidate in its present step.
+/// The counts of a candidate in its present step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct StepCounts {
-    /// By hosts before this one.
+    /// Of earlier hosts.
     before: StepObservation,
-    /// By all of them together, when the candidate was last observed.
+    /// Of all hosts together, when the candidate was last observed.
     last: StepObservation,
 }
 
 impl StepCounts {
-    /// Continues from what an earlier host recorded.
+    /// Continues from the record of an earlier host.
     pub(super) fn since(before: StepObservation) -> Self {
         Self {
             last: before.clone(),
@@ -21,7 +20,7 @@ impl StepCounts {
         }
     }
 
-    /// Adds what this host has counted so far.
+    /// Adds the counts of this host so far.
     pub(super) fn observe(&mut self, observed: &StepObservation) {
         let before = &self.before;
         self.last = StepObservation {
@@ -32,7 +31,7 @@ impl StepCounts {
         };
     }
 
-    /// The sum. A candidate that is not observed for a while has done what it did.
+    /// The sum. It stays while the candidate is not observed.
     pub(super) fn sum(&self) -> &StepObservation {
         &self.last
     }

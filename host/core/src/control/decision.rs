@@ -1,9 +1,9 @@
-//! What a rollout has decided, and what takes effect only once that is recorded.
+//! Decisions, and values that take effect only once their decision is recorded.
 
 use crate::api::{ControllerStatus, RejectedStatus, RevisionStatus};
 
-/// What a rollout has decided: which revisions run, and in which step. A status holds
-/// exactly one decision.
+/// A decision: which revisions run, and in which step. A status holds exactly one
+/// decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Decision {
     generation: Option<i64>,
@@ -29,7 +29,7 @@ impl Decision {
     }
 }
 
-/// A value that follows from a decision. It is of no use until the decision is
+/// A value that follows from a decision. It must not take effect until the decision is
 /// recorded: a host that crashes in between continues from the record.
 #[derive(Clone, Debug)]
 pub(super) struct Unrecorded<T> {
@@ -47,7 +47,7 @@ impl<T> Unrecorded<T> {
         (recorded == Some(&self.decision)).then_some(self.value)
     }
 
-    /// The value for what must not wait for the record: that a candidate is withdrawn,
+    /// The value for what must not wait for the record: the withdrawal of a candidate,
     /// and an operator's settings.
     pub(super) fn ahead_of_record(&self) -> &T {
         &self.value

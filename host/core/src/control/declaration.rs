@@ -11,28 +11,28 @@ pub struct Declaration {
     pub name: String,
     /// The generation of its spec; none if it has none.
     pub generation: Option<i64>,
-    /// The object that events are about; none for one of a configuration file.
+    /// The object of events; none for a controller of a configuration file.
     pub object: Option<ObjectRef>,
-    /// What its status says, as far as it can be read.
+    /// Its status, if it can be read.
     pub status: Option<ControllerStatus>,
-    /// What its spec says, or what is wrong with it.
+    /// Its spec, or what is wrong with it.
     pub spec: Result<ControllerSpec, SpecError>,
-    /// What its annotations ask for.
+    /// The requests in its annotations.
     pub requests: Requests,
 }
 
-/// Whose records they are.
+/// The owner of records.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// The controller's name.
     pub name: String,
-    /// The uid of its resource: a record of another resource of the same name is
-    /// neither read nor written. None for whichever has the name.
+    /// The uid of its resource: the host neither reads nor writes records of another
+    /// resource of the same name. None for any controller of that name.
     pub uid: Option<String>,
 }
 
 impl Owner {
-    /// Whichever controller has that name.
+    /// Any controller of that name.
     #[must_use]
     pub fn named(name: &str) -> Self {
         Self {
@@ -41,7 +41,7 @@ impl Owner {
         }
     }
 
-    /// The controller of that name, and its resource alone if it has one.
+    /// The controller of that name; only that of the resource, if there is one.
     #[must_use]
     pub fn of(name: &str, object: Option<&ObjectRef>) -> Self {
         let uid = object.map(|object| object.uid.clone());

@@ -1,4 +1,4 @@
-//! What [`super::Control`] exchanges with its drivers.
+//! The inputs and effects of [`super::Control`].
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::declaration::{Declaration, Owner};
 use super::file::{Change, ChangeError};
 use super::loading::{Load, LoadId, LoadProblem, LoadResult};
 use super::notice::Notice;
-use super::record::{Record, RecordId, Remembered};
+use super::record::{Record, RecordId, StoredRecord};
 use super::times::time;
 use crate::api::{ControllerSpec, HostStatus};
 use crate::desired::DesiredController;
@@ -17,26 +17,26 @@ use crate::object::ObjectRef;
 use crate::revision::LoadedRevision;
 use crate::time::Wall;
 
-/// What stays the same for as long as a host runs.
+/// The settings of a host.
 #[derive(Clone, Debug)]
 pub struct ControlSettings {
     /// The namespace of the service accounts of controllers.
     pub namespace: String,
-    /// How records name this host, if other hosts may write there as well.
+    /// How records name this host, where other hosts may write the same records.
     pub host: Option<HostIdentity>,
 }
 
-/// One host: it differs from any other, and from a former one in the same place.
+/// The identity of one run of a host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostIdentity {
-    /// Another one after each start.
+    /// The id. Each start has another.
     pub id: String,
-    /// The pod or machine that it runs on.
+    /// The pod or machine that the host runs on.
     pub name: String,
 }
 
 impl ControlSettings {
-    /// What a record says of the host that writes it.
+    /// The host as its records name it.
     pub(super) fn host_status(&self, now: Wall) -> Option<HostStatus> {
         let host = self.host.as_ref()?;
         Some(HostStatus {
@@ -47,17 +47,16 @@ impl ControlSettings {
     }
 }
 
-/// What is declared of a controller, and the revision of its spec if that was loaded
-/// before.
+/// A declared controller, and the revision of its spec if that was loaded before.
 #[derive(Clone, Debug)]
-pub struct Declared<G> {
-    /// What is declared.
+pub struct DeclaredController<G> {
+    /// The declaration.
     pub declaration: Declaration,
     /// The revision that the spec describes.
     pub loaded: Option<LoadedRevision<G>>,
 }
 
-impl<G> Declared<G> {
+impl<G> DeclaredController<G> {
     pub(super) fn name(&self) -> &str {
         &self.declaration.name
     }
@@ -68,44 +67,44 @@ impl<G> Declared<G> {
 pub struct FileController<G> {
     /// Its name.
     pub name: String,
-    /// What the file says.
+    /// Its spec.
     pub spec: ControllerSpec,
     /// The revision that the spec describes, if it was loaded before.
     pub loaded: Option<LoadedRevision<G>>,
 }
 
-/// Names a change of a controller of the file in its answer.
+/// The id of a change of a controller of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChangeId(pub u64);
 
-/// What happened.
+/// An input.
 #[derive(Debug)]
 pub enum ControlInput<G> {
-    /// There are these controllers, and no others.
-    Declared(Vec<Declared<G>>),
-    /// The configuration file has these controllers, and no others.
+    /// All declared controllers.
+    Declared(Vec<DeclaredController<G>>),
+    /// All controllers of the configuration file.
     File(Vec<FileController<G>>),
     /// An operator changes a controller of the file.
     Change {
-        /// Names it in the answer.
+        /// The id of the answer.
         id: ChangeId,
         /// Which controller.
         controller: String,
-        /// What is changed.
+        /// The change.
         change: Change,
     },
-    /// A record was read, or cannot be.
-    Remembered {
-        /// Of [`ControlEffect::Remember`].
+    /// A record was read, or cannot be read.
+    RecordRead {
+        /// Of [`ControlEffect::ReadRecord`].
         id: RecordId,
         /// What it holds.
-        remembered: Box<Remembered>,
+        record: Box<StoredRecord>,
     },
-    /// A revision was loaded, or cannot be.
+    /// A revision was loaded, or cannot be loaded.
     Loaded {
         /// Of [`ControlEffect::Load`].
         id: LoadId,
-        /// What was loaded.
+        /// The result.
         result: Result<LoadResult<G>, LoadProblem>,
     },
     /// A write to a record ended.
@@ -113,30 +112,30 @@ pub enum ControlInput<G> {
         /// Of [`ControlEffect::Record`].
         id: RecordId,
         /// Another host that has written since this one did, if there is one. After an
-        /// error nobody knows whether it was written.
+        /// error, the record may or may not be written.
         result: Result<Option<HostStatus>, String>,
     },
 }
 
-/// What drivers have to do.
+/// An effect, for the drivers.
 #[derive(Debug)]
 pub enum ControlEffect<G> {
     /// Load a revision.
     Load(Load),
     /// Read the record of a controller.
-    Remember {
-        /// Names it in the answer.
+    ReadRecord {
+        /// The id of the answer.
         id: RecordId,
-        /// Whose record.
+        /// The owner of the record.
         owner: Owner,
     },
     /// Write to the record of a controller.
     Record {
-        /// Names it in the answer.
+        /// The id of the answer.
         id: RecordId,
-        /// Whose record.
+        /// The owner of the record.
         owner: Owner,
-        /// What to write.
+        /// The write.
         record: Record,
     },
     /// Run exactly these controllers.
@@ -146,20 +145,21 @@ pub enum ControlEffect<G> {
         /// Its name.
         controller: String,
     },
-    /// Modules other than these are not needed any more.
+    /// Keep these modules; no others are needed.
     KeepModules(BTreeSet<ModuleDigest>),
-    /// Notify people: a line in the log, and a Kubernetes event if there is an object.
+    /// Notify the operator: a line in the log, and a Kubernetes event if there is an
+    /// object.
     Event {
         /// The controller.
         controller: String,
         /// Its resource.
         object: Option<ObjectRef>,
-        /// What to say.
+        /// The notice.
         notice: Notice,
     },
     /// Answer a change of a controller of the file.
     Answer {
-        /// Which change.
+        /// The id of the change.
         id: ChangeId,
         /// The controller after the change.
         result: Result<Value, ChangeError>,
@@ -168,30 +168,30 @@ pub enum ControlEffect<G> {
     Report(Report),
 }
 
-/// What is reported beside notices.
+/// A report for the log and the probes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Report {
-    /// A controller is gone.
+    /// A controller was removed.
     Removed {
         /// Its name.
         controller: String,
     },
-    /// A controller's decisions are recorded, or cannot be.
+    /// A controller's decisions are recorded, or cannot be recorded.
     Recording {
         /// Its name.
         controller: String,
-        /// Why not.
+        /// Why they cannot be recorded.
         failure: Option<String>,
     },
-    /// The record of a controller cannot be read: it continues from the status that was
-    /// declared with it.
+    /// The record of a controller cannot be read. The controller continues from the
+    /// status of its declaration.
     Unreadable {
         /// Its name.
         controller: String,
         /// Why.
         error: String,
     },
-    /// Whether an operator paused a rollout cannot be read: it counts as paused.
+    /// The record of a rollout's pause cannot be read. The rollout counts as paused.
     PauseUnreadable {
         /// The controller's name.
         controller: String,
@@ -202,7 +202,7 @@ pub enum Report {
     Requested {
         /// Its name.
         controller: String,
-        /// What was changed.
+        /// The change.
         change: Change,
     },
 }

@@ -1,8 +1,8 @@
 //! Loading revisions: which, when, and what follows from the result.
 //!
-//! A driver loads them: it fetches a module, compiles it, and lets the guest check its
-//! configuration. It reports what happened; whether that is final, when the source is
-//! looked at again and what is lost is decided here.
+//! A driver fetches the module, compiles it, and lets the guest validate its
+//! configuration. This module decides whether a failure is final, when the source is
+//! checked again, and which revision is lost.
 
 use std::time::Duration;
 
@@ -12,9 +12,10 @@ use super::text::one_line;
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::digest::ModuleDigest;
 use crate::revision::LoadedRevision;
+use crate::rollout::Role;
 use crate::time::Instant;
 
-/// The conditions that a revision passes while it is loaded.
+/// The conditions of loading a revision, in order.
 pub(super) const RESOLVED: &str = "Resolved";
 pub(super) const VERIFIED: &str = "Verified";
 pub(super) const COMPILED: &str = "Compiled";
@@ -24,63 +25,62 @@ pub(super) const CONFIGURED: &str = "Configured";
 const RETRY_FIRST: Duration = Duration::from_secs(2);
 const RETRY_MOST: Duration = Duration::from_secs(60);
 
-/// Names one attempt to load a revision.
+/// The id of one attempt to load a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LoadId(pub u64);
 
 /// A revision to load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
-    /// Names the attempt in its result.
+    /// The id of the attempt.
     pub id: LoadId,
-    /// Whose it is.
+    /// The controller.
     pub owner: Owner,
-    /// Which revision.
+    /// The revision.
     pub target: LoadTarget,
 }
 
 /// Which revision of a controller is loaded.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadTarget {
-    /// The one that the spec describes: its module from the source, also if it is
-    /// pinned.
+    /// The revision that the spec describes. Its module comes from the source, even if
+    /// it is pinned.
     Desired {
         /// The spec.
         spec: Box<ControllerSpec>,
-        /// What the source held when the revision was loaded last: if it still holds
-        /// that, there is nothing to load.
+        /// The version of the source when the revision was last loaded. If the source
+        /// still has it, there is nothing to load.
         before: Option<SourceVersion>,
     },
-    /// The stable one of the record, by its recorded spec: its module from the module
-    /// cache, else from the source if that still holds the same.
+    /// The recorded stable revision, by its recorded spec. Its module comes from the
+    /// module cache, else from the source if that still has the same module.
     Stable {
         /// Its name.
         revision: String,
     },
-    /// The candidate of the record, in the same way: for as long as its source cannot
-    /// be read.
+    /// The recorded candidate, in the same way, while its source cannot be read.
     Candidate {
         /// Its name.
         revision: String,
     },
 }
 
-/// What identifies the content of a source without reading it.
+/// The version of a source: it identifies the content without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SourceVersion(pub String);
 
 impl SourceVersion {
-    /// That of a source that cannot be read.
+    /// The version of a source that cannot be read.
     #[must_use]
     pub fn unavailable() -> Self {
         Self(String::new())
     }
 }
 
-/// What a driver loaded.
+/// The result of loading.
 #[derive(Clone, Debug)]
 pub enum LoadResult<G> {
-    /// The source holds what it held before.
+    /// The source has not changed.
     Unchanged,
     /// The revision.
     Loaded {
@@ -88,7 +88,7 @@ pub enum LoadResult<G> {
         revision: LoadedRevision<G>,
         /// The spec that it was loaded for.
         spec: Box<ControllerSpec>,
-        /// What its source holds; none if that is not looked at again.
+        /// The version of its source; none if the source is not checked again.
         version: Option<SourceVersion>,
     },
 }
@@ -100,30 +100,30 @@ pub struct LoadProblem {
     pub failure: LoadFailure,
     /// The failure with its causes.
     pub message: String,
-    /// What the source held, if it was looked at.
+    /// The version of the source, if it was read.
     pub version: Option<SourceVersion>,
     /// Whether the revision is of a built-in guest.
     pub is_builtin: bool,
 }
 
-/// What can fail while a revision is loaded.
+/// The kinds of failures while a revision is loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadFailure {
     /// The source cannot be read.
     NotFound,
     /// Davit has no built-in guest of that name.
     NoSuchBuiltin,
-    /// The source holds another module than the pinned one.
-    OtherDigest,
+    /// The module in the source has another digest than the pinned one.
+    DigestMismatch,
     /// The module is larger than any guest.
     TooLarge,
     /// The module does not compile.
     NotWasm,
-    /// The module is WebAssembly, but no guest that this host can run.
-    NoGuest,
-    /// The guest refuses its configuration, or cannot say what it needs.
+    /// The module is WebAssembly, but not a guest that this host can run.
+    NotAGuest,
+    /// The guest refuses its configuration, or returns no valid manifest.
     Refused,
-    /// The guest could not be asked: the machine is busy.
+    /// The guest could not be called: the machine is busy.
     Busy,
     /// Loading ended without an answer.
     Unanswered,
@@ -137,7 +137,7 @@ impl LoadFailure {
     pub fn condition(self) -> &'static str {
         match self {
             Self::NotFound | Self::NoSuchBuiltin | Self::Unanswered | Self::NotRecorded => RESOLVED,
-            Self::OtherDigest | Self::TooLarge | Self::NoGuest => VERIFIED,
+            Self::DigestMismatch | Self::TooLarge | Self::NotAGuest => VERIFIED,
             Self::NotWasm => COMPILED,
             Self::Refused | Self::Busy => CONFIGURED,
         }
@@ -148,13 +148,13 @@ impl LoadFailure {
     pub fn reason(self) -> &'static str {
         match self {
             Self::NotFound | Self::NoSuchBuiltin => "NotFound",
-            Self::OtherDigest => "OtherDigest",
+            Self::DigestMismatch => "DigestMismatch",
             Self::TooLarge => "TooLarge",
             Self::NotWasm => "NotWasm",
-            Self::NoGuest => "NoGuest",
+            Self::NotAGuest => "NotAGuest",
             Self::Refused | Self::Busy => "Refused",
-            Self::Unanswered => "Unprepared",
-            Self::NotRecorded => "NotKept",
+            Self::Unanswered => "LoadFailed",
+            Self::NotRecorded => "NotRecorded",
         }
     }
 
@@ -162,8 +162,8 @@ impl LoadFailure {
     /// its source is at this version.
     fn is_final(self, version: Option<&SourceVersion>) -> bool {
         match self {
-            Self::OtherDigest => version.is_some(),
-            Self::TooLarge | Self::NotWasm | Self::NoGuest | Self::Refused => true,
+            Self::DigestMismatch => version.is_some(),
+            Self::TooLarge | Self::NotWasm | Self::NotAGuest | Self::Refused => true,
             Self::NotFound
             | Self::NoSuchBuiltin
             | Self::Busy
@@ -172,23 +172,23 @@ impl LoadFailure {
         }
     }
 
-    /// Whether the source of a recorded revision holds, or this Davit runs, another
-    /// module than the one that was recorded.
+    /// Whether the source, or this version of Davit, has another module than the
+    /// recorded one.
     fn is_of_another_module(self) -> bool {
         matches!(
             self,
-            Self::OtherDigest | Self::TooLarge | Self::NotWasm | Self::NoGuest
+            Self::DigestMismatch | Self::TooLarge | Self::NotWasm | Self::NotAGuest
         )
     }
 
     /// Whether a configuration file is applied although one of its revisions cannot be
     /// loaded: the revision may be loaded later without a change of the file, or it is
-    /// what ran when an earlier host ended.
+    /// the recorded stable revision.
     #[must_use]
     pub fn is_admitted(self, pinned: Option<ModuleDigest>, recorded: &ControllerStatus) -> bool {
         match self {
             Self::NotFound | Self::Unanswered => true,
-            Self::OtherDigest => {
+            Self::DigestMismatch => {
                 let stable = recorded.stable.as_ref();
                 pinned.is_some_and(|pinned| {
                     stable.is_some_and(|stable| stable.digest.parse() == Ok(pinned))
@@ -200,7 +200,7 @@ impl LoadFailure {
 }
 
 impl LoadProblem {
-    /// A failure, and what it says.
+    /// A failure with its message.
     #[must_use]
     pub fn new(failure: LoadFailure, message: &str) -> Self {
         Self {
@@ -211,52 +211,46 @@ impl LoadProblem {
         }
     }
 
-    /// Whether a revision is lost because Davit was updated: what the spec of a
-    /// built-in guest stands for is another module in this Davit.
+    /// Whether a revision is lost because Davit was updated: the built-in guest of that
+    /// name is another module in this version of Davit.
     pub(super) fn is_updated(&self) -> bool {
         self.is_builtin && self.failure.is_of_another_module()
     }
 }
 
-/// Which revisions of a controller are being loaded, and when the next are.
+/// The revisions of a controller that are being loaded, and when the next attempts are
+/// due.
 #[derive(Debug)]
 pub(super) struct Loading {
-    /// What the source held when it was last looked at.
+    /// The version of the source when it was last checked.
     version: Option<SourceVersion>,
-    /// Why that cannot be used, if so.
+    /// Why the module in the source cannot be used, if it cannot.
     unusable: Option<LoadProblem>,
-    /// When the source is looked at again.
-    look_at: Option<Instant>,
+    /// When the source is checked again.
+    check_at: Option<Instant>,
     /// The attempt to load what the spec describes, and that spec.
     desired: Option<(LoadId, ControllerSpec)>,
-    /// When the revisions of the record are loaded again.
+    /// When loading the recorded revisions is retried.
     restore_at: Option<Instant>,
-    /// The attempt to load one of them.
-    recorded: Option<(LoadId, Recorded)>,
+    /// The attempt to load a recorded revision, and its role.
+    recorded: Option<(LoadId, Role)>,
     pause: Duration,
-}
-
-/// A revision of the record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Recorded {
-    Stable,
-    Candidate,
 }
 
 /// What the result of an attempt means.
 #[derive(Debug)]
-pub(super) enum Loaded<G> {
-    /// Nothing: the attempt was about something else, or nothing changed.
+pub(super) enum LoadOutcome<G> {
+    /// Nothing: the attempt is void, or nothing changed.
     Nothing,
-    /// What the spec describes, or what is wrong with it.
+    /// The revision that the spec describes, or why it cannot be loaded.
     Desired {
         revision: Option<(LoadedRevision<G>, Box<ControllerSpec>)>,
         problem: Option<LoadProblem>,
     },
-    /// A revision of the record.
-    Recorded(Recorded, LoadedRevision<G>, Box<ControllerSpec>),
-    /// One of them cannot be loaded.
-    Missing(Recorded, LoadProblem),
+    /// A recorded revision.
+    Recorded(Role, LoadedRevision<G>, Box<ControllerSpec>),
+    /// A recorded revision cannot be loaded.
+    Missing(Role, LoadProblem),
 }
 
 impl Loading {
@@ -264,7 +258,7 @@ impl Loading {
         Self {
             version: None,
             unusable: None,
-            look_at: None,
+            check_at: None,
             desired: None,
             restore_at: Some(now),
             recorded: None,
@@ -279,7 +273,7 @@ impl Loading {
         loading == Some(id) || restoring == Some(id)
     }
 
-    /// Whether the source was found to hold what cannot be used.
+    /// Whether the module in the source cannot be used.
     pub(super) fn is_unusable(&self) -> bool {
         self.unusable.is_some()
     }
@@ -289,24 +283,24 @@ impl Loading {
         self.version = None;
         self.unusable = None;
         self.pause = RETRY_FIRST;
-        self.look_at = Some(now);
+        self.check_at = Some(now);
         self.restore_at.get_or_insert(now);
     }
 
-    /// What the spec describes was loaded along with its declaration.
+    /// The revision of the spec was loaded together with its declaration.
     pub(super) fn provided(&mut self, spec: &ControllerSpec, now: Instant) {
         self.unusable = None;
-        self.look_at = spec.module.look_every().map(|every| now.after(every));
+        self.check_at = spec.module.check_interval().map(|every| now.after(every));
     }
 
-    /// Starts to load what the spec describes, if that is due.
+    /// Starts to load the revision that the spec describes, if that is due.
     pub(super) fn start_desired(
         &mut self,
         now: Instant,
         spec: Option<&ControllerSpec>,
         id: impl FnOnce() -> LoadId,
     ) -> Option<(LoadId, LoadTarget)> {
-        if self.desired.is_some() || self.look_at.is_none_or(|at| now < at) {
+        if self.desired.is_some() || self.check_at.is_none_or(|at| now < at) {
             return None;
         }
         let spec = spec?.clone();
@@ -319,27 +313,27 @@ impl Loading {
         Some((id, target))
     }
 
-    /// Whether a revision of the record may be loaded now.
+    /// Whether loading a recorded revision is due.
     pub(super) fn may_restore(&self, now: Instant) -> bool {
         self.recorded.is_none() && self.restore_at.is_some_and(|at| at <= now)
     }
 
-    /// Every revision of the record is loaded.
+    /// All recorded revisions are loaded.
     pub(super) fn restored(&mut self) {
         self.restore_at = None;
     }
 
-    /// Starts to load a revision of the record.
+    /// Starts to load a recorded revision.
     pub(super) fn start_recorded(
         &mut self,
-        which: Recorded,
+        which: Role,
         revision: String,
         id: LoadId,
     ) -> (LoadId, LoadTarget) {
         self.recorded = Some((id, which));
         let target = match which {
-            Recorded::Stable => LoadTarget::Stable { revision },
-            Recorded::Candidate => LoadTarget::Candidate { revision },
+            Role::Stable => LoadTarget::Stable { revision },
+            Role::Candidate => LoadTarget::Candidate { revision },
         };
         (id, target)
     }
@@ -351,14 +345,14 @@ impl Loading {
         id: LoadId,
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
-    ) -> Loaded<G> {
+    ) -> LoadOutcome<G> {
         if let Some((_, loaded_for)) = self.desired.take_if(|(loading, _)| *loading == id) {
             return self.handle_desired(now, &loaded_for, result, spec);
         }
         if let Some((_, which)) = self.recorded.take_if(|(restoring, _)| *restoring == id) {
             return self.handle_recorded(now, which, result);
         }
-        Loaded::Nothing
+        LoadOutcome::Nothing
     }
 
     fn handle_desired<G>(
@@ -367,12 +361,12 @@ impl Loading {
         loaded_for: &ControllerSpec,
         result: Result<LoadResult<G>, LoadProblem>,
         spec: Option<&ControllerSpec>,
-    ) -> Loaded<G> {
+    ) -> LoadOutcome<G> {
         if spec.is_none_or(|present| !is_same_revision(present, loaded_for)) {
-            self.look_at = Some(now);
-            return Loaded::Nothing;
+            self.check_at = Some(now);
+            return LoadOutcome::Nothing;
         }
-        let mut look_every = loaded_for.module.look_every();
+        let mut check_interval = loaded_for.module.check_interval();
         let mut loaded = None;
         match result {
             Ok(LoadResult::Unchanged) => {}
@@ -382,7 +376,7 @@ impl Loading {
                 version,
             }) => {
                 if revision.away.is_some() {
-                    look_every = Some(look_every.unwrap_or(RETRY_MOST));
+                    check_interval = Some(check_interval.unwrap_or(RETRY_MOST));
                 }
                 loaded = Some((revision, spec));
                 (self.version, self.unusable) = (version, None);
@@ -392,17 +386,17 @@ impl Loading {
                 self.unusable = Some(problem);
             }
             Err(problem) => {
-                self.look_at = Some(now.after(self.pause));
+                self.check_at = Some(now.after(self.pause));
                 self.pause = (self.pause * 2).min(RETRY_MOST);
-                return Loaded::Desired {
+                return LoadOutcome::Desired {
                     revision: None,
                     problem: Some(problem),
                 };
             }
         }
         self.pause = RETRY_FIRST;
-        self.look_at = look_every.map(|every| now.after(every));
-        Loaded::Desired {
+        self.check_at = check_interval.map(|every| now.after(every));
+        LoadOutcome::Desired {
             revision: loaded,
             problem: self.unusable.clone(),
         }
@@ -411,19 +405,19 @@ impl Loading {
     fn handle_recorded<G>(
         &mut self,
         now: Instant,
-        which: Recorded,
+        which: Role,
         result: Result<LoadResult<G>, LoadProblem>,
-    ) -> Loaded<G> {
+    ) -> LoadOutcome<G> {
         self.restore_at = Some(now.after(RETRY_FIRST));
         match result {
             Ok(LoadResult::Loaded { revision, spec, .. }) => {
-                Loaded::Recorded(which, revision, spec)
+                LoadOutcome::Recorded(which, revision, spec)
             }
-            // That is said only of what a spec describes.
-            Ok(LoadResult::Unchanged) => Loaded::Nothing,
+            // Only a revision of a spec can be unchanged.
+            Ok(LoadResult::Unchanged) => LoadOutcome::Nothing,
             Err(problem) => {
                 self.restore_at = Some(now.after(RETRY_MOST.min(self.pause)));
-                Loaded::Missing(which, problem)
+                LoadOutcome::Missing(which, problem)
             }
         }
     }

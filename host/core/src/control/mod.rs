@@ -1,11 +1,11 @@
-//! The control half of the host: for every declared controller, which revision is
-//! stable and which is the candidate, and what is said of it.
+//! The control half of the host: decides for every declared controller which revision
+//! is stable and which is the candidate, and writes its status.
 //!
 //! [`Control`] decides; drivers load revisions, read and write records, and emit
-//! events. It looks at every controller once a second, and after each input:
-//! [`Control::advance`] takes what the data half observes. What it decides is recorded
-//! before it takes effect, so that the next host continues from there; only a
-//! withdrawn candidate and an operator's settings do not wait.
+//! events. It reconciles every controller once a second and after each input:
+//! [`Control::advance`] takes what the data half observes. Each decision is recorded
+//! before it takes effect, so that the next host continues from there. Only the
+//! withdrawal of a candidate and an operator's settings do not wait for the record.
 
 mod answers;
 mod changes;
@@ -38,15 +38,15 @@ use std::time::Duration;
 
 pub use declaration::{Declaration, Owner};
 pub use exchange::{
-    ChangeId, ControlEffect, ControlInput, ControlSettings, Declared, FileController, HostIdentity,
-    Report,
+    ChangeId, ControlEffect, ControlInput, ControlSettings, DeclaredController, FileController,
+    HostIdentity, Report,
 };
 pub use file::{Change, ChangeError};
 pub use loading::{Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, SourceVersion};
 pub use notice::Notice;
 pub use progress::StepProgress;
 pub use record::{
-    Activation, ControllerRecord, MOST_REVISIONS, Record, RecordId, Remembered, RevisionRecord,
+    Activation, ControllerRecord, MOST_REVISIONS, Record, RecordId, RevisionRecord, StoredRecord,
     in_use, surplus,
 };
 pub use requests::{RequestKind, Requests};
@@ -61,12 +61,12 @@ use crate::time::{Instant, Now};
 use changes::{PendingChange, Stage};
 use controller::Controller;
 use file::FileEntry;
-use recording::Recorded;
+use recording::RecordOutcome;
 use serde_json::Value;
 
-/// How often rollouts are looked at.
+/// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The most time that one look counts: a host that was held up has observed nothing
+/// The most time that one period counts: a host that was held up has observed nothing
 /// meanwhile.
 const MOST_PASSED: Duration = Duration::from_secs(5);
 
@@ -79,29 +79,29 @@ pub struct Control<G> {
     files: BTreeMap<String, FileEntry>,
     changes: Vec<PendingChange>,
     effects: VecDeque<ControlEffect<G>>,
-    /// What the data half was last asked to run.
+    /// The controllers that the data half was last told to run.
     running: Vec<DesiredController<G>>,
-    /// Whether modules may be unused that were used before.
+    /// Whether a module that was in use may be unused now.
     modules_changed: bool,
     /// Failures to record, by controller and cause.
     failures: Throttle<(String, String)>,
-    /// When rollouts were looked at last.
-    looked: Instant,
-    /// When they are looked at next.
+    /// When the controllers were last reconciled.
+    reconciled_at: Instant,
+    /// When they are reconciled next.
     due: Instant,
     last_id: u64,
 }
 
 /// A declared controller.
 enum Entry<G> {
-    /// Its record is being read.
-    Remembering(Box<Remembering<G>>),
-    Known(Box<Controller<G>>),
+    /// The host is reading its record.
+    ReadingRecord(Box<PendingController<G>>),
+    Restored(Box<Controller<G>>),
 }
 
-struct Remembering<G> {
+struct PendingController<G> {
     id: RecordId,
-    declared: Declared<G>,
+    declared: DeclaredController<G>,
 }
 
 impl<G: Clone> Control<G> {
@@ -117,7 +117,7 @@ impl<G: Clone> Control<G> {
             running: Vec::new(),
             modules_changed: false,
             failures: Throttle::default(),
-            looked: now.instant,
+            reconciled_at: now.instant,
             due: now.instant,
             last_id: 0,
         }
@@ -133,15 +133,15 @@ impl<G: Clone> Control<G> {
                 controller,
                 change,
             } => self.handle_change(now, id, controller, change),
-            ControlInput::Remembered { id, remembered } => {
-                self.handle_remembered(now, id, *remembered);
+            ControlInput::RecordRead { id, record } => {
+                self.handle_record_read(now, id, *record);
             }
             ControlInput::Loaded { id, result } => self.handle_loaded(now, id, result),
             ControlInput::Recorded { id, result } => self.handle_recorded(now, id, result),
         }
     }
 
-    /// What drivers have to do next; none if nothing is left.
+    /// The next effect for the drivers; none if nothing is left.
     pub fn poll(&mut self) -> Option<ControlEffect<G>> {
         self.effects.pop_front()
     }
@@ -152,15 +152,15 @@ impl<G: Clone> Control<G> {
         self.due
     }
 
-    /// Looks at every controller, with what is observed of each.
+    /// Reconciles every controller with its observation.
     pub fn advance(&mut self, now: Now, observed: &BTreeMap<String, Observation>) {
         self.due = now.instant.after(PERIOD);
-        let passed = now.instant.since(self.looked).min(MOST_PASSED);
-        self.looked = now.instant;
+        let passed = now.instant.since(self.reconciled_at).min(MOST_PASSED);
+        self.reconciled_at = now.instant;
         self.load_what_is_due(now.instant);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
-            for notice in controller.look(seen, passed, now) {
+            for notice in controller.reconcile(seen, passed, now) {
                 self.effects.push_back(ControlEffect::Event {
                     controller: name.clone(),
                     object: controller.object.clone(),
@@ -179,7 +179,7 @@ impl<G: Clone> Control<G> {
         self.run();
         for change in &mut self.changes {
             if matches!(change.stage, Stage::Made) {
-                change.stage = Stage::Considered;
+                change.stage = Stage::Reconciled;
             }
         }
         let names: Vec<String> = self.controllers.keys().cloned().collect();
@@ -189,7 +189,7 @@ impl<G: Clone> Control<G> {
         self.run();
     }
 
-    /// What the data half has to run.
+    /// The controllers that the data half has to run.
     #[must_use]
     pub fn desired(&self) -> Vec<DesiredController<G>> {
         let controllers = self.controllers.values();
@@ -197,16 +197,16 @@ impl<G: Clone> Control<G> {
         known.filter_map(|one| one.applied.clone()).collect()
     }
 
-    /// Whether what was declared of every controller is decided on, and recorded or
-    /// known not to be. Later writes do not count: with many controllers, one is nearly
-    /// always under way.
+    /// Whether the first decision on every declaration is recorded, or known not to be.
+    /// Later writes do not count: with many controllers, one is nearly always under
+    /// way.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut controllers = self.controllers.values();
         controllers.all(|entry| entry.known().is_some_and(|one| one.is_settled))
     }
 
-    /// The spec of each controller: the last that could be read.
+    /// The last valid spec of each controller.
     #[must_use]
     pub fn specs(&self) -> BTreeMap<String, ControllerSpec> {
         let specs = self.controllers.iter().filter_map(|(name, entry)| {
@@ -222,7 +222,7 @@ impl<G: Clone> Control<G> {
         controllers.filter_map(|(name, entry)| Some((name.as_str(), entry.known()?.status())))
     }
 
-    /// How far the step of a controller's candidate is; none without a candidate.
+    /// The progress of a controller's candidate; none without a candidate.
     #[must_use]
     pub fn progress(&self, controller: &str) -> Option<StepProgress> {
         let controller = self.controllers.get(controller)?.known()?;
@@ -247,8 +247,8 @@ impl<G: Clone> Control<G> {
             .collect()
     }
 
-    fn handle_declared(&mut self, now: Now, all: Vec<Declared<G>>) {
-        let names: BTreeSet<&str> = all.iter().map(Declared::name).collect();
+    fn handle_declared(&mut self, now: Now, all: Vec<DeclaredController<G>>) {
+        let names: BTreeSet<&str> = all.iter().map(DeclaredController::name).collect();
         let gone = self.controllers.keys();
         let gone = gone.filter(|name| !names.contains(name.as_str())).cloned();
         for name in gone.collect::<Vec<_>>() {
@@ -256,7 +256,7 @@ impl<G: Clone> Control<G> {
         }
         for declared in all {
             let name = declared.name().to_owned();
-            // Another resource of the same name has nothing of the former one.
+            // Another resource of the same name inherits nothing from the former one.
             let former = self.controllers.get(&name).map(Entry::object);
             if former.is_some_and(|former| former != declared.declaration.object.as_ref()) {
                 self.forget(&name);
@@ -267,26 +267,26 @@ impl<G: Clone> Control<G> {
         self.due = now.instant;
     }
 
-    fn declare(&mut self, now: Now, declared: Declared<G>) {
+    fn declare(&mut self, now: Now, declared: DeclaredController<G>) {
         let name = declared.name().to_owned();
         match self.controllers.get_mut(&name) {
-            Some(Entry::Known(controller)) => {
+            Some(Entry::Restored(controller)) => {
                 controller.declare(declared.declaration, declared.loaded, now.instant);
             }
-            Some(Entry::Remembering(remembering)) => remembering.declared = declared,
+            Some(Entry::ReadingRecord(pending)) => pending.declared = declared,
             None => {
                 let id = RecordId(self.next_id());
                 let owner = Owner::of(&name, declared.declaration.object.as_ref());
                 self.effects
-                    .push_back(ControlEffect::Remember { id, owner });
-                let remembering = Remembering { id, declared };
-                let entry = Entry::Remembering(Box::new(remembering));
+                    .push_back(ControlEffect::ReadRecord { id, owner });
+                let pending = PendingController { id, declared };
+                let entry = Entry::ReadingRecord(Box::new(pending));
                 self.controllers.insert(name, entry);
             }
         }
     }
 
-    /// Forgets all of a controller; its changes are not made any more.
+    /// Drops a controller, and refuses its pending changes.
     fn forget(&mut self, name: &str) {
         self.controllers.remove(name);
         let is_of = |one: &mut PendingChange| one.controller == name;
@@ -303,28 +303,29 @@ impl<G: Clone> Control<G> {
         self.report(Report::Removed { controller });
     }
 
-    fn handle_remembered(&mut self, now: Now, id: RecordId, remembered: Remembered) {
-        let is_it = |entry: &Entry<G>| matches!(entry, Entry::Remembering(remembering) if remembering.id == id);
+    fn handle_record_read(&mut self, now: Now, id: RecordId, record: StoredRecord) {
+        let is_it =
+            |entry: &Entry<G>| matches!(entry, Entry::ReadingRecord(pending) if pending.id == id);
         let mut controllers = self.controllers.iter();
         let Some((name, _)) = controllers.find(|(_, entry)| is_it(entry)) else {
             return;
         };
         let name = name.clone();
-        let Some(Entry::Remembering(remembering)) = self.controllers.remove(&name) else {
+        let Some(Entry::ReadingRecord(pending)) = self.controllers.remove(&name) else {
             return;
         };
-        let Declared {
+        let DeclaredController {
             mut declaration,
             loaded,
-        } = remembering.declared;
-        let was_read = remembered.status.is_ok();
-        let status = remembered.status.unwrap_or_else(|error| {
+        } = pending.declared;
+        let was_read = record.status.is_ok();
+        let status = record.status.unwrap_or_else(|error| {
             let controller = name.clone();
             self.report(Report::Unreadable { controller, error });
             declaration.status.take().unwrap_or_default()
         });
         if let Some(entry) = self.files.get_mut(&name) {
-            match remembered.paused {
+            match record.paused {
                 Some(Ok(paused)) => entry.restore(paused),
                 Some(Err(error)) => {
                     entry.restore(true);
@@ -344,13 +345,13 @@ impl<G: Clone> Control<G> {
         }
         controller.declare(declaration, loaded, now.instant);
         self.controllers
-            .insert(name, Entry::Known(Box::new(controller)));
+            .insert(name, Entry::Restored(Box::new(controller)));
         self.due = now.instant;
     }
 
     fn handle_loaded(&mut self, now: Now, id: LoadId, result: Result<LoadResult<G>, LoadProblem>) {
         let mut controllers = known(&mut self.controllers);
-        // A controller that is gone, or was declared anew, waits for nothing.
+        // A controller that was removed or declared again does not wait for this.
         if let Some((_, controller)) = controllers.find(|(_, one)| one.loading.is_about(id)) {
             controller.handle_loaded(now.instant, id, result);
             self.due = now.instant;
@@ -376,25 +377,25 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// Goes on after a write to the record of a controller has ended.
-    fn recorded(&mut self, now: Now, name: &str, recorded: Recorded) {
+    /// Continues after a write to the record of a controller.
+    fn recorded(&mut self, now: Now, name: &str, recorded: RecordOutcome) {
         let Some(controller) = self.controllers.get_mut(name).and_then(Entry::known_mut) else {
             return;
         };
         match recorded {
-            Recorded::Nothing => {}
-            Recorded::Done { other_host } => {
+            RecordOutcome::Nothing => {}
+            RecordOutcome::Done { other_host } => {
                 if let Some(other) = other_host {
                     controller.other_host = Some((other, now.instant));
                 }
                 self.record(now, name);
             }
-            Recorded::Failed(error) => self.fail(now, name, error),
-            Recorded::Paused(result) => {
+            RecordOutcome::Failed(error) => self.fail(now, name, error),
+            RecordOutcome::Paused(result) => {
                 self.paused(now, name, result);
                 self.record(now, name);
             }
-            Recorded::Explain(error) => {
+            RecordOutcome::Explain(error) => {
                 self.last_id += 1;
                 let host = self.settings.host_status(now.wall);
                 let id = RecordId(self.last_id);
@@ -425,8 +426,8 @@ impl<G: Clone> Control<G> {
         self.answer_changes(name);
     }
 
-    /// Records what there is to record of a controller. What follows from decisions that
-    /// are recorded takes effect with the next [`Self::run`].
+    /// Writes the record of a controller, if there is something to record. Recorded
+    /// decisions take effect with the next [`Self::run`].
     fn record(&mut self, now: Now, name: &str) {
         let host = self.settings.host_status(now.wall);
         self.last_id += 1;
@@ -438,7 +439,7 @@ impl<G: Clone> Control<G> {
             self.write(name, id, record);
         } else {
             let is_complete = controller.recording.is_complete(now.instant);
-            // Only after a look at what was declared.
+            // Only after a reconcile of what was declared.
             controller.is_settled |= self.due > now.instant && !controller.recording.is_under_way();
             if is_complete && controller.unrecorded.take().is_some() {
                 self.report_recording(name, None);
@@ -457,7 +458,7 @@ impl<G: Clone> Control<G> {
             .push_back(ControlEffect::Record { id, owner, record });
     }
 
-    /// Asks the data half to run what is desired, if that has changed.
+    /// Tells the data half what to run, if that has changed.
     fn run(&mut self) {
         let desired = self.desired();
         if desired != self.running {
@@ -465,7 +466,7 @@ impl<G: Clone> Control<G> {
             self.running = desired;
             self.modules_changed = true;
         }
-        // What a controller needs whose record is not read yet, nobody knows.
+        // The modules of a controller are unknown until its record is read.
         let is_known = |entry: &Entry<G>| entry.known().is_some();
         if self.modules_changed && self.controllers.values().all(is_known) {
             self.modules_changed = false;
@@ -516,22 +517,22 @@ impl<G: Clone> Control<G> {
 impl<G> Entry<G> {
     fn known(&self) -> Option<&Controller<G>> {
         match self {
-            Self::Known(controller) => Some(controller),
-            Self::Remembering(_) => None,
+            Self::Restored(controller) => Some(controller),
+            Self::ReadingRecord(_) => None,
         }
     }
 
     fn known_mut(&mut self) -> Option<&mut Controller<G>> {
         match self {
-            Self::Known(controller) => Some(controller),
-            Self::Remembering(_) => None,
+            Self::Restored(controller) => Some(controller),
+            Self::ReadingRecord(_) => None,
         }
     }
 
     fn object(&self) -> Option<&ObjectRef> {
         match self {
-            Self::Known(controller) => controller.object.as_ref(),
-            Self::Remembering(one) => one.declared.declaration.object.as_ref(),
+            Self::Restored(controller) => controller.object.as_ref(),
+            Self::ReadingRecord(one) => one.declared.declaration.object.as_ref(),
         }
     }
 }

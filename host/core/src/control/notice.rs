@@ -1,5 +1,5 @@
-//! What people are notified of: a Kubernetes event about the Controller, and a
-//! line in the log.
+//! Notices for operators: a Kubernetes event about the Controller, and a line in the
+//! log.
 
 use crate::plan::Event;
 use crate::untrusted;
@@ -7,7 +7,7 @@ use crate::untrusted;
 /// The component that events come from.
 const COMPONENT: &str = "davit";
 
-/// Something that people are notified of.
+/// A notice for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Whether it is a warning.
@@ -42,7 +42,7 @@ impl Notice {
         Event {
             event_type: event_type.to_owned(),
             reason: self.reason.to_owned(),
-            // It may quote what a guest says.
+            // It may quote a guest.
             message: untrusted::line(&self.message, untrusted::MOST_LOGGED),
             component: COMPONENT.to_owned(),
         }

@@ -1,11 +1,11 @@
-//! How far the step of a candidate is, for those who ask.
+//! The progress of a candidate in its step, for `davit diff` and `davit get`.
 
 use std::time::Duration;
 
 use super::state::{Candidate, step_of};
 use crate::api::ControllerSpec;
 
-/// How far the step of a candidate is.
+/// The progress of a candidate in its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StepProgress {
     /// The candidate's name.
@@ -16,15 +16,15 @@ pub struct StepProgress {
     pub of: u32,
     /// The step in words.
     pub text: String,
-    /// How long it has been under way.
+    /// The time in the step.
     pub elapsed: Duration,
     /// How much of its time is left; none until it is promoted.
     pub left: Option<Duration>,
-    /// Why it continues.
+    /// Why the candidate stays in the step.
     pub waits_for: String,
-    /// Targets compared in it.
+    /// The targets compared in the step.
     pub compared: u64,
-    /// How many it takes for the step to end well by itself.
+    /// The number that the step needs to end without an operator.
     pub min_decisions: u64,
 }
 

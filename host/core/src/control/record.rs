@@ -1,22 +1,23 @@
-//! What is recorded of a controller, so that the next host continues from there: its
-//! status, and the specs that were active.
+//! The record of a controller, from which the next host continues: its status, and the
+//! specs that were active.
 
 use serde::{Deserialize, Serialize};
 
 use crate::api::{ControllerSpec, ControllerStatus};
 
-/// So many specs are recorded of each controller, and those of its stable revision and
-/// candidate however old they are.
+/// The number of specs that are recorded of each controller. The specs of its stable
+/// revision and candidate stay however old they are.
 pub const MOST_REVISIONS: usize = 10;
 
-/// Names one write to a controller's record, or a read of it.
+/// The id of one write or read of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RecordId(pub u64);
 
 /// A write to a controller's record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
-    /// A spec that becomes active. One that was recorded before is the latest again.
+    /// A spec that becomes active. A spec that is recorded already becomes the latest
+    /// again.
     Revision(Box<Activation>),
     /// The status.
     Status(Box<ControllerStatus>),
@@ -38,18 +39,18 @@ pub struct Activation {
     pub stable_since: Option<String>,
 }
 
-/// What a host reads of a record when it first knows a controller.
+/// A record as a host reads it when a controller is first declared.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Remembered {
-    /// The status that was recorded last, or why it cannot be read.
+pub struct StoredRecord {
+    /// The recorded status, or why it cannot be read.
     pub status: Result<ControllerStatus, String>,
     /// Whether an operator has paused the rollout, or why that cannot be read. None
-    /// where the spec says so.
+    /// where the spec has the pause.
     pub paused: Option<Result<bool, String>>,
 }
 
-/// A spec that was active. Only its module, configuration and limits are the
-/// revision's: the rest is what it said when the revision became active.
+/// A spec that was active. Only its module, configuration and limits identify the
+/// revision; the rest is from the time of activation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RevisionRecord {
     /// Counts the activations of the controller: the highest is the latest.
@@ -66,7 +67,7 @@ pub struct RevisionRecord {
     pub spec: ControllerSpec,
 }
 
-/// All that is recorded of one controller, where one place holds it.
+/// The whole record of one controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ControllerRecord {
@@ -80,7 +81,7 @@ pub struct ControllerRecord {
 }
 
 impl ControllerRecord {
-    /// Makes a write.
+    /// Applies a write.
     pub fn write(&mut self, record: Record) {
         match record {
             Record::Revision(activation) => self.activate(*activation),
@@ -89,7 +90,7 @@ impl ControllerRecord {
         }
     }
 
-    /// Records a spec as the latest, and drops those that are too many.
+    /// Records a spec as the latest, and drops surplus specs.
     fn activate(&mut self, activation: Activation) {
         let Activation {
             revision,
@@ -134,7 +135,7 @@ impl ControllerRecord {
     }
 }
 
-/// The revisions that run.
+/// The revisions in use: stable and candidate.
 #[must_use]
 pub fn in_use(status: &ControllerStatus) -> Vec<String> {
     let stable = status.stable.as_ref().map(|stable| &stable.revision);
@@ -143,7 +144,8 @@ pub fn in_use(status: &ControllerStatus) -> Vec<String> {
     stable.into_iter().chain(candidate).cloned().collect()
 }
 
-/// Which of these revisions, the oldest first, are too many: never one in use.
+/// The surplus of these revisions, which are in order, the oldest first. A revision in
+/// use is never surplus.
 pub fn surplus<'a>(
     revisions: impl ExactSizeIterator<Item = &'a str>,
     in_use: &[String],

@@ -1,4 +1,4 @@
-//! Recording a controller: what is written, in which order, and when.
+//! Writes the record of a controller: what, in which order, and when.
 //!
 //! The specs of active revisions are recorded before the status that names them. One
 //! write is under way at a time.
@@ -12,31 +12,31 @@ use super::times::time;
 use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
 use crate::time::{Instant, Now};
 
-/// How often what only counts up is recorded.
+/// How often rising counts are recorded.
 const PERIOD: Duration = Duration::from_secs(10);
 /// The pauses between attempts to record something.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_MOST: Duration = Duration::from_secs(30);
 
-/// What is recorded of a controller, and what is under way.
+/// The state of a controller's record, and the write that is under way.
 #[derive(Debug)]
 pub(super) struct Recording {
     under_way: Option<(RecordId, Write)>,
     /// The status that was recorded last, without its host.
     status: ControllerStatus,
-    /// The decision of the record; none if a write may have replaced it, and nobody
-    /// knows.
+    /// The recorded decision; none if it is unknown, because a write without an answer
+    /// may have replaced it.
     decision: Option<Decision>,
-    /// Whether the record surely holds [`Self::status`].
+    /// Whether the record certainly holds [`Self::status`].
     is_certain: bool,
     recorded_at: Option<Instant>,
-    /// After a failure, nothing is recorded before then.
+    /// When the next write may start after a failure.
     retry_at: Option<Instant>,
     pause: Duration,
-    /// The active revisions whose specs are recorded, and since when which of them is
-    /// recorded as stable.
+    /// The active revisions whose specs are recorded, with the recorded time at which
+    /// they became stable.
     revisions: BTreeMap<String, Option<String>>,
-    /// Pauses of the rollout that are to be recorded.
+    /// Pauses of the rollout that are not recorded yet.
     pauses: VecDeque<bool>,
 }
 
@@ -53,8 +53,8 @@ enum Write {
     Paused,
 }
 
-/// What there is to record.
-pub(super) struct Recordable<'a> {
+/// The inputs of a write.
+pub(super) struct RecordInputs<'a> {
     pub(super) now: Now,
     pub(super) status: &'a ControllerStatus,
     /// The loaded revisions.
@@ -63,26 +63,26 @@ pub(super) struct Recordable<'a> {
     pub(super) host: Option<HostStatus>,
 }
 
-/// What the end of a write means.
+/// What follows from the end of a write.
 #[derive(Debug, PartialEq)]
-pub(super) enum Recorded {
-    /// Nothing: it was of something else.
+pub(super) enum RecordOutcome {
+    /// Nothing: it was another write.
     Nothing,
-    /// It is recorded; there may be more to record.
+    /// The write succeeded; there may be more to record.
     Done {
         /// Another host that has written since this one did.
         other_host: Option<HostStatus>,
     },
-    /// It cannot be recorded.
+    /// The write failed.
     Failed(String),
-    /// A pause of the rollout is recorded, or not.
+    /// A pause of the rollout is recorded, or cannot be recorded.
     Paused(Result<(), String>),
-    /// The specs are not recorded; why they are not is to be recorded.
+    /// The specs cannot be recorded. The status records why.
     Explain(String),
 }
 
 impl Recording {
-    /// That of a controller whose record was read.
+    /// The recording of a controller whose record was read.
     pub(super) fn new(status: ControllerStatus) -> Self {
         let status = ControllerStatus {
             host: None,
@@ -101,12 +101,12 @@ impl Recording {
         }
     }
 
-    /// The record was not read: nobody knows what it holds before a write succeeds.
+    /// The record could not be read: its content is unknown until a write succeeds.
     pub(super) fn doubt(&mut self) {
         (self.decision, self.is_certain) = (None, false);
     }
 
-    /// The decision of the record, if that is known.
+    /// The recorded decision, if it is known.
     pub(super) fn decision(&self) -> Option<&Decision> {
         self.decision.as_ref()
     }
@@ -121,12 +121,12 @@ impl Recording {
         self.under_way.as_ref().is_some_and(|(own, _)| *own == id)
     }
 
-    /// Whether nothing is left to record, so that a failure of before is over.
+    /// Whether nothing is left to record, so that a former failure is over.
     pub(super) fn is_complete(&self, now: Instant) -> bool {
         !self.is_under_way() && self.retry_at.is_none_or(|at| at <= now)
     }
 
-    /// Has a pause of the rollout recorded.
+    /// Queues a pause of the rollout for recording.
     pub(super) fn pause(&mut self, paused: bool) {
         self.pauses.push_back(paused);
     }
@@ -134,7 +134,7 @@ impl Recording {
     /// The next write, if there is something to record now.
     pub(super) fn next(
         &mut self,
-        what: &Recordable<'_>,
+        what: &RecordInputs<'_>,
         id: RecordId,
     ) -> Option<(RecordId, Record)> {
         if self.under_way.is_some() {
@@ -161,7 +161,7 @@ impl Recording {
         (id, record)
     }
 
-    fn next_revision(&mut self, what: &Recordable<'_>) -> Option<(Write, Record)> {
+    fn next_revision(&mut self, what: &RecordInputs<'_>) -> Option<(Write, Record)> {
         let active = active(what.status);
         self.revisions.retain(|name, _| active.contains_key(name));
         let mut loaded = what.revisions.iter();
@@ -183,9 +183,9 @@ impl Recording {
         Some((Write::Revision { name, stable_since }, record))
     }
 
-    /// Whether a status is recorded now: at once if something in it matters, else
-    /// every ten seconds. Where hosts share the records, this one shows that it runs.
-    fn is_due(&self, status: &ControllerStatus, what: &Recordable<'_>) -> bool {
+    /// Whether a status is recorded now: at once if an important field changed, else
+    /// every ten seconds. Where hosts share the records, each renews its own time.
+    fn is_due(&self, status: &ControllerStatus, what: &RecordInputs<'_>) -> bool {
         if !self.is_certain || material(&self.status) != material(status) {
             return true;
         }
@@ -200,28 +200,28 @@ impl Recording {
         id: RecordId,
         result: Result<Option<HostStatus>, String>,
         now: Instant,
-    ) -> Recorded {
+    ) -> RecordOutcome {
         let Some((_, write)) = self.under_way.take_if(|(under_way, _)| *under_way == id) else {
-            return Recorded::Nothing;
+            return RecordOutcome::Nothing;
         };
         match (write, result) {
-            (Write::Paused, result) => Recorded::Paused(result.map(|_| ())),
+            (Write::Paused, result) => RecordOutcome::Paused(result.map(|_| ())),
             (Write::Revision { name, stable_since }, Ok(_)) => {
                 self.revisions.insert(name, stable_since);
-                Recorded::Done { other_host: None }
+                RecordOutcome::Done { other_host: None }
             }
-            (Write::Revision { .. }, Err(error)) => Recorded::Explain(error),
+            (Write::Revision { .. }, Err(error)) => RecordOutcome::Explain(error),
             (Write::Status(status), Ok(other_host)) => {
                 self.recorded(*status, now);
                 (self.retry_at, self.pause) = (None, RETRY_FIRST);
-                Recorded::Done { other_host }
+                RecordOutcome::Done { other_host }
             }
             (Write::Conditions(status, error), Ok(_)) => {
                 self.recorded(*status, now);
                 self.fail(error, now)
             }
             (Write::Status(status) | Write::Conditions(status, _), Err(error)) => {
-                // It may have been written all the same.
+                // The write may have taken place.
                 self.is_certain = false;
                 if self.decision != Some(Decision::of(&status)) {
                     self.decision = None;
@@ -238,16 +238,17 @@ impl Recording {
         self.recorded_at = Some(now);
     }
 
-    /// Records why specs are not recorded: no decision is recorded before its specs.
+    /// Records why specs cannot be recorded, without the decision: no decision is
+    /// recorded before its specs.
     pub(super) fn explain(
         &mut self,
         error: String,
-        what: &Recordable<'_>,
+        what: &RecordInputs<'_>,
         id: RecordId,
-    ) -> Result<(RecordId, Record), Recorded> {
+    ) -> Result<(RecordId, Record), RecordOutcome> {
         let now = what.now.instant;
         if self.decision.is_none() {
-            // A write that has an unknown end may hold more than is known here.
+            // A write without an answer may have recorded more than this host knows.
             return Err(self.fail(error, now));
         }
         let status = ControllerStatus {
@@ -263,23 +264,23 @@ impl Recording {
         Ok(self.start(id, Write::Conditions(Box::new(status), error), record))
     }
 
-    /// After failures, attempts become rarer.
-    fn fail(&mut self, error: String, now: Instant) -> Recorded {
+    /// Doubles the pause after each failure.
+    fn fail(&mut self, error: String, now: Instant) -> RecordOutcome {
         self.retry_at = Some(now.after(self.pause));
         self.pause = (self.pause * 2).min(RETRY_MOST);
-        Recorded::Failed(error)
+        RecordOutcome::Failed(error)
     }
 }
 
-fn with_host(status: &ControllerStatus, what: &Recordable<'_>) -> Box<ControllerStatus> {
+fn with_host(status: &ControllerStatus, what: &RecordInputs<'_>) -> Box<ControllerStatus> {
     Box::new(ControllerStatus {
         host: what.host.clone(),
         ..status.clone()
     })
 }
 
-/// The active revisions of a status, the stable one with the time since when it is
-/// that.
+/// The active revisions of a status, the stable one with the time at which it became
+/// stable.
 fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
     let stable = status.stable.iter();
     let stable = stable.map(|one| (one.revision.clone(), Some(one.since.clone())));
@@ -288,7 +289,7 @@ fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
     candidate.chain(stable).collect()
 }
 
-/// A status without what only counts up.
+/// A status without rising counts and times.
 fn material(status: &ControllerStatus) -> ControllerStatus {
     let mut status = status.clone();
     if let Some(candidate) = &mut status.candidate {
@@ -322,7 +323,7 @@ mod tests {
     }
 
     fn next(recording: &mut Recording, status: &ControllerStatus, seconds: u64) -> Option<Record> {
-        let what = Recordable {
+        let what = RecordInputs {
             now: at(seconds),
             status,
             revisions: Vec::new(),
@@ -341,7 +342,7 @@ mod tests {
         assert_eq!(next(&mut recording, &before, 1), None);
         assert!(next(&mut recording, &after, 2).is_some());
         let failed = recording.handle(RecordId(2), Err("no answer".into()), at(2).instant);
-        assert_eq!(failed, Recorded::Failed("no answer".into()));
+        assert_eq!(failed, RecordOutcome::Failed("no answer".into()));
         assert_eq!(next(&mut recording, &before, 2), None, "after a pause");
         let again = next(&mut recording, &before, 4);
         assert_eq!(again, Some(Record::Status(Box::new(before))));

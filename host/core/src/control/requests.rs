@@ -1,13 +1,12 @@
-//! What operators ask of a rollout: annotations of the Controller.
+//! Requests of operators: annotations of the Controller.
 //!
-//! A request names what it is about, not what happened: which rollout may leave
-//! which step, which rejection is forgiven. So it holds for exactly as long as that
-//! is the state, may arrive twice or late, and need never be removed. A revision
-//! alone would not do: it can be rolled out again, and a request about its former
-//! rollout would decide the next one. Hence the times.
+//! A request names the state that it is about: the step of one rollout, or one
+//! rejection. So it is in force only while that is the state, may arrive twice or late,
+//! and need never be removed. It names times because a revision can be rolled out
+//! again: a request about the former rollout must not decide the next one.
 //!
-//! A value may end with `#` and any text, which tells a request from the same one
-//! made before: each gets an answer.
+//! A value may end with `#` and any text. The text tells a request from an earlier one
+//! with the same subject, so that each gets an answer.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +30,7 @@ pub const RESET: &str = "davit.dev/reset";
 /// generation describes, replaces the stable one without steps.
 pub const SWAP: &str = "davit.dev/swap";
 
-/// What annotations ask for, as they are written.
+/// The values of the annotations.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Requests {
     /// [`PROMOTE`]
@@ -48,7 +47,7 @@ pub struct Requests {
     pub swap: Option<String>,
 }
 
-/// What can be asked for: an annotation.
+/// The kinds of requests, one for each annotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RequestKind {
     /// [`PROMOTE`]
@@ -66,7 +65,7 @@ pub enum RequestKind {
 }
 
 impl RequestKind {
-    /// All there are.
+    /// All kinds.
     pub const ALL: [Self; 6] = [
         Self::Promote,
         Self::Abort,
@@ -98,7 +97,7 @@ impl RequestKind {
             .map_or(annotation, |(_, name)| name)
     }
 
-    /// How its value is written.
+    /// The form of its value.
     pub(super) fn form(self) -> &'static str {
         match self {
             Self::Promote => "REVISION@SINCE/STEP or REVISION@SINCE/all",
@@ -109,7 +108,7 @@ impl RequestKind {
         }
     }
 
-    /// Whether a value, without what follows `#`, is written like that.
+    /// Whether a subject has this form.
     pub(super) fn is_well_formed(self, subject: &str) -> bool {
         let is_time = |text: &str| times::read(text).is_some();
         let named = |text: &str, fits: &dyn Fn(&str) -> bool| {
@@ -127,7 +126,7 @@ impl RequestKind {
     }
 }
 
-/// The value of a request without what tells it from the same one asked before.
+/// The subject of a request: its value without `#` and what follows.
 #[must_use]
 pub fn subject(value: &str) -> &str {
     value.split_once('#').map_or(value, |(subject, _)| subject)
@@ -138,7 +137,7 @@ fn says(value: Option<&String>, subject_wanted: &str) -> bool {
 }
 
 impl Requests {
-    /// What is asked for in this way.
+    /// The value of a kind of request.
     #[must_use]
     pub fn get(&self, kind: RequestKind) -> Option<&str> {
         let value = match kind {
@@ -152,7 +151,7 @@ impl Requests {
         value.as_deref()
     }
 
-    /// Withdraws what is asked for in this way.
+    /// Removes a kind of request.
     pub(super) fn clear(&mut self, kind: RequestKind) {
         let value = match kind {
             RequestKind::Promote => &mut self.promote,
@@ -179,7 +178,7 @@ impl Requests {
         }
     }
 
-    /// What is asked of this candidate in its present step.
+    /// The request that names this candidate in its present step.
     #[must_use]
     pub fn of(&self, candidate: &CandidateStatus) -> Option<Request> {
         if says(self.abort.as_ref(), &abort(candidate)) {
@@ -195,13 +194,13 @@ impl Requests {
         }
     }
 
-    /// Whether the rejected revision is to be rolled out once more.
+    /// Whether a request retries the rejected revision.
     #[must_use]
     pub fn retries(&self, rejected: &RejectedStatus) -> bool {
         says(self.retry.as_ref(), &retry(rejected))
     }
 
-    /// Whether the stable revision, which is lost, is abandoned.
+    /// Whether a request abandons the lost stable revision.
     #[must_use]
     pub fn abandons(&self, status: &ControllerStatus) -> bool {
         let (stable, lost) = (status.stable.as_ref(), status.lost.as_ref());
@@ -209,16 +208,16 @@ impl Requests {
         named.is_some_and(|named| says(self.abandon.as_ref(), &named))
     }
 
-    /// Whether this revision, which the spec of this generation describes, is to
-    /// replace the stable one without steps.
+    /// Whether a request swaps in this revision, which the spec of this generation
+    /// describes.
     #[must_use]
     pub fn swaps(&self, revision: &str, generation: Option<i64>) -> bool {
         let named = generation.map(|generation| swap(revision, generation));
         named.is_some_and(|named| says(self.swap.as_ref(), &named))
     }
 
-    /// Whether the tripped guardrails are to be reset. Whoever asked
-    /// has seen them all.
+    /// Whether a request resets the tripped guardrails. It names the last trip, so that
+    /// it resets none that its author has not seen.
     #[must_use]
     pub fn resets(&self, status: &ControllerStatus) -> bool {
         let last = status.last_trip();
@@ -226,7 +225,7 @@ impl Requests {
     }
 }
 
-/// The value of [`PROMOTE`] that lets a candidate leave its present step.
+/// The value of [`PROMOTE`] that ends a candidate's present step.
 #[must_use]
 pub fn promote_step(candidate: &CandidateStatus) -> String {
     format!("{}/{}", rollout_name(candidate), candidate.step)

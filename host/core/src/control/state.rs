@@ -1,8 +1,7 @@
 //! The state of one controller's rollout.
 //!
-//! The state is made of a record once, when a host first knows the controller
-//! ([`Rollout::restore`]); from then on only transitions change it, and what a
-//! status says of revisions is written from it ([`Rollout::write`]).
+//! The state is restored from the record once ([`Rollout::restore`]). From then on only
+//! transitions change it, and the status is a projection of it ([`Rollout::write`]).
 
 use std::time::Duration;
 
@@ -13,23 +12,23 @@ use crate::api::{
 };
 use crate::rollout::progress::{Step, StepObservation, StepWait};
 
-/// How much time is left in a step without an end.
+/// The remaining time of a step without an end.
 const UNTIL_PROMOTED: &str = "until promoted";
 
 /// The state of one controller's rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Rollout {
-    /// No revision has run yet.
+    /// No revision is stable yet.
     New,
-    /// One revision runs.
+    /// The stable revision runs.
     Stable { stable: RevisionStatus },
     /// A candidate runs beside the stable revision.
     RollingOut {
         stable: RevisionStatus,
         candidate: Box<Candidate>,
     },
-    /// The stable revision runs; the revision that was rolled back is not rolled
-    /// out again by itself.
+    /// The stable revision runs. The rejected revision is not rolled out again until an
+    /// operator retries it.
     RolledBack {
         stable: RevisionStatus,
         rejected: RejectedStatus,
@@ -37,55 +36,55 @@ pub(super) enum Rollout {
     /// After a start, the stable revision cannot be loaded: nothing runs.
     Lost {
         loss: Loss,
-        /// The state that holds again once the stable revision is loaded: one of the
-        /// three above.
+        /// The state to return to once the stable revision is loaded: one of the three
+        /// above.
         before: Box<Rollout>,
     },
 }
 
-/// A candidate, and how far its rollout is.
+/// A candidate, and the progress of its rollout.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Candidate {
-    /// Its time names the rollout.
+    /// The revision. Its time names the rollout.
     pub(super) revision: RevisionStatus,
     /// The number of the step, counted from 1.
     pub(super) number: u32,
     /// How many steps there are.
     pub(super) of: u32,
-    /// The step. If the spec has no steps any more, the candidate keeps the step that
-    /// it had, for as long as it is paused.
+    /// The step. If the spec has no steps any more, a paused candidate keeps its step.
     pub(super) step: Option<StepConfig>,
-    /// How long the step has been under way.
+    /// The time in the step.
     pub(super) elapsed: Duration,
-    /// What was counted in the step.
+    /// The counts in the step.
     pub(super) counts: StepCounts,
-    /// Why the step continues.
+    /// Why the candidate stays in the step.
     pub(super) wait: Wait,
 }
 
-/// Why a step continues.
+/// Why a candidate stays in its step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// The step has only started.
+    /// The step has just started.
     #[default]
     Started,
-    /// As an earlier host recorded it.
+    /// The reason that an earlier host recorded.
     Recorded(String),
-    /// The analysis says so.
+    /// The reason of the analysis.
     Step(StepWait),
-    /// The revision that the spec describes is not loaded; the step would wait for
-    /// this anyway.
+    /// The revision that the spec describes is not loaded. The analysis has this
+    /// reason.
     Described(StepWait),
 }
 
 /// Why the stable revision cannot be loaded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Loss {
-    /// Since when: it names what an operator abandons.
+    /// When it was lost. The time names what an operator abandons.
     pub(super) since: String,
     /// Why.
     pub(super) reason: String,
-    /// Whether it was a built-in guest, and this Davit comes with another.
+    /// Whether it was a built-in guest, and this version of Davit has another one of
+    /// that name.
     pub(super) is_updated: bool,
 }
 
@@ -97,7 +96,7 @@ impl Rollout {
         };
         let candidate = status.candidate.as_ref();
         let rejected = status.rejected.clone();
-        // A host never records both of one revision.
+        // A host never records one revision as both.
         let candidate = candidate.filter(|candidate| {
             let rejected = rejected.as_ref();
             rejected.is_none_or(|rejected| rejected.revision != candidate.revision)
@@ -123,7 +122,7 @@ impl Rollout {
         }
     }
 
-    /// The state without regard to whether the stable revision is lost.
+    /// The state without regard to a loss.
     pub(super) fn known(&self) -> &Self {
         match self {
             Self::Lost { before, .. } => before,
@@ -176,8 +175,8 @@ impl Rollout {
         }
     }
 
-    /// Writes what a status says of revisions. `ready` is the name of the revision
-    /// that the spec describes, if it is loaded.
+    /// Writes the revisions into a status. `ready` is the name of the revision that the
+    /// spec describes, if it is loaded.
     pub(super) fn write(&self, status: &mut ControllerStatus, ready: Option<String>) {
         status.stable = self.stable().cloned();
         status.candidate = self.candidate().map(Candidate::status);
@@ -233,8 +232,8 @@ impl Candidate {
         self.wait = Wait::Started;
     }
 
-    /// Takes over the present step from the spec. Without steps, the candidate keeps
-    /// what it has.
+    /// Takes the present step from the spec. Without steps, the candidate keeps its
+    /// step.
     pub(super) fn follow(&mut self, steps: &[StepConfig]) {
         if let Some(step) = step_of(steps, self.number) {
             self.of = u32::try_from(steps.len()).unwrap_or(u32::MAX);
@@ -247,7 +246,7 @@ impl Candidate {
         self.step.map_or(0, |step| step.0.weight)
     }
 
-    /// Why the step continues, as the analysis says it.
+    /// The reason of the analysis.
     pub(super) fn hold(&self) -> Option<&StepWait> {
         match &self.wait {
             Wait::Step(hold) | Wait::Described(hold) => Some(hold),
@@ -289,7 +288,7 @@ fn remaining(step: &StepConfig, elapsed: Duration) -> String {
 }
 
 impl std::fmt::Display for Wait {
-    /// Without what changes every second.
+    /// Without the time left, which changes every second.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Started => Ok(()),
@@ -298,7 +297,9 @@ impl std::fmt::Display for Wait {
                 f.write_str("the time of the step has not passed")
             }
             Self::Step(hold) => hold.fmt(f),
-            Self::Described(_) => f.write_str("what the spec describes by now"),
+            Self::Described(_) => {
+                f.write_str("the host is loading the revision that the spec describes")
+            }
         }
     }
 }

@@ -1,9 +1,9 @@
-//! The transition table of docs/rollouts.md: what becomes of a rollout, and when.
+//! The transition table of docs/rollouts.md: when a rollout changes its state, and how.
 //!
-//! Each controller is considered once a second in three phases: which revision is
-//! stable, which is the candidate, and how the candidate's step ends. In each phase
-//! the uppermost row that fits wins. [`next`] chooses the row, [`Rollout::apply`]
-//! makes the change; neither knows of anything but its arguments.
+//! Each controller is reconciled once a second in three phases: which revision is
+//! stable, which is the candidate, and how the candidate's step ends. In each phase the
+//! uppermost row that fits wins. [`next`] chooses the row, [`Rollout::apply`] makes the
+//! change; both depend on nothing but their arguments.
 
 use super::notice::Notice;
 use super::state::{Candidate, Loss, Rollout, Wait, step_of};
@@ -24,16 +24,16 @@ pub(super) struct Circumstances {
     pub(super) steps: Vec<StepConfig>,
     /// Why the stable revision cannot be loaded.
     pub(super) failure: Option<LoadFailureOfStable>,
-    /// Whether the revision that the spec describes is what an update of Davit made
-    /// of the stable one.
+    /// Whether the revision that the spec describes differs from the stable one only by
+    /// an update of Davit.
     pub(super) is_update: bool,
-    /// What operators ask for.
-    pub(super) asked: Asked,
+    /// The requests of operators.
+    pub(super) asked: OperatorRequests,
 }
 
-/// What operators ask for, beside what ends a step.
+/// The requests of operators, except those that end a step.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Asked {
+pub(super) struct OperatorRequests {
     /// To abandon the lost stable revision.
     pub(super) abandon: bool,
     /// To swap in the revision that the spec describes.
@@ -46,11 +46,12 @@ pub(super) struct Asked {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LoadFailureOfStable {
     pub(super) reason: String,
-    /// Whether it was a built-in guest, and this Davit comes with another.
+    /// Whether it was a built-in guest, and this version of Davit has another one of
+    /// that name.
     pub(super) is_updated: bool,
 }
 
-/// What is decided in one phase of a look at a controller.
+/// The phases of reconciling a controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     /// Which revision is stable.
@@ -101,7 +102,7 @@ fn next_of_stable(state: &Rollout, now: &Circumstances) -> Option<Transition> {
         Rollout::Lost { .. } if now.stable_loaded => Some(Transition::Recover),
         _ if now.stable_loaded => None,
         Rollout::Lost { .. } if is_described && now.asked.abandon => Some(Transition::Abandon),
-        // Nobody waits for the former one any more.
+        // A swap does not need the former revision.
         _ if is_described && now.asked.swap => Some(Transition::Swap),
         Rollout::Lost { loss, .. }
             if is_described && loss.is_updated && now.is_update && is_free(state, now) =>
@@ -116,8 +117,8 @@ fn next_of_stable(state: &Rollout, now: &Circumstances) -> Option<Transition> {
     }
 }
 
-/// Whether the described revision is neither a candidate nor rejected: those do not
-/// replace a lost revision without being asked to.
+/// Whether the described revision is neither a candidate nor rejected: such a revision
+/// does not replace a lost one without a request.
 fn is_free(state: &Rollout, now: &Circumstances) -> bool {
     let candidate = state.candidate().map(|one| &one.revision.revision);
     let rejected = state.rejected().map(|one| &one.revision);
@@ -130,7 +131,7 @@ fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition>
         return None;
     }
     let Some(described) = &now.described else {
-        // Also if its source is away: the spec describes what runs.
+        // Even if its source is unavailable: the spec describes the revision that runs.
         let ends = now.describes_stable && state.candidate().is_some();
         return ends.then_some(Transition::End);
     };
@@ -144,7 +145,7 @@ fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition>
         _ if is_stable => return Some(Transition::End),
         _ if now.asked.swap => return Some(Transition::Swap),
         Rollout::RollingOut { candidate, .. } if candidate.revision.revision == *name => {
-            // Also if its steps are taken away: the analysis says how it ends.
+            // Even if the spec has no steps any more: the analysis decides how it ends.
             return None;
         }
         Rollout::RolledBack { rejected, .. } if rejected.revision == *name && !now.asked.retry => {
@@ -160,8 +161,8 @@ fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition>
 }
 
 impl Rollout {
-    /// Makes a transition. `name` is the time that names the rollout, rejection or
-    /// loss that starts with it: no two have the same.
+    /// Makes a transition. `name` returns the unique time that names the rollout,
+    /// rejection or loss that starts.
     pub(super) fn apply(
         &mut self,
         transition: Transition,
@@ -202,7 +203,7 @@ impl Rollout {
         notice
     }
 
-    /// A revision is stable from now on.
+    /// Makes a revision stable.
     fn establish(&mut self, revision: Option<RevisionStatus>, name: impl FnOnce() -> String) {
         if let Some(mut stable) = revision {
             stable.since = name();
@@ -237,7 +238,7 @@ impl Rollout {
         }
     }
 
-    /// What people are notified of, before the transition.
+    /// The notice of a transition, before it is made.
     fn notice(&self, transition: &Transition, now: &Circumstances) -> Option<Notice> {
         let described = now.described.as_ref().map_or("", |one| &one.revision);
         let stable = self.stable().map_or("", |one| &one.revision);
@@ -247,15 +248,15 @@ impl Rollout {
             Transition::Establish | Transition::Recover | Transition::Lose(_) => return None,
             Transition::Abandon => Notice::normal(
                 "Promoted",
-                format!("{described} is promoted: {stable}, which is lost, is abandoned"),
+                format!("{described} is promoted: the lost revision {stable} is abandoned"),
             ),
             Transition::Update => {
                 let reason = self.loss().map_or("", |loss| &loss.reason);
                 Notice::warning(
                     "Updated",
                     format!(
-                        "{described} replaces {stable} at once, without any step: this Davit \
-                         comes with another guest of that name, and the former one cannot be \
+                        "{described} replaces {stable} at once, without steps: this version of Davit has \
+                         another built-in guest of that name, and the former one cannot be \
                          loaded: {reason}"
                     ),
                 )
@@ -298,7 +299,8 @@ impl Rollout {
         })
     }
 
-    /// Takes over how the candidate's step goes on. The transition if it ends.
+    /// Applies the outcome of the analysis. Returns the transition that ends the step,
+    /// if it ends.
     pub(super) fn end_step(&mut self, next: StepOutcome, is_current: bool) -> Option<Transition> {
         match next {
             StepOutcome::StepWait(hold) => {
@@ -336,7 +338,7 @@ fn step_text(steps: &[StepConfig], number: u32) -> String {
     step.map(ToString::to_string).unwrap_or_default()
 }
 
-/// Why a candidate was rolled back, in two words.
+/// The cause of a rollback, in at most two words.
 fn cause(failure: &AnalysisFailure) -> &'static str {
     match failure {
         AnalysisFailure::FailedCalls { .. } => "failed calls",

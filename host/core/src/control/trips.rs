@@ -1,5 +1,4 @@
-//! Guardrails that have tripped: since when, until when, and what a status says of
-//! each.
+//! Tripped guardrails: since when, until when, and their status.
 
 use super::notice::Notice;
 use super::times;
@@ -10,19 +9,19 @@ use crate::observation::Observation;
 use crate::rollout::Role;
 use crate::time::Now;
 
-/// The guardrails that hold a controller's plans back.
+/// The tripped guardrails of a controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trips {
-    /// As this host has observed them, and what the status says of each.
+    /// The trips that this host has observed, each with its status.
     observed: Vec<(Trip, TrippedStatus)>,
-    /// What the status says.
+    /// The status.
     statuses: Vec<TrippedStatus>,
-    /// Those that did when an earlier host ended.
+    /// The trips that an earlier host recorded.
     resumed: Vec<TrippedGuardrail>,
 }
 
 impl Trips {
-    /// Those of a record.
+    /// The trips of a record.
     pub(super) fn restore(statuses: &[TrippedStatus]) -> Self {
         Self {
             observed: Vec::new(),
@@ -31,19 +30,19 @@ impl Trips {
         }
     }
 
-    /// What the status says of them.
+    /// Their status.
     pub(super) fn statuses(&self) -> &[TrippedStatus] {
         &self.statuses
     }
 
-    /// Those that hold plans back from the start of this host.
+    /// The trips that hold plans back from the start of this host.
     pub(super) fn resumed(&self) -> &[TrippedGuardrail] {
         &self.resumed
     }
 
-    /// Takes over what is observed, and adds a notice for each new one.
+    /// Takes an observation, and adds a notice for each new trip.
     pub(super) fn observe(&mut self, seen: Option<&Observation>, notices: &mut Vec<Notice>) {
-        // Until the controller runs, what an earlier host recorded holds.
+        // Until the controller runs, the record of the earlier host applies.
         let Some(seen) = seen.filter(|seen| seen.stable.is_some()) else {
             return;
         };
@@ -66,9 +65,9 @@ impl Trips {
         self.observed = observed;
     }
 
-    /// What the status says of a trip since it was first observed. The monotonic clock
-    /// tells it from another: the wall clock may be set meanwhile, and the time of a
-    /// trip is what resets it.
+    /// The status of a known trip. The monotonic clock identifies it: the wall clock
+    /// may be set, and the recorded time of a trip must not change, because a reset
+    /// names it.
     fn known(&self, trip: &Trip) -> Option<TrippedStatus> {
         let mut observed = self.observed.iter();
         if let Some((_, status)) = observed.find(|(known, _)| known == trip) {
@@ -80,7 +79,7 @@ impl Trips {
     }
 }
 
-/// What an earlier host recorded of a trip; none if it makes no sense.
+/// A recorded trip; none if it is invalid.
 fn resumed(status: &TrippedStatus) -> Option<TrippedGuardrail> {
     let mut all = Guardrail::ALL.into_iter();
     let until = match &status.until {
@@ -98,14 +97,13 @@ fn status_of(trip: &Trip, now: &Now) -> TrippedStatus {
     TrippedStatus {
         guardrail: trip.guardrail.field().to_owned(),
         limit: trip.limit,
-        // To the millisecond: it names this trip, which may soon be followed by
-        // another.
+        // To the millisecond: the time names this trip, and another may follow soon.
         since: times::precise_time(now.wall_at(trip.since.unwrap_or(now.instant))),
         until: trip.until.map(|until| times::time(now.wall_at(until))),
     }
 }
 
-/// What people read of a tripped guardrail.
+/// The message about a tripped guardrail.
 pub(super) fn describe(tripped: &TrippedStatus) -> String {
     let TrippedStatus {
         guardrail, limit, ..

@@ -1,4 +1,4 @@
-//! What a controller takes and gives.
+//! The inputs and effects of a controller.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::budget::Guardrails;
-use crate::expectation::Written;
+use crate::expectation::WriteResult;
 use crate::failure::Failure;
 use crate::gate::{Mode, Ruling};
 use crate::manifest::Permission;
@@ -17,13 +17,14 @@ use crate::rollout::Role;
 use crate::store::{Snapshot, ViewId};
 use crate::time::Instant;
 
-/// How many plans of one item are executed at once if its decision leaves it
-/// open.
+/// The number of plans of one item that are executed at the same time, unless the
+/// decision sets it.
 pub const DEFAULT_PARALLEL: u32 = 64;
-/// How many are, whatever its decision asks for.
+/// The most plans of one item that are executed at the same time, whatever the decision
+/// sets.
 pub const MOST_PARALLEL: u32 = 128;
 
-/// The small values that a controller keeps between calls.
+/// The notes of a controller, by key.
 pub type Notes = imbl::OrdMap<String, Arc<[u8]>>;
 
 /// Identifies a controller that runs. It is never used twice: a controller that
@@ -57,22 +58,22 @@ impl fmt::Display for PlanId {
 /// What an operator decides about a controller.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// What it may do to the cluster.
+    /// The mode.
     pub mode: Mode,
-    /// What it is granted of what its guest declares; none for all.
+    /// The permissions that the operator grants; none for all declared ones.
     pub granted: Option<Vec<Permission>>,
-    /// Limits that hold whatever the guest decides.
+    /// The guardrails.
     pub guardrails: Guardrails,
 }
 
-/// The state of the world that a decision is judged in.
+/// The present state that plans are ruled on.
 #[derive(Clone, Copy, Debug)]
 pub struct World<'a> {
     /// The time.
     pub now: Instant,
     /// The cache.
     pub snapshot: &'a Snapshot,
-    /// What the API server serves.
+    /// The resources that the API server serves.
     pub mapping: &'a Mapping,
     /// Whether this replica may write.
     pub leading: bool,
@@ -82,7 +83,7 @@ pub struct World<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RevisionId(pub(super) u64);
 
-/// A call that is to be made into the guest.
+/// A call to make.
 #[derive(Clone, Debug)]
 pub struct CallRequest<G> {
     /// Identifies the answer.
@@ -93,20 +94,20 @@ pub struct CallRequest<G> {
     pub views: Arc<BTreeMap<String, ViewId>>,
     /// The cache.
     pub snapshot: Snapshot,
-    /// What it is about.
+    /// The work items.
     pub items: Vec<WorkItem>,
-    /// What waits in the queues.
+    /// The pending items.
     pub pending: PendingSnapshot,
     /// The controller's notes.
     pub notes: Notes,
 }
 
-/// Something to do or to report.
+/// Something to execute or to report.
 #[derive(Clone, Debug)]
 pub enum Effect {
-    /// A plan is to be executed;
-    /// [`Controller::handle_outcome`](super::Controller::handle_outcome) takes
-    /// its outcome.
+    /// Execute a plan.
+    /// [`Controller::handle_outcome`](super::Controller::handle_outcome) takes its
+    /// outcome.
     Execute {
         /// Identifies the outcome.
         id: PlanId,
@@ -121,29 +122,29 @@ pub enum Effect {
         role: Role,
         /// The name of that revision.
         revision: Arc<str>,
-        /// The item it was decided for.
+        /// The item that was reconciled.
         item: QueueKey,
         /// The plan.
         plan: Arc<Plan>,
         /// The ruling.
         ruling: Ruling,
     },
-    /// Something is to be counted.
+    /// Add a measure to a metric of the guest.
     Measure(Measure),
     /// An item of the stable revision was reconciled.
     Reconciled {
         /// Its queue.
         queue: String,
-        /// How long that took, its writes included.
+        /// How long the reconcile took, including its writes.
         duration: Duration,
     },
-    /// The guest wants an item tried again.
+    /// The guest retries an item.
     Retried {
         /// The role of the revision that it belongs to.
         role: Role,
         /// The item.
         item: QueueKey,
-        /// Why, in the guest's words.
+        /// The guest's reason.
         reason: String,
     },
     /// An item of the stable revision was dequeued.
@@ -155,17 +156,17 @@ pub enum Effect {
     },
 }
 
-/// The outcome of a plan that was executed.
+/// The outcome of an executed plan.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// What the last successful write left behind, if there was one.
-    pub written: Option<Written>,
+    pub written: Option<WriteResult>,
     /// The step that failed, and why.
     pub failed: Option<(u32, Failure)>,
 }
 
 impl Outcome {
-    /// Whether the plan reached its end, or its target was gone.
+    /// Whether the plan succeeded, or its target was gone.
     #[must_use]
     pub fn is_success(&self) -> bool {
         self.failed

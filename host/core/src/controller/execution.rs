@@ -1,5 +1,4 @@
-//! The execution of a decided work item: until all of its plans have come to
-//! their end.
+//! The execution of a decision: from the first plan to the requeue of the item.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,71 +12,71 @@ use crate::queue::Finish;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
-/// How long an item waits after a write was forbidden: permissions rarely
-/// change from one second to the next.
+/// The pause of an item after a forbidden write: permissions rarely change within
+/// seconds.
 pub(super) const FORBIDDEN_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long an item waits after a write was refused as invalid: as it is it can
-/// succeed once an admission policy or a schema has changed.
+/// The pause of an item after an invalid write: the same write can succeed once an
+/// admission policy or a schema has changed.
 pub(super) const INVALID_PAUSE: Duration = Duration::from_secs(300);
 
-/// How long an item waits after a plan for a kind that is not served: discovery
-/// asks that often. It comes sooner when what is served changes.
+/// The pause of an item after a plan for a kind that is not served: the period of
+/// discovery. A change of the mapping ends it earlier.
 const NOT_SERVED_PAUSE: Duration = Duration::from_secs(30);
 
-/// How long an item stays whose plans were left to another revision.
+/// How long an item whose plans belong to the other revision stays in its queue.
 const LEFT_PAUSE: Duration = Duration::from_secs(600);
 
-/// What makes an item due before the time that its queue is given.
+/// What makes an item due before the time that its queue has for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RequeueTrigger {
     /// Nothing.
     Never,
-    /// The cache shows what was written.
+    /// The cache observes the writes.
     Observed,
     /// A resync.
     Resync,
 }
 
-/// The execution of a decided item.
+/// The execution of a decision.
 #[derive(Debug)]
 pub(super) struct ItemExecution {
-    /// Plans that were not yet put before the gate.
+    /// Plans that the gate has not ruled on yet.
     pub(super) plans: VecDeque<Arc<Plan>>,
-    /// What the guest was shown.
+    /// The snapshot that the decision was made from.
     pub(super) decided_on: Snapshot,
-    /// Plans that are executed at present.
+    /// The number of plans in flight.
     pub(super) in_flight: u32,
-    /// How many may be at once.
+    /// The most plans in flight.
     parallel: u32,
-    /// What the guest said is to become of the item.
+    /// The verdict of the decision.
     verdict: Verdict,
     /// The item with the cursor of the decision's next page, if there is one.
     pub(super) next_page: Option<WorkItem>,
-    /// Plans that failed in a way that another try can mend.
+    /// Failed plans for which a retry may help.
     failures: Vec<PlanFailure>,
-    /// The longest pause that a failure asks for.
+    /// The longest pause that a failure requires.
     pause: Duration,
-    /// When a guardrail has something left again.
+    /// When a tripped guardrail admits plans again.
     not_before: Option<Instant>,
-    /// Targets that were held, or written: what the cache must show before the
-    /// item is reconciled again.
+    /// Targets that were written, or that an expectation holds back: the cache must
+    /// observe their writes before the item is reconciled again.
     pub(super) unseen: Vec<Uid>,
-    /// Whether a plan was held back because of its target.
+    /// Whether an expectation held a plan back.
     held: bool,
     /// Whether a plan was executed.
     executed: bool,
-    /// Whether a plan was put off for longer than the item takes.
-    put_off: PutOff,
+    /// Whether a plan was deferred.
+    put_off: Deferral,
 }
 
-/// Whether a plan of an item was put off.
+/// Whether a plan of an item was deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum PutOff {
-    No,
-    /// It was left to the revision that owns its target.
-    Left,
-    /// What held it back, or had it left, may be over by now.
+enum Deferral {
+    None,
+    /// The plan was left to the revision that owns its target.
+    ToOwner,
+    /// The reason of the deferral may be over.
     Over,
 }
 
@@ -101,12 +100,12 @@ impl ItemExecution {
             unseen: Vec::new(),
             held: false,
             executed: false,
-            put_off: PutOff::No,
+            put_off: Deferral::None,
         }
     }
 
-    /// Takes the next page of the decision. What became of the plans of the pages
-    /// before still counts.
+    /// Adds the next page of the decision. The outcomes of the former pages still
+    /// count.
     pub(super) fn continue_with(&mut self, page: Self) {
         self.plans = page.plans;
         self.decided_on = page.decided_on;
@@ -133,13 +132,13 @@ impl ItemExecution {
         self.unseen.push(target);
     }
 
-    /// Takes a plan whose target is gone: as good as executed.
+    /// The target of a plan is gone: the plan counts as executed.
     pub(super) fn is_done_already(&mut self) {
         self.executed = true;
     }
 
-    /// Waits for a guardrail: until that time, or until an operator resets
-    /// it, which starts a resync.
+    /// A guardrail holds a plan back until this time, or until an operator resets it,
+    /// which starts a resync.
     pub(super) fn wait_until(&mut self, until: Option<Instant>) {
         let until = until.unwrap_or(Instant::FAR_FUTURE);
         let earliest = self.not_before.map_or(until, |already| already.min(until));
@@ -147,44 +146,43 @@ impl ItemExecution {
     }
 
     pub(super) fn leave(&mut self) {
-        self.put_off = self.put_off.max(PutOff::Left);
+        self.put_off = self.put_off.max(Deferral::ToOwner);
     }
 
-    /// A resync starts: what was held back or left before is decided
-    /// again as soon as the item has ended, which is not parked yet.
+    /// A resync starts: deferred plans are decided again as soon as the item's
+    /// execution ends.
     pub(super) fn resync(&mut self) {
-        if self.not_before.take().is_some() || self.put_off == PutOff::Left {
-            self.put_off = PutOff::Over;
+        if self.not_before.take().is_some() || self.put_off == Deferral::ToOwner {
+            self.put_off = Deferral::Over;
         }
     }
 
-    /// Another revision decides from now on: what was not begun never is, and
-    /// the item comes again when what was has ended.
+    /// A swap replaces the revision: plans that have not started are dropped, and the
+    /// item is requeued when the others have ended.
     pub(super) fn supersede(&mut self) {
         self.plans.clear();
         self.next_page = None;
         self.verdict = Verdict::RequeueAfter(Duration::ZERO);
         self.not_before = None;
-        self.put_off = PutOff::No;
+        self.put_off = Deferral::None;
     }
 
-    /// Takes a plan for an object whose kind is not served: nothing was asked of
-    /// the API server.
+    /// The kind of a plan's object is not served. No request was sent.
     pub(super) fn wait_for_kind(&mut self, uid: &str, why: &impl ToString) {
         self.pause = self.pause.max(NOT_SERVED_PAUSE);
         let failure = Failure::new(FailureClass::Unmappable, why.to_string());
         self.fail(uid, 0, failure);
     }
 
-    /// Takes a plan that failed, as far as another try can mend it.
+    /// A plan failed. It is retried if that may help.
     pub(super) fn fail(&mut self, uid: &str, step: u32, failure: Failure) {
         if Mutant::ForgetFailures.is_active() {
             return;
         }
         let pause = match failure.class {
             FailureClass::Forbidden => FORBIDDEN_PAUSE,
-            // As it is, it can never succeed: it has been reported, and comes
-            // again when the item does.
+            // A retry cannot succeed. The failure is reported, and the plan is decided
+            // again with the item.
             FailureClass::RefusedByGate => return,
             _ => Duration::ZERO,
         };
@@ -206,10 +204,9 @@ impl ItemExecution {
         self.failures.iter().any(is_unserved)
     }
 
-    /// What the queue is given once everything was executed, and what else
-    /// makes the item come. A tick keeps its period: what is invalid or not
-    /// served, waits for a guardrail, or was left to the other revision, it
-    /// decides again.
+    /// How the queue requeues the item after the last plan, and what else makes it due.
+    /// A tick keeps its period: its next run decides again what was invalid, not
+    /// served, held back by a guardrail or left to the other revision.
     pub(super) fn finish(
         &mut self,
         now: Instant,
@@ -242,7 +239,7 @@ impl ItemExecution {
                 RequeueTrigger::Resync,
             );
         }
-        if self.put_off == PutOff::Over && !is_tick {
+        if self.put_off == Deferral::Over && !is_tick {
             return (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never);
         }
         match &self.verdict {
@@ -254,22 +251,22 @@ impl ItemExecution {
                 RequeueTrigger::Never,
             ),
             Verdict::RequeueAfter(delay) => (Finish::RequeueAfter(*delay), RequeueTrigger::Never),
-            // It ends with its last page only.
+            // The item ends with its last page.
             Verdict::ContinueFrom { .. } => {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
             }
             Verdict::RequeueWhenObserved if self.executed || self.held => self.when_seen(lapse),
-            // What was held back has to be reconciled again: the write it was
-            // held for may not have done all of it.
+            // A plan that an expectation held back has to be decided again: the earlier
+            // write may not have done all of it.
             Verdict::Done if self.held => self.when_seen(lapse),
-            // Should the target come to this revision, the item is reconciled
-            // again with all its times.
+            // If this revision comes to own the target, the item is reconciled again
+            // with its creation time.
             Verdict::Done | Verdict::RequeueWhenObserved
-                if self.put_off == PutOff::Left && !is_tick =>
+                if self.put_off == Deferral::ToOwner && !is_tick =>
             {
                 (Finish::RequeueAfter(LEFT_PAUSE), RequeueTrigger::Resync)
             }
-            // What was only shown, or refused, would be decided again for ever.
+            // Plans of a dry run and refused plans would be decided again forever.
             Verdict::Done | Verdict::RequeueWhenObserved => (Finish::Done, RequeueTrigger::Never),
         }
     }

@@ -8,7 +8,7 @@
 //!                       └── WaitingForPage
 //! ```
 //!
-//! A queue knows when its items are due. What is here is what else becomes of them.
+//! The queues decide when an item is due. This module has the rest of its life.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -18,23 +18,22 @@ use super::waiters::Waiters;
 use crate::object::Uid;
 use crate::plan::{Plan, QueueKey, WorkItem};
 
-/// Where a work item is in its life. Most are in their queue, with nothing that
-/// makes them due before their time: those have no state.
+/// The state of a work item. Items that only wait in their queue have no entry.
 #[derive(Debug)]
 enum WorkItemState {
-    /// In its queue. This makes it due before its time.
+    /// The item is in its queue. The trigger makes it due before its time.
     Queued(Trigger),
-    /// In a call.
+    /// The item is in a call.
     InCall {
-        /// What has become of earlier pages of its decision.
+        /// The execution of the earlier pages of its decision.
         execution: Option<Box<ItemExecution>>,
-        /// What made it due before its time when it was dequeued: it does again if
-        /// the call brings no decision.
+        /// The trigger that the item had when it was dequeued. The item keeps it if the
+        /// call fails.
         trigger: Option<Trigger>,
     },
-    /// Its plans are executed, or wait for room to be.
+    /// Plans of the item are being executed, or wait for room.
     Executing(Box<ItemExecution>),
-    /// Its plans have come to their end, and another page of its decision follows.
+    /// The plans of this page have ended; the next page has to be called for.
     WaitingForPage {
         execution: Box<ItemExecution>,
         /// The item with the cursor of the page.
@@ -42,29 +41,30 @@ enum WorkItemState {
     },
 }
 
-/// What makes an item due before its time. Besides, an item may wait for objects
-/// to be observed, whatever its state: see [`Waiters`].
+/// What makes an item due before its time. An item may also wait for objects to be
+/// observed, whatever its state: see [`Waiters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trigger {
-    /// A resync: it waits for an operator, or for its targets to become this
-    /// revision's, and no key of a trigger may ever name it again.
+    /// A resync. The item waits for an operator, or until this revision owns its
+    /// targets, and no trigger may ever enqueue it again.
     Resync,
-    /// Another mapping: it has a plan for an object whose kind is not served.
+    /// A change of the mapping. The item has a plan for an object whose kind is not
+    /// served.
     Mapping,
 }
 
-/// The work items of a revision that are more than an entry of a queue.
+/// The work items of a revision that have more state than their entry in a queue.
 #[derive(Debug, Default)]
 pub(super) struct WorkItems {
     states: BTreeMap<QueueKey, WorkItemState>,
-    /// Those that wait for a page, in their order.
+    /// The items that wait for a page, in their order.
     pages: VecDeque<QueueKey>,
     waiters: Waiters,
 }
 
 impl WorkItems {
-    /// Another revision starts with the same items: those that are reconciled
-    /// here wait there.
+    /// A copy for another revision. Items that are being reconciled here are pending
+    /// there.
     pub(super) fn fork(&self) -> Self {
         let states = self.states.iter().filter_map(|(item, state)| {
             let trigger = match state {
@@ -80,7 +80,7 @@ impl WorkItems {
         }
     }
 
-    /// Items were dequeued for a call.
+    /// Items are dequeued for a call.
     pub(super) fn enter_call(&mut self, items: &[WorkItem]) {
         for item in items {
             let item = key(item);
@@ -99,7 +99,7 @@ impl WorkItems {
         !self.pages.is_empty()
     }
 
-    /// The next page to call for; its item is in a call from here on.
+    /// Starts the call for the next page.
     pub(super) fn enter_page(&mut self) -> Option<WorkItem> {
         let item = self.pages.pop_front()?;
         let WorkItemState::WaitingForPage { execution, page } = self.states.remove(&item)? else {
@@ -113,8 +113,8 @@ impl WorkItems {
         Some(page)
     }
 
-    /// A call brought no decision on an item: it goes back to its queue, and all
-    /// pages of its decision are decided again.
+    /// A call failed: the item returns to its queue, and all pages of its decision are
+    /// decided again.
     pub(super) fn leave_call(&mut self, item: &QueueKey) {
         if let Some(WorkItemState::InCall {
             trigger: Some(trigger),
@@ -126,7 +126,7 @@ impl WorkItems {
         }
     }
 
-    /// All pages that are waited for go back to their queues.
+    /// All items that wait for a page return to their queues.
     pub(super) fn drop_pages(&mut self) -> Vec<QueueKey> {
         let pages: Vec<QueueKey> = self.pages.drain(..).collect();
         for item in &pages {
@@ -135,8 +135,8 @@ impl WorkItems {
         pages
     }
 
-    /// A page of an item's decision is executed from here on. Returns it with what
-    /// has become of the pages before.
+    /// Starts the execution of a page. Returns the execution with the outcomes of the
+    /// former pages.
     pub(super) fn decided(&mut self, item: &QueueKey, page: ItemExecution) -> Box<ItemExecution> {
         match self.states.remove(item) {
             Some(WorkItemState::InCall {
@@ -150,8 +150,8 @@ impl WorkItems {
         }
     }
 
-    /// The execution of an item's plans. It is put back with [`Self::execute`], or
-    /// is over.
+    /// Removes the execution of an item. [`Self::execute`] returns it, unless it has
+    /// ended.
     pub(super) fn take_execution(&mut self, item: &QueueKey) -> Option<Box<ItemExecution>> {
         match self.states.remove(item)? {
             WorkItemState::Executing(execution) => Some(execution),
@@ -162,13 +162,13 @@ impl WorkItems {
         }
     }
 
-    /// The plans of an item are executed.
+    /// Plans of an item are being executed.
     pub(super) fn execute(&mut self, item: &QueueKey, execution: Box<ItemExecution>) {
         let state = WorkItemState::Executing(execution);
         self.states.insert(item.clone(), state);
     }
 
-    /// The plans of an item have come to their end, and a page is left.
+    /// The plans of an item have ended, and another page follows.
     pub(super) fn wait_for_page(
         &mut self,
         item: &QueueKey,
@@ -180,13 +180,13 @@ impl WorkItems {
         self.states.insert(item.clone(), state);
     }
 
-    /// An item is in its queue, and becomes due before its time.
+    /// An item is requeued with a trigger that makes it due before its time.
     pub(super) fn wait_for(&mut self, item: &QueueKey, trigger: Trigger) {
         let state = WorkItemState::Queued(trigger);
         self.states.insert(item.clone(), state);
     }
 
-    /// An item becomes due once the cache shows these objects.
+    /// An item becomes due when the cache has observed the writes to these objects.
     pub(super) fn wait_to_observe(&mut self, item: &QueueKey, objects: Vec<Uid>) {
         self.waiters.wait(item, objects);
     }
@@ -201,13 +201,13 @@ impl WorkItems {
         self.waiters.objects()
     }
 
-    /// The cache shows an object. Returns the items for which it was the last one.
+    /// The cache has observed an object. Returns the items that wait for no other.
     pub(super) fn observed(&mut self, object: &Uid) -> Vec<QueueKey> {
         self.waiters.release(object)
     }
 
-    /// A resync starts: what was held back or left before is decided again as soon
-    /// as its item has ended. Returns the items that are due now.
+    /// A resync starts. Returns the items that become due; items in execution are
+    /// decided again when they have ended.
     pub(super) fn resync(&mut self) -> Vec<QueueKey> {
         for state in self.states.values_mut() {
             match state {
@@ -223,7 +223,7 @@ impl WorkItems {
         self.triggered(Trigger::Resync)
     }
 
-    /// What the API server serves has changed. Returns the items that are due now.
+    /// The mapping changed. Returns the items that become due.
     pub(super) fn mapping_changed(&mut self) -> Vec<QueueKey> {
         self.triggered(Trigger::Mapping)
     }
@@ -240,8 +240,7 @@ impl WorkItems {
         due.map(|(item, _)| item).collect()
     }
 
-    /// Another revision replaces this one: plans that were not put before the gate
-    /// never are.
+    /// A swap replaces the revision: plans that the gate has not ruled on are dropped.
     pub(super) fn supersede(&mut self) {
         for state in self.states.values_mut() {
             if let WorkItemState::Executing(execution) = state {
@@ -250,7 +249,7 @@ impl WorkItems {
         }
     }
 
-    /// The plans that were decided and not put before the gate yet.
+    /// The decided plans that the gate has not ruled on yet.
     pub(super) fn plans(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
         self.states.iter().flat_map(|(item, state)| {
             let plans = match state {
@@ -262,7 +261,7 @@ impl WorkItems {
     }
 }
 
-/// The name of a work item.
+/// The queue and key of a work item.
 pub(super) fn key(item: &WorkItem) -> QueueKey {
     QueueKey {
         queue: item.queue.clone(),

@@ -1,12 +1,11 @@
-//! One controller: from changes to calls, from decisions to plans, from
-//! outcomes back to the queues.
+//! One controller: turns changes of the cache into calls, decisions into plans, and
+//! outcomes into requeues.
 //!
-//! Driven from outside: `handle_*` takes what happened, `poll_call` and
-//! `poll_effect` give what is to be done, `poll_timeout` says when to come back.
+//! A state machine without I/O: `handle_*` takes inputs, `poll_call` and `poll_effect`
+//! return what to do, `poll_timeout` returns when to poll again.
 //!
-//! A controller runs its stable [`Revision`], and may try a candidate beside
-//! it. Each has its own queues; settings, budget and expectations are the
-//! controller's.
+//! A controller runs its stable [`Revision`], and may run a candidate beside it. Each
+//! revision has its own queues; both share settings, budget and expectations.
 
 mod exchange;
 mod execution;
@@ -27,7 +26,7 @@ use std::time::Duration;
 
 use crate::budget::Trip;
 use crate::circuit::CallFailure;
-use crate::expectation::Written;
+use crate::expectation::WriteResult;
 use crate::gate::Mode;
 use crate::mutant::Mutant;
 use crate::object::Uid;
@@ -50,7 +49,7 @@ use shared::{Rollout, Shared};
 pub use tally::Tally;
 pub use views::Views;
 
-/// One controller's state. `G` is a guest, which only the driver can call.
+/// The state of one controller. `G` is a guest, which only the driver can call.
 #[derive(Debug)]
 pub struct Controller<G> {
     stable: Revision<G>,
@@ -59,8 +58,7 @@ pub struct Controller<G> {
 }
 
 impl<G: Clone> Controller<G> {
-    /// A controller that has reconciled nothing yet. The manifest of its
-    /// revision is valid.
+    /// A new controller. The manifest of its revision must be valid.
     #[must_use]
     pub fn new(
         now: Instant,
@@ -78,23 +76,21 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Identifies it.
+    /// The id of the controller.
     #[must_use]
     pub fn id(&self) -> ControllerId {
         self.shared.id
     }
 
-    /// Replaces the stable revision with another guest, or another configuration
-    /// of it, and starts a resync. Queues, timers and notes stay. Calls in
-    /// flight are void. Returns the former guest.
+    /// Swaps the stable revision, and starts a resync. Queues, timers and notes stay.
+    /// Calls in flight are void. Returns the former guest.
     pub fn reconfigure(&mut self, now: Instant, stable: LoadedRevision<G>, views: Views) -> G {
         let id = RevisionId(self.shared.fresh_id());
         self.stable.reconfigure(now, id, stable, views)
     }
 
-    /// Starts a candidate beside the stable revision, in place of any other,
-    /// whose guest is returned. It starts with the stable one's items, timers
-    /// and notes, and a resync.
+    /// Starts a candidate with a copy of the stable revision's items, timers and notes,
+    /// and a resync. Returns the guest of a former candidate.
     pub fn start_candidate(
         &mut self,
         now: Instant,
@@ -118,7 +114,7 @@ impl<G: Clone> Controller<G> {
         former
     }
 
-    /// Gives the candidate other views of the same watches, and another step.
+    /// Replaces the candidate's views of the same watches, and its step.
     pub fn change_candidate_views(&mut self, now: Instant, views: Views, step: CandidateStep) {
         if let Some(candidate) = &mut self.candidate {
             candidate.change_views(now, views);
@@ -126,8 +122,8 @@ impl<G: Clone> Controller<G> {
         self.set_step(now, step);
     }
 
-    /// Changes what the candidate owns and how it is compared. In another step,
-    /// counting starts anew.
+    /// Changes the candidate's step: its share, and the window of the comparison. The
+    /// counts restart when the number of the step changes.
     pub fn set_step(&mut self, now: Instant, step: CandidateStep) {
         let (Some(candidate), Some(rollout)) = (&mut self.candidate, &mut self.shared.rollout)
         else {
@@ -137,20 +133,20 @@ impl<G: Clone> Controller<G> {
         rollout.comparison.set_window(window);
         if rollout.step != step.number {
             rollout.step = step.number;
-            candidate.begin_counting();
-            rollout.comparison.begin_counting(now);
+            candidate.restart_counts();
+            rollout.comparison.restart_counts(now);
         }
         self.set_share(now, step.share);
     }
 
-    /// The step of the rollout that the candidate's work is counted for.
+    /// The number of the candidate's step.
     #[must_use]
     pub fn step(&self) -> Option<u32> {
         self.shared.rollout.as_ref().map(|rollout| rollout.step)
     }
 
-    /// Changes what the candidate owns. Both revisions start a resync, since a
-    /// target that one left to the other may be its own now.
+    /// Changes the candidate's share. Both revisions start a resync: each may own
+    /// targets that it left to the other before.
     fn set_share(&mut self, now: Instant, share: Share) {
         if let Some(rollout) = &mut self.shared.rollout
             && rollout.share != share
@@ -165,8 +161,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// From now on every target is the stable revision's, for as long as the
-    /// share is not set anew.
+    /// Gives every target to the stable revision until the share is set again.
     pub fn withhold_share(&mut self, now: Instant) {
         if let Some(rollout) = &self.shared.rollout {
             let cohort = rollout.share.cohort.clone();
@@ -174,9 +169,9 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Promotes the candidate, with its own queues and notes. From here on every
-    /// target is its own; plans of the former revision that are executed come to
-    /// their end. Returns the former revision's guest.
+    /// Promotes the candidate. It keeps its queues and notes, and owns every target.
+    /// Executions of the former revision's plans continue. Returns the former
+    /// revision's guest.
     pub fn promote(&mut self, now: Instant) -> Option<G> {
         let mut candidate = self.candidate.take()?;
         candidate.role = Role::Stable;
@@ -185,7 +180,7 @@ impl<G: Clone> Controller<G> {
         Some(former.into_guest())
     }
 
-    /// Stops the candidate: every target is the stable revision's. Returns the
+    /// Stops the candidate: the stable revision owns every target. Returns the
     /// candidate's guest.
     pub fn drop_candidate(&mut self, now: Instant) -> Option<G> {
         let candidate = self.candidate.take()?;
@@ -193,12 +188,12 @@ impl<G: Clone> Controller<G> {
         Some(candidate.into_guest())
     }
 
-    /// The stable revision's plans that have not come to their end.
+    /// The stable revision's plans that are decided or being executed.
     fn under_way(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
-        let carried = self.shared.in_flight.values();
-        let carried = carried.filter(|carried| carried.items_of == self.stable.items_of);
-        let carried = carried.map(|carried| (&carried.item, &carried.plan));
-        carried.chain(self.stable.decided())
+        let in_flight = self.shared.in_flight.values();
+        let in_flight = in_flight.filter(|one| one.items_of == self.stable.items_of);
+        let in_flight = in_flight.map(|one| (&one.item, &one.plan));
+        in_flight.chain(self.stable.decided())
     }
 
     fn end_rollout(&mut self, now: Instant) {
@@ -208,9 +203,8 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes on other settings. They hold for every plan that was not yet put
-    /// before the gate. If plans of a dry run would be executed now, a resync
-    /// starts.
+    /// Changes the settings for every plan that the gate has not ruled on yet. If the
+    /// mode becomes `Enforce`, a resync decides the plans of the dry run again.
     pub fn set(&mut self, now: Instant, settings: Settings) {
         if settings == self.shared.settings {
             return;
@@ -225,12 +219,12 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Holds plans back for a guardrail that had tripped before this host began.
-    pub fn resume_trip(&mut self, spent: Trip) {
-        self.shared.budget.resume(spent);
+    /// Restores a trip that an earlier host recorded.
+    pub fn resume_trip(&mut self, trip: Trip) {
+        self.shared.budget.resume(trip);
     }
 
-    /// An operator resets the guardrails that have tripped.
+    /// Resets the tripped guardrails.
     pub fn reset(&mut self, now: Instant) {
         self.shared.budget.reset();
         for revision in revisions(&mut self.stable, &mut self.candidate) {
@@ -267,19 +261,19 @@ impl<G: Clone> Controller<G> {
         self.shared.budget.tripped(now)
     }
 
-    /// The revision that runs.
+    /// The stable revision.
     #[must_use]
     pub fn stable(&self) -> &Revision<G> {
         &self.stable
     }
 
-    /// The revision that is being tried.
+    /// The candidate.
     #[must_use]
     pub fn candidate(&self) -> Option<&Revision<G>> {
         self.candidate.as_ref()
     }
 
-    /// The revision of that part.
+    /// The revision with this role.
     #[must_use]
     pub fn revision(&self, role: Role) -> Option<&Revision<G>> {
         match role {
@@ -288,7 +282,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// The revision of that part.
+    /// The revision with this role.
     pub fn revision_mut(&mut self, role: Role) -> Option<&mut Revision<G>> {
         match role {
             Role::Stable => Some(&mut self.stable),
@@ -296,7 +290,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// How the decisions of both compare; none without a candidate.
+    /// The comparison of both revisions; none without a candidate.
     #[must_use]
     pub fn comparison(&self) -> Option<&Comparison> {
         self.shared
@@ -305,8 +299,7 @@ impl<G: Clone> Controller<G> {
             .map(|rollout| &rollout.comparison)
     }
 
-    /// Takes what changed in the cache. `origin` says whether it is news or the
-    /// result of a list.
+    /// Takes changes of the cache. `origin` tells events from lists.
     pub fn handle_changes(
         &mut self,
         now: Instant,
@@ -324,14 +317,14 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes that the API server serves something else than before.
+    /// The mapping changed: the API server serves other resources.
     pub fn handle_mapping(&mut self, now: Instant) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             revision.handle_mapping(now);
         }
     }
 
-    /// Adds some of the keys of a look at everything that is under way.
+    /// Enqueues the next page of a resync.
     pub fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
         for revision in revisions(&mut self.stable, &mut self.candidate) {
             revision.continue_resync(now, snapshot);
@@ -379,14 +372,14 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes a call that ended without an answer: every item is tried again.
+    /// A call failed: every item is retried.
     pub fn handle_call_failure(&mut self, now: Instant, id: CallId, failure: CallFailure) {
         if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
             revision.handle_call_failure(now, id, failure, &mut self.shared);
         }
     }
 
-    /// Takes back a call that was never made, or whose answer is void.
+    /// A call was not made, or its answer is void: its items return to their queues.
     pub fn handle_call_void(&mut self, now: Instant, id: CallId) {
         if let Some(revision) = caller(&mut self.stable, &mut self.candidate, id) {
             revision.handle_call_void(now, id);
@@ -401,7 +394,7 @@ impl<G: Clone> Controller<G> {
         let uid = Uid::new(&carried.plan.target.uid);
         let gone = outcome.failed.is_some() && outcome.is_success();
         let written = if gone {
-            Some(Written::Gone)
+            Some(WriteResult::Gone)
         } else {
             outcome.written
         };

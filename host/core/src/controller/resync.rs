@@ -1,4 +1,4 @@
-//! A look at everything: adding every key that triggers can name.
+//! The resync: enqueues every key that the triggers can name.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -8,34 +8,32 @@ use crate::manifest::{Trigger, TriggerKey};
 use crate::store::{Snapshot, View, ViewId};
 use crate::time::Instant;
 
-/// How many keys a page of a sweep has: no more than are worked off before a
-/// fresh event would notice.
+/// The keys of one page: few enough to be reconciled without delaying fresh events.
 const PAGE: usize = 64;
-/// How many times as long as the calls took that it caused a sweep rests.
+/// A resync rests this many times as long as its calls take.
 const REST: u32 = 3;
-/// The longest rest after one call: what takes long waits for something else
-/// than a processor.
+/// The longest rest after one call: a long call waits for I/O, not for a processor.
 const LONGEST_REST: Duration = Duration::from_millis(20);
 
-/// How much of the processors a sweep takes.
+/// How fast a resync goes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// As much as there is: the controller does nothing else yet.
+    /// At full speed: the controller has just started.
     Brisk,
-    /// About a quarter of one, so that what changes meanwhile does not wait.
+    /// With about a quarter of a processor, so that fresh changes do not wait.
     #[default]
     Easy,
 }
 
-/// A look at every key that triggers can name, a page at a time: a cluster has
-/// more of them than may hold up what is fresh.
+/// A resync enqueues the keys a page at a time: all keys of a large cluster at once
+/// would delay fresh events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Resync {
     left: VecDeque<(ViewId, Trigger)>,
     cursor: Cursor,
     pace: Pace,
     rests_until: Instant,
-    /// Whether it waits for what it has added to be taken.
+    /// Whether the resync waits until its last page is dequeued.
     is_crowded: bool,
 }
 
@@ -48,14 +46,14 @@ enum Cursor {
 }
 
 impl Resync {
-    /// Starts anew, over these.
+    /// Starts again from the first key.
     pub(super) fn begin(&mut self, pace: Pace, triggers: impl Iterator<Item = (ViewId, Trigger)>) {
         self.left = triggers.collect();
         self.cursor = Cursor::Start;
         self.pace = pace;
     }
 
-    /// A call ended that took so long over what sweeps had added.
+    /// A call over keys of the resync took this long.
     pub(super) fn call_took(&mut self, now: Instant, took: Duration) {
         if self.pace == Pace::Easy {
             let rest = took.saturating_mul(REST).min(LONGEST_REST);
@@ -63,15 +61,14 @@ impl Resync {
         }
     }
 
-    /// When it can go on, if nothing else happens.
+    /// When the next page is due, if nothing else happens.
     pub(super) fn due_at(&self, now: Instant) -> Option<Instant> {
         let goes_on = !self.left.is_empty() && !self.is_crowded;
         goes_on.then(|| self.rests_until.max(now))
     }
 
-    /// The next keys, with the queue that they go to; none at the end, while it
-    /// rests, and while something of a list waits to be taken: more would only
-    /// make the queues long.
+    /// The next keys and their queue. None at the end, during a rest, and while keys of
+    /// a list are still pending: more would only lengthen the queues.
     pub(super) fn next(
         &mut self,
         now: Instant,

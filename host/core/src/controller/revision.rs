@@ -1,5 +1,4 @@
-//! One revision of a controller's guest: its queues, its calls, and its plans
-//! up to the gate.
+//! One revision of a controller: its queues, its calls, and its plans up to the gate.
 
 mod decision;
 mod ruling;
@@ -23,7 +22,7 @@ use crate::plan::{Decision, QueueKey, Verdict, WorkItem};
 use crate::queue::{Finish, Origin, PendingSnapshot, QueueStats, Queues};
 use crate::revision::{LoadedRevision, RevisionIdentity};
 use crate::rollout::Role;
-use crate::rollout::compare::Look;
+use crate::rollout::compare::Reconciliation;
 use crate::store::{Change, Snapshot, ViewId};
 use crate::time::Instant;
 
@@ -31,10 +30,10 @@ use crate::time::Instant;
 #[derive(Debug)]
 struct CallInFlight {
     items: Vec<WorkItem>,
-    /// How many of them are from a list.
+    /// The number of items from the re-list lane.
     relisted: usize,
     permit: Permit,
-    began: Instant,
+    started: Instant,
     snapshot: Snapshot,
 }
 
@@ -42,8 +41,8 @@ struct CallInFlight {
 #[derive(Debug)]
 pub struct Revision<G> {
     pub(super) id: RevisionId,
-    /// Whose items it reconciles: its own id, or that of the revision that it
-    /// replaced.
+    /// The revision that the items belong to: this one, or the one that it replaced by
+    /// a swap.
     pub(super) items_of: RevisionId,
     pub(super) role: Role,
     guest: G,
@@ -53,12 +52,10 @@ pub struct Revision<G> {
     pub(super) name: Arc<str>,
     views: Views,
     views_by_name: Arc<BTreeMap<String, ViewId>>,
-    /// The watch that each of its views stands for, by its place in the
-    /// manifest.
+    /// The index of the watch in the manifest, by view.
     watches: BTreeMap<ViewId, usize>,
-    /// Whether every watch shows what it should. The objects of a resource that
-    /// is no longer served are missing from the cache, but not necessarily from
-    /// the cluster: the guest is not called.
+    /// Whether every watch is complete. While a resource is not served, the cache may
+    /// lack objects that exist, so the guest is not called.
     complete: bool,
     queues: Queues,
     notes: Notes,
@@ -70,7 +67,7 @@ pub struct Revision<G> {
 }
 
 impl<G: Clone> Revision<G> {
-    /// A revision that has reconciled nothing yet.
+    /// A new revision.
     pub(super) fn new(
         now: Instant,
         id: RevisionId,
@@ -84,9 +81,9 @@ impl<G: Clone> Revision<G> {
         revision
     }
 
-    /// Another revision beside this one, which starts a resync. It starts
-    /// with the same items, timers and notes; what is worked on here waits
-    /// there. Its ticks come when this one's do: both decide on the same state.
+    /// A candidate beside this revision. It starts with a copy of the items, timers and
+    /// notes, and a resync. Items that are being reconciled here are pending there. Its
+    /// ticks are due at the same time, so that both decide on the same state.
     pub(super) fn fork(
         &self,
         now: Instant,
@@ -133,9 +130,8 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    /// Another guest, or another configuration of it, replaces this one, whose
-    /// guest is returned. Queues, timers and notes stay; calls in flight are
-    /// void, and plans that were not put before the gate are never executed.
+    /// Swaps the revision and returns the former guest. Queues, timers and notes stay.
+    /// Calls in flight are void, and plans that the gate has not ruled on are dropped.
     pub(super) fn reconfigure(
         &mut self,
         now: Instant,
@@ -188,14 +184,13 @@ impl<G: Clone> Revision<G> {
         &self.views
     }
 
-    /// Whether every watch shows what it should.
+    /// Whether every watch is complete.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Sets whether every watch shows what it should. While it does not, the
-    /// guest is not called.
+    /// Sets whether every watch is complete. While one is not, the guest is not called.
     pub fn set_complete(&mut self, complete: bool) {
         self.complete = complete;
     }
@@ -221,19 +216,19 @@ impl<G: Clone> Revision<G> {
         &self.manifest
     }
 
-    /// How it fares.
+    /// The state of the circuit.
     #[must_use]
     pub fn circuit(&self) -> &CircuitBreaker {
         &self.circuit
     }
 
-    /// What it did since the counting began.
+    /// The tally since the counts were last restarted.
     #[must_use]
     pub fn tally(&self) -> &Tally {
         &self.tally
     }
 
-    pub(super) fn begin_counting(&mut self) {
+    pub(super) fn restart_counts(&mut self) {
         self.tally = Tally::default();
     }
 
@@ -242,15 +237,15 @@ impl<G: Clone> Revision<G> {
         self.queues.stats(now)
     }
 
-    /// Watches other views from now on, and starts a resync.
+    /// Replaces the views, and starts a resync.
     pub(super) fn change_views(&mut self, now: Instant, views: Views) {
         self.set_views(views);
         self.start_resync(now);
     }
 
-    /// Begins to add every key that a trigger can name, and every item that is
-    /// parked or about to be: after a time in which plans were not executed, or changes
-    /// not taken.
+    /// Starts a resync: enqueues every key that a trigger can name, and makes parked
+    /// items due. It follows a time in which plans were not executed or changes were
+    /// missed.
     pub(super) fn start_resync(&mut self, now: Instant) {
         self.begin_resync(Pace::Easy);
         for item in self.items.resync() {
@@ -262,7 +257,7 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    /// What the API server serves has changed: what waited for that is due.
+    /// The mapping changed: items that wait for it become due.
     pub(super) fn handle_mapping(&mut self, now: Instant) {
         for item in self.items.mapping_changed() {
             self.queues.hasten(now, &item.queue, &item.key);
@@ -278,7 +273,7 @@ impl<G: Clone> Revision<G> {
         self.resync.begin(pace, triggers);
     }
 
-    /// Adds the next of these keys, unless the last are still to be taken.
+    /// Enqueues the next page of the resync, unless the last page is still pending.
     pub(super) fn continue_resync(&mut self, now: Instant, snapshot: &Snapshot) {
         let is_crowded = self.queues.has_relisted(now);
         if let Some((queue, keys)) = self.resync.next(now, is_crowded, snapshot) {
@@ -334,7 +329,7 @@ impl<G: Clone> Revision<G> {
             items: items.clone(),
             relisted,
             permit,
-            began: now,
+            started: now,
             snapshot: snapshot.clone(),
         };
         self.calls.insert(id, call);
@@ -353,8 +348,8 @@ impl<G: Clone> Revision<G> {
         })
     }
 
-    /// The items of the next call, and how many of them are from a list. What
-    /// has been begun comes first, by itself: a page fills a call.
+    /// The items of the next call, and how many of them are from the re-list lane. A
+    /// page of a started decision comes first, in a call of its own.
     fn next_items(&mut self, now: Instant, shared: &mut Shared) -> Option<(Vec<WorkItem>, usize)> {
         if let Some(page) = self.items.enter_page() {
             return Some((vec![page], 0));
@@ -370,7 +365,7 @@ impl<G: Clone> Revision<G> {
         Some((batch.items, batch.relisted))
     }
 
-    /// What waits in its queues.
+    /// The pending items.
     pub(super) fn pending(&self) -> PendingSnapshot {
         self.queues.pending()
     }
@@ -413,14 +408,14 @@ impl<G: Clone> Revision<G> {
                 }
                 _ => None,
             };
-            let look = Look {
+            let reconcile = Reconciliation {
                 role: self.role,
                 item: &item,
                 snapshot: &called.snapshot,
-                began: called.began,
+                started: called.started,
                 other: &other,
             };
-            self.begin(&item, decision, next_page, look, world, shared);
+            self.begin(&item, decision, next_page, reconcile, world, shared);
         }
     }
 
@@ -464,7 +459,7 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    /// When [`Self::poll_call`] has to be asked again, if nothing else happens.
+    /// When to call [`Self::poll_call`] again, if nothing else happens.
     pub(super) fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         if !self.has_room() {
             return None;
@@ -487,7 +482,8 @@ impl<G: Clone> Revision<G> {
         self.items.awaited()
     }
 
-    /// Adds the items that waited for an object once it is no longer held.
+    /// Enqueues the items that waited for an object, once no expectation is open for
+    /// it.
     pub(super) fn wake(
         &mut self,
         now: Instant,

@@ -1,4 +1,4 @@
-//! What the revisions of one controller have in common.
+//! The state that both revisions of a controller share.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use super::exchange::{ControllerId, Effect, Outcome, PlanId, RevisionId, Settings, World};
 use crate::budget::{Budget, Requester};
-use crate::expectation::{ExpectationState, Expectations, Seen};
+use crate::expectation::{ExpectationState, Expectations, ObservedVersion};
 use crate::object::{ObjectRef, Uid};
 use crate::plan::{MeasureWhen, Plan, QueueKey};
 use crate::queue::PendingSnapshot;
 use crate::rollout::Role;
 use crate::rollout::cohort::CandidateStep;
 use crate::rollout::cohort::Share;
-use crate::rollout::compare::{Comparison, Look};
+use crate::rollout::compare::{Comparison, Reconciliation};
 use crate::store::{ResourceVersion, Snapshot, ViewId};
 use crate::time::Instant;
 
-/// What the revisions of one controller have in common: above all, what each of
-/// them must know of the other's writes.
+/// The state that both revisions of a controller share, above all their writes: neither
+/// may write what the other is writing.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) id: ControllerId,
     pub(super) settings: Settings,
     pub(super) expectations: Expectations,
     pub(super) budget: Budget,
-    /// Plans that are executed at present, of revisions that are gone too.
+    /// The plans in flight, also those of former revisions.
     pub(super) in_flight: BTreeMap<PlanId, PlanInFlight>,
     pub(super) effects: VecDeque<Effect>,
     /// None without a candidate.
@@ -33,14 +33,14 @@ pub(super) struct Shared {
     next_id: u64,
 }
 
-/// What there is only while a candidate runs.
+/// The state that exists only while a candidate runs.
 #[derive(Debug)]
 pub(super) struct Rollout {
     pub(super) share: Share,
-    /// The number of the step that is counted for.
+    /// The number of the step.
     pub(super) step: u32,
     pub(super) comparison: Comparison,
-    /// What waits in the queues of each revision, as of its last call.
+    /// The pending items of each revision, as of its last call.
     pub(super) pending: BTreeMap<Role, PendingSnapshot>,
 }
 
@@ -54,16 +54,16 @@ impl Rollout {
         }
     }
 
-    /// What waits in the queues of the other revision than that of this part.
+    /// The pending items of the revision with the other role.
     pub(super) fn others(&self, role: Role) -> PendingSnapshot {
         self.pending.get(&role.other()).cloned().unwrap_or_default()
     }
 }
 
-/// A plan that is executed at present.
+/// A plan in flight.
 #[derive(Debug)]
 pub(super) struct PlanInFlight {
-    /// Whose item it was decided for.
+    /// The revision whose item was reconciled.
     pub(super) items_of: RevisionId,
     pub(super) item: QueueKey,
     pub(super) plan: Arc<Plan>,
@@ -88,7 +88,7 @@ impl Shared {
         self.next_id
     }
 
-    /// Whether a revision of that part owns a target.
+    /// Whether the revision with this role owns a target.
     pub(super) fn owns(&self, role: Role, target: &ObjectRef, snapshot: &Snapshot) -> bool {
         let owner = self.rollout.as_ref().map_or(Role::Stable, |rollout| {
             rollout.share.owner(target, snapshot)
@@ -96,48 +96,53 @@ impl Shared {
         owner == role
     }
 
-    /// Whether a plan for the object has to wait that was decided on this
-    /// snapshot.
-    pub(super) fn held(
+    /// Why a plan that was decided on this snapshot has to wait, if it has to.
+    pub(super) fn expectation(
         &self,
         uid: &Uid,
         decided_on: &Snapshot,
         world: &World<'_>,
     ) -> Option<ExpectationState> {
         let (then, seen) = (seen(uid, decided_on), seen(uid, world.snapshot));
-        self.expectations.held(uid, then, seen, world.now)
+        self.expectations.state(uid, then, seen, world.now)
     }
 
-    /// Whether the cache has yet to show what was written of an object.
+    /// Whether the cache has not observed the last write to an object.
     pub(super) fn is_open(&self, uid: &Uid, snapshot: &Snapshot, now: Instant) -> bool {
         self.expectations.is_open(uid, seen(uid, snapshot), now)
     }
 
-    /// A plan for the object is executed from now on that was decided on this
-    /// snapshot.
+    /// Execution of a plan starts that was decided on this snapshot.
     pub(super) fn expect(&mut self, uid: Uid, decided_on: &Snapshot) {
         let seen = seen(&uid, decided_on);
         self.expectations.begin(uid, seen);
     }
 
-    /// Compares what a look led to with what the other revision decided.
-    pub(super) fn compare(&mut self, look: Look<'_>, plans: &[Arc<Plan>], world: &World<'_>) {
+    /// Compares the plans of one reconcile with what the other revision decided.
+    pub(super) fn compare(
+        &mut self,
+        reconcile: Reconciliation<'_>,
+        plans: &[Arc<Plan>],
+        world: &World<'_>,
+    ) {
         let expectations = &self.expectations;
-        // What was decided before a write that was seen since, or is still to be.
+        // A plan is stale if it was decided before a write, observed or not.
         let is_stale = |uid: &Uid| {
-            let (then, now) = (seen(uid, look.snapshot), seen(uid, world.snapshot));
-            let held = expectations.held(uid, then, now, world.now);
+            let (then, now) = (seen(uid, reconcile.snapshot), seen(uid, world.snapshot));
+            let state = expectations.state(uid, then, now, world.now);
             matches!(
-                held,
-                Some(ExpectationState::NotSeenYet | ExpectationState::Gone)
+                state,
+                Some(ExpectationState::NotObserved | ExpectationState::Gone)
             )
         };
         if let Some(rollout) = &mut self.rollout {
-            rollout.comparison.decided(world.now, look, plans, is_stale);
+            rollout
+                .comparison
+                .decided(world.now, reconcile, plans, is_stale);
         }
     }
 
-    /// Counts what a plan that was executed counts.
+    /// Adds the measures of an executed plan.
     pub(super) fn measure(&mut self, plan: &Plan, outcome: &Outcome) {
         let result = match &outcome.failed {
             None => MeasureWhen::Succeeded,
@@ -152,7 +157,7 @@ impl Shared {
         }
     }
 
-    /// Who asks the budget for a plan.
+    /// The requester of a plan.
     pub(super) fn requester(
         &self,
         role: Role,
@@ -181,21 +186,20 @@ impl Shared {
     }
 }
 
-/// How many objects of a target's kind a revision watches: as many as its
-/// widest watch shows.
+/// The number of objects of a target's kind in the widest watch of a revision.
 fn watched(target: &ObjectRef, views: impl Iterator<Item = ViewId>, snapshot: &Snapshot) -> usize {
     let views = views.filter_map(|view| snapshot.view(view));
     let counts = views.map(|view| view.len_of(&target.api_version, &target.kind));
     counts.max().unwrap_or_default()
 }
 
-/// What the cache shows of an object. If several streams hold it, it is the state
-/// of the one that lags behind most.
-fn seen(uid: &Uid, snapshot: &Snapshot) -> Seen {
+/// The version of an object in the cache. If several streams hold the object, the
+/// oldest version.
+fn seen(uid: &Uid, snapshot: &Snapshot) -> ObservedVersion {
     let versions = snapshot.versions_of(uid);
     let seen = versions.map(|version| match version {
-        ResourceVersion::Number(number) => Seen::Version(*number),
-        ResourceVersion::Text(_) => Seen::Incomparable,
+        ResourceVersion::Number(number) => ObservedVersion::Version(*number),
+        ResourceVersion::Text(_) => ObservedVersion::Incomparable,
     });
-    seen.min().unwrap_or(Seen::Gone)
+    seen.min().unwrap_or(ObservedVersion::Gone)
 }

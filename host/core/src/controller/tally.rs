@@ -1,24 +1,24 @@
-//! What a revision did since the counting began, for the analysis of a rollout.
+//! The counts of a revision for the analysis of a rollout.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::failure::FailureClass;
 
-/// How many calls the latency is told from.
+/// The number of calls that the latency is computed from.
 const MOST_CALLS: usize = 256;
 
-/// What a revision did.
+/// The counts of a revision since they were last restarted.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// Calls that failed.
     pub failed_calls: u64,
-    /// How the last of them did.
+    /// The last failure.
     pub last_failure: String,
-    /// Plans that were refused: by the gate, or by the API server as forbidden
-    /// or invalid.
+    /// Plans that the gate refused, or that the API server refused as forbidden or
+    /// invalid.
     pub refused_writes: u64,
-    /// Why the last of them was.
+    /// The last refusal.
     pub last_refusal: String,
     took: VecDeque<Duration>,
 }
@@ -47,8 +47,7 @@ impl Tally {
         }
     }
 
-    /// The time that 95 of 100 of its last 256 calls took at most; none without
-    /// calls.
+    /// The 95th percentile of the duration of the last 256 calls; none without calls.
     #[must_use]
     pub fn call_latency(&self) -> Option<Duration> {
         let mut took: Vec<Duration> = self.took.iter().copied().collect();

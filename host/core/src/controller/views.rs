@@ -7,13 +7,13 @@ use crate::manifest::{Manifest, WatchSpec};
 use crate::rollout::cohort::Cohort;
 use crate::store::{ViewId, ViewSpec};
 
-/// The views of a manifest's watches, in the order of the watches, and the cohort
-/// whose fields they hold besides those that the guest reads.
+/// The views of a manifest's watches, in the order of the watches, and the cohort whose
+/// fields they also hold.
 #[derive(Clone, Debug)]
 pub struct Views {
     /// One for each watch.
     pub ids: Vec<ViewId>,
-    /// How targets are divided.
+    /// How targets are divided into cohorts.
     pub cohort: Cohort,
 }
 
@@ -24,7 +24,7 @@ impl Views {
         Arc::new(names.zip(self.ids.iter().copied()).collect())
     }
 
-    /// What a view of a watch holds: what the guest reads, and what divides
+    /// The fields of a view: those that the guest declares, and those that divide
     /// targets into cohorts.
     #[must_use]
     pub fn spec(watch: &WatchSpec, cohort: &Cohort) -> ViewSpec {

@@ -1,11 +1,11 @@
-//! Items that wait until the cache shows the new state of some objects.
+//! Items that wait until the cache has observed writes to some objects.
 
 use std::collections::BTreeMap;
 
 use crate::object::Uid;
 use crate::plan::QueueKey;
 
-/// Who waits for which objects. An item is released with the last of them.
+/// The items by the objects that they wait for. The last object releases an item.
 #[derive(Debug, Default)]
 pub(super) struct Waiters {
     by_uid: BTreeMap<Uid, Vec<QueueKey>>,
@@ -24,18 +24,17 @@ impl Waiters {
         }
     }
 
-    /// Whether anybody waits for the object.
+    /// Whether an item waits for the object.
     pub(super) fn waits_for(&self, uid: &Uid) -> bool {
         self.by_uid.contains_key(uid)
     }
 
-    /// Every object that somebody waits for.
+    /// Every object that an item waits for.
     pub(super) fn objects(&self) -> Vec<Uid> {
         self.by_uid.keys().cloned().collect()
     }
 
-    /// Nobody needs to wait for the object any longer; returns the items for
-    /// which it was the last one.
+    /// The object was observed. Returns the items that wait for no other.
     pub(super) fn release(&mut self, uid: &Uid) -> Vec<QueueKey> {
         let mut released = self.by_uid.remove(uid).unwrap_or_default();
         released.retain(|item| {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::mapping::Served;
+use crate::mapping::ServedResource;
 use crate::object::{Kind, ProjectedObject, Uid};
 use crate::store::{SegmentSpec, ViewKey, ViewSpec};
 
@@ -26,8 +26,8 @@ fn watch() -> WatchSpec {
     }
 }
 
-fn served(group: &str, version: &str, plural: &str) -> Served {
-    Served {
+fn served(group: &str, version: &str, plural: &str) -> ServedResource {
+    ServedResource {
         resource: ApiResource::new(group, version, plural),
         kind: plural.to_owned(),
         namespaced: true,
@@ -36,25 +36,25 @@ fn served(group: &str, version: &str, plural: &str) -> Served {
     }
 }
 
-fn pods() -> Served {
+fn pods() -> ServedResource {
     served("", "v1", "pods")
 }
 
-fn definitions() -> Served {
+fn definitions() -> ServedResource {
     served("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
-fn registrations() -> Served {
+fn registrations() -> ServedResource {
     served("apiregistration.k8s.io", "v1", "apiservices")
 }
 
-fn foos() -> Served {
+fn foos() -> ServedResource {
     served("example.com", "v1", "foos")
 }
 
 impl Bench {
     /// Everything that is served was listed.
-    fn new(served: &[Served], definitions: &[&str]) -> Self {
+    fn new(served: &[ServedResource], definitions: &[&str]) -> Self {
         let mut store = Store::default();
         let view = store.add_view(ViewSpec {
             fields: [].into_iter().collect(),
@@ -80,7 +80,7 @@ impl Bench {
         bench
     }
 
-    fn discover(&mut self, served: &[Served], failed: &[&str]) {
+    fn discover(&mut self, served: &[ServedResource], failed: &[&str]) {
         let failed: Vec<String> = failed.iter().map(|it| (*it).to_owned()).collect();
         let found = Mapping::new(served.iter().cloned()).or_from(&self.mapping, &failed);
         let known = self.mapping.iter().next().is_some();
@@ -93,7 +93,7 @@ impl Bench {
         }
     }
 
-    fn segment(&mut self, served: &Served) -> SegmentId {
+    fn segment(&mut self, served: &ServedResource) -> SegmentId {
         let spec = SegmentSpec {
             resource: served.resource.clone(),
             kind: Kind {
@@ -109,7 +109,7 @@ impl Bench {
         attached.unwrap()
     }
 
-    fn list(&mut self, served: &Served, names: &[&str]) {
+    fn list(&mut self, served: &ServedResource, names: &[&str]) {
         let segment = self.segment(served);
         let fields = self.store.segment_fields(segment).unwrap();
         let items = names.iter().map(|name| ProjectedObject {
@@ -127,12 +127,12 @@ impl Bench {
         self.coverage.note_list(segment);
     }
 
-    fn condition(&mut self, served: &Served, condition: &Condition) {
+    fn condition(&mut self, served: &ServedResource, condition: &Condition) {
         let segment = self.segment(served);
         self.coverage.note_condition(segment, condition, self.now);
     }
 
-    fn is_gone(&mut self, served: &Served) -> bool {
+    fn is_gone(&mut self, served: &ServedResource) -> bool {
         let segment = self.segment(served);
         self.coverage
             .is_gone(&self.store, self.view, segment, self.now)
@@ -377,7 +377,7 @@ fn a_single_resource_that_is_not_served_is_unlisted() {
 
 /// Its objects may be somewhere still, and it may be registered again.
 #[test]
-fn an_aggregated_resource_is_given_up_hours_after_its_registration_is_gone() {
+fn an_aggregated_resource_is_gone_hours_after_its_registration() {
     let all = [pods(), definitions(), registrations(), foos()];
     let rest = [pods(), definitions(), registrations()];
     let mut bench = Bench::new(&all, &[]);

@@ -1,6 +1,6 @@
 use super::*;
 use crate::budget::Guardrail;
-use crate::mapping::Served;
+use crate::mapping::ServedResource;
 use crate::object::ApiResource;
 use crate::plan::{Create, DeleteOptions, Event, Patch, PatchKind};
 use crate::rollout::Role;
@@ -33,7 +33,7 @@ fn permission(verb: &str, group: &str, resource: &str) -> Permission {
 }
 
 fn mapping() -> Mapping {
-    let served = |group, plural, kind: &str| Served {
+    let served = |group, plural, kind: &str| ServedResource {
         resource: ApiResource::new(group, "v1", plural),
         kind: kind.into(),
         namespaced: true,
@@ -93,7 +93,7 @@ fn with<T>(permissions: &[(&str, &str, &str)], f: impl FnOnce(&Circumstances<'_>
         granted: None,
         mapping: &mapping,
         owns_target: true,
-        held: None,
+        expectation: None,
         tripped: None,
     })
 }
@@ -184,7 +184,7 @@ fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_waited_for() {
     let told = plan(target("v1", "Pod", "u-1"), vec![event]);
     assert_eq!(ruling(&told, &[]), Ruling::Admit);
     let unknown = plan(target("example.com/v1", "Thing", "u-1"), vec![patch("")]);
-    let waits = Ruling::Wait(Waiting::NotServed);
+    let waits = Ruling::Wait(WaitReason::NotServed);
     assert_eq!(ruling(&unknown, &[("patch", "*", "*")]), waits);
     // What can never be right is refused all the same.
     let mut evicts = unknown.clone();
@@ -229,24 +229,24 @@ fn what_depends_on_the_moment_comes_in_order() {
             leading: false,
             mode: Mode::Disabled,
             owns_target: false,
-            held: Some(ExpectationState::InFlight),
+            expectation: Some(ExpectationState::InFlight),
             tripped: Some(trip),
             ..*base
         };
-        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotLeading));
+        assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::NotLeading));
         now.leading = true;
-        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Disabled));
+        assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::Disabled));
         now.mode = Mode::DryRun;
-        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::NotOwned));
+        assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::NotOwned));
         now.owns_target = true;
         assert_eq!(judge(&plan, &now), Ruling::DryRun);
         now.mode = Mode::Enforce;
         assert_eq!(
             judge(&plan, &now),
-            Ruling::Wait(Waiting::Held(ExpectationState::InFlight))
+            Ruling::Wait(WaitReason::Expectation(ExpectationState::InFlight))
         );
-        now.held = None;
-        assert_eq!(judge(&plan, &now), Ruling::Wait(Waiting::Tripped(trip)));
+        now.expectation = None;
+        assert_eq!(judge(&plan, &now), Ruling::Wait(WaitReason::Tripped(trip)));
         now.tripped = None;
         assert_eq!(judge(&plan, &now), Ruling::Admit);
     });

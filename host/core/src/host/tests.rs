@@ -8,11 +8,12 @@ use std::time::Duration;
 use super::*;
 use crate::api::{ModuleSource, RolloutConfig, encode_config};
 use crate::control::{
-    Declaration, Declared, LoadResult, LoadTarget, RecordId, Remembered, Requests, requests,
+    Declaration, DeclaredController, LoadResult, LoadTarget, RecordId, Requests, StoredRecord,
+    requests,
 };
 use crate::controller::Outcome;
 use crate::digest::ModuleDigest;
-use crate::expectation::Written;
+use crate::expectation::WriteResult;
 use crate::machine::tests::{delete, manifest, served};
 use crate::machine::{Call, Execute};
 use crate::mapping::{Discovery, Mapping};
@@ -142,9 +143,9 @@ impl Bench {
                     result,
                 }
             }
-            ControlEffect::Remember { id, .. } => ControlInput::Remembered {
+            ControlEffect::ReadRecord { id, .. } => ControlInput::RecordRead {
                 id,
-                remembered: Box::new(Remembered {
+                record: Box::new(StoredRecord {
                     status: if self.readable {
                         Ok(ControllerStatus::default())
                     } else {
@@ -192,7 +193,7 @@ impl Bench {
     }
 
     fn declare_all(&mut self, all: Vec<Declaration>) {
-        let declared = all.into_iter().map(|declaration| Declared {
+        let declared = all.into_iter().map(|declaration| DeclaredController {
             declaration,
             loaded: None,
         });
@@ -275,7 +276,7 @@ impl Bench {
         let input = machine::Input::Executed {
             plan: execute.id,
             outcome: Outcome {
-                written: Some(Written::Gone),
+                written: Some(WriteResult::Gone),
                 failed: None,
             },
             took: Duration::from_millis(1),

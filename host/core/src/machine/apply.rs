@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::Machine;
 use super::exchange::Effect;
-use super::hosted::{Hosted, PendingRevision};
+use super::hosted::{HostedController, PendingRevision};
 use super::report::Report;
 use crate::controller::Views;
 use crate::desired::DesiredController;
@@ -62,7 +62,7 @@ impl<G: Clone> Machine<G> {
         &mut self,
         now: Instant,
         name: &str,
-        hosted: &mut Hosted<G>,
+        hosted: &mut HostedController<G>,
         desired: LoadedRevision<G>,
         cohort: &Cohort,
     ) {
@@ -96,7 +96,7 @@ impl<G: Clone> Machine<G> {
     fn apply_candidate(
         &mut self,
         now: Instant,
-        hosted: &mut Hosted<G>,
+        hosted: &mut HostedController<G>,
         desired: Option<(LoadedRevision<G>, CandidateStep)>,
     ) {
         let Some((desired, step)) = desired else {
@@ -146,7 +146,7 @@ impl<G: Clone> Machine<G> {
     fn pending(
         &mut self,
         now: Instant,
-        hosted: &Hosted<G>,
+        hosted: &HostedController<G>,
         loaded: LoadedRevision<G>,
         cohort: &Cohort,
     ) -> PendingRevision<G> {

@@ -12,7 +12,7 @@ use crate::time::Instant;
 
 /// One controller.
 #[derive(Debug)]
-pub(super) struct Hosted<G> {
+pub(super) struct HostedController<G> {
     /// None until the watches of a stable revision are synced for the first time.
     pub(super) controller: Option<Controller<G>>,
     /// What replaces the stable revision once its watches are synced.
@@ -35,7 +35,7 @@ pub(super) struct PendingRevision<G> {
     pub(super) since: Instant,
 }
 
-impl<G> Default for Hosted<G> {
+impl<G> Default for HostedController<G> {
     fn default() -> Self {
         Self {
             controller: None,
@@ -48,7 +48,7 @@ impl<G> Default for Hosted<G> {
     }
 }
 
-impl<G: Clone> Hosted<G> {
+impl<G: Clone> HostedController<G> {
     /// The revisions that run or are to run, each with its views.
     pub(super) fn revisions(&self) -> impl Iterator<Item = (&Manifest, &Views)> {
         let controller = self.controller.iter();

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::controller::Outcome;
 use crate::failure::{Failure, FailureClass};
-use crate::gate::{Ruling, Waiting};
+use crate::gate::{Ruling, WaitReason};
 use crate::plan::{PatchKind, Plan, Step};
-use crate::throttle::{Suppressed, Throttle};
+use crate::throttle::{SuppressedCount, Throttle};
 use crate::time::Instant;
 
 /// How long the same ruling on the same target is not logged again.
@@ -41,7 +41,7 @@ impl LogPolicy {
     ) -> bool {
         match ruling {
             Ruling::Admit => return false,
-            Ruling::Wait(waiting) if *waiting != Waiting::NotServed => return false,
+            Ruling::Wait(waiting) if *waiting != WaitReason::NotServed => return false,
             Ruling::Wait(_) | Ruling::DryRun | Ruling::Refuse(_) => {}
         }
         if self.rulings.len() >= REMEMBERED {
@@ -64,7 +64,7 @@ impl LogPolicy {
         plan: &Plan,
         outcome: &Outcome,
         now: Instant,
-    ) -> Option<Suppressed> {
+    ) -> Option<SuppressedCount> {
         let (step, failure) = outcome.failed.as_ref()?;
         if is_first_of_its_kind(plan, *step, failure) {
             return None;
@@ -74,12 +74,12 @@ impl LogPolicy {
                 let cause = (controller.to_owned(), failure.class);
                 self.failures.admit(cause, now)
             }
-            _ => Some(Suppressed(0)),
+            _ => Some(SuppressedCount(0)),
         }
     }
 
     /// Whether an interruption of a stream or of discovery is worth a warning.
-    pub(super) fn interruption(&mut self, cause: &str, now: Instant) -> Option<Suppressed> {
+    pub(super) fn interruption(&mut self, cause: &str, now: Instant) -> Option<SuppressedCount> {
         self.interruptions.admit(cause.to_owned(), now)
     }
 }

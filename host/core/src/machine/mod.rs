@@ -1,9 +1,9 @@
 //! The machine: every decision of the host about the controllers that run, as one
 //! state machine without I/O.
 //!
-//! [`Machine::handle`] takes what happened, [`Machine::poll`] gives what is to be
-//! done, [`Machine::next_wake`] says when to come back. A driver feeds it and
-//! carries out its effects; it decides nothing itself.
+//! [`Machine::handle`] takes what happened, [`Machine::poll`] returns what to
+//! do, [`Machine::next_wake`] returns when to poll again. A driver passes inputs and
+//! executes the effects; it decides nothing itself.
 //!
 //! ```text
 //! stream ── store ── changes ── queues ── call ── decisions ── gate ── execute
@@ -41,7 +41,7 @@ use crate::time::{Instant, Now};
 pub use exchange::{Call, Effect, Execute, Input, ReadAnswer, ReadId, ReadRequest, UnlistedByView};
 pub use report::{ControllerState, Report, State};
 
-use hosted::Hosted;
+use hosted::HostedController;
 use outbox::Outbox;
 use streams::Streams;
 
@@ -63,7 +63,7 @@ pub struct Machine<G> {
     streams: Streams,
     /// None until the first discovery.
     mapping: Option<Arc<Mapping>>,
-    controllers: BTreeMap<String, Hosted<G>>,
+    controllers: BTreeMap<String, HostedController<G>>,
     /// The resources of which views may lack objects; none if that may have
     /// changed.
     unlisted: Option<UnlistedByView>,
@@ -310,7 +310,10 @@ impl<G: Clone> Machine<G> {
             return Arc::clone(known);
         }
         let (coverage, store) = (&mut self.streams.coverage, &self.store);
-        let watches = self.controllers.values().flat_map(Hosted::watches);
+        let watches = self
+            .controllers
+            .values()
+            .flat_map(HostedController::watches);
         let unlisted: BTreeMap<_, Vec<Unlisted>> = watches
             .map(|(watch, view)| {
                 let unlisted = coverage.unlisted(store, view, watch, mapping, now);
@@ -323,7 +326,7 @@ impl<G: Clone> Machine<G> {
 
 /// The controller of that id, with its name; none if it was removed.
 fn find<G: Clone>(
-    controllers: &mut BTreeMap<String, Hosted<G>>,
+    controllers: &mut BTreeMap<String, HostedController<G>>,
     id: ControllerId,
 ) -> Option<(&String, &mut Controller<G>)> {
     controllers.iter_mut().find_map(|(name, hosted)| {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Machine;
-use super::hosted::Hosted;
+use super::hosted::HostedController;
 use super::report::{ControllerState, Report, State};
 use crate::budget::Trip;
 use crate::circuit::CircuitState;
@@ -52,7 +52,7 @@ impl<G: Clone> Machine<G> {
     }
 
     /// What the next stable revision waits for.
-    fn pending_resource(&self, hosted: &Hosted<G>) -> Option<PendingResource> {
+    fn pending_resource(&self, hosted: &HostedController<G>) -> Option<PendingResource> {
         let pending = hosted.stable.as_ref()?;
         self.streams.pending(&self.store, &pending.views.ids)
     }
@@ -69,7 +69,7 @@ impl<G: Clone> Machine<G> {
                 .map(|one| one.stable().is_complete())
             {
                 Some(true) => None,
-                Some(false) => Some(format!("{name}: a resource that it watches is not served")),
+                Some(false) => Some(format!("{name}: a watched resource is not served")),
                 None => Some(match self.pending_resource(hosted) {
                     Some(pending) => format!("{name}: {pending}"),
                     None => format!("{name}: what it watches is not complete"),
@@ -82,7 +82,8 @@ impl<G: Clone> Machine<G> {
         if self.streams.coverage.expire(now.instant) {
             self.unlisted = None;
         }
-        let waits = |hosted: &Hosted<G>| hosted.stable.is_some() || hosted.candidate.is_some();
+        let waits =
+            |hosted: &HostedController<G>| hosted.stable.is_some() || hosted.candidate.is_some();
         if self.mapping.is_some() && self.controllers.values().any(waits) {
             // Some have waited long enough by now.
             self.start_ready(now);
@@ -145,7 +146,7 @@ fn candidate<G: Clone>(controller: &Controller<G>, now: Instant) -> Option<Candi
             refused_writes: tally.refused_writes,
             last_refusal: tally.last_refusal.clone(),
             call_latency: tally.call_latency(),
-            spent: tripped.map(Trip::to_string),
+            trip: tripped.map(Trip::to_string),
         },
     })
 }

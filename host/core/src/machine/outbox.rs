@@ -18,7 +18,7 @@ use crate::time::Instant;
 pub(super) struct Outbox<G> {
     effects: VecDeque<Effect<G>>,
     /// Plans that are executed, of controllers that were removed, too.
-    executing: BTreeMap<PlanId, Executing>,
+    executing: BTreeMap<PlanId, PlanInFlight>,
     pub(super) log: LogPolicy,
     /// Distinguishes the decisions of this run from those of others.
     run: String,
@@ -28,7 +28,7 @@ pub(super) struct Outbox<G> {
 
 /// A plan that is executed.
 #[derive(Debug)]
-struct Executing {
+struct PlanInFlight {
     controller: String,
     revision: Arc<str>,
     decision: String,
@@ -141,7 +141,7 @@ impl<G: Clone> Outbox<G> {
     }
 
     fn execute(&mut self, execute: Execute) {
-        let executing = Executing {
+        let executing = PlanInFlight {
             controller: execute.controller.clone(),
             revision: Arc::clone(&execute.revision),
             decision: execute.decision.clone(),
@@ -162,7 +162,7 @@ impl<G: Clone> Outbox<G> {
         let Some(executing) = self.executing.remove(&plan) else {
             return;
         };
-        let Executing {
+        let PlanInFlight {
             controller,
             revision,
             decision,

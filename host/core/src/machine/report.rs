@@ -12,7 +12,7 @@ use crate::object::ApiResource;
 use crate::plan::{Measure, Plan, QueueKey};
 use crate::queue::QueueStats;
 use crate::rollout::Role;
-use crate::throttle::Suppressed;
+use crate::throttle::SuppressedCount;
 use crate::watch::Condition;
 
 /// Something that happened, for the log, the metrics, and whoever listens.
@@ -100,7 +100,7 @@ pub enum Report {
         /// How long it took.
         took: Duration,
         /// Whether a failure is worth a warning.
-        warning: Option<Suppressed>,
+        warning: Option<SuppressedCount>,
     },
     /// A call into a guest ended.
     Called {
@@ -170,7 +170,7 @@ pub enum Report {
         /// place of another.
         is_current: bool,
         /// Whether an interruption is worth a warning.
-        warning: Option<Suppressed>,
+        warning: Option<SuppressedCount>,
     },
     /// A stream listed fewer fields than its views read, which cannot happen.
     ListRefused {
@@ -182,14 +182,14 @@ pub enum Report {
         /// Why.
         failure: Failure,
         /// Whether that is worth a warning.
-        warning: Option<Suppressed>,
+        warning: Option<SuppressedCount>,
     },
     /// Some group versions do not say what they serve.
     DiscoveryIncomplete {
         /// The group versions.
         failed: Vec<String>,
         /// How many lines about the same were suppressed.
-        suppressed: Suppressed,
+        suppressed: SuppressedCount,
     },
     /// A controller's watches could not be brought up to what is served.
     SyncError {

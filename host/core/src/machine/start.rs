@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Machine;
 use super::exchange::Effect;
-use super::hosted::{Hosted, PendingRevision};
+use super::hosted::{HostedController, PendingRevision};
 use super::outbox::Outbox;
 use super::report::Report;
 use super::streams::{self, Streams};
@@ -30,7 +30,11 @@ impl<G: Clone> Machine<G> {
             return;
         };
         let mut changes = Vec::new();
-        for (manifest, views) in self.controllers.values().flat_map(Hosted::revisions) {
+        for (manifest, views) in self
+            .controllers
+            .values()
+            .flat_map(HostedController::revisions)
+        {
             for (watch, view) in manifest.watches.iter().zip(&views.ids) {
                 if let Some(resource) = streams::unserved(watch, &mapping) {
                     self.outbox.report(Report::NotServed {
@@ -52,7 +56,11 @@ impl<G: Clone> Machine<G> {
             return;
         };
         let mut changes = Vec::new();
-        for (watch, view) in self.controllers.values().flat_map(Hosted::watches) {
+        for (watch, view) in self
+            .controllers
+            .values()
+            .flat_map(HostedController::watches)
+        {
             let (streams, store) = (&self.streams, &mut self.store);
             streams.detach(store, view, watch, &mapping, now, &mut changes);
         }
@@ -101,7 +109,10 @@ impl<G: Clone> Machine<G> {
     }
 
     fn remove_unused_views(&mut self) {
-        let watches = self.controllers.values().flat_map(Hosted::watches);
+        let watches = self
+            .controllers
+            .values()
+            .flat_map(HostedController::watches);
         let used: BTreeSet<ViewId> = watches.map(|(_, view)| view).collect();
         let unused: Vec<ViewId> = self.store.views().filter(|id| !used.contains(id)).collect();
         for view in unused {
@@ -148,7 +159,7 @@ fn may_start<G>(store: &Store, pending: &PendingRevision<G>, now: Instant) -> bo
 /// notes stay then, and calls in flight are void.
 fn start_stable<G: Clone>(
     name: &str,
-    hosted: &mut Hosted<G>,
+    hosted: &mut HostedController<G>,
     pending: PendingRevision<G>,
     now: Now,
     last_controller: &mut u64,

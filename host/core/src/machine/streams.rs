@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::coverage::{Coverage, excepts};
 use crate::manifest::{Source, WatchSpec};
-use crate::mapping::{Mapping, Served};
+use crate::mapping::{Mapping, ServedResource};
 use crate::object::{ApiResource, Kind};
 use crate::observation::PendingResource;
 use crate::store::{
@@ -152,7 +152,7 @@ impl Streams {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let wanted: Vec<&Served> = wanted(&watch.source, mapping).collect();
+        let wanted: Vec<&ServedResource> = wanted(&watch.source, mapping).collect();
         let segments = store.segments_of(view).map(|(segment, _)| segment);
         let gone: Vec<SegmentId> = segments
             .filter(|segment| {
@@ -243,7 +243,12 @@ pub(super) fn is_ready(store: &Store, view: ViewId, watch: &WatchSpec) -> bool {
 
 /// Whether a segment shows the objects of another one, which is followed in its
 /// place: the API server prefers another version of the resource by now.
-fn is_replaced(store: &Store, view: ViewId, segment: SegmentId, wanted: &[&Served]) -> bool {
+fn is_replaced(
+    store: &Store,
+    view: ViewId,
+    segment: SegmentId,
+    wanted: &[&ServedResource],
+) -> bool {
     let resource = |segment| Some(&store.segment_spec(segment)?.resource);
     let is_wanted = |one: &ApiResource| wanted.iter().any(|served| served.resource == *one);
     let Some(former) = resource(segment).filter(|former| !is_wanted(former)) else {
@@ -273,7 +278,7 @@ fn is_kept(spec: &SegmentSpec, watch: &WatchSpec, mapping: &Mapping) -> bool {
 fn wanted<'m>(
     source: &'m Source,
     mapping: &'m Mapping,
-) -> Box<dyn Iterator<Item = &'m Served> + 'm> {
+) -> Box<dyn Iterator<Item = &'m ServedResource> + 'm> {
     match source {
         Source::One(resource) => Box::new(mapping.by_resource(resource).into_iter()),
         Source::EveryDeletable(except) => Box::new(mapping.deletable().filter(|served| {
@@ -283,7 +288,7 @@ fn wanted<'m>(
     }
 }
 
-fn segment_spec(watch: &WatchSpec, served: &Served) -> SegmentSpec {
+fn segment_spec(watch: &WatchSpec, served: &ServedResource) -> SegmentSpec {
     SegmentSpec {
         resource: served.resource.clone(),
         kind: Kind {

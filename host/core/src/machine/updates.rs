@@ -6,7 +6,7 @@ use crate::coverage::is_definitions;
 use crate::queue::Origin;
 use crate::store::{Change, FeedUpdate};
 use crate::stream::{Batch, StreamId, Update};
-use crate::throttle::Suppressed;
+use crate::throttle::SuppressedCount;
 use crate::time::{Instant, Now};
 use crate::watch::Condition;
 
@@ -85,7 +85,7 @@ impl<G: Clone> Machine<G> {
 
     /// Whether an interruption is worth a warning. While the API server does not
     /// answer, that is logged once for all.
-    pub(super) fn warns(&mut self, now: Instant, cause: &str) -> Option<Suppressed> {
+    pub(super) fn warns(&mut self, now: Instant, cause: &str) -> Option<SuppressedCount> {
         if !self.reachable {
             return None;
         }

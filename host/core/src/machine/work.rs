@@ -11,7 +11,7 @@ use crate::store::Snapshot;
 use crate::time::{Instant, Now};
 
 /// What calls are made with.
-struct Shown {
+struct CallInputs {
     snapshot: Snapshot,
     mapping: Arc<Mapping>,
     unlisted: UnlistedByView,
@@ -24,7 +24,7 @@ impl<G: Clone> Machine<G> {
             return;
         };
         if !self.outbox.stopping {
-            let shown = Shown {
+            let shown = CallInputs {
                 snapshot: self.store.snapshot(),
                 unlisted: self.unlisted(&mapping, now.instant),
                 mapping,
@@ -35,7 +35,7 @@ impl<G: Clone> Machine<G> {
         self.settle(now.instant);
     }
 
-    fn call_all(&mut self, now: Now, shown: &Shown) {
+    fn call_all(&mut self, now: Now, shown: &CallInputs) {
         let Self {
             controllers,
             outbox,
@@ -70,7 +70,7 @@ impl<G: Clone> Machine<G> {
     }
 }
 
-fn call<G>(name: &str, request: CallRequest<G>, shown: &Shown, now: Now) -> Call<G> {
+fn call<G>(name: &str, request: CallRequest<G>, shown: &CallInputs, now: Now) -> Call<G> {
     Call {
         id: request.id,
         controller: name.into(),

@@ -13,7 +13,7 @@ fn tree(paths: &[&str]) -> FieldTree {
 }
 
 /// Reads bytes back into a tree.
-fn decode(bytes: &[u8]) -> Result<Sample, Malformed> {
+fn decode(bytes: &[u8]) -> Result<Sample, DecodeError> {
     Ok(match Value::read(bytes)? {
         Value::Nil => Sample::Null,
         Value::Bool(value) => Sample::Bool(value),
@@ -79,10 +79,10 @@ fn every_form_of_a_value_is_skipped_completely() {
         let followed = [form, &[0xc3]].concat();
         assert_eq!(split(&followed), Ok((form, &[0xc3][..])), "{form:x?}");
         for end in 0..form.len() {
-            assert_eq!(split(&form[..end]), Err(Malformed), "{form:x?} to {end}");
+            assert_eq!(split(&form[..end]), Err(DecodeError), "{form:x?} to {end}");
         }
     }
-    assert_eq!(split(&[0xc1]), Err(Malformed));
+    assert_eq!(split(&[0xc1]), Err(DecodeError));
 }
 
 #[test]
@@ -159,14 +159,14 @@ fn a_value_without_declared_fields_equals_an_absent_one() {
 fn deep_nesting_costs_no_stack() {
     const DEPTH: usize = 50_000;
     let mut lists = vec![0x91; DEPTH];
-    assert_eq!(split(&lists), Err(Malformed));
+    assert_eq!(split(&lists), Err(DecodeError));
     lists.push(0xc0);
     assert_eq!(split(&lists).unwrap().1, [] as [u8; 0]);
 
     let levels = MAX_DEPTH + 1;
     let deep = [&[0x81, 0xa1, b'a'][..], &lists].concat();
     let steps = path(&format!("a{}", "[*]".repeat(levels)));
-    assert_eq!(visit(&deep, &steps, &mut |_| {}), Err(Malformed));
+    assert_eq!(visit(&deep, &steps, &mut |_| {}), Err(DecodeError));
     let mut other = deep.clone();
     *other.last_mut().unwrap() = 0xc3;
     let kept: FieldTree = [&steps].into_iter().collect();
@@ -194,7 +194,7 @@ proptest! {
     fn a_truncated_value_is_malformed(value in sample(), cut in 1_usize..8) {
         let bytes = value.encode();
         let end = bytes.len().saturating_sub(cut);
-        prop_assert_eq!(split(&bytes[..end]), Err(Malformed));
+        prop_assert_eq!(split(&bytes[..end]), Err(DecodeError));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 use super::write::Object;
-use super::{Projecting, read_all};
+use super::{Projection, read_all};
 use crate::refusal::Status;
 
 /// Marks the bookmark at the end of a streaming list's initial state.
@@ -18,7 +18,7 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// Reads one event of a watch.
 pub(super) fn read_frame(
     json: &[u8],
-    projecting: &mut Projecting<'_>,
+    projecting: &mut Projection<'_>,
 ) -> Result<Event, serde_json::Error> {
     let mut frame = read_all(
         json,
@@ -52,7 +52,7 @@ pub(super) fn read_frame(
 /// Reads a list, or one page of it.
 pub(super) fn read_list(
     json: &[u8],
-    projecting: &mut Projecting<'_>,
+    projecting: &mut Projection<'_>,
 ) -> Result<Page, serde_json::Error> {
     read_all(json, List(projecting))
 }
@@ -69,7 +69,7 @@ enum EventType {
 
 struct Frame<'a, 'b> {
     event_type: Option<EventType>,
-    projecting: &'a mut Projecting<'b>,
+    projecting: &'a mut Projection<'b>,
 }
 
 struct FrameParts {
@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for Frame<'_, '_> {
 fn read_event<'de, A: MapAccess<'de>>(
     map: &mut A,
     event_type: EventType,
-    projecting: &mut Projecting<'_>,
+    projecting: &mut Projection<'_>,
 ) -> Result<Event, A::Error> {
     Ok(match event_type {
         EventType::Added | EventType::Modified => {
@@ -160,7 +160,7 @@ struct BookmarkMeta {
     annotations: BTreeMap<String, String>,
 }
 
-struct List<'a, 'b>(&'a mut Projecting<'b>);
+struct List<'a, 'b>(&'a mut Projection<'b>);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -226,7 +226,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
     }
 }
 
-struct Items<'a, 'b>(&'a mut Projecting<'b>);
+struct Items<'a, 'b>(&'a mut Projection<'b>);
 
 impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
     type Value = Vec<ProjectedObject>;

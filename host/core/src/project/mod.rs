@@ -90,9 +90,9 @@ impl Projector {
     fn read<T>(
         &mut self,
         what: &'static str,
-        read: impl FnOnce(&mut Projecting<'_>) -> Result<T, serde_json::Error>,
+        read: impl FnOnce(&mut Projection<'_>) -> Result<T, serde_json::Error>,
     ) -> Result<T, ProjectError> {
-        let mut projecting = Projecting {
+        let mut projecting = Projection {
             fields: &self.fields,
             buffer: &mut self.buffer,
             identity: Identity::default(),
@@ -106,14 +106,14 @@ impl Projector {
 }
 
 /// One pass over one text.
-struct Projecting<'a> {
+struct Projection<'a> {
     fields: &'a FieldTree,
     buffer: &'a mut Vec<u8>,
     /// What is known of the object that is being read.
     identity: Identity,
 }
 
-impl Projecting<'_> {
+impl Projection<'_> {
     /// Takes the object that was just written.
     fn take<E: serde::de::Error>(&mut self) -> Result<ProjectedObject, E> {
         let identity = std::mem::take(&mut self.identity);

@@ -7,7 +7,7 @@ use crate::object::{ProjectedObject, object_key};
 use crate::path::FieldTree;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-use super::Projecting;
+use super::Projection;
 
 /// What names an object and its version.
 #[derive(Default)]
@@ -30,7 +30,7 @@ impl Identity {
 }
 
 /// Reads one object, and projects it.
-pub(super) struct Object<'a, 'b>(pub(super) &'a mut Projecting<'b>);
+pub(super) struct Object<'a, 'b>(pub(super) &'a mut Projection<'b>);
 
 impl<'de> DeserializeSeed<'de> for Object<'_, '_> {
     type Value = ProjectedObject;
@@ -62,7 +62,7 @@ enum Place {
 
 /// Whether a value left something behind.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum WriteOutcome {
     /// The value, or what is kept of it.
     Value,
     /// An empty map: nothing of it is kept. It stands in the buffer.
@@ -78,82 +78,82 @@ static NOTHING: FieldTree = FieldTree::Some {
 
 struct Value<'a, 'b> {
     keep: &'a FieldTree,
-    projecting: &'a mut Projecting<'b>,
+    projecting: &'a mut Projection<'b>,
 }
 
 impl Value<'_, '_> {
     fn scalar<E: Error, W: fmt::Display>(
         self,
         write: impl FnOnce(&mut Vec<u8>) -> Result<(), W>,
-    ) -> Result<Written, E> {
+    ) -> Result<WriteOutcome, E> {
         if *self.keep != FieldTree::All {
-            return Ok(Written::Nothing);
+            return Ok(WriteOutcome::Nothing);
         }
         write(self.projecting.buffer).map_err(E::custom)?;
-        Ok(Written::Value)
+        Ok(WriteOutcome::Value)
     }
 }
 
 impl<'de> DeserializeSeed<'de> for Value<'_, '_> {
-    type Value = Written;
+    type Value = WriteOutcome;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Written, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<WriteOutcome, D::Error> {
         deserializer.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Value<'_, '_> {
-    type Value = Written;
+    type Value = WriteOutcome;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a JSON value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Written, E> {
-        Ok(Written::Nothing)
+    fn visit_unit<E: Error>(self) -> Result<WriteOutcome, E> {
+        Ok(WriteOutcome::Nothing)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Written, E> {
+    fn visit_bool<E: Error>(self, value: bool) -> Result<WriteOutcome, E> {
         self.scalar(|buffer| rmp::encode::write_bool(buffer, value))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Written, E> {
+    fn visit_u64<E: Error>(self, value: u64) -> Result<WriteOutcome, E> {
         self.scalar(|buffer| rmp::encode::write_uint(buffer, value).map(drop))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Written, E> {
+    fn visit_i64<E: Error>(self, value: i64) -> Result<WriteOutcome, E> {
         self.scalar(|buffer| rmp::encode::write_sint(buffer, value).map(drop))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Written, E> {
+    fn visit_f64<E: Error>(self, value: f64) -> Result<WriteOutcome, E> {
         self.scalar(|buffer| rmp::encode::write_f64(buffer, value))
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Written, E> {
+    fn visit_str<E: Error>(self, value: &str) -> Result<WriteOutcome, E> {
         self.scalar(|buffer| rmp::encode::write_str(buffer, value))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Written, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<WriteOutcome, A::Error> {
         let Some(each) = self.keep.each() else {
             while list.next_element::<IgnoredAny>()?.is_some() {}
-            return Ok(Written::Nothing);
+            return Ok(WriteOutcome::Nothing);
         };
-        let open = Open::array(self.projecting.buffer);
+        let open = OpenContainer::array(self.projecting.buffer);
         let mut len = 0_u32;
         while let Some(written) = list.next_element_seed(Value {
             keep: each,
             projecting: self.projecting,
         })? {
-            if written == Written::Nothing {
+            if written == WriteOutcome::Nothing {
                 rmp::encode::write_nil(self.projecting.buffer).map_err(Error::custom)?;
             }
             len += 1;
         }
         open.close(self.projecting.buffer, len)?;
-        Ok(Written::Value)
+        Ok(WriteOutcome::Value)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Written, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<WriteOutcome, A::Error> {
         Map {
             place: Place::Below,
             keep: self.keep,
@@ -166,19 +166,19 @@ impl<'de> Visitor<'de> for Value<'_, '_> {
 struct Map<'a, 'b> {
     place: Place,
     keep: &'a FieldTree,
-    projecting: &'a mut Projecting<'b>,
+    projecting: &'a mut Projection<'b>,
 }
 
 impl<'de> DeserializeSeed<'de> for Map<'_, '_> {
-    type Value = Written;
+    type Value = WriteOutcome;
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Written, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<WriteOutcome, D::Error> {
         deserializer.deserialize_map(self)
     }
 }
 
 impl<'de> Visitor<'de> for Map<'_, '_> {
-    type Value = Written;
+    type Value = WriteOutcome;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.place {
@@ -188,8 +188,8 @@ impl<'de> Visitor<'de> for Map<'_, '_> {
         })
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Written, A::Error> {
-        let open = Open::map(self.projecting.buffer);
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<WriteOutcome, A::Error> {
+        let open = OpenContainer::map(self.projecting.buffer);
         let mut len = 0_u32;
         loop {
             let before = self.projecting.buffer.len();
@@ -201,7 +201,7 @@ impl<'de> Visitor<'de> for Map<'_, '_> {
             else {
                 break;
             };
-            if read_field(&mut map, field, self.projecting)? == Written::Value {
+            if read_field(&mut map, field, self.projecting)? == WriteOutcome::Value {
                 len += 1;
             } else {
                 self.projecting.buffer.truncate(before);
@@ -209,9 +209,9 @@ impl<'de> Visitor<'de> for Map<'_, '_> {
         }
         open.close(self.projecting.buffer, len)?;
         Ok(if len == 0 && *self.keep != FieldTree::All {
-            Written::Emptied
+            WriteOutcome::Emptied
         } else {
-            Written::Value
+            WriteOutcome::Value
         })
     }
 }
@@ -219,12 +219,12 @@ impl<'de> Visitor<'de> for Map<'_, '_> {
 fn read_field<'de, A: MapAccess<'de>>(
     map: &mut A,
     field: Field<'_>,
-    projecting: &mut Projecting<'_>,
-) -> Result<Written, A::Error> {
+    projecting: &mut Projection<'_>,
+) -> Result<WriteOutcome, A::Error> {
     match field {
         Field::Skip => {
             map.next_value::<IgnoredAny>()?;
-            Ok(Written::Nothing)
+            Ok(WriteOutcome::Nothing)
         }
         Field::Keep(keep) => map.next_value_seed(Value { keep, projecting }),
         Field::Metadata(keep) => map.next_value_seed(Map {
@@ -234,7 +234,7 @@ fn read_field<'de, A: MapAccess<'de>>(
         }),
         Field::Version => {
             projecting.identity.resource_version = map.next_value()?;
-            Ok(Written::Nothing)
+            Ok(WriteOutcome::Nothing)
         }
         Field::Identity(part) => {
             let text: Box<str> = map.next_value()?;
@@ -244,7 +244,7 @@ fn read_field<'de, A: MapAccess<'de>>(
                 Part::Name => projecting.identity.name = text,
                 Part::Uid => projecting.identity.uid = text,
             }
-            Ok(Written::Value)
+            Ok(WriteOutcome::Value)
         }
     }
 }
@@ -265,7 +265,7 @@ enum Part {
 }
 
 /// Looks a field's name up, and writes it unless the field is skipped. A field
-/// whose value leaves nothing behind is taken back by the map.
+/// whose value leaves nothing behind is removed by the map.
 struct Key<'a, 'b> {
     place: Place,
     keep: &'a FieldTree,
@@ -314,12 +314,12 @@ impl<'a> Visitor<'_> for Key<'a, '_> {
 
 /// A map or list whose length is not known yet. One byte is left for its
 /// header, which is enough for most; a longer header moves what follows.
-struct Open {
+struct OpenContainer {
     header: usize,
     is_map: bool,
 }
 
-impl Open {
+impl OpenContainer {
     fn map(buffer: &mut Vec<u8>) -> Self {
         Self::at_end(buffer, true)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::path::{is_name, path};
 use crate::failure::{Failure, FailureClass};
-use crate::mapping::{Mapping, Served};
+use crate::mapping::{Mapping, ServedResource};
 use crate::object::ObjectRef;
 
 /// An attempt on an object, for failures: `patch status of v1 Pod ns/name`.
@@ -50,7 +50,7 @@ impl<'a> Attempt<'a> {
 
     /// The resource of the object, if it is served where the object is said to
     /// be.
-    pub fn served<'m>(&self, mapping: &'m Mapping) -> Result<&'m Served, Failure> {
+    pub fn served<'m>(&self, mapping: &'m Mapping) -> Result<&'m ServedResource, Failure> {
         let object = self.object;
         let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
             return Err(self.failure(

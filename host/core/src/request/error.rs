@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::Method;
 use crate::failure::{Failure, FailureClass};
 use crate::mutant::Mutant;
-use crate::refusal::Refused;
-use crate::traffic::{Ended, PATIENCE};
+use crate::refusal::ErrorResponse;
+use crate::traffic::{LoadSignal, PATIENCE};
 use crate::watch::Interruption;
 
 /// How often a request that was turned away is sent again.
@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug)]
 pub enum RequestError {
     /// The server answered, and refused.
-    Refused(Box<Refused>),
+    Refused(Box<ErrorResponse>),
     /// No answer, and why.
     NoAnswer(NoAnswer),
     /// It was not sent: the server asked for a pause that lasts so much longer.
@@ -84,12 +84,14 @@ impl RequestError {
 
     /// What the end of a request says of the server's load.
     #[must_use]
-    pub fn ended<T>(sent: &Result<T, Self>) -> Ended {
+    pub fn ended<T>(sent: &Result<T, Self>) -> LoadSignal {
         match sent {
-            Err(Self::Refused(refused)) if is_overload(refused) => Ended::Overloaded,
-            Ok(_) | Err(Self::Refused(_)) => Ended::Answered,
-            Err(Self::NoAnswer(reason)) if reason.cause == Cause::TimedOut => Ended::Overloaded,
-            Err(Self::NoAnswer(_) | Self::Paused(_)) => Ended::Unknown,
+            Err(Self::Refused(refused)) if is_overload(refused) => LoadSignal::Overloaded,
+            Ok(_) | Err(Self::Refused(_)) => LoadSignal::Answered,
+            Err(Self::NoAnswer(reason)) if reason.cause == Cause::TimedOut => {
+                LoadSignal::Overloaded
+            }
+            Err(Self::NoAnswer(_) | Self::Paused(_)) => LoadSignal::Unknown,
         }
     }
 
@@ -117,7 +119,7 @@ impl From<RequestError> for Interruption {
     }
 }
 
-fn is_overload(refused: &Refused) -> bool {
+fn is_overload(refused: &ErrorResponse) -> bool {
     matches!(refused.code, 429 | 503 | 504) && !refused.is_disruption_budget()
 }
 
@@ -200,7 +202,7 @@ mod tests {
 
     fn refused(code: u16, retry_after: Option<u64>) -> RequestError {
         let pause = retry_after.map(Duration::from_secs);
-        RequestError::Refused(Box::new(Refused::read(code, pause, b"")))
+        RequestError::Refused(Box::new(ErrorResponse::read(code, pause, b"")))
     }
 
     fn no_answer(unsent: bool) -> RequestError {

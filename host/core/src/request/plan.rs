@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::step::{Next, Stage, StepContext};
 use super::{Attempt, Request, RequestError};
 use crate::controller::Outcome;
-use crate::expectation::Written;
+use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass};
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
@@ -158,10 +158,10 @@ impl PlanExecution {
 
 /// What two writes in a row left behind: what does not say its version has a
 /// later one than the write before it.
-fn after(before: Option<Written>, written: Written) -> Written {
+fn after(before: Option<WriteResult>, written: WriteResult) -> WriteResult {
     match (before, written) {
-        (Some(Written::Version(version)), Written::Unknown) => {
-            Written::Version(version.saturating_add(1))
+        (Some(WriteResult::Version(version)), WriteResult::Unknown) => {
+            WriteResult::Version(version.saturating_add(1))
         }
         (_, written) => written,
     }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::body;
 use super::path::{path, with_query};
 use super::{Attempt, JSON, Method, PARTIAL_OBJECT, Request, RequestError};
-use crate::expectation::Written;
+use crate::expectation::WriteResult;
 use crate::failure::{Failure, FailureClass, chain};
 use crate::mapping::Mapping;
 use crate::object::ObjectRef;
@@ -44,7 +44,7 @@ pub enum Next {
     Send(Request, Stage),
     /// The step has ended, and left this behind on the plan's target; none if it
     /// wrote to another object, or nothing.
-    Done(Result<Option<Written>, Failure>),
+    Done(Result<Option<WriteResult>, Failure>),
 }
 
 impl<'a> StepContext<'a> {
@@ -182,13 +182,13 @@ impl<'a> StepContext<'a> {
         }
     }
 
-    fn succeeded(self, body: &[u8]) -> Result<Option<Written>, Failure> {
+    fn succeeded(self, body: &[u8]) -> Result<Option<WriteResult>, Failure> {
         let attempt = self.attempt();
         Ok(match self.step {
             Step::Patch(_) => Some(version(&read(body, attempt)?.metadata)),
             Step::Delete(_) => Some(deleted(&read(body, attempt)?, attempt)),
             // The answer does not say whether the pod is gone or only marked.
-            Step::Evict(_) => Some(Written::Unknown),
+            Step::Evict(_) => Some(WriteResult::Unknown),
             // What was created is another object.
             Step::Create(_) => {
                 read(body, attempt)?;
@@ -289,17 +289,17 @@ fn read(body: &[u8], attempt: Attempt<'_>) -> Result<Answer, Failure> {
     })
 }
 
-fn version(metadata: &AnswerMeta) -> Written {
+fn version(metadata: &AnswerMeta) -> WriteResult {
     match metadata.resource_version.parse() {
-        Ok(version) => Written::Version(version),
-        Err(_) => Written::Unknown,
+        Ok(version) => WriteResult::Version(version),
+        Err(_) => WriteResult::Unknown,
     }
 }
 
 /// A deleted object comes back as a `Status` or as it was when it went. It is
 /// still there if finalizers hold it or its grace period has begun. A namespace
 /// that comes back is: what holds it is not among its metadata.
-fn deleted(answer: &Answer, attempt: Attempt<'_>) -> Written {
+fn deleted(answer: &Answer, attempt: Attempt<'_>) -> WriteResult {
     let metadata = &answer.metadata;
     let has_grace = metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;
     let is_held =
@@ -307,6 +307,6 @@ fn deleted(answer: &Answer, attempt: Attempt<'_>) -> Written {
     if answer.kind != "Status" && is_held {
         version(metadata)
     } else {
-        Written::Gone
+        WriteResult::Gone
     }
 }

@@ -1,8 +1,8 @@
-//! Which of two revisions owns a target.
+//! Ownership: which of two revisions owns a target.
 //!
-//! A pure function of the target, the cache and the share: whatever the moment,
-//! exactly one revision owns a target. It grows with the weight: a target that
-//! belongs to the candidate at 10 % still does at 50 %.
+//! A pure function of the target, the cache and the share: exactly one revision owns a
+//! target at any time. Ownership grows with the weight: a target that the candidate
+//! owns at 10 % is still its own at 50 %.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,51 +13,51 @@ use crate::object::{ObjectRef, Uid};
 use crate::path::{FieldPath, Segment};
 use crate::store::{Object, Snapshot};
 
-/// What is given to one revision or the other as a whole.
+/// The targets that always belong to the same revision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unit {
-    /// Every object by itself.
+    /// Each object is a cohort.
     #[default]
     Uid,
-    /// All objects of a namespace; a namespace, and what is in none, by its
-    /// name.
+    /// All objects of a namespace. A namespace and a cluster-scoped object are
+    /// identified by their name.
     Namespace,
-    /// All objects that share their first owner; those without one by
-    /// themselves.
+    /// All objects that share their first owner. An object without an owner is a
+    /// cohort.
     Owner,
     /// All pods of a node, and the node itself.
     Node,
 }
 
-/// How targets are told apart.
+/// How targets are divided into cohorts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cohort {
-    /// What is never split.
+    /// The unit of a cohort.
     pub unit: Unit,
-    /// The only namespaces of which the candidate gets anything; all if empty.
+    /// The namespaces whose targets the candidate may own; all if empty.
     pub namespaces: BTreeSet<String>,
-    /// The labels that a target needs for the candidate to get it.
+    /// The labels that a target must have for the candidate to own it.
     pub labels: BTreeMap<String, String>,
 }
 
-/// What the candidate gets.
+/// The candidate's share of the targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Share {
-    /// How targets are told apart.
+    /// How targets are divided into cohorts.
     pub cohort: Cohort,
-    /// Of a hundred cohorts, so many. 0 is a shadow.
+    /// The weight, in percent of the cohorts. 0 is a shadow.
     pub weight: u8,
 }
 
-/// How a candidate runs in one step of its rollout.
+/// One step of a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CandidateStep {
-    /// What the candidate owns.
+    /// The candidate's share.
     pub share: Share,
-    /// The number of the step. When it changes, counting starts anew.
+    /// The number of the step. The counts restart when it changes.
     pub number: u32,
-    /// How long a target that one revision has decided on waits for the other;
-    /// by the guests' ticks if none.
+    /// How long a target on which one revision has decided waits for the other; derived
+    /// from the guests' ticks if none.
     pub window: Option<Duration>,
 }
 
@@ -83,8 +83,8 @@ impl Cohort {
 }
 
 impl Share {
-    /// Who owns a target. One that the cache does not show belongs to the
-    /// stable revision where only the cache could tell.
+    /// The role of the revision that owns a target. If the cohort depends on fields of
+    /// the target and the cache does not hold it, the stable revision owns it.
     #[must_use]
     pub fn owner(&self, target: &ObjectRef, snapshot: &Snapshot) -> Role {
         if self.weight == 0 || !self.selects_namespace(target) {
@@ -108,7 +108,7 @@ impl Share {
         namespaces.is_empty() || namespaces.contains(namespace(target))
     }
 
-    /// What decides on a target; none if it cannot be the candidate's.
+    /// The key that is hashed; none if the candidate cannot own the target.
     fn selected_key(&self, target: &ObjectRef, object: Option<&Object>) -> Option<String> {
         for (label, wanted) in &self.cohort.labels {
             if text_at(object?, &["metadata", "labels", label])? != *wanted {
@@ -125,7 +125,7 @@ impl Share {
     }
 }
 
-/// Where a target counts as being: a namespace is in itself.
+/// The namespace of a target; for a namespace, its own name.
 fn namespace(target: &ObjectRef) -> &str {
     if target.namespace.is_empty() {
         &target.name
@@ -137,9 +137,8 @@ fn namespace(target: &ObjectRef) -> &str {
 const BUCKETS_PER_PERCENT: u64 = 100;
 const BUCKETS: u64 = 100 * BUCKETS_PER_PERCENT;
 
-/// The same for the same key on every replica and in every version: FNV-1a,
-/// with its bits mixed since its own low bits differ little for names that
-/// differ in their last letter.
+/// FNV-1a with mixed bits: the same on every replica and in every version. Without the
+/// mixing, the low bits of names that differ in their last letter are nearly the same.
 fn bucket(key: &str) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325_u64;
     for byte in key.bytes() {

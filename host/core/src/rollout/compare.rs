@@ -1,19 +1,21 @@
-//! How the decisions of two revisions differ, target by target.
+//! Compares the decisions of two revisions, target by target.
 //!
-//! Both revisions see the same objects, but not at the same moment: one may
-//! have a shorter timer, or take its turn later. So a target on which only one
-//! has decided so far is pending for a while ([`Comparison::new`]'s window);
-//! decided by the other within it, or later, the two are compared.
+//! Both revisions read the same objects, but not at the same moment: one may have a
+//! shorter timer, or reconcile an item later. A target on which only one revision has
+//! decided is therefore pending for a window of time ([`Comparison::new`]). If the
+//! other revision decides within the window or later, the two plans are compared.
 //!
-//! A target may be gone before its window ends. Then the other has left it alone
-//! if it had looked at the target as it was, and has no timer for the item that
-//! ends within the window. Otherwise the target says nothing, and is counted by
-//! itself.
+//! If the other revision does not decide, the window ends in one of two ways:
 //!
-//! Two decisions agree if their steps do: the same patches, deletions,
-//! evictions, creations and events in the same order. Reasons and messages for
-//! the log are not compared, nor are resource versions and points in time,
-//! which differ between two looks at the same object.
+//! - The other revision left the target alone: the target still exists, or the other
+//!   revision reconciled the item after the target last changed, or it has a timer for
+//!   the item that ends after the window. The result is a disagreement.
+//! - The target is gone, and nobody knows what the other revision would have done. The
+//!   result is unknown, and is counted separately.
+//!
+//! Two plans agree if their steps do: the same patches, deletions, evictions, creations
+//! and events in the same order. Reasons, log messages, resource versions and points in
+//! time are not compared: they differ between two reconciles of the same object.
 
 mod fingerprint;
 
@@ -29,17 +31,17 @@ use crate::queue::PendingSnapshot;
 use crate::store::Snapshot;
 use crate::time::Instant;
 
-/// How many targets are remembered. Of more than that, the oldest are
-/// forgotten: what they were counted as stays counted.
+/// The most targets that are kept. Beyond that, the oldest are dropped; their results
+/// stay in the counts.
 const MOST_TARGETS: usize = 20_000;
-/// How many looks at an item of a queue are remembered for each revision.
-const MOST_LOOKS: usize = 20_000;
-/// How many disagreements can be read.
+/// The most items whose last reconcile is kept, for each revision.
+const MOST_ITEMS: usize = 20_000;
+/// The most disagreements that are kept.
 pub const MOST_DISAGREEMENTS: usize = 1000;
 
 /// How the decisions on a target compare.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Verdict {
+pub enum Agreement {
     /// Both do the same.
     Agree,
     /// Only the stable revision does something.
@@ -48,11 +50,11 @@ pub enum Verdict {
     OnlyCandidate,
     /// Both do something, but not the same.
     Different,
-    /// One did something, and the target was gone before the other looked.
+    /// One did something, and the target was gone before the other reconciled it.
     Unknown,
 }
 
-impl Verdict {
+impl Agreement {
     /// The word used in metrics and answers.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -73,7 +75,7 @@ impl Verdict {
     }
 }
 
-/// How many targets were found to be what.
+/// The number of targets by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Both do the same.
@@ -109,19 +111,19 @@ impl Counts {
         self.agree + self.disagreements()
     }
 
-    /// Targets on which they do not agree.
+    /// Targets on which the revisions disagree.
     #[must_use]
     pub const fn disagreements(&self) -> u64 {
         self.only_stable + self.only_candidate + self.different
     }
 
-    const fn of(&mut self, verdict: Verdict) -> &mut u64 {
-        match verdict {
-            Verdict::Agree => &mut self.agree,
-            Verdict::OnlyStable => &mut self.only_stable,
-            Verdict::OnlyCandidate => &mut self.only_candidate,
-            Verdict::Different => &mut self.different,
-            Verdict::Unknown => &mut self.unknown,
+    const fn of(&mut self, agreement: Agreement) -> &mut u64 {
+        match agreement {
+            Agreement::Agree => &mut self.agree,
+            Agreement::OnlyStable => &mut self.only_stable,
+            Agreement::OnlyCandidate => &mut self.only_candidate,
+            Agreement::Different => &mut self.different,
+            Agreement::Unknown => &mut self.unknown,
         }
     }
 }
@@ -129,9 +131,9 @@ impl Counts {
 /// What one revision decided about a target.
 #[derive(Clone, Debug)]
 pub struct Side {
-    /// The item it was decided for.
+    /// The item that the revision reconciled.
     pub item: QueueKey,
-    /// What it decided last.
+    /// The plan that it decided last.
     pub plan: Arc<Plan>,
     /// When.
     pub at: Instant,
@@ -149,11 +151,11 @@ impl Side {
     }
 }
 
-/// A target on which the revisions do not agree.
+/// A target on which the revisions disagree.
 #[derive(Clone, Debug)]
 pub struct Disagreement {
-    /// In what way.
-    pub verdict: Verdict,
+    /// How they disagree.
+    pub agreement: Agreement,
     /// Since when.
     pub at: Instant,
     /// What the stable revision decided, if anything.
@@ -166,21 +168,21 @@ pub struct Disagreement {
 #[derive(Debug)]
 pub struct Comparison {
     window: Duration,
-    /// The stable revision had looked at everything that was there then, but
-    /// for what was due in its queues.
-    begun: Instant,
-    /// When the counting last began.
+    /// When the comparison started. By then the stable revision had reconciled every
+    /// object of that time, except for what was due in its queues.
+    started: Instant,
+    /// When the counts were last restarted.
     counted_since: Instant,
     counts: Counts,
     targets: BTreeMap<Uid, Target>,
     /// The targets, oldest first.
     order: VecDeque<Uid>,
-    /// The targets that wait for the other revision, in the order in which
-    /// their windows began, with that time.
+    /// The targets that wait for the other revision, with the start of their windows,
+    /// the earliest first.
     pending: VecDeque<(Instant, Uid, QueueKey)>,
-    /// The targets whose windows are open, by the item they were decided for.
+    /// The targets whose windows are open, by the item that was reconciled.
     by_item: BTreeMap<QueueKey, BTreeSet<Uid>>,
-    looks: [Looks; 2],
+    reconciles: [ReconcileTimes; 2],
     disagreements: VecDeque<(Uid, Disagreement)>,
 }
 
@@ -188,10 +190,10 @@ pub struct Comparison {
 struct Target {
     stable: Option<Side>,
     candidate: Option<Side>,
-    /// Whether the revision that has not decided anything has looked at the
-    /// target as it was decided on, and is not about to do so again.
-    seen_by_other: bool,
-    verdict: Option<Verdict>,
+    /// Whether the revision without a plan has left the target alone: it has reconciled
+    /// the target in the same state, and will not do so again within the window.
+    left_by_other: bool,
+    agreement: Option<Agreement>,
     /// Whether its window is open.
     waits: bool,
 }
@@ -205,85 +207,85 @@ impl Target {
     }
 }
 
-/// When each item of a queue was last looked at.
+/// When one revision last reconciled each item.
 #[derive(Debug, Default)]
-struct Looks {
+struct ReconcileTimes {
     last: BTreeMap<QueueKey, Instant>,
     order: VecDeque<QueueKey>,
 }
 
-/// A look of one revision at an item: what its decision was made from.
+/// One reconcile of an item by one revision: what the decision was made from.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
-    /// Whose.
+pub struct Reconciliation<'a> {
+    /// The role of the revision.
     pub role: Role,
     /// The item.
     pub item: &'a QueueKey,
-    /// The cache as the guest was shown it.
+    /// The snapshot that the guest read.
     pub snapshot: &'a Snapshot,
-    /// When that was taken.
-    pub began: Instant,
-    /// What waits in the queues of the other revision.
+    /// When the snapshot was taken.
+    pub started: Instant,
+    /// The pending items of the other revision.
     pub other: &'a PendingSnapshot,
 }
 
 impl Comparison {
-    /// Nothing compared yet. A target on which one revision decided waits so
-    /// long for the other.
+    /// A comparison without results. `window` is how long a target on which one
+    /// revision has decided waits for the other.
     #[must_use]
     pub fn new(now: Instant, window: Duration) -> Self {
         Self {
             window,
-            begun: now,
+            started: now,
             counted_since: now,
             counts: Counts::default(),
             targets: BTreeMap::new(),
             order: VecDeque::new(),
             pending: VecDeque::new(),
             by_item: BTreeMap::new(),
-            looks: [Looks::default(), Looks::default()],
+            reconciles: [ReconcileTimes::default(), ReconcileTimes::default()],
             disagreements: VecDeque::new(),
         }
     }
 
-    /// Changes the window, of the targets that wait as well.
+    /// Changes the window, also for the targets that wait already.
     pub const fn set_window(&mut self, window: Duration) {
         self.window = window;
     }
 
-    /// What was found since the counting last began.
+    /// The results since the counts were last restarted.
     #[must_use]
     pub const fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// When the counting last began: the time from which the counts and the
-    /// disagreements are.
+    /// When the counts were last restarted. Counts and disagreements are from this time
+    /// on.
     #[must_use]
     pub const fn counted_since(&self) -> Instant {
         self.counted_since
     }
 
-    /// How many targets wait for the other revision, and are not counted yet.
+    /// The number of targets that wait for the other revision and are not counted yet.
     #[must_use]
     pub fn pending(&self) -> usize {
         let waiting = self.pending.iter().filter(|(_, uid, _)| {
             let target = self.targets.get(uid);
-            target.is_some_and(|target| target.verdict.is_none())
+            target.is_some_and(|target| target.agreement.is_none())
         });
         waiting.count()
     }
 
-    /// Forgets what was found: the next step of a rollout counts by itself, and
-    /// its disagreements are its own. What either revision decided stays for the
-    /// other to be compared with, and a target that waits for the other still
-    /// does. One that was compared counts again once it is decided on again.
-    pub fn begin_counting(&mut self, now: Instant) {
+    /// Clears counts and disagreements: each step of a rollout has its own. The plans
+    /// stay, so that a later plan of the other revision is still compared with them, and
+    /// a target that waits for the other revision continues to wait. A target that was
+    /// compared counts again once a revision decides on it again.
+    pub fn restart_counts(&mut self, now: Instant) {
         self.counted_since = now;
         self.counts = Counts::default();
         self.disagreements.clear();
         for target in self.targets.values_mut() {
-            target.verdict = None;
+            target.agreement = None;
         }
         let targets = &mut self.targets;
         let by_item = &mut self.by_item;
@@ -291,7 +293,7 @@ impl Comparison {
             let Some(target) = targets.get_mut(uid) else {
                 return true;
             };
-            // Its window is open, but nothing is left to wait for.
+            // Its window is open, but both revisions have decided.
             let is_compared = target.stable.is_some() && target.candidate.is_some();
             if is_compared {
                 target.waits = false;
@@ -301,52 +303,55 @@ impl Comparison {
         });
     }
 
-    /// The disagreements since the counting last began, the newest first;
+    /// The disagreements since the counts were last restarted, the newest first;
     /// [`MOST_DISAGREEMENTS`] at most.
     pub fn disagreements(&self) -> impl Iterator<Item = &Disagreement> {
         let newest_first = self.disagreements.iter().rev();
         newest_first.map(|(_, disagreement)| disagreement)
     }
 
-    /// Takes a plan that was decided before the comparison began. By itself it
-    /// is not compared: the other revision may have nothing left to decide.
+    /// Adds a plan from before the comparison started. It is compared only if the other
+    /// revision decides on the target as well, and never counts as a disagreement by
+    /// itself: the other revision may have nothing left to decide.
     pub fn decided_before(&mut self, now: Instant, role: Role, item: &QueueKey, plan: &Arc<Plan>) {
         let uid = Uid::new(&plan.target.uid);
         *self.target(&uid).side(role) = Some(Side::new(now, item, plan));
     }
 
-    /// Takes everything that one look led to. A plan that `is_stale` says was
-    /// decided before its target was last written is only compared with what
-    /// the other revision decided as well: it may have decided before the
-    /// comparison began.
+    /// Adds all plans of one reconcile. `is_stale` says whether a plan was decided before
+    /// its target was last written: such a plan is compared only if the other revision
+    /// has decided on the target, perhaps before the comparison started.
     pub fn decided(
         &mut self,
         now: Instant,
-        look: Look<'_>,
+        reconcile: Reconciliation<'_>,
         plans: &[Arc<Plan>],
         is_stale: impl Fn(&Uid) -> bool,
     ) {
         for plan in plans {
             let uid = Uid::new(&plan.target.uid);
             let other = self.targets.get_mut(&uid);
-            let other = other.and_then(|target| target.side(look.role.other()).as_ref());
+            let other = other.and_then(|target| target.side(reconcile.role.other()).as_ref());
             if other.is_some() || !is_stale(&uid) {
-                self.plan(now, look, &uid, plan);
+                self.plan(now, reconcile, &uid, plan);
             }
         }
-        let Looks { last, order } = self.looks_of(look.role);
-        if last.insert(look.item.clone(), look.began).is_none() {
-            order.push_back(look.item.clone());
-            if order.len() > MOST_LOOKS
+        let ReconcileTimes { last, order } = self.reconcile_times(reconcile.role);
+        if last
+            .insert(reconcile.item.clone(), reconcile.started)
+            .is_none()
+        {
+            order.push_back(reconcile.item.clone());
+            if order.len() > MOST_ITEMS
                 && let Some(oldest) = order.pop_front()
             {
                 last.remove(&oldest);
             }
         }
-        self.note_look(look);
+        self.note_reconcile(reconcile);
     }
 
-    /// Ends the windows that are over. To be called every second or so.
+    /// Ends the windows that are over. Call it about once a second.
     pub fn tidy(&mut self, now: Instant, snapshot: &Snapshot) {
         let window = self.window;
         while let Some((_, uid, item)) = self
@@ -358,28 +363,28 @@ impl Comparison {
                 continue;
             };
             target.waits = false;
-            if target.verdict.is_some() {
+            if target.agreement.is_some() {
                 continue;
             }
-            let told = target.seen_by_other || snapshot.find(&uid).is_some();
-            let verdict = match (told, &target.stable) {
-                (false, _) => Verdict::Unknown,
-                (true, Some(_)) => Verdict::OnlyStable,
-                (true, None) => Verdict::OnlyCandidate,
+            let is_certain = target.left_by_other || snapshot.find(&uid).is_some();
+            let agreement = match (is_certain, &target.stable) {
+                (false, _) => Agreement::Unknown,
+                (true, Some(_)) => Agreement::OnlyStable,
+                (true, None) => Agreement::OnlyCandidate,
             };
-            self.judge(now, &uid, verdict);
+            self.judge(now, &uid, agreement);
         }
     }
 
-    fn looks_of(&mut self, role: Role) -> &mut Looks {
-        let [stable, candidate] = &mut self.looks;
+    fn reconcile_times(&mut self, role: Role) -> &mut ReconcileTimes {
+        let [stable, candidate] = &mut self.reconciles;
         match role {
             Role::Stable => stable,
             Role::Candidate => candidate,
         }
     }
 
-    /// The target of that uid; a new one if there is none.
+    /// The target of that uid, which is added if it is missing.
     fn target(&mut self, uid: &Uid) -> &mut Target {
         if !self.targets.contains_key(uid) {
             self.make_room();
@@ -388,14 +393,14 @@ impl Comparison {
         self.targets.entry(uid.clone()).or_default()
     }
 
-    fn plan(&mut self, now: Instant, look: Look<'_>, uid: &Uid, plan: &Arc<Plan>) {
-        let seen_by_other = self.other_has_looked(look, uid);
+    fn plan(&mut self, now: Instant, reconcile: Reconciliation<'_>, uid: &Uid, plan: &Arc<Plan>) {
+        let left_by_other = self.other_left_alone(reconcile, uid);
         let target = self.target(uid);
-        target.seen_by_other |= seen_by_other;
-        *target.side(look.role) = Some(Side::new(now, look.item, plan));
-        if !target.waits && target.verdict.is_none() {
+        target.left_by_other |= left_by_other;
+        *target.side(reconcile.role) = Some(Side::new(now, reconcile.item, plan));
+        if !target.waits && target.agreement.is_none() {
             target.waits = true;
-            let item = look.item.clone();
+            let item = reconcile.item.clone();
             self.pending.push_back((now, uid.clone(), item.clone()));
             self.by_item.entry(item).or_default().insert(uid.clone());
         }
@@ -403,64 +408,78 @@ impl Comparison {
             return;
         };
         if let (Some(stable), Some(candidate)) = (&target.stable, &target.candidate) {
-            let verdict = if stable.fingerprint == candidate.fingerprint {
-                Verdict::Agree
+            let agreement = if stable.fingerprint == candidate.fingerprint {
+                Agreement::Agree
             } else {
-                Verdict::Different
+                Agreement::Different
             };
-            self.judge(now, uid, verdict);
+            self.judge(now, uid, agreement);
         }
     }
 
-    /// Whether the other revision has decided to leave the target alone for now:
-    /// it has a timer for the item that ends after the window, or its last look
-    /// at the item showed it the target as this look does.
-    fn other_has_looked(&mut self, look: Look<'_>, uid: &Uid) -> bool {
-        if let Some(timer) = look.other.get(&look.item.queue, &look.item.key) {
-            return timer.due_at > look.began.after(self.window);
+    /// Whether the other revision has decided to leave the target alone for now: it has
+    /// a timer for the item that ends after the window, or it last reconciled the item
+    /// after the target last changed.
+    fn other_left_alone(&mut self, reconcile: Reconciliation<'_>, uid: &Uid) -> bool {
+        if let Some(timer) = reconcile
+            .other
+            .get(&reconcile.item.queue, &reconcile.item.key)
+        {
+            return timer.due_at > reconcile.started.after(self.window);
         }
-        let other = look.role.other();
-        let before = (other == Role::Stable).then_some(self.begun);
-        let looked = self.looks_of(other).last.get(look.item).copied().or(before);
-        let changed = look.snapshot.find(uid).map(|object| object.last_changed());
-        matches!((looked, changed), (Some(looked), Some(changed)) if looked >= changed)
+        let other = reconcile.role.other();
+        let before = (other == Role::Stable).then_some(self.started);
+        let reconciled = self
+            .reconcile_times(other)
+            .last
+            .get(reconcile.item)
+            .copied()
+            .or(before);
+        let changed = reconcile
+            .snapshot
+            .find(uid)
+            .map(|object| object.last_changed());
+        matches!((reconciled, changed), (Some(at), Some(changed)) if at >= changed)
     }
 
-    /// Marks the targets that wait for this look, as far as it showed them.
-    fn note_look(&mut self, look: Look<'_>) {
-        let waiting = self.by_item.get(look.item);
+    /// Marks the targets that wait for this reconcile, if its snapshot held them.
+    fn note_reconcile(&mut self, reconcile: Reconciliation<'_>) {
+        let waiting = self.by_item.get(reconcile.item);
         for uid in waiting.into_iter().flatten() {
             let Some(target) = self.targets.get_mut(uid) else {
                 continue;
             };
-            let other = match look.role {
+            let other = match reconcile.role {
                 Role::Stable => &target.candidate,
                 Role::Candidate => &target.stable,
             };
-            if target.verdict.is_none() && other.is_some() && look.snapshot.find(uid).is_some() {
-                target.seen_by_other = true;
+            if target.agreement.is_none()
+                && other.is_some()
+                && reconcile.snapshot.find(uid).is_some()
+            {
+                target.left_by_other = true;
             }
         }
     }
 
-    fn judge(&mut self, now: Instant, uid: &Uid, verdict: Verdict) {
+    fn judge(&mut self, now: Instant, uid: &Uid, agreement: Agreement) {
         let Some(target) = self.targets.get_mut(uid) else {
             return;
         };
-        let before = target.verdict.replace(verdict);
-        if before == Some(verdict) {
+        let before = target.agreement.replace(agreement);
+        if before == Some(agreement) {
             return;
         }
         if let Some(before) = before {
             *self.counts.of(before) -= 1;
         }
-        *self.counts.of(verdict) += 1;
-        if before.is_some_and(Verdict::is_disagreement) {
+        *self.counts.of(agreement) += 1;
+        if before.is_some_and(Agreement::is_disagreement) {
             self.disagreements.retain(|(other, _)| other != uid);
         }
-        if verdict.is_disagreement() {
+        if agreement.is_disagreement() {
             let disagreement = Disagreement {
-                verdict,
+                agreement,
                 at: now,
                 stable: target.stable.clone(),
                 candidate: target.candidate.clone(),

@@ -1,29 +1,29 @@
-//! A new revision of a controller beside the one that runs: which targets it
-//! owns, how its decisions compare, and when it takes over or is taken back.
+//! Rollouts: which targets a candidate owns, how its decisions compare with those of
+//! the stable revision, and when it is promoted or rolled back.
 //!
 //! - [`cohort`]: which of the two revisions owns a target.
-//! - [`compare`]: how what they decided differs.
-//! - [`progress`]: the steps of a rollout, and what ends each of them.
+//! - [`compare`]: how their decisions differ.
+//! - [`progress`]: when a step ends, and how.
 
 pub mod cohort;
 pub mod compare;
 pub mod progress;
 
-/// A revision's part in a rollout.
+/// The role of a revision in a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Role {
-    /// It runs, and owns every target that the candidate does not.
+    /// The stable revision. It owns every target that the candidate does not own.
     #[default]
     Stable,
-    /// It is being tried.
+    /// The revision that is being rolled out.
     Candidate,
 }
 
 impl Role {
-    /// Both of them.
+    /// Both roles.
     pub const ALL: [Self; 2] = [Self::Stable, Self::Candidate];
 
-    /// The part of the other revision.
+    /// The role of the other revision.
     #[must_use]
     pub const fn other(self) -> Self {
         match self {

@@ -1,10 +1,8 @@
 //! The steps of a rollout: when one ends, and how.
 //!
-//! Nothing here remembers anything. The whole state is [`Progress`], which is
-//! written down with every change, so that a host that was restarted, or that
-//! leads from now on, goes on where another stopped. Time in a step is counted
-//! only while the candidate runs beside the stable revision: a host that was
-//! away for an hour has seen nothing of it.
+//! The whole state is [`Progress`], which is recorded with every change, so that the
+//! next host continues from there. Time in a step counts only while the candidate runs
+//! beside the stable revision: a host that was down for an hour has observed nothing.
 
 use std::fmt;
 use std::time::Duration;
@@ -16,146 +14,146 @@ use super::compare::Counts;
 pub struct Step {
     /// The candidate's share of the cohorts, in percent; 0 is a shadow.
     pub weight: u8,
-    /// How long it lasts; none until an operator promotes.
+    /// The duration; none until an operator promotes.
     pub lasts: Option<Duration>,
 }
 
-/// What a candidate must hold to; none for no limit.
+/// The limits that a candidate must keep; none for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Analysis {
-    /// Targets that must have been compared in a step before it can end well.
+    /// The compared targets that a step needs before the next step can start.
     pub min_decisions: u64,
-    /// Calls that may fail in a step.
+    /// The most failed calls in a step.
     pub max_failed_calls: u64,
-    /// Of the targets compared, so many percent may be disagreed on.
+    /// The most disagreements, in percent of the compared targets.
     pub max_disagreement_percent: Option<u8>,
-    /// Plans that the gate or the API server may refuse in a step.
+    /// The most plans that the gate or the API server refuses in a step.
     pub max_refused_writes: u64,
-    /// The time that 95 of 100 calls must take at most.
+    /// The highest 95th percentile of the duration of calls.
     pub max_call_latency: Option<Duration>,
 }
 
-/// What was seen of a candidate in a step.
+/// The counts of a candidate in a step.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StepObservation {
-    /// How its decisions compare.
+    /// The results of the comparison.
     pub counts: Counts,
-    /// Calls that failed.
+    /// The failed calls.
     pub failed_calls: u64,
-    /// How the last of them did.
+    /// The last failure.
     pub last_failure: String,
-    /// Plans that were refused: by the gate, or by the API server as forbidden
-    /// or invalid.
+    /// The plans that the gate refused, or that the API server refused as forbidden or
+    /// invalid.
     pub refused_writes: u64,
-    /// Why the last of them was.
+    /// The last refusal.
     pub last_refusal: String,
-    /// The time that 95 of 100 calls took at most; none without calls.
+    /// The 95th percentile of the duration of calls; none without calls.
     pub call_latency: Option<Duration>,
-    /// What it has used up, if it has.
-    pub spent: Option<String>,
+    /// The candidate's tripped guardrail, if there is one.
+    pub trip: Option<String>,
 }
 
-/// How far a rollout is.
+/// The progress of a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// The index of the step.
     pub step: usize,
-    /// How long it has been under way.
+    /// The time in the step.
     pub elapsed: Duration,
 }
 
-/// What an operator asks for.
+/// A request of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
-    /// The step ends well, whatever the analysis says.
+    /// Start the next step, whatever the analysis says.
     Promote,
-    /// The candidate takes over at once.
+    /// Promote the candidate at once.
     PromoteFully,
-    /// The candidate is taken back.
+    /// Roll the candidate back.
     Abort,
 }
 
-/// What a candidate does wrong.
+/// Why a candidate is rolled back.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AnalysisFailure {
-    /// Its calls fail.
+    /// Too many calls failed.
     FailedCalls {
-        /// How many did.
+        /// The number of failed calls.
         calls: u64,
-        /// How many may.
+        /// The limit.
         most: u64,
-        /// How the last one did.
+        /// The last failure.
         last: String,
     },
-    /// It disagrees too often.
+    /// The revisions disagree too often.
     Disagreement {
-        /// How often it did.
+        /// The number of disagreements.
         disagreements: u64,
-        /// Of so many.
+        /// The number of compared targets.
         compared: u64,
-        /// How many percent may be.
+        /// The limit, in percent.
         most: u8,
     },
-    /// Its plans are refused.
+    /// Too many plans were refused.
     RefusedWrites {
-        /// How many were.
+        /// The number of refused plans.
         plans: u64,
-        /// How many may be.
+        /// The limit.
         most: u64,
-        /// Why the last one was.
+        /// The last refusal.
         last: String,
     },
-    /// Its calls take long.
+    /// Calls take too long.
     Latency {
-        /// What 95 of 100 took at most.
+        /// The 95th percentile.
         took: Duration,
-        /// What they may take.
+        /// The limit.
         most: Duration,
     },
-    /// It has used up its part of a guardrail.
+    /// The candidate's share of a guardrail tripped.
     Trip(String),
-    /// An operator takes it back.
+    /// An operator aborted the rollout.
     Aborted,
 }
 
-/// Why a step goes on.
+/// Why a candidate stays in its step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepWait {
-    /// An operator has paused it.
+    /// An operator has paused the rollout.
     Paused,
-    /// Its time is not over.
+    /// The time of the step has not passed.
     Running {
-        /// How much of it is left.
+        /// The time left.
         left: Duration,
     },
-    /// Its time is over, but too little was compared.
+    /// The time has passed, but too few targets were compared.
     Inconclusive {
-        /// The targets compared.
+        /// The number of compared targets.
         compared: u64,
-        /// How many it takes.
+        /// The number that the step needs.
         least: u64,
     },
-    /// It waits for an operator.
+    /// The step lasts until an operator promotes.
     UntilPromoted,
 }
 
-/// What becomes of a rollout.
+/// What happens to a rollout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StepOutcome {
-    /// The step goes on.
+    /// The candidate stays in its step.
     StepWait(StepWait),
-    /// The next step begins.
+    /// The next step starts.
     Advance,
-    /// The candidate takes over.
+    /// The candidate is promoted.
     Promote,
-    /// The candidate is taken back.
+    /// Roll the candidate back.
     RollBack(AnalysisFailure),
 }
 
-/// What is next for a candidate.
+/// Decides what happens to a candidate.
 ///
-/// A failure ends a rollout at any time, also while it is paused. Disagreement
-/// and latency are judged once the minimum of decisions is there.
+/// A failure ends a rollout at any time, also while it is paused. Disagreement and
+/// latency count once the minimum of targets is compared.
 #[must_use]
 pub fn next(
     steps: &[Step],
@@ -182,7 +180,7 @@ pub fn next(
         Some(Request::Promote) => return advance,
         Some(Request::Abort) | None => {}
     }
-    // If there are fewer steps now than were already taken, the last one holds.
+    // If the spec has fewer steps by now, the last one applies.
     let Some(step) = steps.get(progress.step).or(steps.last()) else {
         return if paused {
             StepOutcome::StepWait(StepWait::Paused)
@@ -207,8 +205,8 @@ pub fn next(
 }
 
 fn failure(analysis: &Analysis, observed: &StepObservation) -> Option<AnalysisFailure> {
-    if let Some(spent) = &observed.spent {
-        return Some(AnalysisFailure::Trip(spent.clone()));
+    if let Some(trip) = &observed.trip {
+        return Some(AnalysisFailure::Trip(trip.clone()));
     }
     if observed.failed_calls > analysis.max_failed_calls {
         return Some(AnalysisFailure::FailedCalls {
@@ -249,7 +247,7 @@ impl fmt::Display for AnalysisFailure {
         match self {
             Self::FailedCalls { calls, most, last } => write!(
                 f,
-                "{calls} calls failed, of which {most} may; the last: {last}"
+                "{calls} calls failed (limit {most}); last failure: {last}"
             ),
             Self::Disagreement {
                 disagreements,
@@ -257,18 +255,16 @@ impl fmt::Display for AnalysisFailure {
                 most,
             } => write!(
                 f,
-                "it disagrees with the stable revision on {disagreements} of {compared} targets, \
-                 and {most} % may be"
+                "the revisions disagree on {disagreements} of {compared} targets (limit {most} %)"
             ),
             Self::RefusedWrites { plans, most, last } => write!(
                 f,
-                "{plans} of its plans were refused, of which {most} may be; the last: {last}"
+                "{plans} plans were refused (limit {most}); last refusal: {last}"
             ),
-            Self::Latency { took, most } => write!(
-                f,
-                "5 of 100 calls take {took:?} or more, and {most:?} is the limit"
-            ),
-            Self::Trip(spent) => write!(f, "its part of a guardrail is used up: {spent}"),
+            Self::Latency { took, most } => {
+                write!(f, "5 of 100 calls take {took:?} or more (limit {most:?})")
+            }
+            Self::Trip(trip) => write!(f, "its share of a guardrail tripped: {trip}"),
             Self::Aborted => f.write_str("an operator aborted the rollout"),
         }
     }
@@ -281,11 +277,10 @@ impl fmt::Display for StepWait {
             Self::Running { left } => {
                 write!(f, "{} seconds left", left.as_secs_f64().ceil())
             }
-            Self::Inconclusive { compared, least } => write!(
-                f,
-                "inconclusive: {compared} targets were compared, and it takes {least}"
-            ),
-            Self::UntilPromoted => f.write_str("waiting until it is promoted"),
+            Self::Inconclusive { compared, least } => {
+                write!(f, "inconclusive: {compared} of {least} targets compared")
+            }
+            Self::UntilPromoted => f.write_str("waiting for an operator to promote it"),
         }
     }
 }
@@ -364,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn every_limit_takes_the_candidate_back() {
+    fn every_exceeded_limit_rolls_the_candidate_back() {
         let none = || seen(10, 0);
         let limits: [(StepObservation, &str); 5] = [
             (
@@ -373,7 +368,7 @@ mod tests {
                     last_failure: "trap: unreachable".into(),
                     ..none()
                 },
-                "2 calls failed, of which 1 may; the last: trap: unreachable",
+                "2 calls failed (limit 1); last failure: trap: unreachable",
             ),
             (
                 StepObservation {
@@ -381,25 +376,25 @@ mod tests {
                     last_refusal: "forbidden".into(),
                     ..none()
                 },
-                "3 of its plans were refused, of which 2 may be; the last: forbidden",
+                "3 plans were refused (limit 2); last refusal: forbidden",
             ),
             (
                 seen(7, 3),
-                "it disagrees with the stable revision on 3 of 10 targets, and 20 % may be",
+                "the revisions disagree on 3 of 10 targets (limit 20 %)",
             ),
             (
                 StepObservation {
                     call_latency: Some(Duration::from_millis(101)),
                     ..none()
                 },
-                "5 of 100 calls take 101ms or more, and 100ms is the limit",
+                "5 of 100 calls take 101ms or more (limit 100ms)",
             ),
             (
                 StepObservation {
-                    spent: Some("deletesPerMinute of 3".into()),
+                    trip: Some("deletesPerMinute of 3".into()),
                     ..none()
                 },
-                "its part of a guardrail is used up: deletesPerMinute of 3",
+                "its share of a guardrail tripped: deletesPerMinute of 3",
             ),
         ];
         for (observed, said) in limits {

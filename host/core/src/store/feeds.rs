@@ -47,13 +47,13 @@ pub enum FeedUpdate {
 #[derive(Debug, Default)]
 pub struct Feeds {
     streams: BTreeMap<StreamId, Feed>,
-    followed: BTreeMap<SegmentId, Followed>,
+    followed: BTreeMap<SegmentId, SegmentStreams>,
     next: u32,
 }
 
 /// The streams of one segment.
 #[derive(Debug)]
-struct Followed {
+struct SegmentStreams {
     current: StreamId,
     /// The newest version that the current stream has shown; none before its
     /// first list.
@@ -66,11 +66,11 @@ struct Followed {
 struct Successor {
     id: StreamId,
     /// What it has listed, and the changes since.
-    listed: Option<Listed>,
+    listed: Option<CompleteList>,
 }
 
 #[derive(Debug)]
-struct Listed {
+struct CompleteList {
     changes: Vec<watch::Change>,
     version: ResourceVersion,
 }
@@ -188,7 +188,7 @@ impl Feeds {
             object,
             deleted: false,
         };
-        successor.listed = Some(Listed {
+        successor.listed = Some(CompleteList {
             changes: items.into_iter().map(applied).collect(),
             version,
         });
@@ -238,7 +238,7 @@ impl Feeds {
         };
         let Some(streams) = self.followed.get(&segment) else {
             let current = self.begin(segment, wanted);
-            self.followed.insert(segment, Followed::new(current));
+            self.followed.insert(segment, SegmentStreams::new(current));
             return;
         };
         let coming = match (&streams.successor, &streams.shown) {
@@ -258,7 +258,7 @@ impl Feeds {
             return;
         };
         match another {
-            Some(id) if !is_comparable => *streams = Followed::new(id),
+            Some(id) if !is_comparable => *streams = SegmentStreams::new(id),
             Some(id) => streams.successor = Some(Successor { id, listed: None }),
             None if !store.needs_list(segment) => streams.successor = None,
             None => {}
@@ -273,7 +273,7 @@ impl Feeds {
     }
 }
 
-impl Followed {
+impl SegmentStreams {
     fn new(current: StreamId) -> Self {
         Self {
             current,
@@ -295,14 +295,14 @@ impl Followed {
 /// Lets the successor fill the segment, if it knows everything that the current
 /// stream has shown.
 fn take_over(
-    streams: &mut Followed,
+    streams: &mut SegmentStreams,
     feed: &Feed,
     store: &mut Store,
     now: Instant,
     changes: &mut Vec<Change>,
 ) -> Result<FeedUpdate, TooFewFields> {
     let shown = streams.shown.as_ref().and_then(ResourceVersion::number);
-    let knows_all = |listed: &Listed| match (shown, listed.version.number()) {
+    let knows_all = |listed: &CompleteList| match (shown, listed.version.number()) {
         (Some(shown), Some(listed)) => listed >= shown,
         _ => true,
     };
@@ -314,7 +314,7 @@ fn take_over(
     else {
         return Ok(FeedUpdate::Changes);
     };
-    *streams = Followed::new(id);
+    *streams = SegmentStreams::new(id);
     streams.shown = Some(listed.version);
     let items = settle(listed.changes);
     store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;

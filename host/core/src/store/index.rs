@@ -17,7 +17,7 @@ use crate::path::FieldPath;
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     spec: Arc<IndexSpec>,
-    values: OrdMap<Arc<str>, Held>,
+    values: OrdMap<Arc<str>, IndexedValue>,
     /// The objects that have a value, by the value's number.
     slots: SlotSets,
     /// The same once more in their order, for an index that has one.
@@ -35,7 +35,7 @@ type Rank = Arc<[u8]>;
 
 /// A value that some object has.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+struct IndexedValue {
     id: ValueId,
     /// How many objects have it.
     count: u32,
@@ -161,7 +161,8 @@ impl Index {
         } else {
             let id = self.free.pop_back().unwrap_or(self.next);
             self.next = self.next.max(id + 1);
-            self.values.insert(value.into(), Held { id, count: 1 });
+            self.values
+                .insert(value.into(), IndexedValue { id, count: 1 });
             id
         };
         self.slots.insert(id, slot);
@@ -175,7 +176,7 @@ impl Index {
             return;
         };
         held.count -= 1;
-        let Held { id, count } = *held;
+        let IndexedValue { id, count } = *held;
         if count == 0 {
             self.values.remove(value);
             self.free.push_back(id);

@@ -14,7 +14,7 @@ pub struct Object {
     key_len: u32,
     uid: Uid,
     version: ResourceVersion,
-    changed: Changed,
+    changed: ChangeTimes,
     /// The key, then the data: there are so many objects that a second
     /// allocation for each would show.
     bytes: Box<[u8]>,
@@ -26,7 +26,7 @@ impl Object {
         segment: SegmentId,
         key: &str,
         item: ProjectedObject,
-        changed: Changed,
+        changed: ChangeTimes,
     ) -> Self {
         Self {
             segment,
@@ -91,7 +91,7 @@ impl Object {
         self.changed.last
     }
 
-    pub(super) fn changed(&self) -> &Changed {
+    pub(super) fn changed(&self) -> &ChangeTimes {
         &self.changed
     }
 
@@ -158,14 +158,14 @@ impl fmt::Display for ResourceVersion {
 
 /// When parts of an object last changed.
 #[derive(Clone, Debug)]
-pub(super) struct Changed {
+pub(super) struct ChangeTimes {
     /// When anything that is kept of it did.
     last: Instant,
     /// What did before that only.
     earlier: Box<[(FieldsId, Instant)]>,
 }
 
-impl Changed {
+impl ChangeTimes {
     pub(super) fn new(last: Instant, earlier: Vec<(FieldsId, Instant)>) -> Self {
         Self {
             last,
@@ -220,7 +220,7 @@ mod tests {
                 resource_version: "1".into(),
                 data: [0x80].into(),
             };
-            let changed = Changed::new(Instant::ZERO, Vec::new());
+            let changed = ChangeTimes::new(Instant::ZERO, Vec::new());
             let object = Object::new(SegmentId(0), &item.key(), item, changed);
             assert_eq!((object.namespace(), object.name()), (namespace, name));
             assert_eq!((object.key(), object.data()), (key, &[0x80][..]));

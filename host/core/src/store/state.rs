@@ -165,7 +165,7 @@ impl State {
         old: Option<&Object>,
         new: Option<&Object>,
     ) {
-        // Looked at first, so that nothing is copied when nothing changes.
+        // Checked first, so that nothing is copied when nothing changes.
         let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
         if self.view(view).is_some_and(|view| !agree(view))
             && let Some(view) = self.view_mut(view)
@@ -197,7 +197,7 @@ fn hash(value: &impl Hash) -> u32 {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::object::Changed;
+    use super::super::object::ChangeTimes;
     use super::*;
     use crate::object::ProjectedObject;
     use crate::time::Instant;
@@ -212,7 +212,7 @@ mod tests {
             resource_version: "1".into(),
             data: [0xc0].into(),
         };
-        let changed = Changed::new(Instant::ZERO, Vec::new());
+        let changed = ChangeTimes::new(Instant::ZERO, Vec::new());
         Arc::new(Object::new(SEGMENT, name, item, changed))
     }
 

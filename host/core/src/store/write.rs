@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::object::Changed;
+use super::object::ChangeTimes;
 use super::segment::Reader;
 use super::slots::Slot;
 use super::{Change, Object, ResourceVersion, SegmentId, Store, TooFewFields};
@@ -155,7 +155,7 @@ impl Store {
                 touched.extend_from_slice(&reader.views);
             }
         }
-        let new = Arc::new(Object::new(id, &key, item, Changed::new(now, earlier)));
+        let new = Arc::new(Object::new(id, &key, item, ChangeTimes::new(now, earlier)));
         segment.bytes = segment.bytes + new.bytes() - old.bytes();
         self.state.update(slot, Arc::clone(&new));
         for view in touched {
@@ -180,7 +180,12 @@ impl Store {
     ) -> Slot {
         let slot = self.free.pop().unwrap_or(self.next_slot);
         self.next_slot = self.next_slot.max(slot + 1);
-        let object = Arc::new(Object::new(id, key, item, Changed::new(now, Vec::new())));
+        let object = Arc::new(Object::new(
+            id,
+            key,
+            item,
+            ChangeTimes::new(now, Vec::new()),
+        ));
         self.state.insert(slot, Arc::clone(&object));
         let Some(segment) = self.segments.get_mut(&id) else {
             return slot;

@@ -27,7 +27,7 @@ const NEAR_FACTOR: u32 = 2;
 const NEAR: Duration = Duration::from_millis(10);
 /// How many answers a round takes at least.
 const SHORTEST_ROUND: usize = 10;
-/// How many answers tell anew what is usual.
+/// The number of answers of a measurement.
 const PROBE: usize = 2 * FLOOR;
 /// How many answers a measurement takes at most: of kinds that it is not for.
 const LONGEST_PROBE: usize = 8 * PROBE;
@@ -279,7 +279,7 @@ mod tests {
 
     /// A server that answers `at_once` requests at once, each in `each`; the
     /// others wait. As many are under way as the limit allows.
-    struct Served {
+    struct ModelServer {
         limit: Limit,
         now: Instant,
         at_once: usize,
@@ -295,7 +295,7 @@ mod tests {
         answered: usize,
     }
 
-    impl Served {
+    impl ModelServer {
         fn new(at_once: usize, each: Duration) -> Self {
             Self {
                 limit: Limit::new(),
@@ -344,7 +344,7 @@ mod tests {
     fn a_server_with_few_places_is_kept_busy_and_not_flooded() {
         for (at_once, millis) in [(1, 20), (8, 10), (20, 5), (40, 50)] {
             let each = Duration::from_millis(millis);
-            let mut served = Served::new(at_once, each);
+            let mut served = ModelServer::new(at_once, each);
             served.run(1_000, Duration::from_secs(10));
             let mut allowed = Vec::new();
             let before = served.answered;
@@ -365,14 +365,14 @@ mod tests {
 
     #[test]
     fn a_server_that_answers_all_at_once_gets_as_many_as_can_be() {
-        let mut served = Served::new(CEILING, Duration::from_secs(30));
+        let mut served = ModelServer::new(CEILING, Duration::from_secs(30));
         served.run(1_000, Duration::from_mins(30));
         assert!(served.limit.allowed > 127.0, "{:?}", served.limit);
     }
 
     #[test]
     fn it_rises_again_once_the_server_is_faster() {
-        let mut served = Served::new(4, 20 * MILLISECOND);
+        let mut served = ModelServer::new(4, 20 * MILLISECOND);
         served.run(1_000, Duration::from_secs(5));
         assert!(served.limit.allowed() <= 16, "{}", served.limit.allowed());
         served.change(200, 20 * MILLISECOND);
@@ -383,7 +383,7 @@ mod tests {
     /// Slower without our doing: the usual of before is no measure any more.
     #[test]
     fn a_server_that_became_slower_is_measured_again() {
-        let mut served = Served::new(200, 5 * MILLISECOND);
+        let mut served = ModelServer::new(200, 5 * MILLISECOND);
         served.run(1_000, Duration::from_secs(5));
         served.change(200, 100 * MILLISECOND);
         served.run(1_000, Duration::from_secs(10));
@@ -395,7 +395,7 @@ mod tests {
     /// Without the measurement, the limit's own queue would become the measure.
     #[test]
     fn the_limit_does_not_creep_up_under_load() {
-        let mut served = Served::new(8, 20 * MILLISECOND);
+        let mut served = ModelServer::new(8, 20 * MILLISECOND);
         served.run(1_000, Duration::from_mins(30));
         assert!(served.limit.allowed() <= 32, "{}", served.limit.allowed());
     }
@@ -405,7 +405,7 @@ mod tests {
     #[test]
     fn answers_that_differ_by_nature_are_no_overload() {
         for fast in [2, 5, 10] {
-            let mut served = Served::new(CEILING, 40 * MILLISECOND);
+            let mut served = ModelServer::new(CEILING, 40 * MILLISECOND);
             served.fast = Some((fast, 5 * MILLISECOND));
             served.run(1_000, Duration::from_mins(2));
             assert!(
@@ -419,7 +419,7 @@ mod tests {
     /// What was measured while the server hardly answered counts for minutes only.
     #[test]
     fn a_measurement_of_a_server_in_trouble_is_soon_made_again() {
-        let mut served = Served::new(200, 120 * SECOND);
+        let mut served = ModelServer::new(200, 120 * SECOND);
         served.run(1_000, Duration::from_mins(30));
         served.change(200, 5 * MILLISECOND);
         served.run(1_000, SECOND);
@@ -431,7 +431,7 @@ mod tests {
 
     #[test]
     fn what_is_not_used_does_not_rise() {
-        let mut served = Served::new(200, 20 * MILLISECOND);
+        let mut served = ModelServer::new(200, 20 * MILLISECOND);
         served.limit.allowed = 20.0;
         served.run(5, Duration::from_secs(20));
         assert_eq!(served.limit.allowed(), 20);
@@ -485,7 +485,7 @@ mod tests {
     /// Its first answers wait for the host's other requests.
     #[test]
     fn a_kind_that_comes_under_load_is_measured_before_it_counts() {
-        let mut served = Served::new(8, 10 * MILLISECOND);
+        let mut served = ModelServer::new(8, 10 * MILLISECOND);
         let limit = &mut served.limit;
         for number in 1..=64 {
             limit.sent(64);

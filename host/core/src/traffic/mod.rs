@@ -78,7 +78,7 @@ pub struct Destination {
 
 /// A request that asks for its turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Asked {
+pub struct TurnRequest {
     /// The controller that it is for.
     pub controller: Arc<str>,
     /// What it is for.
@@ -103,7 +103,7 @@ pub enum Turn {
 
 /// How a request that was sent ended, as far as it tells of the server's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum LoadSignal {
     /// The server dealt with it.
     Answered,
     /// The server has too much to do, or was silent for too long.
@@ -121,9 +121,9 @@ pub struct Traffic {
     last_ticket: u64,
     turns: u64,
     /// What waits, and since when.
-    lines: BTreeMap<Asked, Line>,
-    waiting: BTreeMap<Ticket, Asked>,
-    under_way: BTreeMap<Ticket, Sent>,
+    lines: BTreeMap<TurnRequest, Line>,
+    waiting: BTreeMap<Ticket, TurnRequest>,
+    under_way: BTreeMap<Ticket, RequestInFlight>,
     controllers: BTreeMap<Arc<str>, Share>,
     events_under_way: usize,
     pauses: BTreeMap<Destination, Instant>,
@@ -135,8 +135,8 @@ pub struct Traffic {
 type Line = BTreeMap<Ticket, Instant>;
 
 #[derive(Debug)]
-struct Sent {
-    asked: Asked,
+struct RequestInFlight {
+    request: TurnRequest,
     at: Instant,
     /// Whether few others were under way.
     is_measure: bool,
@@ -180,12 +180,12 @@ impl Traffic {
     }
 
     /// A request asks for its turn, which comes out of [`Self::poll_turn`].
-    pub fn ask(&mut self, asked: Asked, now: Instant) -> Ticket {
+    pub fn ask(&mut self, request: TurnRequest, now: Instant) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
-        let line = self.lines.entry(asked.clone()).or_default();
+        let line = self.lines.entry(request.clone()).or_default();
         line.insert(ticket, now);
-        self.waiting.insert(ticket, asked);
+        self.waiting.insert(ticket, request);
         ticket
     }
 
@@ -198,28 +198,28 @@ impl Traffic {
         if self.under_way.len() >= self.limit.allowed() {
             return None;
         }
-        let asked = match self.next_line() {
-            Some(asked) if self.rate.next_token() <= now => {
+        let request = match self.next_line() {
+            Some(request) if self.rate.next_token() <= now => {
                 self.rate.take(now);
-                asked
+                request
             }
             _ => {
-                let asked = self.next_event_line(now)?;
+                let request = self.next_event_line(now)?;
                 self.event_rate.take(now);
-                asked
+                request
             }
         };
-        let ticket = self.take(&asked)?;
-        self.send(ticket, asked, now);
+        let ticket = self.take(&request)?;
+        self.send(ticket, request, now);
         Some((ticket, Turn::Go))
     }
 
     /// When [`Self::poll_turn`] has to be asked again, if nothing else happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
-        let times = self.lines.iter().flat_map(|(asked, line)| {
-            let paused = self.pauses.get(&asked.destination).copied();
-            let (token, patient) = if asked.urgency == Urgency::Event {
+        let times = self.lines.iter().flat_map(|(request, line)| {
+            let paused = self.pauses.get(&request.destination).copied();
+            let (token, patient) = if request.urgency == Urgency::Event {
                 let since = line
                     .values()
                     .next()
@@ -233,27 +233,27 @@ impl Traffic {
         times.flatten().filter(|at| *at > now).min()
     }
 
-    /// A request ended, or is given up.
-    pub fn end(&mut self, ticket: Ticket, kind: &str, ended: Ended, now: Instant) {
+    /// A request ended, or is dropped.
+    pub fn end(&mut self, ticket: Ticket, kind: &str, ended: LoadSignal, now: Instant) {
         let Some(sent) = self.under_way.remove(&ticket) else {
             self.leave(ticket);
             return;
         };
-        let Sent {
-            asked,
+        let RequestInFlight {
+            request,
             at,
             is_measure,
         } = sent;
         match ended {
-            Ended::Answered => self.limit.answered(kind, at, is_measure, now),
-            Ended::Overloaded => self.limit.overloaded(at, now),
-            Ended::Unknown => {}
+            LoadSignal::Answered => self.limit.answered(kind, at, is_measure, now),
+            LoadSignal::Overloaded => self.limit.overloaded(at, now),
+            LoadSignal::Unknown => {}
         }
-        if asked.urgency == Urgency::Event {
+        if request.urgency == Urgency::Event {
             self.events_under_way -= 1;
             return;
         }
-        if let Some(share) = self.controllers.get_mut(&asked.controller) {
+        if let Some(share) = self.controllers.get_mut(&request.controller) {
             share.under_way -= 1;
         }
     }
@@ -278,48 +278,48 @@ impl Traffic {
     /// A request that would wait too long for the server's pause to end. Events
     /// wait: nobody waits for them.
     fn turn_away(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
-        let (asked, left) = self.lines.keys().find_map(|asked| {
-            let left = self.pauses.get(&asked.destination)?.since(now);
-            (left > PATIENCE && asked.urgency != Urgency::Event).then(|| (asked.clone(), left))
+        let (request, left) = self.lines.keys().find_map(|request| {
+            let left = self.pauses.get(&request.destination)?.since(now);
+            (left > PATIENCE && request.urgency != Urgency::Event).then(|| (request.clone(), left))
         })?;
-        Some((self.take(&asked)?, Turn::Paused(left)))
+        Some((self.take(&request)?, Turn::Paused(left)))
     }
 
-    fn is_paused(&self, asked: &Asked) -> bool {
-        self.pauses.contains_key(&asked.destination)
+    fn is_paused(&self, request: &TurnRequest) -> bool {
+        self.pauses.contains_key(&request.destination)
     }
 
     /// The lines of requests that are no events and may go.
-    fn open_lines(&self) -> impl Iterator<Item = (&Asked, &Line)> {
+    fn open_lines(&self) -> impl Iterator<Item = (&TurnRequest, &Line)> {
         let others = self.lines.iter();
-        others.filter(|(asked, _)| asked.urgency != Urgency::Event && !self.is_paused(asked))
+        others.filter(|(request, _)| request.urgency != Urgency::Event && !self.is_paused(request))
     }
 
     /// The line whose turn it is. While there are places enough, controllers take
     /// turns, whatever each has under way: it may be slow by no fault of theirs.
     /// When places are scarce, it is that of the controller that has fewest.
-    fn next_line(&self) -> Option<Asked> {
+    fn next_line(&self) -> Option<TurnRequest> {
         let most = self.limit.allowed().div_ceil(2);
         let is_scarce = self.under_way.len() >= most;
-        let share = |asked: &Asked| self.controllers.get(&asked.controller).copied();
-        let lines = self.open_lines().filter_map(|(asked, line)| {
-            let share = share(asked).unwrap_or_default();
+        let share = |request: &TurnRequest| self.controllers.get(&request.controller).copied();
+        let lines = self.open_lines().filter_map(|(request, line)| {
+            let share = share(request).unwrap_or_default();
             let first = line.keys().next()?;
             let taken = if is_scarce { share.under_way } else { 0 };
-            let place = (taken, share.last, asked.urgency, first);
-            (share.under_way < most).then_some((place, asked))
+            let place = (taken, share.last, request.urgency, first);
+            (share.under_way < most).then_some((place, request))
         });
-        let (_, asked) = lines.min_by_key(|(place, _)| *place)?;
-        Some(asked.clone())
+        let (_, request) = lines.min_by_key(|(place, _)| *place)?;
+        Some(request.clone())
     }
 
-    fn next_event_line(&self, now: Instant) -> Option<Asked> {
-        let lines = self.lines.iter().filter_map(|(asked, line)| {
+    fn next_event_line(&self, now: Instant) -> Option<TurnRequest> {
+        let lines = self.lines.iter().filter_map(|(request, line)| {
             let (first, since) = line.first_key_value()?;
-            let is_open = asked.urgency == Urgency::Event && !self.is_paused(asked);
-            is_open.then_some((first, *since, asked))
+            let is_open = request.urgency == Urgency::Event && !self.is_paused(request);
+            is_open.then_some((first, *since, request))
         });
-        let (_, since, asked) = lines.min_by_key(|(first, ..)| **first)?;
+        let (_, since, request) = lines.min_by_key(|(first, ..)| **first)?;
         let has_token = self.flushing || self.event_rate.next_token() <= now;
         let most = if self.flushing {
             usize::MAX
@@ -328,44 +328,44 @@ impl Traffic {
         } else {
             usize::from(now.since(since) >= EVENT_PATIENCE)
         };
-        (has_token && self.events_under_way < most).then(|| asked.clone())
+        (has_token && self.events_under_way < most).then(|| request.clone())
     }
 
     /// Takes the first of a line.
-    fn take(&mut self, asked: &Asked) -> Option<Ticket> {
-        let ticket = *self.lines.get(asked)?.keys().next()?;
+    fn take(&mut self, request: &TurnRequest) -> Option<Ticket> {
+        let ticket = *self.lines.get(request)?.keys().next()?;
         self.leave(ticket);
         Some(ticket)
     }
 
     /// Takes a request out of its line.
     fn leave(&mut self, ticket: Ticket) {
-        let Some(asked) = self.waiting.remove(&ticket) else {
+        let Some(request) = self.waiting.remove(&ticket) else {
             return;
         };
-        if let Some(line) = self.lines.get_mut(&asked) {
+        if let Some(line) = self.lines.get_mut(&request) {
             line.remove(&ticket);
             if line.is_empty() {
-                self.lines.remove(&asked);
+                self.lines.remove(&request);
             }
         }
     }
 
-    fn send(&mut self, ticket: Ticket, asked: Asked, now: Instant) {
-        if asked.urgency == Urgency::Event {
+    fn send(&mut self, ticket: Ticket, request: TurnRequest, now: Instant) {
+        if request.urgency == Urgency::Event {
             self.events_under_way += 1;
         } else {
             self.turns += 1;
             if self.controllers.len() >= MOST_CONTROLLERS {
                 self.controllers.retain(|_, share| share.under_way > 0);
             }
-            let controller = Arc::clone(&asked.controller);
+            let controller = Arc::clone(&request.controller);
             let share = self.controllers.entry(controller).or_default();
             share.under_way += 1;
             share.last = self.turns;
         }
-        let sent = Sent {
-            asked,
+        let sent = RequestInFlight {
+            request,
             at: now,
             is_measure: self.limit.sent(self.under_way.len() + 1),
         };

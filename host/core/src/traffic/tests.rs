@@ -13,20 +13,20 @@ fn to(group: &str, access: Access) -> Destination {
     }
 }
 
-fn asked(controller: &str, urgency: Urgency) -> Asked {
+fn asked(controller: &str, urgency: Urgency) -> TurnRequest {
     let access = match urgency {
         Urgency::Event => Access::Event,
         Urgency::Read => Access::Read,
         Urgency::Begin | Urgency::Finish => Access::Write,
     };
-    Asked {
+    TurnRequest {
         controller: controller.into(),
         urgency,
         destination: to("", access),
     }
 }
 
-fn at_group(group: &str, urgency: Urgency) -> Asked {
+fn at_group(group: &str, urgency: Urgency) -> TurnRequest {
     let mut asked = asked("a", urgency);
     asked.destination.group = group.into();
     asked
@@ -47,14 +47,14 @@ fn going(traffic: &mut Traffic, now: Instant) -> Vec<Ticket> {
         .collect()
 }
 
-fn ask_many(traffic: &mut Traffic, asked: &Asked, count: usize) -> Vec<Ticket> {
+fn ask_many(traffic: &mut Traffic, asked: &TurnRequest, count: usize) -> Vec<Ticket> {
     (0..count)
         .map(|_| traffic.ask(asked.clone(), at(0)))
         .collect()
 }
 
 fn end(traffic: &mut Traffic, ticket: Ticket, now: Instant) {
-    traffic.end(ticket, "get", Ended::Answered, now);
+    traffic.end(ticket, "get", LoadSignal::Answered, now);
 }
 
 #[test]
@@ -267,11 +267,11 @@ fn who_gives_up_leaves_the_line_or_its_place() {
     let mut traffic = Traffic::new(None);
     let tickets = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2 + 2);
     let mut left = going(&mut traffic, at(0));
-    traffic.end(tickets[CEILING / 2], "", Ended::Unknown, at(0));
-    traffic.end(left.remove(0), "", Ended::Unknown, at(0));
+    traffic.end(tickets[CEILING / 2], "", LoadSignal::Unknown, at(0));
+    traffic.end(left.remove(0), "", LoadSignal::Unknown, at(0));
     assert_eq!(going(&mut traffic, at(0)), tickets[CEILING / 2 + 1..]);
     for ticket in tickets {
-        traffic.end(ticket, "", Ended::Unknown, at(0));
+        traffic.end(ticket, "", LoadSignal::Unknown, at(0));
     }
     assert!(traffic.lines.is_empty() && traffic.waiting.is_empty());
     assert!(traffic.under_way.is_empty());
@@ -284,7 +284,7 @@ fn an_overload_leaves_fewer_places() {
     let first = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2);
     assert_eq!(going(&mut traffic, at(0)), first);
     for ticket in first {
-        traffic.end(ticket, "patch", Ended::Overloaded, at(10));
+        traffic.end(ticket, "patch", LoadSignal::Overloaded, at(10));
     }
     assert_eq!(traffic.allowed(), CEILING / 2);
     ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING);

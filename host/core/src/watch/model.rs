@@ -29,7 +29,7 @@ pub(crate) enum Step {
 
 /// What happens next in the cluster.
 #[derive(Clone, Debug)]
-pub(crate) enum Deed {
+pub(crate) enum ClusterChange {
     /// An object is created or changed.
     Write(u8),
     /// An object is deleted.
@@ -50,11 +50,11 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-pub(crate) fn deed() -> impl Strategy<Value = Deed> {
+pub(crate) fn deed() -> impl Strategy<Value = ClusterChange> {
     prop_oneof![
-        8 => (0..6_u8).prop_map(Deed::Write),
-        3 => (0..6_u8).prop_map(Deed::Remove),
-        1 => Just(Deed::Compact),
+        8 => (0..6_u8).prop_map(ClusterChange::Write),
+        3 => (0..6_u8).prop_map(ClusterChange::Remove),
+        1 => Just(ClusterChange::Compact),
     ]
 }
 
@@ -81,15 +81,15 @@ impl Server {
         }
     }
 
-    pub(crate) fn change(&mut self, deed: &Deed) {
+    pub(crate) fn change(&mut self, deed: &ClusterChange) {
         let (name, deleted) = match *deed {
-            Deed::Compact => {
+            ClusterChange::Compact => {
                 self.compacted = self.version;
                 self.history.clear();
                 return;
             }
-            Deed::Write(name) => (name, false),
-            Deed::Remove(name) => (name, true),
+            ClusterChange::Write(name) => (name, false),
+            ClusterChange::Remove(name) => (name, true),
         };
         if deleted && self.objects.remove(&name).is_none() {
             return;

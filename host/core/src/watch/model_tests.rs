@@ -3,12 +3,12 @@
 
 use proptest::prelude::*;
 
-use super::model::{Deed, Line, Server, Step, View, deed, entry, step};
+use super::model::{ClusterChange, Line, Server, Step, View, deed, entry, step};
 use super::*;
 
 #[derive(Clone, Debug)]
 enum Move {
-    Deed(Deed),
+    ClusterChange(ClusterChange),
     Step(Step),
 }
 
@@ -35,7 +35,7 @@ impl World {
     fn go(&mut self, step: &Move) {
         self.now = self.now.after(Duration::from_millis(700));
         match step {
-            Move::Deed(deed) => self.server.change(deed),
+            Move::ClusterChange(deed) => self.server.change(deed),
             Move::Step(step) => self.line.step(step, &self.server, &mut self.now),
         }
         for news in self.line.news() {
@@ -76,7 +76,7 @@ impl World {
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let next = prop_oneof![
-        12 => deed().prop_map(Move::Deed),
+        12 => deed().prop_map(Move::ClusterChange),
         20 => step().prop_map(Move::Step),
     ];
     prop::collection::vec(next, 0..80)

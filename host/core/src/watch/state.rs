@@ -21,7 +21,7 @@ pub enum State {
         items: Vec<ProjectedObject>,
         /// Where it starts; empty for the first.
         continue_token: Box<str>,
-        /// When it is given up.
+        /// When the request times out.
         deadline: Instant,
     },
     /// A streaming list was asked for, and its end has not come.

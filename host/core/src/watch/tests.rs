@@ -48,12 +48,12 @@ fn lost() -> Interruption {
 }
 
 /// A watch under test, with its clock.
-struct Driven {
+struct WatchBench {
     watch: Watch,
     now: Instant,
 }
 
-impl Driven {
+impl WatchBench {
     fn paged() -> Self {
         Self::new(Settings {
             streaming_list: false,
@@ -118,7 +118,7 @@ fn is_watch_from(request: &Request, version: &str) -> bool {
 
 #[test]
 fn pages_are_handed_over_together_and_watched_from_their_version() {
-    let mut driven = Driven::paged();
+    let mut driven = WatchBench::paged();
     assert!(is_first_page(&driven.only_request()));
     driven
         .watch
@@ -148,7 +148,7 @@ fn pages_are_handed_over_together_and_watched_from_their_version() {
 
 #[test]
 fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
-    let mut driven = Driven::new(Settings::default());
+    let mut driven = WatchBench::new(Settings::default());
     let Request::StreamingList { timeout } = driven.only_request() else {
         panic!("no streaming list");
     };
@@ -184,13 +184,13 @@ fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
 
 #[test]
 fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
-    let mut driven = Driven::new(Settings::default());
+    let mut driven = WatchBench::new(Settings::default());
     driven.outputs();
     driven.watch.handle_interruption(&refused(422), driven.now);
     assert!(is_first_page(&driven.only_request()));
 
     // One that ignores the option opens a watch and never sends the bookmark.
-    let mut driven = Driven::new(Settings::default());
+    let mut driven = WatchBench::new(Settings::default());
     driven.watch.handle_opened(driven.now);
     driven
         .watch
@@ -204,7 +204,7 @@ fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
 
 #[test]
 fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end() {
-    let mut driven = Driven::paged();
+    let mut driven = WatchBench::paged();
     driven
         .watch
         .handle_page(page(&["a"], "5", "more"), driven.now);
@@ -230,7 +230,7 @@ fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end(
 
 #[test]
 fn an_expired_continue_token_starts_the_list_again() {
-    let mut driven = Driven::paged();
+    let mut driven = WatchBench::paged();
     driven
         .watch
         .handle_page(page(&["a"], "5", "more"), driven.now);
@@ -244,7 +244,7 @@ fn an_expired_continue_token_starts_the_list_again() {
 
 #[test]
 fn a_watch_goes_on_from_the_last_version_seen() {
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     driven.pass(Duration::from_secs(400));
     driven
         .watch
@@ -271,7 +271,7 @@ fn a_version_that_is_too_old_means_a_new_list() {
         ..Refusal::default()
     };
     for by_event in [true, false] {
-        let mut driven = Driven::watching();
+        let mut driven = WatchBench::watching();
         if by_event {
             driven
                 .watch
@@ -286,8 +286,8 @@ fn a_version_that_is_too_old_means_a_new_list() {
 }
 
 #[test]
-fn a_version_that_is_refused_again_and_again_is_given_up() {
-    let mut driven = Driven::watching();
+fn a_version_that_is_refused_repeatedly_is_replaced_by_a_list() {
+    let mut driven = WatchBench::watching();
     for _ in 0..2 {
         driven.interrupt(&refused(500));
         driven.time_out();
@@ -298,7 +298,7 @@ fn a_version_that_is_refused_again_and_again_is_given_up() {
     assert!(is_first_page(&driven.only_request()));
 
     // A server that is only overloaded is not burdened with a list.
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     for _ in 0..10 {
         driven.interrupt(&refused(503));
         driven.time_out();
@@ -308,7 +308,7 @@ fn a_version_that_is_refused_again_and_again_is_given_up() {
 
 #[test]
 fn an_event_that_cannot_be_read_means_a_new_list() {
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     driven.interrupt(&Interruption::Malformed("broken".into()));
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
@@ -316,7 +316,7 @@ fn an_event_that_cannot_be_read_means_a_new_list() {
 
 #[test]
 fn silence_is_a_dead_connection() {
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     driven.pass(Duration::from_secs(80));
     driven.watch.handle_bytes(driven.now);
     assert_eq!(driven.time_out(), Duration::from_secs(90));
@@ -325,14 +325,14 @@ fn silence_is_a_dead_connection() {
     driven.time_out();
     assert!(matches!(driven.watch.state(), State::Waiting { .. }));
     // A page has its own time.
-    let mut driven = Driven::paged();
+    let mut driven = WatchBench::paged();
     assert_eq!(driven.time_out(), Duration::from_secs(60));
     assert!(matches!(driven.watch.state(), State::Waiting { .. }));
 }
 
 #[test]
-fn pauses_double_up_to_their_limit_and_start_anew_after_a_healthy_while() {
-    let mut driven = Driven::watching();
+fn pauses_double_up_to_their_limit_and_restart_after_a_healthy_while() {
+    let mut driven = WatchBench::watching();
     let mut pauses = Vec::new();
     for _ in 0..12 {
         driven.interrupt(&lost());
@@ -351,7 +351,7 @@ fn pauses_double_up_to_their_limit_and_start_anew_after_a_healthy_while() {
 
 #[test]
 fn a_stream_that_ends_at_once_is_not_started_again_at_once() {
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     driven.watch.handle_end(driven.now);
     assert!(matches!(driven.watch.state(), State::Waiting { .. }));
     assert_eq!(driven.outputs()[0], Output::Abandon);
@@ -361,7 +361,7 @@ fn a_stream_that_ends_at_once_is_not_started_again_at_once() {
 
 #[test]
 fn the_server_may_ask_for_a_longer_pause() {
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     driven.interrupt(&Interruption::Refused(Refusal {
         code: 429,
         message: "slow down".into(),
@@ -372,7 +372,7 @@ fn the_server_may_ask_for_a_longer_pause() {
 
 #[test]
 fn a_resource_that_is_not_served_is_asked_for_now_and_then() {
-    let mut driven = Driven::watching();
+    let mut driven = WatchBench::watching();
     assert_eq!(
         driven.interrupt(&refused(404)),
         [Output::Abandon, Output::Condition(Condition::NotServed)]

@@ -150,7 +150,7 @@ fn revision(number: usize) -> (Vec<QueueSpec>, Vec<TickSpec>) {
 }
 
 /// The items that must be pending, by queue and key.
-type Expected = BTreeMap<(String, String), PendingItem>;
+type ExpectedItems = BTreeMap<(String, String), PendingItem>;
 
 /// The queues, their model, and the items that must not be lost.
 struct Drive {
@@ -161,7 +161,7 @@ struct Drive {
     /// Items that were dequeued, and whether they were enqueued (and are not
     /// just ticks).
     work: Vec<(String, String, bool)>,
-    snapshots: Vec<(PendingSnapshot, Expected)>,
+    snapshots: Vec<(PendingSnapshot, ExpectedItems)>,
 }
 
 impl Drive {
@@ -289,7 +289,7 @@ impl Drive {
         }
     }
 
-    fn expected(&self) -> Expected {
+    fn expected(&self) -> ExpectedItems {
         let mut expected = BTreeMap::new();
         for (name, queue) in &self.model.queues {
             for item in &queue.waiting {
@@ -376,7 +376,7 @@ impl Drive {
     }
 }
 
-fn check_snapshot(snapshot: &PendingSnapshot, expected: &Expected) {
+fn check_snapshot(snapshot: &PendingSnapshot, expected: &ExpectedItems) {
     let floods: Vec<String> = (0..30).map(|number| format!("flood-{number}")).collect();
     for queue in QUEUES {
         for key in KEYS.into_iter().chain(floods.iter().map(String::as_str)) {

@@ -9,7 +9,7 @@ use davit_core::controller::Notes;
 use davit_core::coverage::{Gap, Unlisted};
 use davit_core::failure::Failure;
 use davit_core::manifest::IndexSpec;
-use davit_core::mapping::{Mapping, Served};
+use davit_core::mapping::{Mapping, ServedResource};
 use davit_core::object::{ApiResource, Kind, ObjectRecord, ProjectedObject, Uid};
 use davit_core::path::FieldPath;
 use davit_core::plan::{Decision, GetRequest, ListRequest, Verdict, WorkItem};
@@ -241,8 +241,8 @@ fn queue() -> davit_core::manifest::QueueSpec {
     }
 }
 
-fn served(plural: &str, kind: &str) -> Served {
-    Served {
+fn served(plural: &str, kind: &str) -> ServedResource {
+    ServedResource {
         resource: ApiResource::new("", "v1", plural),
         kind: kind.to_owned(),
         namespaced: true,

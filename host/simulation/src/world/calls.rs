@@ -7,7 +7,7 @@ use davit_core::machine::ReadId;
 use davit_core::request::{Method, NoAnswer, Repeats, Request, RequestError, Route};
 use davit_core::stream::StreamId;
 use davit_core::time::Instant;
-use davit_core::traffic::{Access, Asked, Destination, Ticket, Turn, Urgency};
+use davit_core::traffic::{Access, Destination, Ticket, Turn, TurnRequest, Urgency};
 
 use super::plans::Execution;
 use super::{Due, ExecutionId, World, Write};
@@ -40,7 +40,7 @@ pub(super) enum Caller {
 pub(super) struct Call {
     pub(super) caller: Caller,
     request: Request,
-    asked: Asked,
+    asked: TurnRequest,
     repeats: Repeats,
     ticket: Option<Ticket>,
     /// Whether the server may have executed it already.
@@ -107,7 +107,7 @@ impl World {
             .partition(|(_, call)| leaves(call.caller));
         self.waiting = stay;
         for ticket in std::collections::BTreeMap::into_keys(gone) {
-            let unknown = davit_core::traffic::Ended::Unknown;
+            let unknown = davit_core::traffic::LoadSignal::Unknown;
             self.traffic.end(ticket, "", unknown, now);
         }
         self.give_turns();
@@ -296,12 +296,12 @@ fn call_is_write(exchange: &Exchange) -> bool {
     exchange.call.request.method != Method::Get
 }
 
-fn asked(controller: &str, urgency: Urgency, request: &Request) -> Asked {
+fn asked(controller: &str, urgency: Urgency, request: &Request) -> TurnRequest {
     let access = match request.method {
         Method::Get => Access::Read,
         _ => Access::Write,
     };
-    Asked {
+    TurnRequest {
         controller: controller.into(),
         urgency,
         destination: Destination {

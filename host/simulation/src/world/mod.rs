@@ -18,7 +18,7 @@ use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{ReadAnswer, ReadId};
 use davit_core::manifest::Rate;
-use davit_core::mapping::{Discovery, Mapping, Served};
+use davit_core::mapping::{Discovery, Mapping, ServedResource};
 use davit_core::object::ApiResource;
 use davit_core::stream::{StreamId, Update};
 use davit_core::time::{Instant, Now, Wall};
@@ -395,7 +395,7 @@ impl World {
 fn discovery(model: &Model, unreached: &[String]) -> Discovery {
     let served = model.resources().iter().filter_map(|resource| {
         let api = ApiResource::new(&resource.group, &resource.version, &resource.plural);
-        (!unreached.contains(&api.api_version())).then(|| Served {
+        (!unreached.contains(&api.api_version())).then(|| ServedResource {
             resource: api,
             kind: resource.kind.clone(),
             namespaced: resource.namespaced,

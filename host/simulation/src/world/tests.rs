@@ -3,7 +3,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use davit_core::controller::Outcome;
-use davit_core::expectation::Written;
+use davit_core::expectation::WriteResult;
 use davit_core::failure::FailureClass;
 use davit_core::machine::ReadRequest;
 use davit_core::mapping::Mapping;
@@ -217,7 +217,7 @@ fn a_plan_deletes_its_target_and_nothing_of_the_same_name() {
     assert_eq!(failure.class, FailureClass::UidMismatch);
     assert!(exists(&world, &second));
     let outcome = execute(&mut world, &second);
-    assert_eq!(outcome.written, Some(Written::Gone));
+    assert_eq!(outcome.written, Some(WriteResult::Gone));
     assert!(!exists(&world, &second));
 }
 

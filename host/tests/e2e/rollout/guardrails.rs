@@ -78,7 +78,7 @@ fn a_controller_that_deletes_too_much_waits_for_the_cooldown() {
         let seconds = until.as_second() - since.as_second();
         assert!((599..=601).contains(&seconds), "{tripped:?}");
         let (is, reason, message) = condition(&status, "Degraded");
-        assert_eq!((is.as_str(), reason.as_str()), ("True", "Guardrail"));
+        assert_eq!((is.as_str(), reason.as_str()), ("True", "GuardrailTripped"));
         for part in ["deletesPerMinute of 3 plans in 60 seconds", "davit reset"] {
             assert!(message.contains(part), "{message}");
         }
@@ -148,7 +148,7 @@ fn a_trip_outlives_the_host_until_it_is_reset() {
             assert_eq!(bench.pods().await.len(), 6);
             let status = host.status().await;
             assert_eq!(trip(&status), first);
-            assert_eq!(condition(&status, "Degraded").1, "Guardrail");
+            assert_eq!(condition(&status, "Degraded").1, "GuardrailTripped");
         }
         host.request(&config, 1, reset(&first.since)).await;
         let again =

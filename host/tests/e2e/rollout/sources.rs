@@ -111,7 +111,7 @@ fn another_digest_than_the_pinned_one() {
     let digest = "0123456789abcdef".repeat(4);
     let module = format!("{{builtin: podgc, digest: \"sha256:{digest}\"}}");
     let words = ["digest pins", digest.as_str()];
-    refused(&module, "{}", "Verified", "OtherDigest", &words);
+    refused(&module, "{}", "Verified", "DigestMismatch", &words);
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_pin_does_not_hide_another_source() {
         let refused = |status: &ControllerStatus| condition(status, "Verified").0 == "False";
         let status = host.until_status(refused).await;
         let (_, reason, message) = condition(&status, "Verified");
-        assert_eq!(reason, "OtherDigest");
+        assert_eq!(reason, "DigestMismatch");
         let other = davit_core::digest::ModuleDigest::of(&another_podgc());
         for digest in [stable.digest.clone(), format!("sha256:{other}")] {
             assert!(message.contains(&digest), "{message}");

@@ -28,7 +28,7 @@ fn a_step_without_decisions_is_inconclusive() {
         assert_eq!(candidate.step, 1);
         assert_eq!(
             candidate.waits_for,
-            "inconclusive: 0 targets were compared, and it takes 10"
+            "inconclusive: 0 of 10 targets compared"
         );
     });
 }
@@ -201,7 +201,10 @@ fn a_candidate_that_is_not_asked_for_any_more_gets_no_further() {
         assert_eq!(status.stable, before.stable);
         let held = status.candidate.unwrap();
         assert_eq!((held.revision, held.step), (candidate.revision, 1));
-        assert_eq!(held.waits_for, "what the spec describes by now");
+        assert_eq!(
+            held.waits_for,
+            "the host is loading the revision that the spec describes"
+        );
         // It is asked for again, and goes on.
         host.declare(&podgc(OTHER, THREE), 4).await;
         host.until_candidate(|one| one.step == 2).await;
@@ -232,7 +235,7 @@ fn nothing_runs_after_a_restart_with_a_spec_that_makes_no_sense() {
         host.declare_nonsense(nonsense, 4).await;
         bench.pod("orphan", "missing", "Running").await;
         let status = host
-            .until_status(|one| condition(one, "Configured").1 == "BadSpec")
+            .until_status(|one| condition(one, "Configured").1 == "InvalidSpec")
             .await;
         let message = condition(&status, "Configured").2;
         assert!(message.contains("Sometimes"), "{message}");

@@ -42,7 +42,7 @@ fn a_shadow_with_a_stricter_podgc() {
             .until_candidate(|candidate| candidate.comparison.only_candidate == 8)
             .await;
         assert_eq!((candidate.step, candidate.weight), (1, 0));
-        assert_eq!(candidate.waits_for, "waiting until it is promoted");
+        assert_eq!(candidate.waits_for, "waiting for an operator to promote it");
         assert_eq!(bench.pods().await.len(), 10, "a shadow writes nothing");
         let disagreements = host.host.handle().disagreements("podgc").await.unwrap();
         assert_eq!(disagreements.last.len(), 8);
@@ -235,7 +235,7 @@ fn what_a_candidate_did_is_counted_over_restarts() {
         host.declare(&trapping(&strict), 3).await;
         let status = host.until_status(|status| status.rejected.is_some()).await;
         let reason = status.rejected.unwrap().reason;
-        let expected = format!("calls failed, of which {most} may");
+        let expected = format!("calls failed (limit {most})");
         assert!(reason.contains(&expected), "{reason}");
     });
 }
@@ -247,7 +247,7 @@ fn a_candidate_that_traps_is_taken_back() {
         let rollout = "{steps: [shadow 10m]}";
         let candidate = trapping(rollout);
         let reason = taken_back(&bench, &podgc(LENIENT, rollout), &candidate).await;
-        assert!(reason.contains("calls failed, of which 0 may"), "{reason}");
+        assert!(reason.contains("calls failed (limit 0)"), "{reason}");
         assert!(reason.contains("trap"), "{reason}");
     });
 }
@@ -262,7 +262,7 @@ fn a_candidate_that_disagrees_too_much_is_taken_back() {
         let reason = taken_back(&bench, &stable, &candidate).await;
         assert_eq!(
             reason,
-            "it disagrees with the stable revision on 8 of 8 targets, and 20 % may be"
+            "the revisions disagree on 8 of 8 targets (limit 20 %)"
         );
         assert_eq!(bench.pods().await.len(), 10);
     });
@@ -276,7 +276,7 @@ fn a_candidate_that_deletes_too_much_is_taken_back() {
         let (stable, candidate) = (podgc(LENIENT, rollout), podgc(STRICT, rollout));
         let reason = taken_back(&bench, &stable, &candidate).await;
         assert!(
-            reason.contains("the candidate's part of the guardrail deletesPerMinute has tripped"),
+            reason.contains("the candidate's share of the guardrail deletesPerMinute has tripped"),
             "{reason}"
         );
         // Its part of the four, and again when it was tried once more.

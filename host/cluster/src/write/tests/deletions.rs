@@ -9,7 +9,7 @@ async fn a_deletion_carries_its_preconditions() {
         grace_period_seconds: Some(0),
     };
     let written = execute(&server, Step::Delete(options)).await.unwrap();
-    assert_eq!(written, Some(Written::Gone));
+    assert_eq!(written, Some(WriteResult::Gone));
     let seen = server.only();
     assert_eq!(line(&seen), "DELETE /api/v1/namespaces/ns/pods/p");
     assert_eq!(seen.header("content-type"), "application/json");
@@ -44,7 +44,7 @@ async fn a_deleted_object_is_gone_or_only_marked() {
         let server = Server::always(200, body);
         let step = Step::Delete(DeleteOptions::default());
         let written = execute(&server, step).await.unwrap();
-        assert_eq!(written == Some(Written::Gone), gone, "{metadata}");
+        assert_eq!(written == Some(WriteResult::Gone), gone, "{metadata}");
     }
 }
 
@@ -59,7 +59,7 @@ async fn a_deleted_namespace_goes_on_terminating() {
     };
     let step = Step::Delete(DeleteOptions::default());
     let written = execute_on(&writer(&server), &namespace, step).await;
-    assert_eq!(written, Ok(Some(Written::Unknown)));
+    assert_eq!(written, Ok(Some(WriteResult::Unknown)));
 }
 
 #[tokio::test]
@@ -70,7 +70,7 @@ async fn an_eviction_is_a_post_with_preconditions() {
         ..DeleteOptions::default()
     };
     let written = execute(&server, Step::Evict(options)).await.unwrap();
-    assert_eq!(written, Some(Written::Unknown));
+    assert_eq!(written, Some(WriteResult::Unknown));
     let seen = server.only();
     assert_eq!(
         line(&seen),

@@ -4,14 +4,14 @@ mod patches;
 
 use std::time::Duration;
 
-use davit_core::expectation::Written;
+use davit_core::expectation::WriteResult;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::object::ObjectRef;
 use davit_core::plan::{Create, DeleteOptions, Event, Patch, PatchKind, PropagationPolicy, Step};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Reply, Seen, Server, mapping, pod, status};
+use crate::testing::{ReceivedRequest, Reply, Server, mapping, pod, status};
 
 fn writer(server: &Server) -> Writer {
     let api = server.api();
@@ -25,7 +25,7 @@ fn decision() -> Decision {
     }
 }
 
-async fn execute(server: &Server, step: Step) -> Result<Option<Written>, Failure> {
+async fn execute(server: &Server, step: Step) -> Result<Option<WriteResult>, Failure> {
     execute_on(&writer(server), &pod(), step).await
 }
 
@@ -34,7 +34,7 @@ async fn execute_on(
     writer: &Writer,
     target: &ObjectRef,
     step: Step,
-) -> Result<Option<Written>, Failure> {
+) -> Result<Option<WriteResult>, Failure> {
     let (plan, mapping) = (Arc::new(plan(target, step)), Arc::new(mapping()));
     let outcome = match writer.start(&plan).await {
         Ok(course) => writer.execute(&mapping, &plan, &decision(), course).await,
@@ -76,7 +76,7 @@ fn status_patch(body: &Value) -> Step {
     patch(PatchKind::StrategicMerge, "status", body)
 }
 
-fn line(seen: &Seen) -> String {
+fn line(seen: &ReceivedRequest) -> String {
     format!("{} {}", seen.method, seen.uri)
 }
 

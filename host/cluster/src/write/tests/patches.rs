@@ -5,7 +5,7 @@ async fn a_status_patch_carries_the_uid_and_sorted_keys() {
     let server = Server::always(200, patched());
     let body = json!({"status": {"phase": "Failed", "observedGeneration": 1}});
     let written = execute(&server, status_patch(&body)).await.unwrap();
-    assert_eq!(written, Some(Written::Version(12)));
+    assert_eq!(written, Some(WriteResult::Version(12)));
     let seen = server.only();
     assert_eq!(
         line(&seen),

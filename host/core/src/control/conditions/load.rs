@@ -1,11 +1,12 @@
-//! The conditions about what a spec describes: what is known of it on the way from
-//! its source to a guest that can run.
+//! The conditions of loading a revision: from its source to a guest that can run.
 
-use super::{BAD_SPEC, Condition, ConditionInputs, ConditionStatus, Loaded, say_bad_spec};
+use super::{
+    Condition, ConditionInputs, ConditionStatus, INVALID_SPEC, LoadedModule, say_bad_spec,
+};
 use crate::control::loading::{COMPILED, CONFIGURED, LoadFailure, RESOLVED, VERIFIED};
 use crate::control::text::one_line;
 
-/// What the present spec describes, from its source to a guest that can run.
+/// The conditions of the revision that the present spec describes.
 pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
     use ConditionStatus::{False, True, Unknown};
     let types = [RESOLVED, VERIFIED, COMPILED, CONFIGURED];
@@ -19,7 +20,12 @@ pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
         let mut all =
             types.map(|type_| condition(type_, Unknown, "NotReached", "the spec is refused"));
         let [.., configured] = &mut all;
-        *configured = condition(CONFIGURED, False, BAD_SPEC, &say_bad_spec(inputs, error));
+        *configured = condition(
+            CONFIGURED,
+            False,
+            INVALID_SPEC,
+            &say_bad_spec(inputs, error),
+        );
         return all.into();
     }
     let known = match (inputs.problem, inputs.loaded) {
@@ -41,22 +47,27 @@ pub(super) fn load_conditions(inputs: &ConditionInputs<'_>) -> Vec<Condition> {
             condition(type_, True, reason, &message)
         }
         (_, _) if status == True => condition(type_, True, type_, say_succeeded(type_)),
-        _ => condition(type_, Unknown, "UnderWay", "being loaded"),
+        _ => condition(
+            type_,
+            Unknown,
+            "Loading",
+            "the host is loading the revision",
+        ),
     });
     all.collect()
 }
 
-/// What holds of a module that failed later.
+/// The message of a check that succeeded before another failed.
 fn say_succeeded(type_: &str) -> &'static str {
     match type_ {
         RESOLVED => "the module was loaded from its source",
-        VERIFIED => "it is the module asked for, and a guest",
+        VERIFIED => "the module is the requested one, and a guest",
         _ => "the module compiles",
     }
 }
 
-fn say_done(type_: &'static str, loaded: Loaded<'_>) -> (&'static str, String) {
-    let Loaded {
+fn say_done(type_: &'static str, loaded: LoadedModule<'_>) -> (&'static str, String) {
+    let LoadedModule {
         origin,
         digest,
         away,
@@ -70,24 +81,24 @@ fn say_done(type_: &'static str, loaded: Loaded<'_>) -> (&'static str, String) {
             }
             None => format!("loaded from {origin}"),
         },
-        VERIFIED if is_pinned => format!("it is the pinned module {digest}, and a guest"),
-        VERIFIED => format!("it is the module {digest}, and a guest; the spec pins no digest"),
+        VERIFIED if is_pinned => format!("the module is the pinned {digest}, and a guest"),
+        VERIFIED => format!("the module is {digest}, and a guest; the spec pins no digest"),
         COMPILED => "the module compiles".to_owned(),
         _ => "the guest accepts its configuration".to_owned(),
     };
     (type_, message)
 }
 
-/// What is known of the module after it could not be loaded: whether it was fetched,
-/// is the one asked for and a guest, compiles, and accepts its configuration.
+/// The status of each condition after a failure: whether the module was fetched, is the
+/// requested guest, compiles, and accepts its configuration.
 fn known(failure: LoadFailure) -> [ConditionStatus; 4] {
     use ConditionStatus::{False, True, Unknown};
     match failure {
         LoadFailure::Unanswered => [Unknown; 4],
-        LoadFailure::OtherDigest | LoadFailure::TooLarge => [True, False, Unknown, Unknown],
-        // What does not compile is no guest.
+        LoadFailure::DigestMismatch | LoadFailure::TooLarge => [True, False, Unknown, Unknown],
+        // A module that does not compile is not a guest.
         LoadFailure::NotWasm => [True, False, False, Unknown],
-        LoadFailure::NoGuest => [True, False, True, Unknown],
+        LoadFailure::NotAGuest => [True, False, True, Unknown],
         LoadFailure::Refused | LoadFailure::Busy => [True, True, True, False],
         LoadFailure::NotFound | LoadFailure::NoSuchBuiltin | LoadFailure::NotRecorded => {
             [False, Unknown, Unknown, Unknown]

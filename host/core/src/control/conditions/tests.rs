@@ -7,7 +7,7 @@ use super::*;
 use crate::api::{RevisionStatus, TrippedStatus};
 use crate::control::loading::{COMPILED, LoadFailure, VERIFIED};
 
-const LOADED: Loaded<'static> = Loaded {
+const LOADED: LoadedModule<'static> = LoadedModule {
     origin: "the built-in guest podgc",
     digest: "sha256:00",
     away: None,
@@ -21,7 +21,7 @@ struct Case {
     mode: Option<ModeConfig>,
     spec_error: Option<SpecError>,
     problem: Option<LoadProblem>,
-    loaded: Option<Loaded<'static>>,
+    loaded: Option<LoadedModule<'static>>,
     running: Readiness,
     pending: Option<PendingResource>,
     circuit: Option<&'static str>,
@@ -31,7 +31,7 @@ struct Case {
     /// Status and reason of Ready.
     ready: &'static str,
     /// Resolved, Verified, Compiled, Configured: True, False or Unknown.
-    prepared: &'static str,
+    loaded_conditions: &'static str,
     /// Status and reason of Synced, Leading, Progressing and Degraded, each
     /// with Reconciling or Stalled if that is true.
     rest: &'static str,
@@ -68,7 +68,7 @@ fn rolled_back_for(cause: &str) -> ControllerStatus {
             revision: "bbbb".into(),
             step: 1,
             cause: cause.into(),
-            reason: "3 of its plans were refused, of which 0 may be".into(),
+            reason: "3 plans were refused (limit 0)".into(),
             ..RejectedStatus::default()
         }),
         ..stable()
@@ -114,7 +114,7 @@ fn running() -> Case {
         unrecorded: None,
         other_host: None,
         ready: "True Running",
-        prepared: "TTTT",
+        loaded_conditions: "TTTT",
         rest: "True Synced, True OnlyReplica, False Stable, False Healthy",
         summary: "Running",
     }
@@ -161,22 +161,22 @@ fn undisturbed() -> Vec<Case> {
             ..running()
         },
         Case {
-            name: "the first revision is being prepared",
+            name: "the first revision is being loaded",
             loaded: None,
-            ready: "Unknown Preparing",
-            prepared: "UUUU",
+            ready: "Unknown Loading",
+            loaded_conditions: "UUUU",
             rest: "False Waiting, True OnlyReplica, False NoRevision, Unknown Starting, \
                    Reconciling",
-            summary: "Preparing",
+            summary: "Loading",
             ..first
         },
         Case {
-            name: "another revision is being prepared",
+            name: "another revision is being loaded",
             loaded: None,
-            ready: "Unknown Preparing",
-            prepared: "UUUU",
+            ready: "Unknown Loading",
+            loaded_conditions: "UUUU",
             rest: "True Synced, True OnlyReplica, False Stable, False Healthy, Reconciling",
-            summary: "Preparing",
+            summary: "Loading",
             ..running()
         },
         Case {
@@ -201,7 +201,7 @@ fn undisturbed() -> Vec<Case> {
         },
         Case {
             name: "its source is away, and the module is kept",
-            loaded: Some(Loaded {
+            loaded: Some(LoadedModule {
                 away: Some("the module /a.wasm cannot be read"),
                 is_pinned: true,
                 ..LOADED
@@ -275,7 +275,7 @@ fn refusals() -> Vec<Case> {
     vec![
         Case {
             ready: "False NotFound",
-            prepared: "FUUU",
+            loaded_conditions: "FUUU",
             rest: "True Synced, True OnlyReplica, False Stable, True NotFound, Reconciling",
             summary: "NotFound: module",
             ..refused(LoadFailure::NotFound)
@@ -285,64 +285,64 @@ fn refusals() -> Vec<Case> {
             status: ControllerStatus::default(),
             running: Readiness::No,
             ready: "False NotFound",
-            prepared: "FUUU",
+            loaded_conditions: "FUUU",
             rest: "False Waiting, True OnlyReplica, False NoRevision, True NotFound, Reconciling",
             summary: "NotFound: module",
             ..refused(LoadFailure::NotFound)
         },
         Case {
-            ready: "False OtherDigest",
-            prepared: "TFUU",
-            rest: "True Synced, True OnlyReplica, False Stable, True OtherDigest, Stalled",
-            summary: "OtherDigest: module",
-            ..refused(LoadFailure::OtherDigest)
+            ready: "False DigestMismatch",
+            loaded_conditions: "TFUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True DigestMismatch, Stalled",
+            summary: "DigestMismatch: module",
+            ..refused(LoadFailure::DigestMismatch)
         },
         Case {
             name: "a text file",
             status: ControllerStatus::default(),
             running: Readiness::No,
             ready: "False NotWasm",
-            prepared: "TFFU",
+            loaded_conditions: "TFFU",
             rest: "False Waiting, True OnlyReplica, False NoRevision, True NotWasm, Stalled",
             summary: "NotWasm: module",
             ..refused(LoadFailure::NotWasm)
         },
         Case {
-            ready: "False NoGuest",
-            prepared: "TFTU",
-            rest: "True Synced, True OnlyReplica, False Stable, True NoGuest, Stalled",
-            summary: "NoGuest: module",
-            ..refused(LoadFailure::NoGuest)
+            ready: "False NotAGuest",
+            loaded_conditions: "TFTU",
+            rest: "True Synced, True OnlyReplica, False Stable, True NotAGuest, Stalled",
+            summary: "NotAGuest: module",
+            ..refused(LoadFailure::NotAGuest)
         },
         Case {
             ready: "False TooLarge",
-            prepared: "TFUU",
+            loaded_conditions: "TFUU",
             rest: "True Synced, True OnlyReplica, False Stable, True TooLarge, Stalled",
             summary: "TooLarge: module",
             ..refused(LoadFailure::TooLarge)
         },
         Case {
             ready: "False Refused",
-            prepared: "TTTF",
+            loaded_conditions: "TTTF",
             rest: "True Synced, True OnlyReplica, False Stable, True Refused, Stalled",
             summary: "Refused: configuration",
             ..refused(LoadFailure::Refused)
         },
         Case {
-            ready: "False Unprepared",
-            prepared: "UUUU",
-            rest: "True Synced, True OnlyReplica, False Stable, True Unprepared, Reconciling",
-            summary: "Unprepared: module",
+            ready: "False LoadFailed",
+            loaded_conditions: "UUUU",
+            rest: "True Synced, True OnlyReplica, False Stable, True LoadFailed, Reconciling",
+            summary: "LoadFailed: module",
             ..refused(LoadFailure::Unanswered)
         },
         Case {
             name: "two sources",
             spec_error: Some(spec_error()),
             loaded: None,
-            ready: "False BadSpec",
-            prepared: "UUUF",
-            rest: "True Synced, True OnlyReplica, False Stable, True BadSpec, Stalled",
-            summary: "BadSpec: spec.rollout.analysis.maxDisag…",
+            ready: "False InvalidSpec",
+            loaded_conditions: "UUUF",
+            rest: "True Synced, True OnlyReplica, False Stable, True InvalidSpec, Stalled",
+            summary: "InvalidSpec: spec.rollout.analysis.maxD…",
             ..running()
         },
         Case {
@@ -351,10 +351,10 @@ fn refusals() -> Vec<Case> {
             mode: None,
             loaded: None,
             running: Readiness::No,
-            ready: "False BadSpec",
-            prepared: "UUUF",
-            rest: "False Waiting, True OnlyReplica, False Stable, True BadSpec, Stalled",
-            summary: "BadSpec: spec.rollout.analysis.maxDisag…",
+            ready: "False InvalidSpec",
+            loaded_conditions: "UUUF",
+            rest: "False Waiting, True OnlyReplica, False Stable, True InvalidSpec, Stalled",
+            summary: "InvalidSpec: spec.rollout.analysis.maxD…",
             ..running()
         },
     ]
@@ -393,16 +393,16 @@ fn troubles() -> Vec<Case> {
         Case {
             name: "tripped for a while",
             status: tripped(Some("2026-11-20T10:05:00Z")),
-            ready: "False Guardrail",
-            rest: "True Synced, True OnlyReplica, False Stable, True Guardrail",
+            ready: "False GuardrailTripped",
+            rest: "True Synced, True OnlyReplica, False Stable, True GuardrailTripped",
             summary: "Guardrail: deletesPercentPerMinute",
             ..running()
         },
         Case {
             name: "tripped until reset",
             status: tripped(None),
-            ready: "False Guardrail",
-            rest: "True Synced, True OnlyReplica, False Stable, True Guardrail, Stalled",
+            ready: "False GuardrailTripped",
+            rest: "True Synced, True OnlyReplica, False Stable, True GuardrailTripped, Stalled",
             summary: "Guardrail: deletesPercentPerMinute",
             ..running()
         },
@@ -440,10 +440,10 @@ fn troubles() -> Vec<Case> {
             spec_error: Some(spec_error()),
             loaded: None,
             circuit: Some("trap: unreachable"),
-            ready: "False BadSpec",
-            prepared: "UUUF",
-            rest: "True Synced, True OnlyReplica, False Stable, True BadSpec, Stalled",
-            summary: "BadSpec: spec.rollout.analysis.maxDisag…",
+            ready: "False InvalidSpec",
+            loaded_conditions: "UUUF",
+            rest: "True Synced, True OnlyReplica, False Stable, True InvalidSpec, Stalled",
+            summary: "InvalidSpec: spec.rollout.analysis.maxD…",
             ..running()
         },
     ]
@@ -481,9 +481,10 @@ fn every_state_has_its_conditions() {
             format!("{} {}", one.status.as_str(), one.reason)
         };
         assert_eq!(short("Ready"), case.ready, "{name}");
-        let prepared = [RESOLVED, VERIFIED, COMPILED, CONFIGURED];
-        let prepared = prepared.map(|type_| &said(type_).unwrap().status.as_str()[..1]);
-        assert_eq!(prepared.concat(), case.prepared, "{name}");
+        let loaded_conditions = [RESOLVED, VERIFIED, COMPILED, CONFIGURED];
+        let loaded_conditions =
+            loaded_conditions.map(|type_| &said(type_).unwrap().status.as_str()[..1]);
+        assert_eq!(loaded_conditions.concat(), case.loaded_conditions, "{name}");
         let rest = ["Synced", "Leading", "Progressing", "Degraded"];
         let mut rest: Vec<String> = rest.into_iter().map(short).collect();
         for type_ in ["Reconciling", "Stalled"] {

@@ -10,9 +10,9 @@ use crate::api::{
     encode_config,
 };
 use crate::control::{
-    Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration, Declared,
-    HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult, LoadTarget, Owner, Record,
-    RecordId, Remembered, Requests, SourceVersion,
+    Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration,
+    DeclaredController, HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult,
+    LoadTarget, Owner, Record, RecordId, Requests, SourceVersion, StoredRecord,
 };
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -44,7 +44,7 @@ pub(super) struct Bench {
     /// Effects that are not executed yet: writes and loads.
     pub(super) writes: Vec<(RecordId, Owner, Record)>,
     pub(super) loads: Vec<Load>,
-    pub(super) remembering: Vec<(RecordId, Owner)>,
+    pub(super) pending: Vec<(RecordId, Owner)>,
     /// Whose record was read or written last.
     pub(super) last_owner: Option<Owner>,
     /// Whether writes succeed.
@@ -147,7 +147,7 @@ impl Bench {
             reasons: Vec::new(),
             writes: Vec::new(),
             loads: Vec::new(),
-            remembering: Vec::new(),
+            pending: Vec::new(),
             last_owner: None,
             is_recording: true,
             is_cache_lost: false,
@@ -178,7 +178,7 @@ impl Bench {
     pub(super) fn start_unreadable(former: &Self) -> Self {
         let mut next = former.crash();
         next.control = Control::new(next.now, settings());
-        next.remembering.clear();
+        next.pending.clear();
         next.declaration.spec = Err(SpecError {
             field: "spec.module".into(),
             reason: "it names two sources".into(),
@@ -188,7 +188,7 @@ impl Bench {
     }
 
     pub(super) fn declare(&mut self) {
-        let declared = Declared {
+        let declared = DeclaredController {
             declaration: self.declaration.clone(),
             loaded: None,
         };
@@ -226,9 +226,9 @@ impl Bench {
         while let Some(effect) = self.control.poll() {
             match effect {
                 ControlEffect::Load(load) => self.loads.push(load),
-                ControlEffect::Remember { id, owner } => {
+                ControlEffect::ReadRecord { id, owner } => {
                     self.last_owner = Some(owner.clone());
-                    self.remembering.push((id, owner));
+                    self.pending.push((id, owner));
                 }
                 ControlEffect::Record { id, owner, record } => {
                     self.last_owner = Some(owner.clone());
@@ -247,13 +247,13 @@ impl Bench {
     /// Executes one effect: reading the record, a load, or a write. Whether there was
     /// one.
     pub(super) fn execute_one(&mut self) -> bool {
-        if !self.remembering.is_empty() {
-            let (id, _) = self.remembering.remove(0);
-            let remembered = Box::new(Remembered {
+        if !self.pending.is_empty() {
+            let (id, _) = self.pending.remove(0);
+            let record = Box::new(StoredRecord {
                 status: Ok(self.record.status.clone()),
                 paused: None,
             });
-            self.handle(ControlInput::Remembered { id, remembered });
+            self.handle(ControlInput::RecordRead { id, record });
             return true;
         }
         if !self.loads.is_empty() {

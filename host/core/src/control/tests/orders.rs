@@ -482,7 +482,7 @@ fn nothing_runs_after_a_start_with_a_spec_that_cannot_be_read() {
     let status = next.status();
     assert_eq!(status.stable, recorded.stable);
     assert_eq!(status.candidate, recorded.candidate);
-    assert_eq!(ready_reason(&next), "BadSpec");
+    assert_eq!(ready_reason(&next), "InvalidSpec");
     next.change(second());
     next.settle();
     assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));

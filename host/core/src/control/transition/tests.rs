@@ -239,9 +239,9 @@ fn a_full_promotion_makes_the_candidate_stable() {
 #[test]
 fn a_swap_replaces_the_stable_revision_whatever_the_state() {
     let swap = Circumstances {
-        asked: Asked {
+        asked: OperatorRequests {
             swap: true,
-            ..Asked::default()
+            ..OperatorRequests::default()
         },
         ..describes("b")
     };
@@ -284,7 +284,7 @@ fn a_step_that_ends_well_starts_the_next_one() {
         number: 2,
         ..Candidate::new(revision("b"))
     };
-    assert_eq!(state.candidate(), Some(&expected), "everything counts anew");
+    assert_eq!(state.candidate(), Some(&expected), "the counts restart");
     assert_eq!(reasons, ["StepStarted"]);
 }
 
@@ -303,9 +303,12 @@ fn a_step_that_continues_says_what_it_waits_for() {
                 compared: 3,
                 least: 10,
             },
-            "inconclusive: 3 targets were compared, and it takes 10",
+            "inconclusive: 3 of 10 targets compared",
         ),
-        (StepWait::UntilPromoted, "waiting until it is promoted"),
+        (
+            StepWait::UntilPromoted,
+            "waiting for an operator to promote it",
+        ),
     ] {
         let (state, reasons) = end(rolling_out(), StepOutcome::StepWait(hold.clone()));
         assert_eq!(state.candidate().unwrap().wait.to_string(), expected);
@@ -319,9 +322,9 @@ fn a_rejected_revision_is_rolled_out_again_only_when_it_is_retried() {
     assert_eq!(state, rolled_back());
     assert!(reasons.is_empty());
     let retry = Circumstances {
-        asked: Asked {
+        asked: OperatorRequests {
             retry: true,
-            ..Asked::default()
+            ..OperatorRequests::default()
         },
         ..describes("b")
     };
@@ -376,9 +379,9 @@ fn a_lost_revision_that_is_loaded_continues_as_before() {
 fn the_described_revision_replaces_a_lost_one_that_is_abandoned() {
     let now = Circumstances {
         stable_loaded: false,
-        asked: Asked {
+        asked: OperatorRequests {
             abandon: true,
-            ..Asked::default()
+            ..OperatorRequests::default()
         },
         failure: Some(failed(false)),
         ..describes("b")

@@ -1,4 +1,4 @@
-//! From a guest's decision on an item to the end of its plans.
+//! Executes a decision: from the guest's answer to the end of its plans.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::object::Uid;
 use crate::plan::{Command, Decision, Plan, QueueKey, Verdict, WorkItem};
 use crate::queue::Finish;
 use crate::rollout::Role;
-use crate::rollout::compare::Look;
+use crate::rollout::compare::Reconciliation;
 use crate::time::Instant;
 
 impl<G: Clone> Revision<G> {
@@ -22,7 +22,7 @@ impl<G: Clone> Revision<G> {
         item: &QueueKey,
         decision: Decision,
         next_page: Option<WorkItem>,
-        look: Look<'_>,
+        reconcile: Reconciliation<'_>,
         world: &World<'_>,
         shared: &mut Shared,
     ) {
@@ -33,7 +33,7 @@ impl<G: Clone> Revision<G> {
         };
         let plans = decision.plans.into_iter().filter(stands);
         let plans: Vec<Arc<Plan>> = plans.map(Arc::new).collect();
-        shared.compare(look, &plans, world);
+        shared.compare(reconcile, &plans, world);
         let parallel = match decision.parallel {
             0 => DEFAULT_PARALLEL,
             asked => asked.min(MOST_PARALLEL),
@@ -45,14 +45,14 @@ impl<G: Clone> Revision<G> {
                 reason: reason.clone(),
             });
         }
-        let decided_on = look.snapshot.clone();
+        let decided_on = reconcile.snapshot.clone();
         let mut page = ItemExecution::new(plans, decided_on, parallel, decision.verdict);
         page.next_page = next_page;
         let execution = self.items.decided(item, page);
         self.admit_plans(item, execution, world, shared);
     }
 
-    /// Runs commands; returns the items that a cancel found waiting.
+    /// Executes commands. Returns the pending items that were cancelled.
     fn command(
         &mut self,
         now: Instant,
@@ -80,7 +80,7 @@ impl<G: Clone> Revision<G> {
                     Ok(())
                 }
                 Command::Measure(measure) => {
-                    // The stable revision sees the same, and counts it.
+                    // The stable revision measures the same.
                     if self.role == Role::Stable {
                         shared.effects.push_back(Effect::Measure(measure));
                     }
@@ -94,8 +94,8 @@ impl<G: Clone> Revision<G> {
         cancelled
     }
 
-    /// Puts plans of an item before the gate as long as there is room for them,
-    /// and ends the item when none is left.
+    /// Takes plans of an item to the gate while there is room, and ends the item when
+    /// none is left.
     fn admit_plans(
         &mut self,
         item: &QueueKey,
@@ -137,7 +137,7 @@ impl<G: Clone> Revision<G> {
         ticks.any(|tick| tick.queue == item.queue && tick.key == item.key)
     }
 
-    /// The plans that were decided and not put before the gate yet.
+    /// The decided plans that the gate has not ruled on yet.
     pub(in crate::controller) fn decided(&self) -> impl Iterator<Item = (&QueueKey, &Arc<Plan>)> {
         self.items.plans()
     }
@@ -160,7 +160,7 @@ impl<G: Clone> Revision<G> {
         }
     }
 
-    /// Takes the end of a plan of this revision.
+    /// A plan of this revision ended.
     pub(in crate::controller) fn handle_outcome(
         &mut self,
         ended: PlanInFlight,

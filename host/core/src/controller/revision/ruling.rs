@@ -1,5 +1,4 @@
-//! What becomes of a plan: the gate's ruling, from what is known of the revision
-//! and of what it shares.
+//! Takes plans to the gate, and applies the ruling.
 
 use std::sync::Arc;
 
@@ -10,13 +9,13 @@ use crate::controller::execution::ItemExecution;
 use crate::controller::shared::{PlanInFlight, Shared};
 use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
-use crate::gate::{self, Circumstances, Ruling, Waiting};
+use crate::gate::{self, Circumstances, Ruling, WaitReason};
 use crate::object::Uid;
 use crate::plan::{Plan, QueueKey};
 use crate::store::Snapshot;
 
 impl<G: Clone> Revision<G> {
-    /// Puts a plan before the gate, and does what the ruling says.
+    /// Takes a plan to the gate, and applies the ruling.
     pub(super) fn rule(
         &mut self,
         item: &QueueKey,
@@ -49,14 +48,16 @@ impl<G: Clone> Revision<G> {
                     plan: Arc::clone(&plan),
                 });
             }
-            Ruling::Wait(Waiting::Held(ExpectationState::Gone)) => execution.is_done_already(),
-            Ruling::Wait(Waiting::Held(_)) => execution.hold(uid),
-            Ruling::Wait(Waiting::Tripped(trip)) => {
+            Ruling::Wait(WaitReason::Expectation(ExpectationState::Gone)) => {
+                execution.is_done_already()
+            }
+            Ruling::Wait(WaitReason::Expectation(_)) => execution.hold(uid),
+            Ruling::Wait(WaitReason::Tripped(trip)) => {
                 shared.budget.trip(*trip, world.now);
                 execution.wait_until(trip.until);
             }
-            Ruling::Wait(Waiting::NotOwned) => execution.leave(),
-            Ruling::Wait(Waiting::NotServed) => {
+            Ruling::Wait(WaitReason::NotOwned) => execution.leave(),
+            Ruling::Wait(WaitReason::NotServed) => {
                 execution.wait_for_kind(&plan.target.uid, &ruling);
             }
             Ruling::Refuse(refusal) => {
@@ -85,7 +86,7 @@ impl<G: Clone> Revision<G> {
     ) -> Ruling {
         let uid = &Uid::new(&plan.target.uid);
         let owns_target = shared.owns(self.role, &plan.target, world.snapshot);
-        let held = shared.held(uid, decided_on, world);
+        let expectation = shared.expectation(uid, decided_on, world);
         let mut circumstances = Circumstances {
             leading: world.leading,
             owns_target,
@@ -93,7 +94,7 @@ impl<G: Clone> Revision<G> {
             manifest: &self.manifest,
             granted: shared.settings.granted.as_deref(),
             mapping: world.mapping,
-            held,
+            expectation,
             tripped: None,
         };
         let ruling = gate::judge(plan, &circumstances);

@@ -60,7 +60,7 @@ impl Bench {
 
     fn finish(&mut self, plans: Vec<(PlanId, String)>) {
         for (id, pod) in plans {
-            self.outcome(id, succeeded(Written::Gone));
+            self.outcome(id, succeeded(WriteResult::Gone));
             self.lose(&pod);
         }
     }
@@ -174,7 +174,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
     }];
     bench.answer(call.id, vec![decision]);
     bench.see("b", 1, "");
-    let worked_on = bench.call().unwrap();
+    let reconciling = bench.call().unwrap();
     bench.pass(10 * SECOND);
     bench.start_candidate(0);
     let mut seen = BTreeSet::new();
@@ -189,7 +189,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
     }
     // What the stable revision is working on, the candidate looks at too.
     assert_eq!(seen, BTreeSet::from(["ns/a".to_owned(), "ns/b".to_owned()]));
-    assert_eq!(worked_on.items[0].key, "ns/b");
+    assert_eq!(reconciling.items[0].key, "ns/b");
 }
 
 #[test]

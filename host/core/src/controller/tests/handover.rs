@@ -86,7 +86,7 @@ fn plans_of_a_replaced_revision_that_did_not_begin_never_do() {
     bench
         .controller
         .reconfigure(bench.now, loaded(manifest()), views(bench.view));
-    bench.outcome(first, succeeded(Written::Gone));
+    bench.outcome(first, succeeded(WriteResult::Gone));
     bench.lose("a");
     assert!(bench.carried().is_empty());
     // The new revision decides by itself, on the item as it was.
@@ -146,7 +146,7 @@ fn a_tick_of_which_a_plan_is_invalid_keeps_its_period() {
 }
 
 #[test]
-fn what_waits_for_an_operator_is_looked_at_when_it_is_reset() {
+fn an_item_that_waits_for_an_operator_is_reconciled_after_a_reset() {
     for changed in [false, true] {
         let mut bench = Bench::new(with_timers(), guarded());
         let created = bench.now;
@@ -168,7 +168,7 @@ fn what_waits_for_an_operator_is_looked_at_when_it_is_reset() {
 }
 
 #[test]
-fn what_was_left_to_the_other_is_looked_at_when_it_changes_hands() {
+fn an_item_that_was_left_to_the_other_is_reconciled_when_its_owner_changes() {
     let mut bench = Bench::new(with_timers(), enforce());
     let created = bench.now;
     with_timer(&mut bench, "a");
@@ -227,7 +227,7 @@ fn until_compared(bench: &mut Bench, first: PlanId) -> crate::rollout::compare::
     let mut under_way = vec![first];
     for pod in ["a", "b", "c"] {
         for id in std::mem::take(&mut under_way) {
-            bench.outcome(id, succeeded(Written::Gone));
+            bench.outcome(id, succeeded(WriteResult::Gone));
         }
         bench.lose(pod);
         under_way.extend(bench.carried().iter().map(|(id, _)| *id));
@@ -289,7 +289,7 @@ fn what_was_decided_before_a_step_is_compared_in_it() {
 fn what_was_written_before_a_trial_is_not_held_against_the_candidate() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     bench.start_candidate(0);
     assert!(bench.decide(Role::Candidate, &["a"]).is_empty());
     bench.lose("a");

@@ -1,4 +1,4 @@
-//! The controller driven by hand: what is called, carried out and tried again.
+//! The controller without a driver: calls, executions and retries.
 
 mod candidate;
 mod handover;
@@ -13,12 +13,12 @@ use crate::circuit::CallFailureKind;
 use crate::digest::ModuleDigest;
 use crate::expectation::ExpectationState;
 use crate::failure::{Failure, FailureClass};
-use crate::gate::{Refusal, Ruling, Waiting};
+use crate::gate::{Refusal, Ruling, WaitReason};
 use crate::manifest::Manifest;
 use crate::manifest::Permission;
 use crate::manifest::{IndexSpec, QueueSpec, Source, TickSpec, Trigger, TriggerKey, WatchSpec};
 use crate::mapping::Mapping;
-use crate::mapping::Served;
+use crate::mapping::ServedResource;
 use crate::object::{ApiResource, ObjectRef, ProjectedObject};
 use crate::path::FieldTree;
 use crate::plan::{
@@ -131,7 +131,7 @@ impl Bench {
         manifest.validate().unwrap();
         let view = ViewSpec::from(&manifest.watches[0]);
         let (store, view, segment) = testing::pods_as(view);
-        let mapping = Mapping::new([Served {
+        let mapping = Mapping::new([ServedResource {
             resource: pods(),
             kind: "Pod".into(),
             namespaced: true,
@@ -250,7 +250,7 @@ impl Bench {
         std::iter::from_fn(|| self.controller.poll_effect()).collect()
     }
 
-    /// The plans that are to be carried out now.
+    /// The plans to execute now.
     fn carried(&mut self) -> Vec<(PlanId, Arc<Plan>)> {
         let carried = |effect| match effect {
             Effect::Execute { id, plan, .. } => Some((id, plan)),
@@ -303,7 +303,7 @@ fn delete(name: &str) -> Plan {
     }
 }
 
-fn succeeded(written: Written) -> Outcome {
+fn succeeded(written: WriteResult) -> Outcome {
     Outcome {
         written: Some(written),
         failed: None,
@@ -349,7 +349,7 @@ fn a_change_adds_its_keys_once() {
 }
 
 #[test]
-fn a_version_without_a_change_wakes_nobody() {
+fn a_version_without_a_change_triggers_no_reconcile() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "n1");
     bench.settle();
@@ -365,7 +365,7 @@ fn a_dry_run_carries_nothing_out() {
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
     assert_eq!(bench.rulings(), [Ruling::DryRun]);
-    // Once it enforces, everything is looked at again.
+    // Once it enforces, a resync enqueues every key.
     bench.controller.set(bench.now, enforce());
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
@@ -386,7 +386,7 @@ fn a_change_of_mode_stops_the_plans_that_wait() {
     let carried = bench.carried();
     assert_eq!(carried.len(), 1);
     bench.controller.set(bench.now, Settings::default());
-    bench.outcome(carried[0].0, succeeded(Written::Gone));
+    bench.outcome(carried[0].0, succeeded(WriteResult::Gone));
     assert_eq!(bench.rulings(), [Ruling::DryRun]);
 }
 
@@ -405,7 +405,7 @@ fn a_decision_bounds_how_many_plans_run_at_once() {
     let mut total = open.len();
     while let Some((id, _)) = open.pop() {
         assert!(open.len() < 2);
-        bench.outcome(id, succeeded(Written::Gone));
+        bench.outcome(id, succeeded(WriteResult::Gone));
         let more = bench.carried();
         total += more.len();
         open.extend(more);
@@ -448,7 +448,7 @@ fn a_plan_can_depend_on_a_cancel() {
         let plans = bench.carried();
         assert_eq!(plans.len(), carried);
         for (id, _) in plans {
-            bench.outcome(id, succeeded(Written::Gone));
+            bench.outcome(id, succeeded(WriteResult::Gone));
         }
         bench.settle();
     }
@@ -517,7 +517,7 @@ fn a_tick_slides_from_the_end_of_its_plans() {
     let (id, _) = bench.carried()[0];
     bench.pass(30 * SECOND);
     assert!(bench.call().is_none(), "it never overlaps itself");
-    bench.outcome(id, succeeded(Written::Gone));
+    bench.outcome(id, succeeded(WriteResult::Gone));
     bench.pass(19 * SECOND);
     assert!(bench.call().is_none());
     bench.pass(SECOND);

@@ -8,7 +8,7 @@ use crate::plan::Measure;
 fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     bench.effects();
     // Another change of the same pod arrives before its deletion does.
     bench.see("a", 2, "n1");
@@ -19,13 +19,15 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
     assert!(
         matches!(
             rulings[..],
-            [Ruling::Wait(Waiting::Held(ExpectationState::NotSeenYet))]
+            [Ruling::Wait(WaitReason::Expectation(
+                ExpectationState::NotObserved
+            ))]
         ),
         "{rulings:?}"
     );
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![], Verdict::Done)]);
-    // It is looked at again as soon as the deletion is seen.
+    // It is reconciled again as soon as the deletion is observed.
     assert!(bench.call().is_none());
     bench.lose("a");
     let mut queues = vec![];
@@ -48,15 +50,17 @@ fn what_is_gone_is_not_deleted_again_by_a_decision_from_before() {
         let (second, ..) = bench.keys().unwrap();
         bench.answer(first, vec![decide(vec![delete("a")], Verdict::Done)]);
         let plan = bench.carried()[0].0;
-        bench.outcome(plan, succeeded(Written::Gone));
+        bench.outcome(plan, succeeded(WriteResult::Gone));
         bench.lose("a");
         let before = decide(vec![delete("a")], verdict.clone());
         bench.answer(second, vec![before]);
         assert_eq!(
             bench.rulings(),
-            [Ruling::Wait(Waiting::Held(ExpectationState::Gone))]
+            [Ruling::Wait(WaitReason::Expectation(
+                ExpectationState::Gone
+            ))]
         );
-        // What its end added is looked at once, and nothing waits for more.
+        // The resync of its end enqueues each item once, and nothing waits for more.
         bench.settle();
         assert_eq!(bench.timeout(), None);
     }
@@ -71,7 +75,7 @@ fn requeue_when_observed_continues_when_a_target_is_gone() {
     bench.see("b", 1, "");
     let (call, _, keys) = bench.keys().unwrap();
     assert_eq!(keys, ["ns/b"]);
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     bench.lose("a");
     bench.settle();
     let before = decide(vec![delete("a")], Verdict::RequeueWhenObserved);
@@ -81,7 +85,7 @@ fn requeue_when_observed_continues_when_a_target_is_gone() {
 }
 
 #[test]
-fn why_an_item_is_tried_again_is_told() {
+fn the_reason_of_a_retry_is_reported() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
@@ -114,7 +118,7 @@ fn an_item_whose_plan_outlives_its_revision_comes_to_its_end() {
 }
 
 #[test]
-fn a_failed_write_is_tried_again_with_its_failure() {
+fn a_failed_write_is_retried_with_its_failure() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
     bench.outcome(plan, failed(FailureClass::Server));
@@ -172,7 +176,7 @@ fn what_the_server_asks_to_wait_is_waited() {
 }
 
 #[test]
-fn a_refused_plan_is_ruled_out_and_not_tried_again() {
+fn a_refused_plan_is_not_retried() {
     let mut bench = Bench::enforcing();
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
@@ -205,7 +209,7 @@ fn a_spent_budget_makes_plans_wait() {
         carried.extend(bench.carried());
     }
     assert_eq!(carried.len(), 1);
-    bench.outcome(carried[0].0, succeeded(Written::Gone));
+    bench.outcome(carried[0].0, succeeded(WriteResult::Gone));
     bench.pass(59 * SECOND);
     assert!(bench.call().is_none());
     bench.pass(SECOND);
@@ -216,7 +220,7 @@ fn a_spent_budget_makes_plans_wait() {
 }
 
 /// The operator resets the guardrail while another plan of the same item is
-/// still being carried out: no trigger names the item again.
+/// still being executed: no trigger names the item again.
 #[test]
 fn what_a_guardrail_held_is_decided_again_after_a_reset_during_the_item() {
     for in_parts in [false, true] {
@@ -255,7 +259,7 @@ fn what_a_guardrail_held_is_decided_again_after_a_reset_during_the_item() {
         let carried = bench.carried();
         assert_eq!(carried.len(), 1);
         bench.controller.reset(bench.now);
-        bench.outcome(carried[0].0, succeeded(Written::Gone));
+        bench.outcome(carried[0].0, succeeded(WriteResult::Gone));
         if in_parts {
             let call = bench.call().unwrap();
             assert_eq!(call.items[0].cursor, "c");
@@ -278,7 +282,7 @@ fn requeue_when_observed_waits_for_the_cache() {
     let plans = vec![delete("a"), delete("b")];
     bench.answer(call, vec![decide(plans, Verdict::RequeueWhenObserved)]);
     for (id, _) in bench.carried() {
-        bench.outcome(id, succeeded(Written::Version(5)));
+        bench.outcome(id, succeeded(WriteResult::Version(5)));
     }
     bench.settle();
     bench.see("a", 5, "n1-gone");
@@ -296,7 +300,7 @@ fn requeue_when_observed_waits_for_the_cache() {
 #[test]
 fn measures_count_what_became_of_a_plan() {
     for (outcome, expected) in [
-        (succeeded(Written::Gone), vec!["attempted", "succeeded"]),
+        (succeeded(WriteResult::Gone), vec!["attempted", "succeeded"]),
         (failed(FailureClass::NotFound), vec!["attempted", "gone"]),
         (failed(FailureClass::Server), vec!["attempted", "failed"]),
     ] {
@@ -395,7 +399,7 @@ fn an_item_comes_again_when_the_kind_of_its_plan_is_served_again() {
             let (call, _, keys) = bench.keys().unwrap();
             assert_eq!(keys, ["ns/a"]);
             bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
-            let waits = Ruling::Wait(crate::gate::Waiting::NotServed);
+            let waits = Ruling::Wait(crate::gate::WaitReason::NotServed);
             assert_eq!(bench.rulings(), [waits]);
             assert!(bench.call().is_none(), "nothing has changed");
         } else {
@@ -417,7 +421,7 @@ fn an_item_comes_again_when_the_kind_of_its_plan_is_served_again() {
 
 /// What is served may change without a discovery that shows both.
 #[test]
-fn an_item_whose_kind_is_not_served_is_looked_at_now_and_then() {
+fn an_item_whose_kind_is_not_served_is_reconciled_now_and_then() {
     let mut bench = Bench::enforcing();
     bench.mapping = Mapping::default();
     bench.see("a", 1, "");

@@ -31,20 +31,20 @@ fn the_next_part_is_asked_for_when_the_plans_of_the_last_have_ended() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
     assert!(bench.call().is_none());
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     assert_eq!(bench.timeout(), Some(bench.now));
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "b", 0));
     bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);
     let (plan, _) = bench.carried()[0];
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     bench.pass(600 * SECOND);
     assert!(bench.call().is_none());
 }
 
 /// Whatever the last part says, and although its own plans succeed.
 #[test]
-fn a_failure_in_any_part_is_tried_again_when_all_have_had_their_turn() {
+fn a_failure_in_any_page_is_retried_after_the_last_page() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
     bench.outcome(plan, failed(FailureClass::Server));
@@ -52,7 +52,7 @@ fn a_failure_in_any_part_is_tried_again_when_all_have_had_their_turn() {
     assert_eq!(asked(&call), ("ns/a", "b", 0));
     bench.answer(call.id, vec![decide(vec![delete("b")], Verdict::Done)]);
     let (plan, _) = bench.carried()[0];
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     assert!(bench.call().is_none());
     bench.pass(SECOND);
     let call = bench.call().unwrap();
@@ -65,7 +65,7 @@ fn an_item_that_is_added_meanwhile_comes_again_from_its_start() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
     bench.see("a", 2, "node");
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     // What was begun goes before what waits.
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "b", 0));
@@ -125,7 +125,7 @@ fn a_revision_that_is_replaced_during_a_part_does_not_go_on() {
         .controller
         .reconfigure(bench.now, loaded(manifest()), views(bench.view));
     bench.settle();
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "", 0));
 }
@@ -134,7 +134,7 @@ fn a_revision_that_is_replaced_during_a_part_does_not_go_on() {
 fn a_call_about_a_part_that_fails_has_the_item_decided_from_the_start() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
-    bench.outcome(plan, succeeded(Written::Gone));
+    bench.outcome(plan, succeeded(WriteResult::Gone));
     let call = bench.call().unwrap();
     let failure = CallFailure::new(CallFailureKind::Trap, "test");
     bench

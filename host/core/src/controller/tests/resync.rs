@@ -1,4 +1,4 @@
-//! How a look at everything gets on, and what it leaves to others.
+//! The pace of a resync, and what it leaves to others.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::manifest::Rate;
 
 const MILLI: Duration = Duration::from_millis(1);
 
-/// Only names of pods are looked at, up to ten in a call.
+/// Only names of pods are reconciled, up to ten in a call.
 fn names_only() -> Manifest {
     let mut manifest = manifest();
     manifest.triggers.retain(|trigger| trigger.queue == "pods");
@@ -69,7 +69,7 @@ fn at_its_start_a_controller_does_not_rest() {
 }
 
 #[test]
-fn another_revision_looks_at_everything_with_rests() {
+fn a_swap_resyncs_with_rests() {
     let mut bench = with_pods(300);
     assert_eq!(work(&mut bench, MILLI).len(), 300);
     reconfigured(&mut bench);
@@ -82,7 +82,7 @@ fn another_revision_looks_at_everything_with_rests() {
         }
         rounds += 1;
         seen.extend(page);
-        // Fresh events are looked at meanwhile.
+        // Fresh events are reconciled meanwhile.
         bench.see("pod-000", 1000 + rounds, &rounds.to_string());
         assert!(work(&mut bench, MILLI).contains("ns/pod-000"));
         let Some(next) = bench.timeout() else { break };

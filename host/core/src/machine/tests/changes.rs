@@ -1,7 +1,7 @@
 //! What an operator, a rollout or leadership changes while controllers run.
 
 use super::*;
-use crate::gate::Waiting;
+use crate::gate::WaitReason;
 
 /// A plan that has not begun was admitted by rules that do not hold any more.
 #[test]
@@ -79,7 +79,7 @@ fn without_leadership_nothing_is_executed() {
         matches!(
             report,
             Report::Ruled {
-                ruling: Ruling::Wait(Waiting::NotLeading),
+                ruling: Ruling::Wait(WaitReason::NotLeading),
                 ..
             }
         )

@@ -14,7 +14,7 @@ use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
 use crate::gate::{Mode, Ruling};
 use crate::manifest::{Manifest, Permission, QueueSpec, Source, Trigger, TriggerKey, WatchSpec};
-use crate::mapping::{Discovery, Served};
+use crate::mapping::{Discovery, ServedResource};
 use crate::object::{ApiResource, ObjectRef, ProjectedObject, Uid};
 use crate::plan::{Decision, DeleteOptions, Plan, Step, Verdict};
 use crate::revision::{CallLimits, LoadedRevision, RevisionIdentity};
@@ -199,7 +199,7 @@ impl Bench {
 
     fn executed(&mut self, execute: &Execute) {
         let outcome = Outcome {
-            written: Some(crate::expectation::Written::Gone),
+            written: Some(crate::expectation::WriteResult::Gone),
             failed: None,
         };
         self.input(Input::Executed {
@@ -257,8 +257,8 @@ fn resource(plural: &str) -> ApiResource {
     ApiResource::new("", "v1", plural)
 }
 
-pub(crate) fn served(plural: &str) -> Served {
-    Served {
+pub(crate) fn served(plural: &str) -> ServedResource {
+    ServedResource {
         resource: resource(plural),
         kind: match plural {
             "pods" => "Pod".into(),

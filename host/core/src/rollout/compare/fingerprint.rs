@@ -2,7 +2,7 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use crate::msgpack::{Malformed, Value};
+use crate::msgpack::{DecodeError, Value};
 use crate::plan::{DeleteOptions, Plan, Step};
 
 /// Equal for plans that do the same to the same kind of thing.
@@ -36,7 +36,7 @@ fn hash_step(step: &Step, hasher: &mut DefaultHasher) {
     }
 }
 
-/// Without the resource version: it only says which state was looked at.
+/// Without the resource version: it only says which state was read.
 fn hash_options(options: &DeleteOptions, hasher: &mut DefaultHasher) {
     let policy = options.propagation_policy;
     policy
@@ -53,7 +53,7 @@ fn hash_body(body: &[u8], hasher: &mut DefaultHasher) {
 
 /// A body's value; the order of a map's entries and the point in time that a
 /// text may name make no difference.
-fn hash_value(bytes: &[u8], hasher: &mut DefaultHasher) -> Result<(), Malformed> {
+fn hash_value(bytes: &[u8], hasher: &mut DefaultHasher) -> Result<(), DecodeError> {
     match Value::read(bytes)? {
         Value::Map(entries) => {
             let mut entries = entries.collect::<Result<Vec<_>, _>>()?;

@@ -107,24 +107,24 @@ impl Bench {
             .remove(self.segment, "test", name, &Uid::new(name), &mut Vec::new());
     }
 
-    fn look(&mut self, role: Role, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
-        let look = Look {
+    fn reconcile(&mut self, role: Role, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
+        let reconcile = Reconciliation {
             role,
             item: &key(item),
             snapshot: &self.store.snapshot(),
-            began: at(seconds),
+            started: at(seconds),
             other: &self.timers,
         };
         self.comparison
-            .decided(at(seconds), look, plans, |_| self.stale);
+            .decided(at(seconds), reconcile, plans, |_| self.stale);
     }
 
     fn stable(&mut self, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
-        self.look(Role::Stable, item, seconds, plans);
+        self.reconcile(Role::Stable, item, seconds, plans);
     }
 
     fn candidate(&mut self, item: &str, seconds: u64, plans: &[Arc<Plan>]) {
-        self.look(Role::Candidate, item, seconds, plans);
+        self.reconcile(Role::Candidate, item, seconds, plans);
     }
 
     fn counts(&mut self, seconds: u64) -> Counts {
@@ -238,7 +238,7 @@ fn a_look_at_the_target_as_it_was_tells_even_if_it_is_gone_since() {
         bench.candidate("tick", 9, &[]);
         bench.stable("tick", 9, &[]);
         bench.create("a", 10);
-        bench.look(role, "tick", 11, &[delete("a")]);
+        bench.reconcile(role, "tick", 11, &[delete("a")]);
         bench.remove("a");
         assert_eq!(bench.counts(41).unknown, 1);
     }
@@ -301,7 +301,7 @@ fn a_new_step_counts_from_nothing() {
     bench.candidate("tick", 1, &[delete("a")]);
     bench.counts(31);
     assert_eq!(bench.comparison.disagreements().count(), 1);
-    bench.comparison.begin_counting(at(32));
+    bench.comparison.restart_counts(at(32));
     assert_eq!(bench.comparison.counted_since(), at(32));
     assert_eq!(bench.counts(32), Counts::default());
     // Counts and disagreements are of the same step.
@@ -319,7 +319,7 @@ fn a_target_that_was_compared_before_the_step_does_not_disagree_in_it() {
     bench.candidate("a", 10, &[delete("a")]);
     bench.stable("a", 11, &[delete("a")]);
     assert_eq!(bench.counts(12).agree, 1);
-    bench.comparison.begin_counting(at(13));
+    bench.comparison.restart_counts(at(13));
     assert_eq!(bench.counts(100), Counts::default());
     assert_eq!(bench.comparison.disagreements().count(), 0);
     assert!(bench.comparison.by_item.is_empty() && bench.comparison.pending.is_empty());
@@ -339,7 +339,7 @@ fn a_target_that_waits_for_the_other_revision_is_pending() {
     bench.stable("tick", 12, &[delete("a")]);
     assert_eq!((bench.counts(12).agree, bench.comparison.pending()), (1, 2));
     // A new step changes nothing for those that wait.
-    bench.comparison.begin_counting(at(13));
+    bench.comparison.restart_counts(at(13));
     assert_eq!(bench.comparison.pending(), 2);
     let counts = bench.counts(50);
     assert_eq!((counts.only_candidate, counts.only_stable), (1, 1));
@@ -362,9 +362,9 @@ fn what_is_remembered_is_bounded() {
     assert!(comparison.by_item.is_empty() && comparison.pending.is_empty());
     assert!(
         comparison
-            .looks
+            .reconciles
             .iter()
-            .all(|looks| looks.last.len() <= MOST_LOOKS)
+            .all(|times| times.last.len() <= MOST_ITEMS)
     );
     let newest = comparison.disagreements().next().unwrap();
     let name = format!("pod-{}", MOST_TARGETS + 1999);

@@ -13,7 +13,7 @@ use crate::store::*;
 use crate::stream::StreamId;
 use crate::time::Instant;
 use crate::watch::Output;
-use crate::watch::model::{Deed, Line, Server, Step, View as Versions, deed, step};
+use crate::watch::model::{ClusterChange, Line, Server, Step, View as Versions, deed, step};
 
 /// The fields that views read; every object has its version in each.
 const FIELDS: [&str; 3] = ["a", "b", "c"];
@@ -28,7 +28,7 @@ fn keep(fields: &FieldTree, object: ProjectedObject) -> ProjectedObject {
 
 #[derive(Clone, Debug)]
 enum Move {
-    Deed(Deed),
+    ClusterChange(ClusterChange),
     /// Something happens to a stream.
     Step(usize, Step),
     /// So much of what a stream has said reaches the store.
@@ -79,7 +79,7 @@ impl World {
     fn go(&mut self, step: &Move) {
         self.now = self.now.after(Duration::from_millis(700));
         match step {
-            Move::Deed(deed) => self.server.change(deed),
+            Move::ClusterChange(deed) => self.server.change(deed),
             Move::Step(position, step) => {
                 let count = self.lines.len().max(1);
                 if let Some((line, _)) = self.lines.values_mut().nth(position % count) {
@@ -241,7 +241,7 @@ fn read(entry: &Entry<'_>, field: &str) -> (u8, u64) {
 
 fn moves() -> impl Strategy<Value = Vec<Move>> {
     let next = prop_oneof![
-        12 => deed().prop_map(Move::Deed),
+        12 => deed().prop_map(Move::ClusterChange),
         24 => (0..2_usize, step()).prop_map(|(line, step)| Move::Step(line, step)),
         16 => (0..2_usize, 1..6_u8).prop_map(|(line, count)| Move::Deliver(line, count)),
         2 => (0..FIELDS.len()).prop_map(Move::AddView),

@@ -19,7 +19,7 @@ pub(super) struct Live {
 
 /// An object as it was projected, with when what of it changed.
 #[derive(Clone, Debug)]
-struct Held {
+struct StoredObject {
     uid: String,
     version: String,
     data: Sample,
@@ -31,7 +31,7 @@ struct Held {
 pub(super) struct Stream {
     pub(super) plural: &'static str,
     pub(super) listed: Option<FieldTree>,
-    objects: BTreeMap<String, Held>,
+    objects: BTreeMap<String, StoredObject>,
 }
 
 #[derive(Debug)]
@@ -52,7 +52,7 @@ pub(super) struct Model {
 
 /// An object, by all that can be seen of it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Seen {
+pub(super) struct VisibleObject {
     pub(super) key: String,
     pub(super) kind: String,
     pub(super) uid: String,
@@ -63,16 +63,16 @@ pub(super) struct Seen {
 
 /// What a view shows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Shown {
-    pub(super) objects: Vec<Seen>,
-    pub(super) by_uid: BTreeMap<String, Seen>,
+pub(super) struct VisibleView {
+    pub(super) objects: Vec<VisibleObject>,
+    pub(super) by_uid: BTreeMap<String, VisibleObject>,
     /// By index and value, the keys: in order, if the index has one.
     pub(super) indexes: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
 /// What a view showed before, and what it shows now.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Told {
+pub(super) struct ViewChange {
     pub(super) view: ViewId,
     pub(super) key: String,
     pub(super) old: Option<(String, Vec<u8>)>,
@@ -102,7 +102,7 @@ impl Model {
         view: ViewId,
         id: SegmentId,
         plural: &'static str,
-    ) -> Vec<Told> {
+    ) -> Vec<ViewChange> {
         let stream = self.streams.entry(id).or_insert_with(|| Stream {
             plural,
             listed: None,
@@ -124,7 +124,7 @@ impl Model {
             .collect()
     }
 
-    pub(super) fn detach(&mut self, view: ViewId, id: SegmentId) -> Vec<Told> {
+    pub(super) fn detach(&mut self, view: ViewId, id: SegmentId) -> Vec<ViewChange> {
         let Some(ready) = self.views.get_mut(&view).unwrap().segments.remove(&id) else {
             return Vec::new();
         };
@@ -159,7 +159,7 @@ impl Model {
         all
     }
 
-    pub(super) fn apply(&mut self, id: SegmentId, live: &Live, now: u64) -> Vec<Told> {
+    pub(super) fn apply(&mut self, id: SegmentId, live: &Live, now: u64) -> Vec<ViewChange> {
         let tree = self.projection(id);
         let Some(stream) = self.streams.get(&id) else {
             return Vec::new();
@@ -182,7 +182,7 @@ impl Model {
         listed.unwrap_or_else(|| self.segment_fields(id))
     }
 
-    pub(super) fn remove(&mut self, id: SegmentId, name: &str, uid: &str) -> Vec<Told> {
+    pub(super) fn remove(&mut self, id: SegmentId, name: &str, uid: &str) -> Vec<ViewChange> {
         let key = format!("ns/{name}");
         let held = self
             .streams
@@ -201,7 +201,7 @@ impl Model {
         listed: &FieldTree,
         items: &[Live],
         now: u64,
-    ) -> Option<Vec<Told>> {
+    ) -> Option<Vec<ViewChange>> {
         let Some(stream) = self.streams.get_mut(&id) else {
             return Some(Vec::new());
         };
@@ -239,7 +239,7 @@ impl Model {
         Some(told)
     }
 
-    fn put(&mut self, id: SegmentId, live: &Live, tree: &FieldTree, now: u64) -> Vec<Told> {
+    fn put(&mut self, id: SegmentId, live: &Live, tree: &FieldTree, now: u64) -> Vec<ViewChange> {
         let key = format!("ns/{}", live.name);
         let data = live.value.project(tree);
         let mut told = Vec::new();
@@ -248,7 +248,7 @@ impl Model {
             told.extend(self.take(id, &key));
             old = None;
         }
-        let mut new = Held {
+        let mut new = StoredObject {
             uid: live.uid.clone(),
             version: live.version.clone(),
             data,
@@ -270,7 +270,7 @@ impl Model {
             }
         }
         for view in views {
-            let kept = |held: &Held| held.data.kept(&self.views[&view].spec.fields);
+            let kept = |held: &StoredObject| held.data.kept(&self.views[&view].spec.fields);
             if old.as_ref().map(kept) != Some(kept(&new)) {
                 told.push(self.told(view, old.as_ref(), Some(&new), &key));
             }
@@ -279,7 +279,7 @@ impl Model {
         told
     }
 
-    fn take(&mut self, id: SegmentId, key: &str) -> Vec<Told> {
+    fn take(&mut self, id: SegmentId, key: &str) -> Vec<ViewChange> {
         let held = self
             .streams
             .get_mut(&id)
@@ -302,10 +302,16 @@ impl Model {
             .collect()
     }
 
-    fn told(&self, view: ViewId, old: Option<&Held>, new: Option<&Held>, key: &str) -> Told {
-        let seen = |held: &Held| (held.uid.clone(), held.data.encode());
+    fn told(
+        &self,
+        view: ViewId,
+        old: Option<&StoredObject>,
+        new: Option<&StoredObject>,
+        key: &str,
+    ) -> ViewChange {
+        let seen = |held: &StoredObject| (held.uid.clone(), held.data.encode());
         let uid = || new.or(old).map(|held| held.uid.clone()).unwrap_or_default();
-        Told {
+        ViewChange {
             view,
             key: match self.views[&view].spec.key {
                 ViewKey::Name => key.to_owned(),
@@ -316,9 +322,9 @@ impl Model {
         }
     }
 
-    pub(super) fn show(&self, view: ViewId) -> Shown {
+    pub(super) fn show(&self, view: ViewId) -> VisibleView {
         let watch = &self.views[&view];
-        let mut shown = Shown::default();
+        let mut shown = VisibleView::default();
         for index in &watch.spec.indexes {
             shown.indexes.insert(index.name.clone(), BTreeMap::new());
         }
@@ -329,7 +335,7 @@ impl Model {
                     ViewKey::Name => name,
                     ViewKey::Uid => &held.uid,
                 };
-                let seen = Seen {
+                let seen = VisibleObject {
                     key: key.clone(),
                     kind: stream.plural.to_owned(),
                     uid: held.uid.clone(),
@@ -344,7 +350,7 @@ impl Model {
                 shown.objects.push(seen);
             }
             for index in &watch.spec.indexes {
-                let rank = |held: &&(&String, &Held)| order(index, &held.1.data);
+                let rank = |held: &&(&String, &StoredObject)| order(index, &held.1.data);
                 let mut objects: Vec<_> = stream.objects.iter().collect();
                 objects.sort_by_key(|object| (rank(&object), object.0.clone()));
                 let held_by = shown.indexes.get_mut(&index.name).unwrap();

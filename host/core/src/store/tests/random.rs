@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use super::model::{Live, Model, PLURALS, Seen, Shown, Told, specs, templates, values};
+use super::model::{
+    Live, Model, PLURALS, ViewChange, VisibleObject, VisibleView, specs, templates, values,
+};
 use super::{at, item};
 use crate::manifest::IndexFilter;
 use crate::msgpack::sample::{Sample, sample};
@@ -105,7 +107,7 @@ struct Pair {
     now: u64,
     /// What each segment's list was to keep when somebody last asked.
     stale: BTreeMap<SegmentId, FieldTree>,
-    snapshots: Vec<(Snapshot, BTreeMap<ViewId, Shown>)>,
+    snapshots: Vec<(Snapshot, BTreeMap<ViewId, VisibleView>)>,
 }
 
 impl Pair {
@@ -198,13 +200,13 @@ impl Pair {
         self.model.views.keys().nth(position).copied()
     }
 
-    fn tell(&self, changes: &[Change]) -> Vec<Told> {
+    fn tell(&self, changes: &[Change]) -> Vec<ViewChange> {
         let seen = |object: &Arc<Object>| (object.uid().to_string(), object.data().to_vec());
         changes
             .iter()
             .map(|change| {
                 let object = change.new.as_ref().or(change.old.as_ref()).unwrap();
-                Told {
+                ViewChange {
                     view: change.view,
                     key: self
                         .store
@@ -251,7 +253,7 @@ impl Pair {
 
 /// The changes by view and key, in the order they came; how keys mix does not
 /// matter.
-fn by_view(mut told: Vec<Told>) -> Vec<Told> {
+fn by_view(mut told: Vec<ViewChange>) -> Vec<ViewChange> {
     told.sort_by(|a, b| (a.view, &a.key).cmp(&(b.view, &b.key)));
     told
 }
@@ -266,9 +268,9 @@ fn projected(live: &Live, tree: &FieldTree) -> ProjectedObject {
 }
 
 /// Reads a view through every function there is, in pages of two.
-fn show(snapshot: &Snapshot, id: ViewId) -> Shown {
+fn show(snapshot: &Snapshot, id: ViewId) -> VisibleView {
     let view = snapshot.view(id).unwrap();
-    let mut shown = Shown::default();
+    let mut shown = VisibleView::default();
     let entries = pages(|cursor| view.scan(cursor, 2));
     assert_eq!(entries.len(), view.len());
     let keys = pages(|cursor| view.keys(cursor, 2));
@@ -364,10 +366,10 @@ fn in_order(
     keys
 }
 
-fn seen(view: &View<'_>, entry: &Entry<'_>) -> Seen {
+fn seen(view: &View<'_>, entry: &Entry<'_>) -> VisibleObject {
     assert_eq!(entry.changed_at, view.changed_at(entry.object));
     let record = entry.record();
-    Seen {
+    VisibleObject {
         key: view.key_of(entry.object).into_owned(),
         kind: record.kind.kind.to_string(),
         uid: entry.object.uid().to_string(),
