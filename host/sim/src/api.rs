@@ -6,17 +6,20 @@ use serde_json::Value;
 
 use crate::accept::{self, DiscoveryForm};
 use crate::access::User;
+use crate::body::Body;
 use crate::discovery;
 use crate::encode::{Encoder, Form};
 use crate::model::{
-    APPLY, Body, DeleteOptions, Deleted, ListOptions, Model, Page, Target, WatchStart, WriteOptions,
+    APPLY, DeleteOptions, Deleted, ListOptions, Model, Page, WatchStart, WriteOptions,
 };
-use crate::object::Stored;
 use crate::openapi;
 use crate::patch::PatchType;
-use crate::request::{Request, Route};
+use crate::request::Request;
+use crate::route::Route;
 use crate::status::{self, Result, Status};
+use crate::stored::StoredObject;
 use crate::table::Include;
+use crate::target::Target;
 use crate::time::Time;
 
 /// What a request is answered with.
@@ -278,7 +281,13 @@ fn watch(
     Ok(Answer::Watch(Box::new(start)))
 }
 
-fn stored(code: u16, now: Time, form: Form, target: &Target, object: &Stored) -> Result<Answer> {
+fn stored(
+    code: u16,
+    now: Time,
+    form: Form,
+    target: &Target,
+    object: &StoredObject,
+) -> Result<Answer> {
     let mut bytes = Vec::with_capacity(object.json().len() + 64);
     Encoder::new(target.resource.clone(), form, now).object(object, &mut bytes)?;
     Ok(Answer::Json(code, bytes.into()))

@@ -2,10 +2,12 @@
 
 use serde_json::{Value, json};
 
-use crate::model::{Body, DeleteOptions, Deleted, ListOptions, Model, Target, WriteOptions};
-use crate::object::Stored;
+use crate::body::Body;
+use crate::model::{DeleteOptions, Deleted, ListOptions, Model, WriteOptions};
 use crate::patch::PatchType;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 /// Creates an object that says its `apiVersion` and `kind`, with its status if
@@ -137,7 +139,7 @@ fn target(
     Ok(Target::new(resource, namespace, name))
 }
 
-fn value(stored: &Stored) -> Result<Value> {
+fn value(stored: &StoredObject) -> Result<Value> {
     serde_json::from_slice(stored.json())
         .map_err(|error| Status::internal(format!("stored object: {error}")))
 }

@@ -125,7 +125,7 @@ impl ListWriter {
     pub(crate) fn piece(&mut self) -> (status::Result<Vec<u8>>, bool) {
         let mut bytes = Vec::new();
         if self.at == 0 {
-            bytes = self.encoder.list_head(&self.page);
+            bytes = self.encoder.list_head(&self.page.metadata);
         }
         while let Some(object) = self.page.items.get(self.at) {
             if self.at > 0 {

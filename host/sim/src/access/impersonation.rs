@@ -8,8 +8,8 @@ use super::{
     ANONYMOUS, AUTHENTICATED, Attributes, Decision, MASTERS, UNAUTHENTICATED, User, denied,
     service_account, service_account_groups,
 };
+use crate::name::subdomain;
 use crate::status::{Result, Status};
-use crate::validation::name::subdomain;
 
 /// What the headers of a request say.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -11,7 +11,7 @@ pub(crate) mod token;
 
 use std::collections::BTreeMap;
 
-use crate::status::Status;
+use crate::status::{GroupResource, Status};
 
 pub use attributes::Attributes;
 pub use impersonation::Impersonation;
@@ -116,5 +116,9 @@ pub(crate) fn denied(user: &User, asked: &Attributes, reason: &str) -> Box<Statu
     if !reason.is_empty() {
         message = format!("{message}: {reason}");
     }
-    Status::denied(&asked.group, &asked.resource, &asked.name, &message)
+    let resource = GroupResource {
+        group: &asked.group,
+        resource: &asked.resource,
+    };
+    Status::denied(resource, &asked.name, &message)
 }

@@ -6,7 +6,7 @@ mod grammar;
 use std::time::Duration;
 
 use crate::rng::Rng;
-use crate::status::Status;
+use crate::status::{GroupResource, Status};
 
 pub use grammar::FaultSyntax;
 
@@ -116,8 +116,10 @@ impl Refusal {
     pub fn status(self, request: &Match) -> Box<Status> {
         match self {
             Refusal::Invalid => Status::denied_by_policy(
-                &request.group,
-                &request.resource,
+                GroupResource {
+                    group: &request.group,
+                    resource: &request.resource,
+                },
                 &request.name,
                 "ValidatingAdmissionPolicy 'fault' with binding 'fault' denied request: failed expression: false",
             ),

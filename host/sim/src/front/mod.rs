@@ -27,7 +27,8 @@ use crate::access::Impersonation;
 use crate::api::{self, Answer};
 use crate::fault::{Action, Fault, FaultId, Faults, Match, WatchFault};
 use crate::model::{Config, Model};
-use crate::request::{Query, Request, Work, decode};
+use crate::request::{Query, Request, decode};
+use crate::route::{RequestInfo, request_info};
 use crate::status::Status;
 use crate::time::Time;
 use live::{Control, Live};
@@ -65,7 +66,7 @@ pub struct Served {
     /// When it came in.
     pub at: Time,
     /// What was asked for.
-    pub work: Work,
+    pub work: RequestInfo,
     /// The method.
     pub method: http::Method,
     /// The path with the query.
@@ -235,7 +236,7 @@ impl Sim {
             }
             Err(_) => return Err(ConnectionClosed),
         }
-        let work = request.work(&self.model());
+        let work = request_info(&self.model(), &request);
         let entry = Served {
             at: self.now(),
             work: work.clone(),
@@ -253,7 +254,7 @@ impl Sim {
     async fn answer(
         &self,
         request: &Request,
-        work: Work,
+        work: RequestInfo,
     ) -> Result<Response<SimBody>, ConnectionClosed> {
         let actions = lock(&self.inner.faults).decide(&work);
         for action in &actions {
@@ -283,7 +284,7 @@ impl Sim {
     fn open(
         &self,
         start: crate::model::WatchStart,
-        work: Work,
+        work: RequestInfo,
         actions: &[Action],
     ) -> Response<SimBody> {
         let changes = self.subscribe(start.watch.store());

@@ -15,8 +15,9 @@ use super::node::{act_on_pod, pod_due, renew_lease, report_ready, says_how_it_is
 use crate::encode::Form;
 use crate::front::Sim;
 use crate::model::{ListOptions, Model, Watch};
-use crate::object::{Object, Stored};
+use crate::object::Object;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
 
 /// A node that carries this label with the value `silent` has a kubelet that
 /// does nothing until the label goes.
@@ -173,7 +174,7 @@ impl Work {
         }
     }
 
-    fn note(&mut self, stored: &Stored) {
+    fn note(&mut self, stored: &StoredObject) {
         let Ok(pod) = stored.object() else {
             return;
         };
@@ -240,5 +241,5 @@ fn is_silent(silent: &Mutex<BTreeSet<String>>, node: &Object) -> bool {
 fn all(model: &Model, plural: &str) -> Result<Vec<Object>> {
     let target = target(model, plural, "", "")?;
     let page = model.list(&target, &ListOptions::default())?;
-    page.items.iter().map(Stored::object).collect()
+    page.items.iter().map(StoredObject::object).collect()
 }

@@ -5,14 +5,16 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::{Body, Config, Model, Target, WriteOptions};
+use super::{Config, Model, WriteOptions};
 use crate::access::token::{Claims, Key};
 use crate::access::{
     self, Attributes, Decision, GROUP, Mode, Policy, RoleRef, Rule, User, bootstrap,
 };
+use crate::body::Body;
 use crate::object::Object;
 use crate::request::Request;
 use crate::status::{Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 /// What a model knows of users, beside the roles that it stores.
@@ -230,7 +232,11 @@ impl Model {
         if !broken.is_empty() {
             why = format!("{why}; resolution errors: [{}]", broken.join(" "));
         }
-        Err(Status::forbidden(resource, &new.metadata.name, why))
+        Err(Status::forbidden(
+            resource.group_resource(),
+            &new.metadata.name,
+            why,
+        ))
     }
 
     /// What a binding grants; nothing that counts if its writer may bind the
@@ -254,7 +260,7 @@ impl Model {
             return Ok(Vec::new());
         }
         let rules = self.policy()?.rules_of(&role, &target.namespace);
-        let rules = rules.map_err(|_| Status::not_found(resource, &role.name))?;
+        let rules = rules.map_err(|_| Status::not_found(resource.group_resource(), &role.name))?;
         Ok(rules.to_vec())
     }
 }

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::update::check_uid;
-use super::{Body, Model, Target, WriteOptions};
+use super::{Model, WriteOptions};
+use crate::body::Body;
 use crate::object::section;
 use crate::status::{FieldError, Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {

@@ -1,10 +1,12 @@
 //! Deleting objects: preconditions, grace, finalizers, propagation policies.
 
 use super::lifecycle;
-use super::{DeleteOptions, DeletionKind, ListOptions, Model, Page, Target};
-use crate::object::{Metadata, Object, Stored};
+use super::{DeleteOptions, DeletionKind, ListOptions, Model, Page};
+use crate::object::{Metadata, Object};
 use crate::resource::{Collection, Resource};
-use crate::status::{Details, Result, Status};
+use crate::status::{Details, GroupResource, Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 const ORPHAN: &str = "orphan";
@@ -14,7 +16,7 @@ const FOREGROUND: &str = "foregroundDeletion";
 #[derive(Clone, Debug)]
 pub enum Deleted {
     /// The object: it goes later, or its kind is always answered so.
-    Object(Stored),
+    Object(StoredObject),
     /// It is gone.
     Gone(Details),
 }
@@ -101,7 +103,7 @@ impl Model {
         let resource = target.resource.clone();
         if ["default", "kube-system", "kube-public"].contains(&target.name.as_str()) {
             return Err(Status::forbidden(
-                &resource,
+                resource.group_resource(),
                 &target.name,
                 "this namespace may not be deleted",
             ));
@@ -176,7 +178,7 @@ impl Model {
     }
 }
 
-fn answer(resource: &Resource, object: Stored, gone: bool) -> Deleted {
+fn answer(resource: &Resource, object: StoredObject, gone: bool) -> Deleted {
     let stays = !gone;
     match object.metadata() {
         Ok(metadata) if !(resource.rules.returns_deleted || stays) => Deleted::Gone(Details {
@@ -198,7 +200,12 @@ pub(super) fn check_preconditions(
     let Some(wanted) = &options.preconditions else {
         return Ok(());
     };
-    let refuse = |why: String| Err(Status::precondition(resource, &metadata.name, why));
+    // The server names the kind here, not the resource.
+    let kind = GroupResource {
+        group: &resource.group,
+        resource: &resource.kind,
+    };
+    let refuse = |why: String| Err(Status::conflict(kind, &metadata.name, why));
     if let Some(uid) = &wanted.uid
         && *uid != metadata.uid
     {
@@ -237,7 +244,7 @@ fn check_own_preconditions(
             && wanted != *found
         {
             return Err(Status::conflict(
-                resource,
+                resource.group_resource(),
                 &metadata.name,
                 format!(
                     "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"

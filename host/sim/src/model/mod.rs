@@ -13,12 +13,15 @@ mod delete;
 mod eviction;
 mod import;
 mod lifecycle;
+mod managed_fields;
 mod namespaces;
 mod options;
+mod patch;
 mod read;
 mod reviews;
 mod scale;
 mod store;
+mod strategy;
 mod update;
 mod watch;
 
@@ -28,7 +31,6 @@ use std::time::Duration;
 
 use serde_json::json;
 
-pub use decode::Body;
 pub use delete::Deleted;
 pub(crate) use options::APPLY;
 pub use options::{DeleteOptions, ListOptions, Match, WriteOptions};
@@ -37,10 +39,13 @@ pub use store::Event;
 pub use watch::{Watch, WatchStart};
 
 use crate::access::GROUP;
-use crate::object::{Object, Stored};
+use crate::body::Body;
+use crate::object::Object;
 use crate::resource::{self, Resource};
 use crate::rng::Rng;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 use access::Access;
 use store::Collection;
@@ -99,49 +104,6 @@ impl Default for Config {
             bookmark_interval: Duration::from_mins(1),
             rbac: None,
             remember_deletions: true,
-        }
-    }
-}
-
-/// What a request is about: a resource, and as much of an object's
-/// coordinates as its URL gives (empty: not given).
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The resource, in the version of the URL.
-    pub resource: Arc<Resource>,
-    /// The namespace.
-    pub namespace: String,
-    /// The object's name.
-    pub name: String,
-    /// The subresource.
-    pub subresource: String,
-}
-
-impl Target {
-    /// An object, or with an empty name a whole collection.
-    #[must_use]
-    pub fn new(resource: &Arc<Resource>, namespace: &str, name: &str) -> Self {
-        Target {
-            resource: resource.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            subresource: String::new(),
-        }
-    }
-
-    /// The object's key in its collection.
-    #[must_use]
-    pub fn key(&self) -> String {
-        self.resource.key(&self.namespace, &self.name)
-    }
-
-    /// What the keys of all objects in the target's namespace start with.
-    #[must_use]
-    pub fn prefix(&self) -> String {
-        if self.namespace.is_empty() {
-            String::new()
-        } else {
-            format!("{}/", self.namespace)
         }
     }
 }
@@ -294,10 +256,10 @@ impl Model {
     }
 
     /// The stored object, or 404.
-    fn stored(&self, target: &Target) -> Result<&Stored> {
+    fn stored(&self, target: &Target) -> Result<&StoredObject> {
         self.collection(&target.resource)?
             .get(&target.key())
-            .ok_or_else(|| Status::not_found(&target.resource, &target.name))
+            .ok_or_else(|| Status::not_found(target.resource.group_resource(), &target.name))
     }
 
     /// Writes an object under the next version. A dry run only shows what
@@ -308,13 +270,13 @@ impl Model {
         target: &Target,
         mut object: Object,
         dry_run: bool,
-    ) -> Result<Stored> {
+    ) -> Result<StoredObject> {
         if dry_run {
-            return Stored::new(&target.resource, &object);
+            return StoredObject::new(&target.resource, &object);
         }
         let version = self.version + 1;
         object.metadata.resource_version = version.to_string();
-        let stored = Stored::new(&target.resource, &object)?;
+        let stored = StoredObject::new(&target.resource, &object)?;
         self.collection_mut(&target.resource)?
             .put(&target.key(), now, version, stored.clone());
         self.advance(now, &target.resource, version);
@@ -326,9 +288,9 @@ impl Model {
         &mut self,
         now: Time,
         target: &Target,
-        last: &Stored,
+        last: &StoredObject,
         dry_run: bool,
-    ) -> Result<Stored> {
+    ) -> Result<StoredObject> {
         if dry_run {
             return Ok(last.clone());
         }

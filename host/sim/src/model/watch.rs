@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::read::parse_version;
-use super::{Event, ListOptions, Model, Target};
+use super::{Event, ListOptions, Model};
 use crate::encode::{Encoder, EventKind, Form};
-use crate::object::Stored;
 use crate::selector::Selector;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 /// A watch under way. It holds no reference to the model: whoever drives it
@@ -32,7 +33,7 @@ pub struct WatchStart {
     /// The watch, from the state below on.
     pub watch: Watch,
     /// The objects to begin with.
-    pub initial: Vec<Stored>,
+    pub initial: Vec<StoredObject>,
     /// Whether a bookmark says that those were all.
     pub ends_initial: bool,
 }
@@ -117,7 +118,7 @@ impl Watch {
         &self.target
     }
 
-    fn state(&self, model: &Model) -> Result<Vec<Stored>> {
+    fn state(&self, model: &Model) -> Result<Vec<StoredObject>> {
         let mut objects = Vec::new();
         for (key, object) in model.collection(&self.target.resource)?.scan(&self.prefix) {
             if self.selector.matches(key, object)? {
@@ -159,7 +160,7 @@ impl Watch {
             if !event.key.starts_with(&self.prefix) {
                 continue;
             }
-            let selected = |object: &Stored| self.selector.matches(&event.key, object);
+            let selected = |object: &StoredObject| self.selector.matches(&event.key, object);
             let before = match &event.old {
                 Some(old) => selected(old)?,
                 None => false,
@@ -184,7 +185,7 @@ impl Watch {
     }
 
     /// The lines for the state that a watch begins with.
-    pub fn encode_initial(&self, objects: &[Stored], lines: &mut Vec<u8>) -> Result<()> {
+    pub fn encode_initial(&self, objects: &[StoredObject], lines: &mut Vec<u8>) -> Result<()> {
         objects
             .iter()
             .try_for_each(|object| self.encoder.event(EventKind::Added, object, lines))

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::name::NameRule;
 use crate::object::Object;
 use crate::schema::Schema;
-use crate::status::qualify;
+use crate::status::GroupResource;
 
 pub use table::builtin;
 
@@ -146,21 +147,6 @@ pub enum Collection {
     Unsupported,
 }
 
-/// The syntax of an object's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// RFC 1123 subdomain.
-    Subdomain,
-    /// RFC 1123 label.
-    Label,
-    /// RFC 1035 label.
-    Label1035,
-    /// Anything that can be a path segment.
-    PathSegment,
-    /// `<group>.<resource>`.
-    StorageVersion,
-}
-
 impl Resource {
     /// `group/version`, or just `version` for the core group.
     #[must_use]
@@ -172,10 +158,13 @@ impl Resource {
         }
     }
 
-    /// `plural.group`, as messages name the resource.
+    /// The resource, as messages name it.
     #[must_use]
-    pub fn qualified(&self) -> String {
-        qualify(&self.plural, &self.group)
+    pub fn group_resource(&self) -> GroupResource<'_> {
+        GroupResource {
+            group: &self.group,
+            resource: &self.plural,
+        }
     }
 
     /// The subresource of that name.

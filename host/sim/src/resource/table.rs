@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Collection, Generation, NameRule, Resource, Rules, Subresource};
+use super::{Collection, Generation, Resource, Rules, Subresource};
 use crate::access::GROUP;
 use crate::defaults;
+use crate::name::NameRule;
 
 struct Row {
     group: &'static str,

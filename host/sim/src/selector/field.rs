@@ -1,8 +1,8 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Failed`.
 
-use crate::object::Stored;
 use crate::resource::Resource;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
 
 /// A conjunction of comparisons of fields with text.
 #[derive(Clone, Debug, Default)]
@@ -64,7 +64,7 @@ impl FieldSelector {
 
     /// Whether the object is selected. `key` is its key in the collection.
     #[must_use]
-    pub fn matches(&self, key: &str, object: &Stored) -> bool {
+    pub fn matches(&self, key: &str, object: &StoredObject) -> bool {
         let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
         self.terms.iter().all(|term| {
             let value = match term.field {

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::name;
 use crate::status::{Result, Status};
-use crate::validation::name;
 
 /// A conjunction of requirements on labels.
 #[derive(Clone, Debug, Default, PartialEq)]

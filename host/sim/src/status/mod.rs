@@ -6,8 +6,6 @@ mod field;
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::resource::Resource;
-
 pub use field::FieldError;
 
 /// What a failed request is answered with.
@@ -27,6 +25,21 @@ pub struct Status {
     pub details: Option<Details>,
     /// The token to go on with after an expired `continue`.
     pub continue_token: String,
+}
+
+/// The resource that a message is about, or a kind in its place (`GroupResource`).
+#[derive(Clone, Copy, Debug)]
+pub struct GroupResource<'a> {
+    /// The API group; empty for the core group.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+}
+
+impl std::fmt::Display for GroupResource<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&qualify(self.resource, self.group))
+    }
 }
 
 /// What a [`Status`] is about.
@@ -87,11 +100,11 @@ impl Status {
         self
     }
 
-    fn about(self: Box<Self>, resource: &Resource, name: &str) -> Box<Self> {
+    fn about(self: Box<Self>, resource: GroupResource<'_>, name: &str) -> Box<Self> {
         self.with_details(Details {
             name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.plural.clone(),
+            group: resource.group.to_owned(),
+            kind: resource.resource.to_owned(),
             ..Details::default()
         })
     }
@@ -104,13 +117,8 @@ impl Status {
 
     /// 404: no such object.
     #[must_use]
-    pub fn not_found(resource: &Resource, name: &str) -> Box<Self> {
-        Status::new(
-            404,
-            "NotFound",
-            format!("{} {name:?} not found", resource.qualified()),
-        )
-        .about(resource, name)
+    pub fn not_found(resource: GroupResource<'_>, name: &str) -> Box<Self> {
+        Status::new(404, "NotFound", format!("{resource} {name:?} not found")).about(resource, name)
     }
 
     /// 404: no such endpoint.
@@ -137,7 +145,7 @@ impl Status {
 
     /// 409: an object of that name exists.
     #[must_use]
-    pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Self> {
+    pub fn already_exists(resource: GroupResource<'_>, name: &str, terminating: bool) -> Box<Self> {
         let prefix = if terminating {
             "object is being deleted: "
         } else {
@@ -146,20 +154,19 @@ impl Status {
         Status::new(
             409,
             "AlreadyExists",
-            format!("{prefix}{} {name:?} already exists", resource.qualified()),
+            format!("{prefix}{resource} {name:?} already exists"),
         )
         .about(resource, name)
     }
 
     /// 409: the request was about another version or another object.
     #[must_use]
-    pub fn conflict(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+    pub fn conflict(resource: GroupResource<'_>, name: &str, why: impl AsRef<str>) -> Box<Self> {
         Status::new(
             409,
             "Conflict",
             format!(
-                "Operation cannot be fulfilled on {} {name:?}: {}",
-                resource.qualified(),
+                "Operation cannot be fulfilled on {resource} {name:?}: {}",
                 why.as_ref()
             ),
         )
@@ -183,7 +190,7 @@ impl Status {
 
     /// 409: the version sent is not the stored one.
     #[must_use]
-    pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
+    pub fn modified(resource: GroupResource<'_>, name: &str) -> Box<Self> {
         Status::conflict(
             resource,
             name,
@@ -225,26 +232,6 @@ impl Status {
         })
     }
 
-    /// 409 of a DELETE precondition, which names the kind, not the resource.
-    #[must_use]
-    pub fn precondition(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
-        Status::new(
-            409,
-            "Conflict",
-            format!(
-                "Operation cannot be fulfilled on {} {name:?}: {}",
-                qualify(&resource.kind, &resource.group),
-                why.as_ref()
-            ),
-        )
-        .with_details(Details {
-            name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.kind.clone(),
-            ..Details::default()
-        })
-    }
-
     /// 401: nobody by these credentials.
     #[must_use]
     pub fn unauthorized() -> Box<Self> {
@@ -253,15 +240,11 @@ impl Status {
 
     /// 403: admission refuses.
     #[must_use]
-    pub fn forbidden(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+    pub fn forbidden(resource: GroupResource<'_>, name: &str, why: impl AsRef<str>) -> Box<Self> {
         Status::new(
             403,
             "Forbidden",
-            format!(
-                "{} {name:?} is forbidden: {}",
-                resource.qualified(),
-                why.as_ref()
-            ),
+            format!("{resource} {name:?} is forbidden: {}", why.as_ref()),
         )
         .about(resource, name)
     }
@@ -269,28 +252,22 @@ impl Status {
     /// 403: nobody has allowed this. What is empty is left out: a request for
     /// a collection has no name, one for a path no resource.
     #[must_use]
-    pub fn denied(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
-        let mut about = qualify(resource, group);
+    pub fn denied(resource: GroupResource<'_>, name: &str, why: &str) -> Box<Self> {
+        let mut about = resource.to_string();
         if !name.is_empty() {
             about = format!("{about} {name:?}");
         }
         if !about.is_empty() {
             about += " is ";
         }
-        let details = Details {
-            name: name.to_owned(),
-            group: group.to_owned(),
-            kind: resource.to_owned(),
-            ..Details::default()
-        };
-        Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).with_details(details)
+        Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).about(resource, name)
     }
 
     /// 422: an admission policy does not admit the request. The message is that of a
     /// 403, as the server's is.
     #[must_use]
-    pub fn denied_by_policy(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
-        let mut status = Status::denied(group, resource, name, why);
+    pub fn denied_by_policy(resource: GroupResource<'_>, name: &str, why: &str) -> Box<Self> {
+        let mut status = Status::denied(resource, name, why);
         status.code = 422;
         status.reason = "Invalid";
         if let Some(details) = &mut status.details {
@@ -323,7 +300,11 @@ impl Status {
 
     /// 403: nothing new may be created in a namespace that terminates.
     #[must_use]
-    pub fn terminating_namespace(resource: &Resource, name: &str, namespace: &str) -> Box<Self> {
+    pub fn terminating_namespace(
+        resource: GroupResource<'_>,
+        name: &str,
+        namespace: &str,
+    ) -> Box<Self> {
         let mut status = Status::forbidden(
             resource,
             name,

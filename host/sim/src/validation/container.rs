@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::name;
+use crate::name;
 use crate::status::FieldError;
 
 /// The containers of a pod.

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{metadata, name, structural};
+use super::{metadata, structural};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 

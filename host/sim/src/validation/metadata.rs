@@ -2,9 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::name;
+use crate::name::{self, NameRule};
 use crate::object::{Metadata, OwnerReference};
-use crate::resource::NameRule;
 use crate::status::FieldError;
 
 /// The bytes that all annotations of an object may have.

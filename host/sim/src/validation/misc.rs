@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{go, metadata, name, selector, workload};
+use super::{go, metadata, selector, workload};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 

@@ -12,7 +12,6 @@ mod definition;
 pub(crate) mod go;
 mod metadata;
 mod misc;
-pub(crate) mod name;
 mod pod;
 mod selector;
 mod service;
@@ -22,8 +21,9 @@ mod workload;
 
 use crate::access::GROUP;
 use crate::events;
+use crate::name::NameRule;
 use crate::object::Object;
-use crate::resource::{NameRule, Resource};
+use crate::resource::Resource;
 use crate::status::FieldError;
 
 /// What is wrong with a new object.

@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::at::At;
-use super::{container, metadata, name, selector, toleration};
+use super::{container, metadata, selector, toleration};
+use crate::name::{self, NameRule};
 use crate::object::Object;
-use crate::resource::NameRule;
 use crate::status::FieldError;
 
 /// A new pod or one that was changed.

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::at::At;
-use super::{go, name};
+use super::go;
+use crate::name;
 use crate::selector::LabelSelector;
 use crate::status::FieldError;
 

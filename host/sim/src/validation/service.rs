@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{container, go, name, selector};
+use super::{container, go, selector};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 
