@@ -1,18 +1,18 @@
-//! The short way for tests and simulations: objects as JSON, no requests.
+//! A short API for tests and simulations: objects as JSON, without requests.
 
 use serde_json::{Value, json};
 
 use crate::body::Body;
-use crate::model::{DeleteOptions, Deleted, ListOptions, Model, WriteOptions};
+use crate::model::{DeleteAnswer, DeleteOptions, ListOptions, Model, WriteOptions};
 use crate::patch::PatchType;
 use crate::status::{Result, Status};
 use crate::stored::StoredObject;
 use crate::target::Target;
 use crate::time::Time;
 
-/// Creates an object that says its `apiVersion` and `kind`, with its status if
-/// it carries one, and its namespace if that is missing. The status is taken as
-/// it is: whoever tests a controller may want it wrong.
+/// Creates an object with its `apiVersion` and `kind`, its status and, if it is missing,
+/// its namespace. The status is not validated: a test of a controller may need an invalid
+/// one.
 pub fn create(model: &mut Model, now: Time, object: Value) -> Result<Value> {
     let mut target = target_of(model, &object)?;
     if target.resource.namespaced {
@@ -93,7 +93,7 @@ pub fn delete(
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Deleted> {
+) -> Result<DeleteAnswer> {
     let target = target(model, api_version, kind, namespace, name)?;
     model.delete(now, &target, options)
 }

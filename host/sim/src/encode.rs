@@ -1,5 +1,5 @@
-//! From stored objects to the bytes of answers and watch events, in the form
-//! that the client accepts.
+//! Encodes stored objects for answers and watch events, in the form that the client
+//! accepts.
 
 use std::sync::Arc;
 
@@ -27,11 +27,11 @@ pub enum Form {
 /// The type of a watch event about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It came, or came to be selected.
+    /// The object was created, or starts to match the selectors.
     Added,
-    /// It changed.
+    /// The object changed.
     Modified,
-    /// It went, or is no longer selected.
+    /// The object was deleted, or stops matching the selectors.
     Deleted,
 }
 
@@ -112,7 +112,7 @@ impl Encoder {
         self.object(object, out)
     }
 
-    /// What a list begins with, up to the first item.
+    /// The start of a list, up to the first item.
     #[must_use]
     pub fn list_head(&self, list: &ListMetadata) -> Vec<u8> {
         let mut metadata = json!({"resourceVersion": list.version.to_string()});
@@ -161,7 +161,7 @@ impl Encoder {
         Ok(())
     }
 
-    /// What a list ends with.
+    /// The end of a list.
     pub const LIST_TAIL: &'static [u8] = b"]}";
 
     /// Writes one watch event.

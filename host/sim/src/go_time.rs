@@ -1,8 +1,8 @@
 //! Times as Go's `time.Parse` reads them, for the words in which it complains.
 
-/// What Go says about a time that it cannot read. `micro`: in the layout of
-/// `metav1.MicroTime`, which demands six digits of a second's fraction, where
-/// that of `metav1.Time` takes any.
+/// Go's message about a time that it cannot parse. `micro` selects the layout of
+/// `metav1.MicroTime`, which demands six digits of a second's fraction; that of
+/// `metav1.Time` takes any number of digits.
 pub(crate) fn error(text: &str, micro: bool) -> Option<String> {
     let fraction = if micro { ".000000" } else { "" };
     let layout = format!("2006-01-02T15:04:05{fraction}Z07:00");

@@ -1,4 +1,4 @@
-//! A Kubernetes API server in memory: the test bench and the demo of Davit.
+//! A Kubernetes API server in memory, for tests and demos of Davit.
 //!
 //! - [`model`] is the server without a transport: objects, versions, the watch
 //!   log and the API's rules, as data and functions. Time is an argument.
@@ -53,7 +53,7 @@ mod validation;
 
 #[cfg(feature = "transport")]
 pub use front::{
-    Connection, ConnectionClosed, Identity, IdentityError, Served, Server, Sim, SimBody,
+    Connection, ConnectionClosed, Identity, IdentityError, RequestRecord, Server, Sim, SimBody,
     kubeconfig, kubeconfig_with_token,
 };
 pub use model::{Config, Model, Rbac};

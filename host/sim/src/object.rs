@@ -132,8 +132,8 @@ fn string_map<'de, D: Deserializer<'de>>(
         .collect())
 }
 
-/// An object under work: its metadata, and everything else but `kind` and
-/// `apiVersion`, which the resource it belongs to knows.
+/// An object that a request changes: its metadata, and everything else but `kind` and
+/// `apiVersion`, which its resource knows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Object {
     /// `metadata`.

@@ -8,7 +8,7 @@ use crate::target::Target;
 /// The verb and the coordinates of a request, as far as its URL says.
 pub type RequestInfo = Match;
 
-/// What a request asks for, as faults are matched and requests logged.
+/// The coordinates of a request, for faults and the log.
 #[must_use]
 pub fn request_info(model: &Model, request: &Request) -> RequestInfo {
     let Route::Resource(target) = Route::of(model, &request.path) else {
@@ -39,7 +39,7 @@ pub fn request_info(model: &Model, request: &Request) -> RequestInfo {
     }
 }
 
-/// Where a path leads.
+/// The endpoint of a path.
 #[derive(Clone, Debug)]
 pub enum Route {
     /// `/healthz`, `/livez`, `/readyz` and what lies below them.
@@ -60,12 +60,12 @@ pub enum Route {
     Resource(Target),
     /// A served group and version, but no such resource in it.
     NoResource,
-    /// Nothing.
+    /// No endpoint.
     Nowhere,
 }
 
 impl Route {
-    /// Finds out where a path leads.
+    /// Finds the endpoint of a path.
     #[must_use]
     pub fn of(model: &Model, path: &str) -> Route {
         let parts = segments(path);

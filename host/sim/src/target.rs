@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use crate::resource::Resource;
 
-/// What a request is about: a resource, and as much of an object's
-/// coordinates as its URL gives (empty: not given).
+/// A resource and the coordinates of an object; a field that the URL does not have is
+/// empty.
 #[derive(Clone, Debug)]
 pub struct Target {
     /// The resource, in the version of the URL.

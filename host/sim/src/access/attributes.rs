@@ -1,7 +1,6 @@
-//! What a request asks for, as authorization sees it: taken from the URL alone,
-//! before anybody looks whether it leads anywhere.
+//! The attributes of a request, as authorization sees it.
 
-/// What a request asks for.
+/// `authorizer.Attributes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// `get`, `list`, `create` and so on; of a path, the method.
@@ -30,7 +29,7 @@ impl Attributes {
         }
     }
 
-    /// What a user who may not do this is told.
+    /// The message for a user without the permission.
     pub(crate) fn denial(&self, user: &str) -> String {
         let verb = &self.verb;
         if let Some(path) = &self.path {

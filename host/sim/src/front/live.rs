@@ -223,7 +223,7 @@ impl Live {
         }
     }
 
-    /// What the fault makes the stream say last, unless it goes on.
+    /// The last item of the stream, if the fault ends it.
     async fn suffer(
         &mut self,
         fault: WatchFault,

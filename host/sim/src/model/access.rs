@@ -1,4 +1,4 @@
-//! Who sends a request, and whether it is allowed.
+//! Authentication and authorization of requests.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -23,7 +23,7 @@ pub(super) struct Access {
     pub(super) key: Key,
     /// The stored roles and bindings, read; empty after one changed.
     policy: OnceLock<Policy>,
-    /// By which mode each user impersonated somebody last.
+    /// The mode by which each user last impersonated another.
     modes: BTreeMap<String, Mode>,
 }
 
@@ -59,8 +59,8 @@ impl Model {
         Ok(())
     }
 
-    /// The user who sends a request, if it is allowed: 401 for a token that is
-    /// nobody's, 403 for what no role allows.
+    /// Authenticates and authorizes a request. Fails with 401 for an unknown token, and
+    /// with 403 if no role allows the request.
     pub(crate) fn admit(
         &mut self,
         now: Time,
@@ -134,7 +134,7 @@ impl Model {
         Some(user)
     }
 
-    /// Whether `user` may do what is asked. Without RBAC everything is allowed.
+    /// Whether `user` is authorized. Without RBAC everything is allowed.
     pub(super) fn decide(&self, user: &User, asked: &Attributes) -> Decision {
         if self.config.rbac.is_none() {
             return Decision {

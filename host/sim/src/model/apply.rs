@@ -15,9 +15,8 @@ use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
-    /// Applies a configuration: sets the fields it names, takes away those
-    /// that its manager applied before and nobody else has, and creates the
-    /// object if there is none.
+    /// Applies a configuration: sets its fields, removes the fields that its manager
+    /// applied before and that no other manager has, and creates a missing object.
     pub(super) fn apply(
         &mut self,
         now: Time,
@@ -67,7 +66,7 @@ impl Model {
     }
 }
 
-/// A configuration says what it is.
+/// The type of a configuration must be that of the resource.
 fn check_type(resource: &Resource, config: &Value) -> Result<()> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -80,7 +79,7 @@ fn check_type(resource: &Resource, config: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What the endpoint does not write is nobody's.
+/// Drops the fields that the endpoint does not write: no manager gets them.
 fn narrow(target: &Target, config: &mut Value) {
     let Value::Object(fields) = config else {
         return;

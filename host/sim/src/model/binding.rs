@@ -79,7 +79,7 @@ impl Model {
     }
 }
 
-/// What is wrong with a binding's target is told without any class.
+/// An invalid target of a binding: the error has no reason.
 fn check_target(kind: &str, node: &str) -> Result<()> {
     let mut errors = Vec::new();
     if !["", "Node"].contains(&kind) {

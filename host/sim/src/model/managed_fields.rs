@@ -8,8 +8,8 @@ use crate::object::Object;
 use crate::target::Target;
 use crate::time::Time;
 
-/// Notes who wrote what, if the object is tracked. A client that leaves the
-/// record out keeps it; one that sends an empty entry ends it.
+/// Updates `managedFields` after a write, if the object has any. A client that omits them
+/// keeps them. A client that sends one empty entry removes them.
 pub(super) fn track(
     now: Time,
     target: &Target,

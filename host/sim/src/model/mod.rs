@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-pub use delete::Deleted;
+pub use delete::DeleteAnswer;
 pub(crate) use options::APPLY;
 pub use options::{DeleteOptions, ListOptions, Match, WriteOptions};
 pub use read::Page;
@@ -50,14 +50,14 @@ use crate::time::Time;
 use access::Access;
 use store::Collection;
 
-/// How a model behaves.
+/// The configuration of a model.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Seeds uids and generated names.
     pub seed: u64,
-    /// How long changes are kept for watches, pages and exact lists.
+    /// How long the history keeps changes, for watches, pages and exact lists.
     pub history: Duration,
-    /// How many changes of one resource are kept at most.
+    /// The most changes of one resource in the history.
     pub history_events: usize,
     /// The address that `GET /api` tells clients to use. No client of ours
     /// does; the default is that of the server which the recorded exchanges
@@ -71,14 +71,14 @@ pub struct Config {
     pub default_toleration_seconds: Option<i64>,
     /// The time between bookmarks of a watch that takes them.
     pub bookmark_interval: Duration,
-    /// Who may do what is decided by roles; none: everybody may do everything.
+    /// Authorization by RBAC; none: every request is allowed.
     pub rbac: Option<Rbac>,
-    /// Remembers how every object was deleted (`Model::deletions`), for as
-    /// long as the model lives.
+    /// Records how every object was deleted (`Model::deletions`), for as long as the
+    /// model lives.
     pub remember_deletions: bool,
 }
 
-/// How a server with RBAC begins.
+/// The configuration of a server with RBAC.
 #[derive(Clone)]
 pub struct Rbac {
     /// The token of a user in the group `system:masters`. The tokens of
@@ -108,7 +108,7 @@ impl Default for Config {
     }
 }
 
-/// One step of an object's end.
+/// A step of an object's deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionStep {
     /// When.
@@ -117,7 +117,7 @@ pub struct DeletionStep {
     pub kind: DeletionKind,
 }
 
-/// What happened to an object on its way out.
+/// The steps of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionKind {
     /// A DELETE or an eviction was accepted (not a dry run).
@@ -164,7 +164,7 @@ impl Model {
         if model.config.rbac.is_some() {
             model.bootstrap_roles(now)?;
         }
-        // Nobody has seen these changes happen: a watch from before is too old.
+        // A watch from before the start is too old.
         model.compact();
         Ok(model)
     }
@@ -203,7 +203,7 @@ impl Model {
             .find(|resource| resource.kind == kind && resource.api_version() == api_version)
     }
 
-    /// What happened to the object with that uid on its way out.
+    /// The deletion steps of the object with that uid.
     #[must_use]
     pub fn deletions_of(&self, uid: &str) -> &[DeletionStep] {
         self.deletions.get(uid).map_or(&[], Vec::as_slice)
@@ -216,8 +216,8 @@ impl Model {
             .map(|(uid, steps)| (uid.as_str(), steps.as_slice()))
     }
 
-    /// Forgets all history: every watch that has not caught up, every page
-    /// token and every exact list from before now is answered 410.
+    /// Drops all history: the server answers 410 to every watch that has not caught up,
+    /// to every page token and to every exact list of an older version.
     pub fn compact(&mut self) {
         let version = self.version;
         for collection in self.collections.values_mut() {
@@ -225,7 +225,7 @@ impl Model {
         }
     }
 
-    /// The collections that changed since this was last asked.
+    /// The collections that changed since the last call.
     pub fn take_touched(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.touched)
     }
@@ -283,7 +283,7 @@ impl Model {
         Ok(stored)
     }
 
-    /// Removes an object under the next version and answers its last state.
+    /// Removes an object under the next version. Returns its last state.
     fn remove(
         &mut self,
         now: Time,

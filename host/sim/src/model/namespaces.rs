@@ -9,8 +9,8 @@ use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
-    /// Deletes what is in namespaces that terminate, and lets those go that
-    /// are empty. Answers how many still wait.
+    /// Deletes the content of terminating namespaces, and removes the finalizer of those
+    /// without content. Returns how many terminating namespaces are left.
     pub fn sweep_namespaces(&mut self, now: Time) -> Result<usize> {
         let Some(resource) = self.resource("", "v1", "namespaces").cloned() else {
             return Ok(0);

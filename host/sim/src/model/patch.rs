@@ -39,8 +39,7 @@ impl Model {
     }
 }
 
-/// Applies a patch of a known type to the JSON of a whole object, and decodes
-/// the outcome.
+/// Applies a patch to the JSON of a whole object and decodes the result.
 fn patched(
     resource: &Resource,
     mut value: Value,
@@ -49,8 +48,8 @@ fn patched(
     strict: bool,
 ) -> Result<Object> {
     let patch = patch_document(how, body)?;
-    // What the server shows of a patch that makes no object: of strategic ones
-    // the patch, of others the outcome.
+    // The value in the error for a patch whose result is no object: the patch itself for
+    // strategic merge patches, else the result.
     let mut shown = String::new();
     let outcome = match how {
         PatchType::Json => patch::apply_json(&mut value, &patch),

@@ -16,10 +16,10 @@ use crate::status::{Result, Status};
 use crate::stored::StoredObject;
 use crate::target::Target;
 
-/// What a list is answered with.
+/// A page of a list, or a whole list.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The resource, in the version asked for.
+    /// The resource, in the version of the request.
     pub resource: Arc<Resource>,
     /// The objects, in the order of their keys.
     pub items: Vec<StoredObject>,
@@ -38,7 +38,7 @@ struct Token {
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 impl Model {
-    /// The object, if the server has reached the version asked for.
+    /// Returns the object. Fails if the server has not reached the version.
     pub fn get(&self, target: &Target, resource_version: &str) -> Result<StoredObject> {
         if !resource_version.is_empty() {
             parse_version(resource_version).map_err(Status::unclassified)?;
@@ -77,7 +77,7 @@ impl Model {
                 ..ListMetadata::default()
             },
         };
-        // What is served from the cache is served whole.
+        // The watch cache serves lists without pages.
         let limit = if options.resource_version == "0" {
             0
         } else {
@@ -125,8 +125,8 @@ impl Model {
     }
 }
 
-/// An expired page token comes back as one that goes on with what is
-/// there now.
+/// The answer to an expired page token has a token that continues with the present
+/// objects.
 fn page_expired(mut status: Box<Status>, options: &ListOptions) -> Box<Status> {
     if let Ok(old) = read_token(&options.continue_token) {
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."

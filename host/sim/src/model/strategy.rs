@@ -40,7 +40,7 @@ pub(super) fn match_name(target: &Target, object: &Object) -> Result<()> {
     }))
 }
 
-/// Takes over from `old` what the endpoint does not write.
+/// Restores the fields that the endpoint does not write (`PrepareForUpdate`).
 pub(super) fn restrict(target: &Target, new: &mut Object, old: &Object) {
     let resource = &target.resource;
     match target.subresource.as_str() {
@@ -78,7 +78,7 @@ pub(super) fn is_builtin(resource: &Resource, group: &str, kind: &str) -> bool {
     resource.custom.is_none() && resource.group == group && resource.kind == kind
 }
 
-/// What a status endpoint leaves of metadata as it is.
+/// The metadata that a status endpoint does not write.
 fn keep_metadata(resource: &Resource, new: &mut Metadata, old: &Metadata) {
     if resource.custom.is_some() {
         let managed = std::mem::take(&mut new.managed_fields);

@@ -14,8 +14,8 @@ use crate::time::Time;
 use crate::{defaults, validation};
 
 impl Model {
-    /// Replaces an object or one of its subresources. Answers what is stored
-    /// now, and whether that was created.
+    /// Replaces an object or one of its subresources. Returns the stored object, and
+    /// whether it was created.
     pub fn update(
         &mut self,
         now: Time,
@@ -41,9 +41,8 @@ impl Model {
         Ok((stored, false))
     }
 
-    /// Stores `new` in the place of `existing`, by the rules of updates: the
-    /// version sent must be the stored one, system fields stay, and an object
-    /// that terminates goes when its last finalizer does.
+    /// Replaces `existing` by the rules of updates: the version must match, system fields
+    /// stay, and a terminating object is removed with its last finalizer.
     pub(super) fn write(
         &mut self,
         now: Time,
@@ -58,8 +57,7 @@ impl Model {
         self.replace(now, target, (existing, &old), new, options)
     }
 
-    /// The same, with `managedFields` as they are to be. `existing` comes in
-    /// both its forms.
+    /// Replaces `existing` without a change of `managedFields`.
     pub(super) fn replace(
         &mut self,
         now: Time,
@@ -106,8 +104,7 @@ impl Model {
     }
 }
 
-/// An object that is written by its uid is that object, as the storage words
-/// it.
+/// The precondition on the uid, with the message of the storage.
 pub(super) fn check_uid(target: &Target, wanted: &str, found: &str) -> Result<()> {
     if wanted.is_empty() || wanted == found {
         return Ok(());
@@ -157,7 +154,7 @@ fn check_version(target: &Target, existing: &StoredObject, new: &mut Object) -> 
     Ok(())
 }
 
-/// What a service was given it keeps, if it does not say otherwise.
+/// A service keeps its addresses, unless the update sets others.
 fn keep_addresses(resource: &Resource, new: &mut Object, old: &Object) {
     let external = |service: &Object| service.text(&["spec", "type"]) == "ExternalName";
     if resource.kind != "Service" || resource.custom.is_some() || external(new) || external(old) {
@@ -224,7 +221,7 @@ fn check_update(target: &Target, new: &Object, old: &Object) -> Result<()> {
     ))
 }
 
-/// Whether the update takes the last thing that kept a terminating object.
+/// Whether the update removes the last finalizer of a terminating object.
 fn may_go(resource: &Resource, new: &Object, old: &Object) -> bool {
     let released = new.metadata.finalizers.is_empty()
         && old.metadata.deletion_timestamp.is_some()

@@ -1,5 +1,5 @@
-//! What a request asks for, as authorization sees it: taken from the URL alone,
-//! before anybody looks whether it leads anywhere.
+//! Reads the attributes of a request from its URL alone: authorization comes before
+//! routing.
 
 use http::Method;
 

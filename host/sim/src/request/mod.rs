@@ -1,4 +1,4 @@
-//! Requests as the model understands them: the URL taken apart.
+//! Requests without their transport, and query strings.
 
 mod attributes;
 
@@ -27,14 +27,14 @@ pub struct Request {
     pub user_agent: String,
     /// The bearer's token, or empty.
     pub bearer: String,
-    /// Whom the sender speaks as, if not for itself.
+    /// The user to impersonate, if any.
     pub impersonation: Option<Impersonation>,
     /// The body, or empty.
     pub body: Bytes,
 }
 
 impl Request {
-    /// What is asked for, as authorization sees it.
+    /// The attributes for authorization.
     #[must_use]
     pub fn attributes(&self) -> Attributes {
         let parts = segments(&self.path);

@@ -94,7 +94,7 @@ const BATCH: Row = Row {
     ..APPS
 };
 
-/// Something that is asked and answered, not stored.
+/// A review: answered, not stored.
 const REVIEW: Row = Row {
     group: "authorization.k8s.io",
     namespaced: false,

@@ -9,9 +9,9 @@ use crate::status::FieldError;
 /// What the server prints for a path that is none.
 const NOWHERE: &str = "<nil>";
 
-/// What is wrong with a value under `prefix` (`""` for a whole object, else
-/// `status`). What did not change since `old` is let pass: a schema may become
-/// stricter than what is stored.
+/// Validates a value under `prefix` (`""` for a whole object, else `status`). Values that
+/// did not change since `old` are not validated: a schema may become stricter than the
+/// stored objects.
 #[must_use]
 pub(crate) fn check(
     schema: &Schema,

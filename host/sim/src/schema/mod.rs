@@ -49,7 +49,7 @@ pub struct Schema {
     has_rules: bool,
 }
 
-/// What a schema says of fields that it does not name.
+/// The schema of additional properties.
 #[derive(Clone, Debug, Default)]
 enum Additional {
     /// Nothing.

@@ -1,5 +1,5 @@
-//! `Status`: how the API server says what went wrong (and, after a deletion,
-//! that it went well), in its own words.
+//! `Status`: the API server's answer to a failed request, and to a successful deletion,
+//! with its own messages.
 
 mod field;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 pub use field::FieldError;
 
-/// What a failed request is answered with.
+/// The result of a request; the error is the answer to a failed one.
 pub type Result<T> = std::result::Result<T, Box<Status>>;
 
 /// A `metav1.Status`. As an error its text is the message.
@@ -19,11 +19,11 @@ pub struct Status {
     pub code: u16,
     /// The machine-readable reason; empty for errors the server did not classify.
     pub reason: &'static str,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
-    /// What it is about.
+    /// The object and the causes.
     pub details: Option<Details>,
-    /// The token to go on with after an expired `continue`.
+    /// The token to continue with after an expired one.
     pub continue_token: String,
 }
 
@@ -42,7 +42,7 @@ impl std::fmt::Display for GroupResource<'_> {
     }
 }
 
-/// What a [`Status`] is about.
+/// `StatusDetails`: the object of a [`Status`] and the causes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -61,7 +61,7 @@ pub struct Details {
     /// One entry for every finding.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// When to try again.
+    /// Seconds until a retry makes sense.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -109,7 +109,7 @@ impl Status {
         })
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Box<Self> {
         Status::new(400, "BadRequest", message)
@@ -159,7 +159,7 @@ impl Status {
         .about(resource, name)
     }
 
-    /// 409: the request was about another version or another object.
+    /// 409: the stored object has another version, or is another object.
     #[must_use]
     pub fn conflict(resource: GroupResource<'_>, name: &str, why: impl AsRef<str>) -> Box<Self> {
         Status::new(
@@ -198,8 +198,8 @@ impl Status {
         )
     }
 
-    /// 409: an apply that would change fields of others. Every manager comes
-    /// with the paths of its fields.
+    /// 409: an apply that conflicts with other field managers, each with the paths of
+    /// its fields.
     #[must_use]
     pub fn apply_conflict(conflicts: &[(String, Vec<String>)]) -> Box<Self> {
         let all: Vec<(&String, &String)> = conflicts
@@ -232,13 +232,13 @@ impl Status {
         })
     }
 
-    /// 401: nobody by these credentials.
+    /// 401: the credentials are unknown.
     #[must_use]
     pub fn unauthorized() -> Box<Self> {
         Status::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: admission refuses.
+    /// 403: admission denies the request.
     #[must_use]
     pub fn forbidden(resource: GroupResource<'_>, name: &str, why: impl AsRef<str>) -> Box<Self> {
         Status::new(
@@ -249,8 +249,8 @@ impl Status {
         .about(resource, name)
     }
 
-    /// 403: nobody has allowed this. What is empty is left out: a request for
-    /// a collection has no name, one for a path no resource.
+    /// 403: authorization denies the request. A collection has no name, and a path has
+    /// no resource: the message omits what is empty.
     #[must_use]
     pub fn denied(resource: GroupResource<'_>, name: &str, why: &str) -> Box<Self> {
         let mut about = resource.to_string();
@@ -263,8 +263,8 @@ impl Status {
         Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).about(resource, name)
     }
 
-    /// 422: an admission policy does not admit the request. The message is that of a
-    /// 403, as the server's is.
+    /// 422: a validating admission policy denies the request. As in the API server, the
+    /// message is that of a 403.
     #[must_use]
     pub fn denied_by_policy(resource: GroupResource<'_>, name: &str, why: &str) -> Box<Self> {
         let mut status = Status::denied(resource, name, why);
@@ -279,7 +279,7 @@ impl Status {
         status
     }
 
-    /// 403: a disruption budget that makes no sense.
+    /// 403: a disruption budget with a negative count.
     #[must_use]
     pub fn negative_budget(name: &str) -> Box<Self> {
         // The server has the resource in the singular here.
@@ -298,7 +298,7 @@ impl Status {
         })
     }
 
-    /// 403: nothing new may be created in a namespace that terminates.
+    /// 403: a create in a terminating namespace.
     #[must_use]
     pub fn terminating_namespace(
         resource: GroupResource<'_>,
@@ -322,13 +322,13 @@ impl Status {
         status
     }
 
-    /// 410: a version that is no longer kept.
+    /// 410: a version that the history no longer has.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Box<Self> {
         Status::new(410, "Expired", message)
     }
 
-    /// 413: more than the server reads.
+    /// 413: the body is too large.
     #[must_use]
     pub fn too_large(why: impl AsRef<str>) -> Box<Self> {
         Status::new(
@@ -424,7 +424,7 @@ impl Status {
         Status::new(500, "", message)
     }
 
-    /// 500 for a broken invariant of the server's own.
+    /// 500 for a broken invariant of the server.
     #[must_use]
     pub fn internal(message: impl AsRef<str>) -> Box<Self> {
         let message = message.as_ref();
@@ -442,13 +442,13 @@ impl Status {
         })
     }
 
-    /// 501: something the simulator leaves out.
+    /// 501: the simulator does not implement this.
     #[must_use]
     pub fn not_simulated(what: &str) -> Box<Self> {
         Status::new(501, "NotImplemented", format!("{what} is not simulated"))
     }
 
-    /// 503: try again later.
+    /// 503: the server is unavailable for a while.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Box<Self> {
         Status::new(503, "ServiceUnavailable", message)

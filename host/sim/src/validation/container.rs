@@ -138,7 +138,7 @@ pub(super) fn port_number(port: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with the name of a port.
+/// Validates the name of a port.
 pub(super) fn port_name(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 15 {

@@ -9,7 +9,7 @@ use crate::status::FieldError;
 /// The bytes that all annotations of an object may have.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// What is wrong with metadata, new or changed (`ValidateObjectMeta`).
+/// Validates metadata (`ValidateObjectMeta`).
 #[must_use]
 pub(crate) fn whole(rule: NameRule, metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -45,7 +45,7 @@ pub(crate) fn whole(rule: NameRule, metadata: &Metadata) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a change of metadata (`ValidateObjectMetaUpdate`).
+/// Validates a change of metadata (`ValidateObjectMetaUpdate`).
 #[must_use]
 pub(crate) fn change(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
