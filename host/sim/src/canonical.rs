@@ -51,7 +51,7 @@ fn drop_in(message: &str, fields: &mut Fields) {
             }
             _ => {}
         }
-        // An empty list that is always written is told from none.
+        // An empty list that is always written differs from a missing one.
         let empty = slot.zero == Zero::Written && value.is_array();
         slot.zero == Zero::Meant || empty || !is_zero(value)
     });
@@ -72,7 +72,7 @@ fn retime(text: &mut String, format: &str) {
     }
 }
 
-/// Structs are never zero here: what is in them decides.
+/// Structs are never zero here: their fields decide.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

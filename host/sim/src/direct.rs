@@ -51,8 +51,8 @@ pub fn list(model: &Model, api_version: &str, kind: &str, namespace: &str) -> Re
     page.items.iter().map(value).collect()
 }
 
-/// Replaces an object but for its status, as a PUT does. Without a
-/// `resourceVersion` it replaces whatever is there.
+/// Replaces an object except its status, as a PUT does. Without a `resourceVersion` it
+/// replaces any version.
 pub fn update(model: &mut Model, now: Time, mut object: Value) -> Result<Value> {
     let target = target_of(model, &object)?;
     let version = model.get(&target, "")?.version().to_string();

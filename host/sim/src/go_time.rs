@@ -25,7 +25,7 @@ enum Problem<'a> {
     Extra(&'a str),
 }
 
-/// An element of the layout: what stands for it, its digits, its range.
+/// An element of the layout: its name, its digits, its range.
 type Element = (&'static str, usize, Option<(&'static str, u32, u32)>);
 
 fn parse(text: &str, micro: bool) -> Result<(), Problem<'_>> {
@@ -62,7 +62,7 @@ fn parse(text: &str, micro: bool) -> Result<(), Problem<'_>> {
     if !rest.is_empty() {
         return Err(Problem::Extra(rest));
     }
-    // What is left to be wrong is a day that its month does not have.
+    // The only error left is a day that its month does not have.
     text.parse::<jiff::Timestamp>()
         .map(drop)
         .map_err(|_| Problem::Range("day"))

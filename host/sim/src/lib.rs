@@ -6,7 +6,7 @@
 //! - `Sim` (with the feature `transport`, which is on by default) puts it behind
 //!   HTTP: in process (`Sim::call`, on tokio's clock, so virtual under
 //!   `tokio::time::pause`) or on a socket (`Server`), with faults on demand and a
-//!   log of what was asked.
+//!   log of requests.
 //!
 //! It answers as kube-apiserver 1.36 does; `tests/recorded.rs` holds it to
 //! exchanges recorded from one. Controllers are no part of it: an owner deleted

@@ -20,7 +20,7 @@ pub enum LoadError {
     Object {
         /// Kind and name.
         object: String,
-        /// What the server says.
+        /// The server's message.
         why: String,
     },
 }

@@ -285,7 +285,7 @@ mod tests {
         ];
         let new = attempt(&worker, None, constrained);
         assert_eq!(new, Ok((user, Mode::ServiceAccount)));
-        // Who may do neither hears of what was tried first.
+        // Without any permission, the answer is that of the first attempt.
         assert_eq!(
             attempt(&worker, None, &[]).expect_err("nothing is allowed"),
             "pods is forbidden: User \"system:serviceaccount:n:bot\" cannot impersonate-on:serviceaccount:list resource \"pods\" in API group \"\" in the namespace \"n\""

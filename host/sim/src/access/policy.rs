@@ -191,7 +191,7 @@ impl Subject {
     }
 }
 
-/// What a permission comes from.
+/// The binding that grants a permission.
 struct Grant<'a> {
     binding: &'a Binding,
     subject: &'a Subject,

@@ -55,7 +55,7 @@ struct Entry {
     fields: FieldSet,
 }
 
-/// Applies `config` to `live` (`null`: there is none yet).
+/// Applies `config` to `live` (`null`: a create).
 pub(crate) fn apply(
     resource: &Resource,
     live: &Value,

@@ -28,9 +28,9 @@ pub struct SimBody(Inner);
 enum Inner {
     Whole(Bytes),
     Pieces(Pieces),
-    /// What is left of a body that breaks off after so many bytes.
+    /// The rest of a body that breaks off after this many bytes.
     Cut(Box<SimBody>, usize),
-    /// About to break: what came before goes out first.
+    /// About to break: the bytes before are sent first.
     Breaking,
     Broken,
 }

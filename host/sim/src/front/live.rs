@@ -134,7 +134,7 @@ impl Live {
         }
     }
 
-    /// A piece of the state that the watch begins with.
+    /// A part of the initial events.
     fn initial_lines(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         let State::Initial(objects, ends) = &mut self.state else {
@@ -175,7 +175,7 @@ impl Live {
                     *after = after.saturating_sub(count);
                 }
                 if count == limit && lines.is_empty() {
-                    // All of them were somebody else's: look for more.
+                    // The watch selects none of these: read more.
                     return self.new_lines();
                 }
             }
@@ -232,7 +232,7 @@ impl Live {
             WatchFault::End => {}
             WatchFault::Expire => self.sim.with_model(|model, _| model.compact()),
             WatchFault::Abort => {
-                // What came before goes out first.
+                // The events before are sent first.
                 tokio::task::yield_now().await;
                 self.state = State::Ended;
                 return Some(Some(Err(ConnectionClosed)));

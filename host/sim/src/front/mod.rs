@@ -374,8 +374,7 @@ fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
     (wanted != Impersonation::default()).then_some(wanted)
 }
 
-/// A panic elsewhere leaves the data as it was: nothing is half-written across
-/// a call that can panic.
+/// Ignores poisoning: no data is half-written across a call that can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -65,7 +65,7 @@ const SPEC: Rules = Rules {
     ..RULES
 };
 
-/// A namespaced resource of the core group, with nothing special about it.
+/// A namespaced resource of the core group without special rules.
 const CORE: Row = Row {
     group: "",
     version: "v1",

@@ -29,7 +29,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The path that a finding is about; `path` is what its text says.
+    /// The path of the field in the finding; `path` is its path in the message.
     fn field(&self, path: &str) -> String {
         match (self.prefix, path) {
             ("", "") => NOWHERE.to_owned(),
@@ -296,7 +296,7 @@ impl Check<'_> {
             }
         }
         for name in &schema.required {
-            // What is not in the body, the API machinery sees to.
+            // The API machinery validates the fields outside of the body.
             let elsewhere = path.is_empty() && super::is_machinery(name);
             if !fields.contains_key(name) && !elsewhere {
                 findings.push(FieldError::required(self.field(&join(path, name)), ""));

@@ -53,7 +53,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The one name that can match, if the selector says so.
+    /// The name of the only object that can match, if the selector has one.
     #[must_use]
     pub fn exact_name(&self) -> Option<&str> {
         self.terms
@@ -79,8 +79,8 @@ impl FieldSelector {
     }
 }
 
-/// The one name that a selector's text asks for, whatever the resource. Nothing
-/// if it asks for several, or cannot be read.
+/// The name in a selector's text, whatever the resource; none if the text has several
+/// names or is malformed.
 pub(crate) fn exact_name(text: &str) -> Option<String> {
     let mut names = split_terms(text).into_iter().filter_map(split_operator);
     let (_, _, value) = names.find(|(name, equal, _)| *equal && *name == "metadata.name")?;

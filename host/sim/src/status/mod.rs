@@ -72,7 +72,7 @@ pub struct Cause {
     /// The class of the finding, `FieldValueInvalid` for example.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
-    /// What is wrong.
+    /// The message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The path of the field that is wrong.
@@ -505,8 +505,8 @@ impl Status {
     }
 }
 
-/// The body that says a request went well: after a deletion with the object's
-/// coordinates, after an eviction or a binding with the code.
+/// The body of a success: with the object's coordinates after a deletion, with the code
+/// after an eviction or a binding.
 #[must_use]
 pub fn success(details: Option<&Details>, code: Option<u16>) -> Value {
     let mut body = json!({

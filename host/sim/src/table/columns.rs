@@ -42,7 +42,7 @@ pub(super) fn of(resource: &Resource) -> Vec<Column> {
             }),
     );
     if resource.kind == "Event" {
-        // The one table that begins with something else.
+        // The only table with another first column.
         columns.rotate_left(1);
     }
     columns

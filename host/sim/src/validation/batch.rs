@@ -131,7 +131,7 @@ pub(super) fn cron_job(cron_job: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The number of fields is checked, not what is in them.
+/// Checks the number of fields, not their values.
 fn schedule_problem(schedule: &str) -> Option<String> {
     let mut fields: Vec<&str> = schedule.split_whitespace().collect();
     if fields

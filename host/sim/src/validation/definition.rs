@@ -260,7 +260,7 @@ fn conversion(conversion: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Groups of Kubernetes' own domains say who approved them.
+/// Groups of Kubernetes' own domains need an approval.
 fn approval(definition: &Object, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = definition.text(&["spec", "group"]);
