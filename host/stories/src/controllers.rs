@@ -14,10 +14,10 @@ use davit_core::manifest::Manifest;
 use davit_core::revision::{CallLimits, LoadedRevision, RevisionIdentity};
 use davit_core::rollout::cohort::{CandidateStep, Cohort, Share, Unit};
 use davit_guest::Controller;
+use davit_guest::testing::Native;
 use davit_simulation::{Dice, Guest};
 use serde_json::{Value, json};
 
-use crate::bridge::Native;
 use crate::step::CONTROLLERS;
 
 /// The controllers that should run.

@@ -7,7 +7,6 @@
     reason = "a story that cannot go on has failed; JSON values index to null"
 )]
 
-mod bridge;
 mod cluster;
 mod controllers;
 mod fate;

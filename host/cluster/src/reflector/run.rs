@@ -21,7 +21,7 @@ pub(super) struct Run {
     projector: Projector,
     machine: Watch,
     exchange: Option<Exchange>,
-    /// What waits for room in the channel.
+    /// The updates that wait for room in the channel.
     batch: Vec<Update>,
 }
 
@@ -39,7 +39,7 @@ impl Run {
         }
     }
 
-    /// Runs until the reader is gone. May be aborted whenever it waits.
+    /// Runs until the receiver is dropped. Cancel-safe at every await.
     pub(super) async fn until_unread(mut self, stream: StreamId, updates: mpsc::Sender<Batch>) {
         loop {
             self.execute_outputs();
@@ -67,7 +67,7 @@ impl Run {
         }
     }
 
-    /// Does what the state machine says.
+    /// Executes the outputs of the state machine.
     fn execute_outputs(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             let update = match output {
