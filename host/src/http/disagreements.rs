@@ -246,7 +246,7 @@ fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement>
     };
     Some(Disagreement {
         at: time(now, found.at),
-        result: found.verdict.as_str().to_owned(),
+        result: found.agreement.as_str().to_owned(),
         target: (&any.plan.target).into(),
         stable: found.stable.as_ref().map(side),
         candidate: found.candidate.as_ref().map(side),

@@ -4,7 +4,7 @@ use std::time::Duration;
 use davit_core::plan::{Plan, QueueKey};
 use davit_core::queue::PendingSnapshot;
 use davit_core::rollout::Role;
-use davit_core::rollout::compare::{Comparison, Counts, Look};
+use davit_core::rollout::compare::{Comparison, Counts, Reconciliation};
 use davit_core::store::Store;
 use davit_core::time::Wall;
 use serde_json::json;
@@ -53,11 +53,11 @@ fn found() -> Disagreements {
         Store::default().snapshot(),
     );
     let mut decided = |role, seconds, plan| {
-        let look = Look {
+        let look = Reconciliation {
             role,
             item: &item,
             snapshot: &snapshot,
-            began: second(seconds),
+            started: second(seconds),
             other: &PendingSnapshot::default(),
         };
         comparison.decided(second(seconds), look, &[plan], |_| false);

@@ -7,7 +7,7 @@ use davit::host::Report;
 use davit::records::Records;
 use davit_core::api::{ControllerStatus, TrippedStatus};
 use davit_core::control::{Owner, Requests};
-use davit_core::gate::{Ruling, Waiting};
+use davit_core::gate::{Ruling, WaitReason};
 use http::Request;
 use kube::client::Body;
 use serde_json::{Value, json};
@@ -56,7 +56,7 @@ fn spent(host: &mut Running) -> usize {
         Report::Ruled { ruling, .. } => Some(ruling),
         _ => None,
     });
-    let spent = |ruling: &&Ruling| matches!(ruling, Ruling::Wait(Waiting::Tripped(_)));
+    let spent = |ruling: &&Ruling| matches!(ruling, Ruling::Wait(WaitReason::Tripped(_)));
     rulings.filter(spent).count()
 }
 
