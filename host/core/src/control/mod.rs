@@ -23,6 +23,7 @@ mod record;
 mod recording;
 mod reported;
 pub mod requests;
+mod rest;
 mod revision;
 mod state;
 mod text;
@@ -160,6 +161,9 @@ impl<G: Clone> Control<G> {
         self.load_what_is_due(now.instant);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
+            if controller.rest.is_for(seen) {
+                continue;
+            }
             for notice in controller.look(seen, passed, now) {
                 self.effects.push_back(ControlEffect::Event {
                     controller: name.clone(),
@@ -174,7 +178,9 @@ impl<G: Clone> Control<G> {
         }
         // A candidate that is rolled back loses its share before anything else.
         for (_, controller) in known(&mut self.controllers) {
-            controller.apply_at_once(&self.settings.namespace);
+            if !controller.rest.is_complete() {
+                controller.apply_at_once(&self.settings.namespace);
+            }
         }
         self.run();
         for change in &mut self.changes {
@@ -182,8 +188,14 @@ impl<G: Clone> Control<G> {
                 change.stage = Stage::Considered;
             }
         }
-        let names: Vec<String> = self.controllers.keys().cloned().collect();
-        for name in names {
+        let has_changes = !self.changes.is_empty();
+        let is_left = |entry: &Entry<G>| {
+            let known = entry.known();
+            has_changes || known.is_none_or(|one| !one.is_at_rest(now.instant))
+        };
+        let left = self.controllers.iter().filter(|(_, entry)| is_left(entry));
+        let left: Vec<String> = left.map(|(name, _)| name.clone()).collect();
+        for name in left {
             self.record(now, &name);
         }
         self.run();
@@ -366,6 +378,7 @@ impl<G: Clone> Control<G> {
         let mut controllers = known(&mut self.controllers);
         let found = controllers.find(|(_, one)| one.recording.is_about(id));
         let recorded = found.map(|(name, controller)| {
+            controller.rest.end();
             let recorded = controller.recording.handle(id, result, now.instant);
             (name.clone(), recorded)
         });
@@ -441,6 +454,7 @@ impl<G: Clone> Control<G> {
             // Only after a look at what was declared.
             controller.is_settled |= self.due > now.instant && !controller.recording.is_under_way();
             if is_complete && controller.unrecorded.take().is_some() {
+                controller.rest.end();
                 self.report_recording(name, None);
             }
             self.answer_changes(name);
