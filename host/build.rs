@@ -4,37 +4,64 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
 
+/// What a guest is built and tested with: the SDK, the interface, and the crates that
+/// the SDK's harness drives.
+const DAVIT: [&str; 9] = [
+    "guests/sdk/Cargo.toml",
+    "guests/sdk/src",
+    "host/core/Cargo.toml",
+    "host/core/src",
+    "host/sim/Cargo.toml",
+    "host/sim/src",
+    "host/simulation/Cargo.toml",
+    "host/simulation/src",
+    "wit",
+];
+
 fn main() -> io::Result<()> {
     let host = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let workspace = host.join("..").canonicalize()?;
-    let mut code = String::new();
-    for (name, directory) in [("SDK", "guests/sdk"), ("TEMPLATE", "guests/template")] {
-        let directory = workspace.join(directory);
-        println!("cargo::rerun-if-changed={}", directory.display());
-        let mut files = Vec::new();
-        collect(&directory, &mut files)?;
-        files.sort();
-        let _ = writeln!(code, "pub(super) const {name}: &[(&str, &str)] = &[");
-        for file in files {
-            let relative = file.strip_prefix(&directory).map_err(io::Error::other)?;
-            let (relative, file) = (relative.to_string_lossy(), file.to_string_lossy());
-            let _ = writeln!(code, "    ({relative:?}, include_str!({file:?})),");
-        }
-        code.push_str("];\n");
-    }
+    let template = workspace.join("guests/template");
+    let code = listed("TEMPLATE", &template, &[""])? + &listed("DAVIT", &workspace, &DAVIT)?;
     let out = PathBuf::from(env::var_os("OUT_DIR").unwrap_or_default());
     fs::write(out.join("guest_files.rs"), code)
 }
 
-/// All files but the SDK's own tests, which only its own workspace runs.
-fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        if path.is_dir() {
-            collect(&path, files)?;
-        } else if !path.ends_with("tests.rs") {
-            files.push(path);
-        }
+/// A constant with the files at these paths of a directory.
+fn listed(name: &str, directory: &Path, paths: &[&str]) -> io::Result<String> {
+    let mut files = Vec::new();
+    for path in paths {
+        let path = directory.join(path);
+        println!("cargo::rerun-if-changed={}", path.display());
+        collect(path, &mut files)?;
+    }
+    files.sort();
+    let mut code = format!("pub(super) const {name}: &[(&str, &str)] = &[\n");
+    for file in files {
+        let relative = file.strip_prefix(directory).map_err(io::Error::other)?;
+        let (relative, file) = (relative.to_string_lossy(), file.to_string_lossy());
+        let _ = writeln!(code, "    ({relative:?}, include_str!({file:?})),");
+    }
+    code.push_str("];\n");
+    Ok(code)
+}
+
+/// All files below a path, without the modules of unit tests: only the project's own
+/// workspace runs them.
+fn collect(path: PathBuf, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    let is_module = path.components().any(|part| part.as_os_str() == "src");
+    let is_test = path
+        .file_stem()
+        .is_some_and(|name| name == "tests" || name == "model_tests");
+    if is_module && is_test {
+        return Ok(());
+    }
+    if !path.is_dir() {
+        files.push(path);
+        return Ok(());
+    }
+    for entry in fs::read_dir(path)? {
+        collect(entry?.path(), files)?;
     }
     Ok(())
 }

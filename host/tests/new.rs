@@ -118,7 +118,7 @@ fn with_sdk_the_crate_builds_with_that_sdk() {
         manifest.contains(&format!("davit-guest = {{ path = {path:?} }}")),
         "{manifest}"
     );
-    assert!(!directory.join("davit-guest").exists());
+    assert!(!directory.join("davit").exists());
     let test = fs::read_to_string(directory.join("tests/policy.rs")).unwrap();
     assert!(test.contains("use mine::Policy;"), "{test}");
 }

@@ -68,6 +68,7 @@ impl Request {
         };
         Work {
             verb: verb.to_owned(),
+            group: target.resource.group.clone(),
             resource: target.resource.plural.clone(),
             subresource: target.subresource,
             namespace: target.namespace,

@@ -14,7 +14,7 @@ use std::time::Duration;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::{ConnectionClosed, Sim};
 use http_body_util::BodyExt;
-use serde_json::Value;
+use serde_json::{Value, json};
 use support::{call, config_map, send, sim, watch};
 use tokio::time::{Instant, timeout};
 
@@ -33,6 +33,7 @@ async fn refusals_have_no_effect_and_say_when_to_retry() {
     let sim = sim();
     for (refusal, code, reason) in [
         (Refusal::Conflict, 409, "Conflict"),
+        (Refusal::Invalid, 422, "Invalid"),
         (Refusal::TooManyRequests(7), 429, "TooManyRequests"),
         (Refusal::InternalError, 500, "InternalError"),
         (Refusal::Unavailable, 503, "ServiceUnavailable"),
@@ -53,6 +54,36 @@ async fn refusals_have_no_effect_and_say_when_to_retry() {
         .unwrap();
     assert_eq!(response.headers()["retry-after"], "7");
     assert!(sim.list("v1", "ConfigMap", "").unwrap().is_empty());
+}
+
+/// The body of the API server's validating admission, from its source.
+#[tokio::test(start_paused = true)]
+async fn an_invalid_request_is_answered_as_an_admission_policy_denies_it() {
+    const WHY: &str = "ValidatingAdmissionPolicy 'fault' with binding 'fault' denied request: failed expression: false";
+    let sim = sim();
+    sim.create(config_map("a")).unwrap();
+    let fault = Fault {
+        matches: Match::default(),
+        when: When::Always,
+        action: Action::Refuse(Refusal::Invalid),
+    };
+    sim.add_fault(fault);
+    let (code, body) = call(&sim, "DELETE", &format!("{MAPS}/a"), None).await;
+    assert_eq!(code, 422);
+    let message = format!("configmaps \"a\" is forbidden: {WHY}");
+    let details = json!({"name": "a", "kind": "configmaps", "causes": [{"message": WHY}]});
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": "Invalid", "details": details, "code": 422,
+    });
+    assert_eq!(body, status);
+    assert_eq!(sim.list("v1", "ConfigMap", "").unwrap().len(), 1);
+
+    let lease = "/apis/coordination.k8s.io/v1/namespaces/default/leases/b";
+    let (_, body) = call(&sim, "DELETE", lease, None).await;
+    assert_eq!(body["details"]["group"], "coordination.k8s.io");
+    let message = format!("leases.coordination.k8s.io \"b\" is forbidden: {WHY}");
+    assert_eq!(body["message"], message);
 }
 
 #[tokio::test(start_paused = true)]

@@ -72,7 +72,7 @@ impl Server {
                 Action::Delay(delay) => arrival.delay += *delay,
                 Action::CloseBefore => return arrival,
                 Action::Refuse(refusal) => {
-                    let response = Response::failed(&refusal.status());
+                    let response = Response::failed(&refusal.status(&arrival.work));
                     arrival.code = response.code;
                     arrival.answer = Answer::Body(read(response));
                     return arrival;

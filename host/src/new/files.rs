@@ -6,19 +6,17 @@ use anyhow::Result;
 
 use super::manifest;
 
-// The files of `guests/sdk` and `guests/template`, each with its path there.
+// The files of `guests/template`, with their paths there, and those of the SDK and of
+// what its test harness drives, with their paths in the repository.
 include!(concat!(env!("OUT_DIR"), "/guest_files.rs"));
-
-const WIT: &str = include_str!("../../../wit/davit-controller-0.1.0/controller.wit");
-/// The directory of the interface beside the SDK, and its path in the repository.
-const WIT_DIRECTORY: &str = "wit/davit-controller-0.1.0";
-const WIT_IN_REPOSITORY: &str = "../../wit/davit-controller-0.1.0";
 
 /// The name of the template, which the guest's name replaces.
 const TEMPLATE_NAME: &str = "guest-template";
 
-/// The directory of the SDK in the guest's crate.
-const SDK_DIRECTORY: &str = "davit-guest";
+/// The directory of the SDK in the guest's crate. It and the crates of the harness are a
+/// workspace below `davit`, laid out as the repository is.
+const SDK_DIRECTORY: &str = "davit/guests/sdk";
+const DAVIT_DIRECTORY: &str = "davit";
 
 /// The release profile optimises for size, because the host compiles a module when it
 /// loads it. The SDK is outside the workspace, so that `cargo test` tests the guest
@@ -32,7 +30,7 @@ panic = \"abort\"
 strip = true
 
 [workspace]
-exclude = [\"davit-guest\"]
+exclude = [\"davit\"]
 ";
 
 /// One file, by its path in the crate.
@@ -61,22 +59,18 @@ pub(super) fn of_guest(name: &str, sdk: Option<&Path>) -> Result<Vec<File>> {
 }
 
 fn own_sdk() -> Result<Vec<File>> {
-    let within = |path: &str| Path::new(SDK_DIRECTORY).join(path);
+    let within = |path: &str| Path::new(DAVIT_DIRECTORY).join(path);
+    let members = DAVIT
+        .iter()
+        .filter_map(|(path, _)| path.strip_suffix("/Cargo.toml"));
     let mut files = vec![File {
-        path: within(WIT_DIRECTORY).join("controller.wit"),
-        text: WIT.to_owned(),
+        path: within("Cargo.toml"),
+        text: manifest::workspace(members)?,
     }];
-    for (path, text) in SDK {
-        let text = match *path {
-            "Cargo.toml" => manifest::written_out(text, Path::new(SDK_DIRECTORY))?,
-            "src/bindings.rs" => text.replace(WIT_IN_REPOSITORY, WIT_DIRECTORY),
-            _ => (*text).to_owned(),
-        };
-        files.push(File {
-            path: within(path),
-            text,
-        });
-    }
+    files.extend(DAVIT.iter().map(|(path, text)| File {
+        path: within(path),
+        text: (*text).to_owned(),
+    }));
     Ok(files)
 }
 

@@ -40,6 +40,22 @@ fn line_written_out(line: &str, sdk: &Path) -> Result<String> {
     Ok(format!("{key} = {{ {inner}, {rest}"))
 }
 
+/// A workspace of these members with the values of this one: its package fields, its
+/// dependencies and its lints.
+pub(super) fn workspace<'a>(members: impl Iterator<Item = &'a str>) -> Result<String> {
+    let values = WORKSPACE
+        .find("[workspace.package]")
+        .zip(WORKSPACE.find("[profile."));
+    let values = values.and_then(|(start, end)| WORKSPACE.get(start..end));
+    let values = values.context("the workspace has no values before its profiles")?;
+    let members: Vec<String> = members.map(|member| format!("    {member:?},\n")).collect();
+    Ok(format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [\n{}]\n\n{}\n",
+        members.concat(),
+        values.trim_end()
+    ))
+}
+
 /// The workspace's value of a key: each is on one line there.
 fn value(key: &str, sdk: &Path) -> Result<String> {
     if key == "davit-guest" {

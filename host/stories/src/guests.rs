@@ -6,7 +6,7 @@ use davit_guest::Controller;
 use davit_simulation::Described;
 use serde_json::{Value, json};
 
-use crate::bridge::Native;
+use davit_guest::testing::Native;
 
 /// A configuration that no guest accepts.
 pub(crate) const WRONG: u8 = u8::MAX;

@@ -8,7 +8,6 @@
 )]
 
 mod action;
-mod bridge;
 mod cluster;
 mod fate;
 mod guests;

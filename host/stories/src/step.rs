@@ -215,6 +215,7 @@ fn disturb(dice: &mut Dice) -> Event {
 fn broken(dice: &mut Dice) -> Event {
     let actions = [
         fault::Action::Refuse(Refusal::Conflict),
+        fault::Action::Refuse(Refusal::Invalid),
         fault::Action::Refuse(Refusal::TooManyRequests(1)),
         fault::Action::Refuse(Refusal::TooManyRequests(5)),
         fault::Action::Refuse(Refusal::InternalError),

@@ -28,6 +28,7 @@ mod config;
 mod execute;
 mod host;
 mod members;
+mod native;
 mod objects;
 mod patch;
 mod pod;
@@ -46,6 +47,7 @@ use crate::{
     ObjectRef, PendingItem, Plan, PlanFailure, UnlistedResource, Verdict, WorkItem, msgpack,
 };
 use host::State;
+pub use native::Native;
 pub use pod::Pod;
 use queues::Outcome;
 

@@ -7,7 +7,7 @@
 //! RESOURCE = PLURAL | PLURAL/SUBRESOURCE | any
 //! WHERE  = namespace=NAME | name=NAME
 //! WHEN   = always | P% | first=N | nth=N | every=N
-//! EFFECT = delay=DURATION | 409 | 429[=SECONDS] | 500 | 503
+//! EFFECT = delay=DURATION | 409 | 422 | 429[=SECONDS] | 500 | 503
 //!        | close-before | close-after | cut=BYTES
 //!        | end[=N] | abort[=N] | silence[=N] | no-bookmarks[=N] | expire[=N]
 //!        | late=DURATION
@@ -39,7 +39,7 @@ pub enum FaultSyntax {
     Repeated(String),
     /// The last word.
     #[error(
-        "{0:?} is no effect: it is one of delay=DURATION, 409, 429, 429=SECONDS, 500, 503, close-before, close-after, cut=BYTES and, for watches, end, abort, silence, no-bookmarks, expire (each may say after how many events: abort=3), late=DURATION"
+        "{0:?} is no effect: it is one of delay=DURATION, 409, 422, 429, 429=SECONDS, 500, 503, close-before, close-after, cut=BYTES and, for watches, end, abort, silence, no-bookmarks, expire (each may say after how many events: abort=3), late=DURATION"
     )]
     Effect(String),
     /// An effect on watches, for another verb.
@@ -157,6 +157,7 @@ fn action(word: &str) -> Result<Action, FaultSyntax> {
         ("delay", Some(value)) => Action::Delay(duration(word, value)?),
         ("late", Some(value)) => Action::Watch(0, WatchFault::Delay(duration(word, value)?)),
         ("409", None) => Action::Refuse(Refusal::Conflict),
+        ("422", None) => Action::Refuse(Refusal::Invalid),
         ("429", None) => Action::Refuse(Refusal::TooManyRequests(1)),
         ("429", Some(value)) => Action::Refuse(Refusal::TooManyRequests(number(word, value)?)),
         ("500", None) => Action::Refuse(Refusal::InternalError),
@@ -220,6 +221,7 @@ mod tests {
             matches,
             Match {
                 verb: "patch".to_owned(),
+                group: String::new(),
                 resource: "pods".to_owned(),
                 subresource: "status".to_owned(),
                 namespace: "a".to_owned(),
@@ -245,6 +247,7 @@ mod tests {
     fn every_effect() {
         for (effect, action) in [
             ("delay=1.5s", Action::Delay(Duration::from_millis(1500))),
+            ("422", Action::Refuse(Refusal::Invalid)),
             ("429", Action::Refuse(Refusal::TooManyRequests(1))),
             ("429=7", Action::Refuse(Refusal::TooManyRequests(7))),
             ("500", Action::Refuse(Refusal::InternalError)),

@@ -27,6 +27,8 @@ pub struct Match {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
     /// `deletecollection`.
     pub verb: String,
+    /// The API group; empty for the core group too.
+    pub group: String,
     /// The plural name, `pods`.
     pub resource: String,
     /// The subresource, `status`.
@@ -53,6 +55,7 @@ impl Match {
     pub fn matches(&self, request: &Match) -> bool {
         let fits = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
         fits(&self.verb, &request.verb)
+            && fits(&self.group, &request.group)
             && fits(&self.resource, &request.resource)
             && fits(&self.subresource, &request.subresource)
             && fits(&self.namespace, &request.namespace)
@@ -97,6 +100,8 @@ pub enum Action {
 pub enum Refusal {
     /// 409.
     Conflict,
+    /// 422: an admission policy denies the request.
+    Invalid,
     /// 429 with a `Retry-After` of that many seconds.
     TooManyRequests(u32),
     /// 500.
@@ -106,10 +111,16 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The status that it answers with.
+    /// The answer to a refused request.
     #[must_use]
-    pub fn status(self) -> Box<Status> {
+    pub fn status(self, request: &Match) -> Box<Status> {
         match self {
+            Refusal::Invalid => Status::denied_by_policy(
+                &request.group,
+                &request.resource,
+                &request.name,
+                "ValidatingAdmissionPolicy 'fault' with binding 'fault' denied request: failed expression: false",
+            ),
             Refusal::Conflict => {
                 let mut status = Status::internal("");
                 status.code = 409;

@@ -260,7 +260,7 @@ impl Sim {
             match action {
                 Action::Delay(duration) => tokio::time::sleep(*duration).await,
                 Action::CloseBefore => return Err(ConnectionClosed),
-                Action::Refuse(refusal) => return Ok(body::failed(&refusal.status())),
+                Action::Refuse(refusal) => return Ok(body::failed(&refusal.status(&work))),
                 Action::CloseAfter | Action::CutBody(_) | Action::Watch(..) => {}
             }
         }

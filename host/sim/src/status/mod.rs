@@ -286,6 +286,22 @@ impl Status {
         Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).with_details(details)
     }
 
+    /// 422: an admission policy does not admit the request. The message is that of a
+    /// 403, as the server's is.
+    #[must_use]
+    pub fn denied_by_policy(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
+        let mut status = Status::denied(group, resource, name, why);
+        status.code = 422;
+        status.reason = "Invalid";
+        if let Some(details) = &mut status.details {
+            details.causes.push(Cause {
+                message: why.to_owned(),
+                ..Cause::default()
+            });
+        }
+        status
+    }
+
     /// 403: a disruption budget that makes no sense.
     #[must_use]
     pub fn negative_budget(name: &str) -> Box<Self> {

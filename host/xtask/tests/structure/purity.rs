@@ -58,7 +58,8 @@ const ARROWS: [(&str, &[&str]); 9] = [
             "taint-eviction",
         ],
     ),
-    ("davit-guest", &[]),
+    // Its feature `testing` alone, which no component has.
+    ("davit-guest", &["davit-core", "davit-simulation"]),
     ("xtask", &[]),
     (
         "davit",

@@ -1,4 +1,4 @@
-//! A guest of the SDK, compiled natively, as the simulation calls it.
+//! A guest of the SDK, compiled natively, as a simulated host calls it.
 
 mod decision;
 mod host;
@@ -7,17 +7,17 @@ mod manifest;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::Controller;
+use crate::component::Instance;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
-use davit_guest::Controller;
-use davit_guest::component::Instance;
 use davit_simulation::{Guest, NativeGuest, Reconciliation};
 
 use host::CallHost;
 
-/// A controller with its configuration.
-pub(crate) struct Native<C> {
+/// A controller with its configuration, as a guest of `davit_simulation::Host`.
+pub struct Native<C> {
     instance: Instance<C>,
     manifest: Manifest,
 }
@@ -27,7 +27,7 @@ struct Suspended(ReadRequest);
 
 impl<C: Controller> Native<C> {
     /// Describes the controller with an operator's configuration (MessagePack).
-    pub(crate) fn describe(config: &[u8]) -> Result<Self, String> {
+    pub fn describe(config: &[u8]) -> Result<Self, String> {
         let instance = Instance::new();
         let described = instance.describe(config);
         let described = described.map_err(|error| format!("{}: {}", error.field, error.message))?;
@@ -36,7 +36,9 @@ impl<C: Controller> Native<C> {
         Ok(Self { instance, manifest })
     }
 
-    pub(crate) fn manifest(&self) -> &Manifest {
+    /// What the controller needs, as the host reads it.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
         &self.manifest
     }
 }

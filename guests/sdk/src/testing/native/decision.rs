@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate as sdk;
 use davit_core::circuit::{CallFailure, CallFailureKind};
 use davit_core::manifest::Rate;
 use davit_core::object::ObjectRef;
@@ -11,7 +12,6 @@ use davit_core::plan::{
     PatchKind, Plan, PlanMeasure, PropagationPolicy, QueueKey, Step, Verdict,
 };
 use davit_core::time::{Now, Wall};
-use davit_guest as sdk;
 use davit_simulation::Reconciliation;
 use serde_json::Value;
 

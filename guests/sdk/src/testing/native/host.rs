@@ -3,6 +3,9 @@
 use std::cell::RefCell;
 use std::panic::resume_unwind;
 
+use crate as sdk;
+use crate::bindings::davit::controller::{cache, live, types};
+use crate::component::Host;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Call, ReadAnswer, ReadRequest};
 use davit_core::manifest::Manifest;
@@ -11,9 +14,6 @@ use davit_core::path::FieldPath;
 use davit_core::plan::{GetRequest, ListRequest, WorkItem};
 use davit_core::store::{Entry, IndexView, Page, Place, View};
 use davit_core::time::Now;
-use davit_guest as sdk;
-use davit_guest::bindings::davit::controller::{cache, live, types};
-use davit_guest::component::Host;
 use davit_simulation::Guest;
 
 use super::Suspended;

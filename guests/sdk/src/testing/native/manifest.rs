@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
+use crate as sdk;
 use davit_core::manifest::{
     IndexFilter, IndexSpec, Manifest, MetricKind, MetricSpec, Permission, QueueSpec, Rate, Source,
     TickSpec, Trigger, TriggerKey, WatchSpec,
 };
 use davit_core::path::FieldPath;
-use davit_guest as sdk;
 
 use super::host::resource;
 
