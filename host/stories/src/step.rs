@@ -132,7 +132,7 @@ fn event(dice: &mut Dice) -> Event {
         },
         48..53 => delete(dice, "Background"),
         53..57 => delete(dice, "Foreground"),
-        57..58 => Event::Orphan(dice.below(NAMES)),
+        57..58 if dice.chance(0.25) => Event::Orphan(dice.below(NAMES)),
         58..61 => Event::Taint(dice.below(NODES)),
         61..63 => Event::Untaint(dice.below(NODES)),
         63..64 => Event::RemoveNode(dice.below(NODES)),

@@ -67,6 +67,8 @@ use serde_json::Value;
 
 /// How often rollouts are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The pause before a record is read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(2);
 /// The most time that one look counts: a host that was held up has observed nothing
 /// meanwhile.
 const MOST_PASSED: Duration = Duration::from_secs(5);
@@ -103,6 +105,8 @@ enum Entry<G> {
 struct Remembering<G> {
     id: RecordId,
     declared: Declared<G>,
+    /// Why it could not be read, and when it is read again.
+    failure: Option<(String, Instant)>,
 }
 
 impl<G: Clone> Control<G> {
@@ -159,6 +163,7 @@ impl<G: Clone> Control<G> {
         let passed = now.instant.since(self.looked).min(MOST_PASSED);
         self.looked = now.instant;
         self.load_what_is_due(now.instant);
+        self.read_what_is_due(now.instant);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
             if controller.rest.is_for(seen) {
@@ -215,7 +220,10 @@ impl<G: Clone> Control<G> {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut controllers = self.controllers.values();
-        controllers.all(|entry| entry.known().is_some_and(|one| one.is_settled))
+        controllers.all(|entry| match entry {
+            Entry::Known(one) => one.is_settled,
+            Entry::Remembering(one) => one.failure.is_some(),
+        })
     }
 
     /// The spec of each controller: the last that could be read.
@@ -291,7 +299,11 @@ impl<G: Clone> Control<G> {
                 let owner = Owner::of(&name, declared.declaration.object.as_ref());
                 self.effects
                     .push_back(ControlEffect::Remember { id, owner });
-                let remembering = Remembering { id, declared };
+                let remembering = Remembering {
+                    id,
+                    declared,
+                    failure: None,
+                };
                 let entry = Entry::Remembering(Box::new(remembering));
                 self.controllers.insert(name, entry);
             }
@@ -322,9 +334,23 @@ impl<G: Clone> Control<G> {
             return;
         };
         let name = name.clone();
-        let Some(Entry::Remembering(remembering)) = self.controllers.remove(&name) else {
+        let Some(Entry::Remembering(mut remembering)) = self.controllers.remove(&name) else {
             return;
         };
+        if let Err(error) = &remembered.status
+            && remembering.declared.declaration.status.is_none()
+        {
+            // What is unknown is not absent: without its record, a controller might run
+            // what was rolled back.
+            self.report_unread(&name, &remembering, error);
+            remembering.failure = Some((error.clone(), now.instant.after(READ_AGAIN)));
+            self.controllers
+                .insert(name, Entry::Remembering(remembering));
+            return;
+        }
+        if remembering.failure.is_some() {
+            self.report_recording(&name, None);
+        }
         let Declared {
             mut declaration,
             loaded,
@@ -486,6 +512,37 @@ impl<G: Clone> Control<G> {
             let known = self.controllers.values().filter_map(Entry::known);
             let modules = known.flat_map(Controller::modules).collect();
             self.effects.push_back(ControlEffect::KeepModules(modules));
+        }
+    }
+
+    /// Reports that a record cannot be read, once for each reason.
+    fn report_unread(&mut self, name: &str, remembering: &Remembering<G>, error: &str) {
+        let former = remembering.failure.as_ref();
+        if former.is_none_or(|(former, _)| former != error) {
+            self.report(Report::Unread {
+                controller: name.to_owned(),
+                error: error.to_owned(),
+            });
+            self.report_recording(name, Some(error.to_owned()));
+        }
+    }
+
+    /// Reads the records again that could not be read.
+    fn read_what_is_due(&mut self, now: Instant) {
+        for (name, entry) in &mut self.controllers {
+            if let Entry::Remembering(remembering) = entry
+                && let Some((_, at)) = &mut remembering.failure
+                && *at <= now
+            {
+                *at = Instant::FAR_FUTURE;
+                self.last_id += 1;
+                remembering.id = RecordId(self.last_id);
+                let object = remembering.declared.declaration.object.as_ref();
+                self.effects.push_back(ControlEffect::Remember {
+                    id: remembering.id,
+                    owner: Owner::of(name, object),
+                });
+            }
         }
     }
 

@@ -253,7 +253,7 @@ impl Watched {
             self.recorded.forgive();
         }
         if former.is_none_or(|former| former.guardrails != spec.guardrails) {
-            self.recorded.release();
+            self.recorded.release(now.wall);
         }
         if former.is_none_or(|former| former.rollout.cohort != spec.rollout.cohort) {
             self.recorded.cohort_changed();

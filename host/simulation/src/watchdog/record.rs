@@ -30,8 +30,10 @@ pub(super) struct Recorded {
     /// The guardrails that hold plans back, by field and time.
     trips: BTreeMap<(String, String), Hold>,
     tripping: BTreeMap<(String, String), Hold>,
-    /// Those that an operator has reset.
-    released: BTreeSet<(String, String)>,
+    /// Those that tripped by then hold nothing back any more.
+    released: Option<Wall>,
+    /// The last trip that an operator has reset.
+    reset: Option<String>,
     /// Whether the cohorts have changed since the host knows the record.
     new_cohorts: bool,
 }
@@ -44,7 +46,7 @@ impl Recorded {
         (self.known, self.next, self.running) = (None, None, None);
         self.trips.clear();
         self.tripping.clear();
-        self.released.clear();
+        (self.released, self.reset) = (None, None);
     }
 
     /// The host knows so many of the decisions that were written; whether the last of
@@ -85,22 +87,27 @@ impl Recorded {
             let name = (trip.guardrail.clone(), trip.since.clone());
             let is_timed = trip.until.is_some();
             let is_void = (is_timed && jumped) || spec.is_some_and(|spec| !holds(trip, spec));
-            if self.released.contains(&name) || self.trips.contains_key(&name) || is_void {
+            let since = read(&trip.since);
+            let is_released = self
+                .released
+                .is_some_and(|at| since.is_none_or(|it| it <= at));
+            let is_reset = self.reset.as_ref().is_some_and(|at| trip.since <= *at);
+            if is_released || is_reset || is_void || self.trips.contains_key(&name) {
                 continue;
             }
-            let until = trip.until.as_deref().map(|until| {
-                let until = Time::parse(until).map(|until| Wall(until.unix() * 1000));
-                until.map_or(now.instant, |until| now.instant_at(until))
-            });
+            let until = trip
+                .until
+                .as_deref()
+                .map(|until| read(until).map_or(now.instant, |until| now.instant_at(until)));
             self.tripping.insert(name, until);
         }
     }
 
-    /// The limits are others: trips are judged anew.
-    pub(super) fn release(&mut self) {
-        for trips in [&mut self.trips, &mut self.tripping] {
-            self.released.extend(std::mem::take(trips).into_keys());
-        }
+    /// The limits are others: what has tripped by now is judged anew.
+    pub(super) fn release(&mut self, now: Wall) {
+        self.trips.clear();
+        self.tripping.clear();
+        self.released = Some(now);
     }
 
     /// The wall clock jumped: nobody knows until when trips with an end hold.
@@ -136,8 +143,11 @@ impl Recorded {
         };
         let all = self.trips.keys().chain(self.tripping.keys());
         // Who resets has seen them all.
-        if all.map(|(_, since)| since.as_str()).max() == Some(reset) {
-            self.release();
+        let last = all.map(|(_, since)| since.as_str()).max();
+        if last.is_none_or(|last| last == reset) {
+            self.reset = Some(reset.to_owned());
+            self.trips.clear();
+            self.tripping.clear();
         }
     }
 
@@ -242,6 +252,11 @@ impl Recorded {
             plan.target
         ))
     }
+}
+
+/// Reads a point in time, to the second before it.
+fn read(text: &str) -> Option<Wall> {
+    Time::parse(text).map(|at| Wall(at.unix().saturating_mul(1000)))
 }
 
 /// Whether a trip of an earlier host holds by this spec.

@@ -49,6 +49,8 @@ pub(super) struct Bench {
     pub(super) last_owner: Option<Owner>,
     /// Whether writes succeed.
     pub(super) is_recording: bool,
+    /// Whether the record can be read.
+    pub(super) is_readable: bool,
     /// Whether recorded revisions cannot be loaded.
     pub(super) is_cache_lost: bool,
 }
@@ -150,6 +152,7 @@ impl Bench {
             remembering: Vec::new(),
             last_owner: None,
             is_recording: true,
+            is_readable: true,
             is_cache_lost: false,
         };
         bench.declare();
@@ -250,7 +253,10 @@ impl Bench {
         if !self.remembering.is_empty() {
             let (id, _) = self.remembering.remove(0);
             let remembered = Box::new(Remembered {
-                status: Ok(self.record.status.clone()),
+                status: match self.is_readable {
+                    true => Ok(self.record.status.clone()),
+                    false => Err("the API server is away".to_owned()),
+                },
                 paused: None,
             });
             self.handle(ControlInput::Remembered { id, remembered });
