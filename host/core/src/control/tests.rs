@@ -2,3 +2,5 @@
 
 mod bench;
 mod orders;
+mod requests;
+mod rollouts;

@@ -26,7 +26,7 @@ use davit_core::object::ApiResource;
 use davit_core::stream::{StreamId, Update};
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::Traffic;
-use davit_sim::{Model, Time, Work};
+use davit_sim::{Model, RequestInfo, Time};
 
 use crate::dice::Dice;
 use crate::records::Records;
@@ -160,7 +160,7 @@ pub struct Write {
     /// The plan it belongs to.
     pub execution: ExecutionId,
     /// What it asked for.
-    pub work: Work,
+    pub work: RequestInfo,
     /// The status code of the answer; 0 if the server never looked at it.
     pub code: u16,
 }
