@@ -34,6 +34,9 @@ impl Module {
 /// A guest and its manifest, or why the guest refuses its configuration.
 pub type Described = Result<(Arc<dyn NativeGuest>, Manifest), String>;
 
+/// A guest that was described.
+type Native = (Arc<dyn NativeGuest>, Arc<Manifest>);
+
 /// Describes a program with a configuration (MessagePack).
 pub type Describe = fn(program: &str, config: &[u8]) -> Described;
 
@@ -43,7 +46,8 @@ pub struct Modules {
     /// What each source holds; none while it is away.
     sources: BTreeMap<String, (Option<Module>, u64)>,
     cache: BTreeMap<ModuleDigest, Module>,
-    described: BTreeMap<(String, Arc<[u8]>), (Arc<dyn NativeGuest>, Arc<Manifest>)>,
+    /// By program and configuration.
+    described: BTreeMap<(String, Arc<[u8]>), Native>,
 }
 
 impl fmt::Debug for Modules {
@@ -186,15 +190,14 @@ impl Modules {
         let config = encode_config(&spec.config).map_err(|error| refused(&error.to_string()))?;
         let config: Arc<[u8]> = config.into();
         let key = (module.program.clone(), Arc::clone(&config));
-        let (native, manifest) = match self.described.get(&key) {
-            Some((native, manifest)) => (Arc::clone(native), Arc::clone(manifest)),
-            None => {
-                let described = (self.describe)(&module.program, &config);
-                let (native, manifest) = described.map_err(|message| refused(&message))?;
-                let made = (native, Arc::new(manifest));
-                self.described.insert(key, made.clone());
-                made
-            }
+        let (native, manifest) = if let Some(known) = self.described.get(&key) {
+            known.clone()
+        } else {
+            let described = (self.describe)(&module.program, &config);
+            let (native, manifest) = described.map_err(|message| refused(&message))?;
+            let made = (native, Arc::new(manifest));
+            self.described.insert(key, made.clone());
+            made
         };
         self.cache.insert(module.digest(), module.clone());
         let identity = RevisionIdentity::new(module.digest(), config, spec.limits);

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use davit_core::api::{
-    ConditionStatus, ControllerSpec, ControllerStatus, HostStatus, ModeConfig, ModuleSource,
-    SpecError, UnitConfig,
+    ConditionStatus, ControllerSpec, ControllerStatus, GuardrailConfig, HostStatus, ModeConfig,
+    ModuleSource, SpecError, UnitConfig,
 };
 use davit_core::control::{
     Change, ChangeId, Declaration, FileController, RequestKind, Requests, requests,
@@ -291,24 +291,24 @@ impl Operators {
     /// Every controller is declared, enforces, and has no limits; every source holds its
     /// module. Some rollouts go on, others end.
     pub(crate) fn calm(&mut self, host: &mut Host) {
-        for index in 0..CONTROLLERS.len() {
+        for (index, name) in CONTROLLERS.into_iter().enumerate() {
             self.create(index, &Plan::default(), host);
             let plan = Plan::calm(host.world.dice());
             self.edit(index, |spec| {
                 spec.mode = ModeConfig::Enforce;
-                spec.guardrails = Default::default();
+                spec.guardrails = GuardrailConfig::default();
                 spec.permissions = None;
                 if !matches!(spec.config, Value::Object(_)) || spec.config.get("wrong").is_some() {
-                    spec.config = config(CONTROLLERS[index], 0);
+                    spec.config = config(name, 0);
                 }
                 plan.apply(spec);
             });
-            let digest = self.module(CONTROLLERS[index]).digest();
+            let digest = self.module(name).digest();
             self.edit(index, |spec| {
                 // What is pinned is there.
                 spec.module.digest = spec.module.digest.map(|_| digest);
             });
-            let build = self.builds.get(CONTROLLERS[index]).copied();
+            let build = self.builds.get(name).copied();
             self.provide(index, build, host);
         }
     }
@@ -383,9 +383,12 @@ impl Operators {
         let mut conditions = recorded.conditions.iter();
         let ready = conditions.find(|one| one.type_ == "Ready");
         let is_rolled_back = rejected == wanted;
-        let expected = |ready: &&ConditionStatus| match is_rolled_back {
-            true => ready.reason == "RolledBack",
-            false => ready.status == "True",
+        let expected = |ready: &&ConditionStatus| {
+            if is_rolled_back {
+                ready.reason == "RolledBack"
+            } else {
+                ready.status == "True"
+            }
         };
         if !ready.iter().any(expected) {
             return Some("it is not ready");

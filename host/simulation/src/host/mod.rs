@@ -32,7 +32,7 @@ pub struct Host {
     pub world: World,
     /// Where its modules come from.
     pub modules: Modules,
-    host: Option<davit_core::host::Host<Guest>>,
+    core: Option<davit_core::host::Host<Guest>>,
     /// When its monotonic clock was at zero.
     boot: Instant,
     calls: BTreeMap<CallId, InFlight>,
@@ -106,7 +106,7 @@ impl Host {
         Self {
             world,
             modules: Modules::new(describe),
-            host: None,
+            core: None,
             boot: Instant::ZERO,
             calls: BTreeMap::new(),
             reminders: BTreeMap::new(),
@@ -140,7 +140,7 @@ impl Host {
         };
         self.world.note(format_args!("the host starts"));
         let now = self.now();
-        self.host = Some(davit_core::host::Host::new(now, settings));
+        self.core = Some(davit_core::host::Host::new(now, settings));
         if !self.leading {
             self.handle(machine::Input::Leadership { held: false });
         }
@@ -165,13 +165,13 @@ impl Host {
     /// Whether the host runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.host.is_some()
+        self.core.is_some()
     }
 
     /// The core's host, if it runs.
     #[must_use]
     pub fn core(&self) -> Option<&davit_core::host::Host<Guest>> {
-        self.host.as_ref()
+        self.core.as_ref()
     }
 
     /// Every plan that the machine has admitted, in order.
@@ -241,7 +241,7 @@ impl Host {
 
     /// The host is gone, at once.
     pub fn crash(&mut self) {
-        self.host = None;
+        self.core = None;
         self.calls.clear();
         self.reminders.clear();
         self.reads.clear();
@@ -291,7 +291,7 @@ impl Host {
 
     /// When to poll the host again, by the world's clock.
     fn next_wake(&self) -> Option<Instant> {
-        let wake = self.host.as_ref()?.next_wake(self.now());
+        let wake = self.core.as_ref()?.next_wake(self.now());
         let nanos = wake.as_nanos().saturating_add(self.boot.as_nanos());
         Some(Instant::from_nanos(nanos))
     }
@@ -300,7 +300,7 @@ impl Host {
     fn pump(&mut self) {
         loop {
             let now = self.now();
-            let Some(effect) = self.host.as_mut().and_then(|host| host.poll(now)) else {
+            let Some(effect) = self.core.as_mut().and_then(|core| core.poll(now)) else {
                 break;
             };
             let counts = !matches!(
@@ -322,15 +322,15 @@ impl Host {
 
     fn handle(&mut self, input: machine::Input) {
         let now = self.now();
-        if let Some(host) = &mut self.host {
-            host.handle(now, Input::Machine(input));
+        if let Some(core) = &mut self.core {
+            core.handle(now, Input::Machine(input));
         }
     }
 
     fn control(&mut self, input: ControlInput<Guest>) {
         let now = self.now();
-        if let Some(host) = &mut self.host {
-            host.handle(now, Input::Control(input));
+        if let Some(core) = &mut self.core {
+            core.handle(now, Input::Control(input));
         }
     }
 

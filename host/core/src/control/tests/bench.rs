@@ -49,8 +49,8 @@ pub(super) struct Bench {
     pub(super) last_owner: Option<Owner>,
     /// Whether writes succeed.
     pub(super) is_recording: bool,
-    /// Whether the record can be read.
-    pub(super) is_readable: bool,
+    /// Why the record cannot be read, if so.
+    pub(super) unreadable: Option<String>,
     /// Whether recorded revisions cannot be loaded.
     pub(super) is_cache_lost: bool,
     /// Whether the source of what a spec describes cannot be read.
@@ -157,7 +157,7 @@ impl Bench {
             remembering: Vec::new(),
             last_owner: None,
             is_recording: true,
-            is_readable: true,
+            unreadable: None,
             is_cache_lost: false,
             is_source_away: false,
             former_stable: None,
@@ -260,10 +260,10 @@ impl Bench {
         if !self.remembering.is_empty() {
             let (id, _) = self.remembering.remove(0);
             let remembered = Box::new(Remembered {
-                status: match self.is_readable {
-                    true => Ok(self.record.status.clone()),
-                    false => Err("the API server is away".to_owned()),
-                },
+                status: self
+                    .unreadable
+                    .clone()
+                    .map_or_else(|| Ok(self.record.status.clone()), Err),
                 paused: None,
             });
             self.handle(ControlInput::Remembered { id, remembered });

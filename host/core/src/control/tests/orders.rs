@@ -498,13 +498,13 @@ fn nothing_runs_after_a_start_until_the_record_is_read() {
     let rejected = bench.status().rejected;
     assert!(rejected.is_some());
     let mut next = bench.crash();
-    next.is_readable = false;
+    next.unreadable = Some("the API server is away".to_owned());
     next.settle();
     next.pass(60);
     assert_eq!(next.runs(), None);
     assert!(next.control.is_settled(), "nobody waits for it");
     assert_eq!(next.record.status.rejected, rejected, "nothing is written");
-    next.is_readable = true;
+    next.unreadable = None;
     next.pass(3);
     assert_eq!(next.runs(), Some((name_of(&first()), None)));
     assert_eq!(next.status().rejected, rejected);
