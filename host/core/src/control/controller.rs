@@ -13,6 +13,7 @@ use super::record::{Record, RecordId};
 use super::recording::{RecordInputs, RecordOutcome, Recording};
 use super::reported::ReportedState;
 use super::requests::Requests;
+use super::rest::Rest;
 use super::revision::{Revision, is_same_revision, is_update_of};
 use super::state::{Candidate, Rollout};
 use super::times::{self, precise_time, time};
@@ -75,6 +76,8 @@ pub(super) struct Controller<G> {
     status: ControllerStatus,
     /// The controller that the data half was last told to run.
     pub(super) applied: Option<DesiredController<G>>,
+    /// Whether anything happens to it.
+    pub(super) rest: Rest,
     /// The last time that was used to name a rollout, a rejection or a loss.
     named: Wall,
 }
@@ -112,6 +115,7 @@ impl<G: Clone> Controller<G> {
             other_host: None,
             reported: ReportedState::default(),
             applied: None,
+            rest: Rest::default(),
             named: last_name(&status),
             status,
         }
@@ -124,6 +128,7 @@ impl<G: Clone> Controller<G> {
         loaded: Option<LoadedRevision<G>>,
         now: Instant,
     ) {
+        self.rest.end();
         self.is_settled = false;
         self.generation = declaration.generation;
         self.asked = declaration.requests;
@@ -188,6 +193,7 @@ impl<G: Clone> Controller<G> {
         id: LoadId,
         result: Result<LoadResult<G>, LoadProblem>,
     ) {
+        self.rest.end();
         match self.loading.handle(now, id, result, self.spec.as_ref()) {
             // The candidate may be loaded from its source.
             LoadOutcome::Nothing | LoadOutcome::Missing(Role::Candidate, _) => {}
@@ -239,8 +245,17 @@ impl<G: Clone> Controller<G> {
         self.forget_other_host(now.instant);
         let mut status = self.project(seen, now.wall, &mut notices);
         status.requests = self.answer(open, &status, seen, now.wall, &mut notices);
+        let changes_with_time = self.other_host.is_some() || self.rollout.candidate().is_some();
+        let is_changed = changes_with_time || !notices.is_empty() || self.status != status;
+        self.rest.look(seen, is_changed);
         self.status = status;
         notices
+    }
+
+    /// Whether there is nothing to decide, to apply, or to record.
+    pub(super) fn is_at_rest(&self, now: Instant) -> bool {
+        let is_recorded = self.unrecorded.is_none() && self.recording.is_idle(now);
+        self.rest.is_complete() && self.is_settled && is_recorded
     }
 
     fn choose_stable(&mut self, now: Wall, notices: &mut Vec<Notice>) {
@@ -353,9 +368,11 @@ impl<G: Clone> Controller<G> {
             describes_stable: stable.is_some_and(|stable| self.is_described(stable)),
             steps: spec.map_or_else(Vec::new, |spec| spec.rollout.steps.clone()),
             failure: self.failure.clone(),
-            is_update: spec
-                .zip(former)
-                .is_some_and(|(spec, former)| is_update_of(spec, former)),
+            // Only then it matters.
+            is_update: self.rollout.loss().is_some()
+                && spec
+                    .zip(former)
+                    .is_some_and(|(spec, former)| is_update_of(spec, former)),
             asked: OperatorRequests {
                 abandon: self.in_force.abandons(recorded),
                 swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),

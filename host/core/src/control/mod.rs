@@ -23,6 +23,7 @@ mod record;
 mod recording;
 mod reported;
 pub mod requests;
+mod rest;
 mod revision;
 mod state;
 mod text;
@@ -66,6 +67,8 @@ use serde_json::Value;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The pause before a record is read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(2);
 /// The most time that one period counts: a host that was held up has observed nothing
 /// meanwhile.
 const MOST_PASSED: Duration = Duration::from_secs(5);
@@ -102,6 +105,8 @@ enum Entry<G> {
 struct PendingController<G> {
     id: RecordId,
     declared: DeclaredController<G>,
+    /// Why it could not be read, and when it is read again.
+    failure: Option<(String, Instant)>,
 }
 
 impl<G: Clone> Control<G> {
@@ -158,8 +163,12 @@ impl<G: Clone> Control<G> {
         let passed = now.instant.since(self.reconciled_at).min(MOST_PASSED);
         self.reconciled_at = now.instant;
         self.load_what_is_due(now.instant);
+        self.read_what_is_due(now.instant);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
+            if controller.rest.is_for(seen) {
+                continue;
+            }
             for notice in controller.reconcile(seen, passed, now) {
                 self.effects.push_back(ControlEffect::Event {
                     controller: name.clone(),
@@ -174,7 +183,9 @@ impl<G: Clone> Control<G> {
         }
         // A candidate that is rolled back loses its share before anything else.
         for (_, controller) in known(&mut self.controllers) {
-            controller.apply_at_once(&self.settings.namespace);
+            if !controller.rest.is_complete() {
+                controller.apply_at_once(&self.settings.namespace);
+            }
         }
         self.run();
         for change in &mut self.changes {
@@ -182,8 +193,14 @@ impl<G: Clone> Control<G> {
                 change.stage = Stage::Reconciled;
             }
         }
-        let names: Vec<String> = self.controllers.keys().cloned().collect();
-        for name in names {
+        let has_changes = !self.changes.is_empty();
+        let is_left = |entry: &Entry<G>| {
+            let known = entry.known();
+            has_changes || known.is_none_or(|one| !one.is_at_rest(now.instant))
+        };
+        let left = self.controllers.iter().filter(|(_, entry)| is_left(entry));
+        let left: Vec<String> = left.map(|(name, _)| name.clone()).collect();
+        for name in left {
             self.record(now, &name);
         }
         self.run();
@@ -203,7 +220,10 @@ impl<G: Clone> Control<G> {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut controllers = self.controllers.values();
-        controllers.all(|entry| entry.known().is_some_and(|one| one.is_settled))
+        controllers.all(|entry| match entry {
+            Entry::Restored(one) => one.is_settled,
+            Entry::ReadingRecord(one) => one.failure.is_some(),
+        })
     }
 
     /// The last valid spec of each controller.
@@ -279,7 +299,11 @@ impl<G: Clone> Control<G> {
                 let owner = Owner::of(&name, declared.declaration.object.as_ref());
                 self.effects
                     .push_back(ControlEffect::ReadRecord { id, owner });
-                let pending = PendingController { id, declared };
+                let pending = PendingController {
+                    id,
+                    declared,
+                    failure: None,
+                };
                 let entry = Entry::ReadingRecord(Box::new(pending));
                 self.controllers.insert(name, entry);
             }
@@ -311,9 +335,22 @@ impl<G: Clone> Control<G> {
             return;
         };
         let name = name.clone();
-        let Some(Entry::ReadingRecord(pending)) = self.controllers.remove(&name) else {
+        let Some(Entry::ReadingRecord(mut pending)) = self.controllers.remove(&name) else {
             return;
         };
+        if let Err(error) = &record.status
+            && pending.declared.declaration.status.is_none()
+        {
+            // What is unknown is not absent: without its record, a controller might run
+            // what was rolled back.
+            self.report_unread(&name, &pending, error);
+            pending.failure = Some((error.clone(), now.instant.after(READ_AGAIN)));
+            self.controllers.insert(name, Entry::ReadingRecord(pending));
+            return;
+        }
+        if pending.failure.is_some() {
+            self.report_recording(&name, None);
+        }
         let DeclaredController {
             mut declaration,
             loaded,
@@ -367,6 +404,7 @@ impl<G: Clone> Control<G> {
         let mut controllers = known(&mut self.controllers);
         let found = controllers.find(|(_, one)| one.recording.is_about(id));
         let recorded = found.map(|(name, controller)| {
+            controller.rest.end();
             let recorded = controller.recording.handle(id, result, now.instant);
             (name.clone(), recorded)
         });
@@ -442,6 +480,7 @@ impl<G: Clone> Control<G> {
             // Only after a reconcile of what was declared.
             controller.is_settled |= self.due > now.instant && !controller.recording.is_under_way();
             if is_complete && controller.unrecorded.take().is_some() {
+                controller.rest.end();
                 self.report_recording(name, None);
             }
             self.answer_changes(name);
@@ -473,6 +512,37 @@ impl<G: Clone> Control<G> {
             let known = self.controllers.values().filter_map(Entry::known);
             let modules = known.flat_map(Controller::modules).collect();
             self.effects.push_back(ControlEffect::KeepModules(modules));
+        }
+    }
+
+    /// Reports that a record cannot be read, once for each reason.
+    fn report_unread(&mut self, name: &str, pending: &PendingController<G>, error: &str) {
+        let former = pending.failure.as_ref();
+        if former.is_none_or(|(former, _)| former != error) {
+            self.report(Report::Unread {
+                controller: name.to_owned(),
+                error: error.to_owned(),
+            });
+            self.report_recording(name, Some(error.to_owned()));
+        }
+    }
+
+    /// Reads the records again that could not be read.
+    fn read_what_is_due(&mut self, now: Instant) {
+        for (name, entry) in &mut self.controllers {
+            if let Entry::ReadingRecord(pending) = entry
+                && let Some((_, at)) = &mut pending.failure
+                && *at <= now
+            {
+                *at = Instant::FAR_FUTURE;
+                self.last_id += 1;
+                pending.id = RecordId(self.last_id);
+                let object = pending.declared.declaration.object.as_ref();
+                self.effects.push_back(ControlEffect::ReadRecord {
+                    id: pending.id,
+                    owner: Owner::of(name, object),
+                });
+            }
         }
     }
 

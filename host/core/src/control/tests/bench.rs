@@ -49,6 +49,8 @@ pub(super) struct Bench {
     pub(super) last_owner: Option<Owner>,
     /// Whether writes succeed.
     pub(super) is_recording: bool,
+    /// Why the record cannot be read, if so.
+    pub(super) unreadable: Option<String>,
     /// Whether recorded revisions cannot be loaded.
     pub(super) is_cache_lost: bool,
     /// Whether the source of what a spec describes cannot be read.
@@ -155,6 +157,7 @@ impl Bench {
             pending: Vec::new(),
             last_owner: None,
             is_recording: true,
+            unreadable: None,
             is_cache_lost: false,
             is_source_away: false,
             former_stable: None,
@@ -257,7 +260,10 @@ impl Bench {
         if !self.pending.is_empty() {
             let (id, _) = self.pending.remove(0);
             let record = Box::new(StoredRecord {
-                status: Ok(self.record.status.clone()),
+                status: self
+                    .unreadable
+                    .clone()
+                    .map_or_else(|| Ok(self.record.status.clone()), Err),
                 paused: None,
             });
             self.handle(ControlInput::RecordRead { id, record });
