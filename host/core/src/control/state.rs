@@ -10,6 +10,7 @@ use crate::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, HumanDuration, LostStatus, RejectedStatus,
     RevisionStatus, StepConfig,
 };
+use crate::mutant::Mutant;
 use crate::rollout::progress::{Step, StepObservation, StepWait};
 
 /// The remaining time of a step without an end.
@@ -96,6 +97,7 @@ impl Rollout {
         };
         let candidate = status.candidate.as_ref();
         let rejected = status.rejected.clone();
+        let rejected = rejected.filter(|_| !Mutant::ForgetRejections.is_active());
         // A host never records one revision as both.
         let candidate = candidate.filter(|candidate| {
             let rejected = rejected.as_ref();
