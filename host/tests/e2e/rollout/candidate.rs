@@ -34,7 +34,7 @@ fn a_shadow_deletes_nothing_until_it_is_promoted() {
             .until_candidate(|candidate| candidate.comparison.only_candidate == 8)
             .await;
         assert_eq!((candidate.step, candidate.weight), (1, 0));
-        assert_eq!(candidate.waits_for, "waiting until it is promoted");
+        assert_eq!(candidate.waits_for, "waiting for an operator to promote it");
         assert_eq!(bench.pods().await.len(), 10, "a shadow writes nothing");
         let disagreements = host.host.handle().disagreements("podgc").await.unwrap();
         assert_eq!(disagreements.last.len(), 8);
@@ -83,7 +83,7 @@ fn a_candidate_that_traps_is_rolled_back() {
         let status = host.until_status(|status| status.rejected.is_some()).await;
         assert_eq!((status.candidate, status.stable), (None, first.stable));
         let reason = status.rejected.unwrap().reason;
-        assert!(reason.contains("calls failed, of which 0 may"), "{reason}");
+        assert!(reason.contains("calls failed (limit 0)"), "{reason}");
         assert!(reason.contains("trap"), "{reason}");
     });
 }
