@@ -49,7 +49,7 @@ impl<G: Clone> Revision<G> {
                 });
             }
             Ruling::Wait(WaitReason::Expectation(ExpectationState::Gone)) => {
-                execution.is_done_already()
+                execution.is_done_already();
             }
             Ruling::Wait(WaitReason::Expectation(_)) => execution.hold(uid),
             Ruling::Wait(WaitReason::Tripped(trip)) => {
