@@ -10,13 +10,16 @@ use crate::run;
 
 /// Seeds that have shown a mutant before. They are tried first; a story that has changed
 /// since costs a search, and nothing else.
-const HINTS: [(Mutant, u64); 13] = [
+const HINTS: [(Mutant, u64); 16] = [
     (Mutant::RepeatWrites, 2),
     (Mutant::IgnoreLeadership, 0),
     (Mutant::IgnoreOwnership, 8),
     (Mutant::SpendNothing, 11),
     (Mutant::KeepUnlistedObjects, 0),
     (Mutant::StopAtFirstPage, 29),
+    (Mutant::ForgetFailedCalls, 0),
+    (Mutant::ForgetDryRuns, 21),
+    (Mutant::ForgetResync, 7),
     (Mutant::ActUnrecorded, 2),
     (Mutant::CountFailedRecords, 8),
     (Mutant::RecordStatusFirst, 0),
