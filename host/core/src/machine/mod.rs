@@ -35,6 +35,7 @@ use crate::coverage::Unlisted;
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
+use crate::request::plan::withdrawn;
 use crate::store::Store;
 use crate::time::{Instant, Now};
 
@@ -134,7 +135,7 @@ impl<G: Clone> Machine<G> {
             Input::Leadership { held } => self.handle_leadership(now.instant, held),
             Input::Stop => {
                 self.outbox.stopping = true;
-                self.withdraw_all();
+                self.withdraw_all(now.instant);
             }
         }
     }
@@ -290,17 +291,25 @@ impl<G: Clone> Machine<G> {
                 .for_each(|(_, controller)| controller.resync(now));
         } else {
             self.settle(now);
-            self.withdraw_all();
+            self.withdraw_all(now);
         }
     }
 
-    fn withdraw_all(&mut self) {
+    fn withdraw_all(&mut self, now: Instant) {
+        let ids: Vec<ControllerId> = self.running().map(|(_, one)| one.id()).collect();
+        for id in ids {
+            self.withdraw(now, id);
+        }
+    }
+
+    /// Withdraws the plans of a controller. Those that the driver has not taken yet
+    /// end here; it withdraws the others that have not begun.
+    fn withdraw(&mut self, now: Instant, controller: ControllerId) {
         if Mutant::WithdrawNothing.is_active() {
             return;
         }
-        let ids: Vec<ControllerId> = self.running().map(|(_, one)| one.id()).collect();
-        for id in ids {
-            self.outbox.push(Effect::Withdraw(id));
+        for (id, plan) in self.outbox.withdraw(controller) {
+            self.handle_outcome(now, id, withdrawn(&plan), Duration::ZERO);
         }
     }
 
