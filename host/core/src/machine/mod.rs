@@ -65,6 +65,8 @@ pub struct Machine<G> {
     /// None until the first discovery.
     mapping: Option<Arc<Mapping>>,
     controllers: BTreeMap<String, Hosted<G>>,
+    /// What the API server served when each call was made that has no answer yet.
+    calls: BTreeMap<CallId, Arc<Mapping>>,
     /// The resources of which views may lack objects; none if that may have
     /// changed.
     unlisted: Option<UnlistedByView>,
@@ -90,6 +92,7 @@ impl<G: Clone> Machine<G> {
             streams: Streams::default(),
             mapping: None,
             controllers: BTreeMap::new(),
+            calls: BTreeMap::new(),
             unlisted: None,
             outbox: Outbox::new(settings.run),
             reachable: true,
@@ -112,11 +115,13 @@ impl<G: Clone> Machine<G> {
             }
             Input::ReadRequested {
                 read,
-                call: _,
+                call,
                 controller,
                 request,
             } => {
-                let mapping = self.mapping.clone().unwrap_or_default();
+                // The guest was shown that one.
+                let mapping = self.calls.get(&call).or(self.mapping.as_ref());
+                let mapping = mapping.cloned().unwrap_or_default();
                 self.outbox.push(Effect::Read {
                     read,
                     controller,
@@ -218,6 +223,7 @@ impl<G: Clone> Machine<G> {
         result: Result<Vec<Decision>, CallFailure>,
         took: Duration,
     ) {
+        self.calls.remove(&call);
         let Some(mapping) = self.mapping.clone() else {
             return;
         };
