@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::control::{
-    Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, StepProgress,
+    Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, Output, StepProgress,
 };
 use crate::machine::{self, Machine, MachineSettings};
 use crate::observation::Disagreements;
@@ -56,9 +56,8 @@ pub enum Input<G> {
 /// Something to do.
 #[derive(Debug)]
 pub enum Effect<G> {
-    /// With revisions, records or events; never
-    /// [`ControlEffect::Run`] or [`ControlEffect::Reset`], which concern the machine.
-    Control(ControlEffect<G>),
+    /// With revisions, records or events.
+    Control(ControlEffect),
     /// With the API server or a guest.
     Machine(machine::Effect<G>),
 }
@@ -96,11 +95,11 @@ impl<G: Clone> Host<G> {
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
         loop {
             match self.control.poll() {
-                Some(ControlEffect::Run(desired)) => self.machine.apply(now, desired),
-                Some(ControlEffect::Reset { controller }) => {
+                Some(Output::Run(desired)) => self.machine.apply(now, desired),
+                Some(Output::Reset { controller }) => {
                     self.machine.reset(now.instant, &controller);
                 }
-                Some(effect) => return Some(Effect::Control(effect)),
+                Some(Output::Effect(effect)) => return Some(Effect::Control(effect)),
                 None if self.control.next_wake() <= now.instant => {
                     let observed = self.machine.observe(now);
                     self.control.advance(now, &observed);

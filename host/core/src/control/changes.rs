@@ -82,11 +82,11 @@ impl<G: Clone> Control<G> {
         let known = self.controllers.get_mut(controller);
         let known = known.and_then(Entry::known_mut);
         if let (Some(entry), Some(known)) = (self.files.get_mut(controller), known) {
-            self.effects
-                .push_back(ControlEffect::Report(Report::Requested {
-                    controller: controller.to_owned(),
-                    change: change.clone(),
-                }));
+            let report = Report::Requested {
+                controller: controller.to_owned(),
+                change: change.clone(),
+            };
+            self.outputs.push_back(ControlEffect::Report(report).into());
             entry.change(change);
             known.declare(entry.declaration(controller), None, now.instant);
             self.due = now.instant;
@@ -94,7 +94,7 @@ impl<G: Clone> Control<G> {
     }
 
     pub(super) fn answer(&mut self, id: ChangeId, result: Result<Value, ChangeError>) {
-        self.effects.push_back(ControlEffect::Answer { id, result });
+        self.push(ControlEffect::Answer { id, result });
     }
 
     /// Answers the changes of a controller that are considered and recorded.

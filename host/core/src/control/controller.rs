@@ -1,6 +1,7 @@
 //! One controller: what is declared, which of its revisions are loaded, the state of
 //! its rollout, and what is said of it.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::answers::{self, Outcome};
@@ -617,17 +618,27 @@ impl<G: Clone> Controller<G> {
         self.recording.explain(error, &what, id)
     }
 
-    /// The modules that the controller needs: those of its revisions, also of those
-    /// that are still to be loaded after a start.
-    pub(super) fn modules(&self) -> Vec<ModuleDigest> {
-        let loaded = self.stable.iter().chain(&self.desired);
-        let loaded = loaded.map(Revision::digest);
+    /// The modules that the controller needs: those of the revisions that are decided,
+    /// also of those that are still to be loaded after a start, of those that run, and
+    /// of those that the record may name. None as long as nobody knows the record.
+    pub(super) fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
+        let recorded = self.recording.modules()?;
         let stable = self.rollout.stable().map(|one| &one.digest);
         let candidate = self.rollout.candidate().map(|one| &one.revision.digest);
-        let recorded = stable.into_iter().chain(candidate);
-        loaded
-            .chain(recorded.filter_map(|text| text.parse().ok()))
-            .collect()
+        let named = recorded.iter().chain(stable).chain(candidate);
+        let named = named.filter_map(|text| text.parse().ok());
+        let loaded = self.stable.iter().chain(&self.desired);
+        let running = self.applied.iter().flat_map(|applied| {
+            let candidate = applied.candidate.iter().map(|(candidate, _)| candidate);
+            candidate.chain([&applied.stable])
+        });
+        let running = running.map(|one| one.identity.digest());
+        Some(
+            named
+                .chain(loaded.map(Revision::digest))
+                .chain(running)
+                .collect(),
+        )
     }
 }
 

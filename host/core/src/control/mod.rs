@@ -37,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use declaration::{Declaration, Owner};
+pub(crate) use exchange::Output;
 pub use exchange::{
     ChangeId, ControlEffect, ControlInput, ControlSettings, Declared, FileController, HostIdentity,
     Report,
@@ -54,6 +55,7 @@ pub use revision::is_same_revision;
 
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::desired::DesiredController;
+use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::throttle::Throttle;
@@ -78,11 +80,11 @@ pub struct Control<G> {
     /// Those of a configuration file.
     files: BTreeMap<String, FileEntry>,
     changes: Vec<PendingChange>,
-    effects: VecDeque<ControlEffect<G>>,
+    outputs: VecDeque<Output<G>>,
     /// What the data half was last asked to run.
     running: Vec<DesiredController<G>>,
-    /// Whether modules may be unused that were used before.
-    modules_changed: bool,
+    /// The modules that drivers were last asked to keep.
+    kept_modules: BTreeSet<ModuleDigest>,
     /// Failures to record, by controller and cause.
     failures: Throttle<(String, String)>,
     /// When rollouts were looked at last.
@@ -113,9 +115,9 @@ impl<G: Clone> Control<G> {
             controllers: BTreeMap::new(),
             files: BTreeMap::new(),
             changes: Vec::new(),
-            effects: VecDeque::new(),
+            outputs: VecDeque::new(),
             running: Vec::new(),
-            modules_changed: false,
+            kept_modules: BTreeSet::new(),
             failures: Throttle::default(),
             looked: now.instant,
             due: now.instant,
@@ -141,9 +143,9 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// What drivers have to do next; none if nothing is left.
-    pub fn poll(&mut self) -> Option<ControlEffect<G>> {
-        self.effects.pop_front()
+    /// What is to be done next; none if nothing is left.
+    pub(crate) fn poll(&mut self) -> Option<Output<G>> {
+        self.outputs.pop_front()
     }
 
     /// When [`Self::advance`] is due.
@@ -161,15 +163,16 @@ impl<G: Clone> Control<G> {
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
             for notice in controller.look(seen, passed, now) {
-                self.effects.push_back(ControlEffect::Event {
+                let event = ControlEffect::Event {
                     controller: name.clone(),
                     object: controller.object.clone(),
                     notice,
-                });
+                };
+                self.outputs.push_back(event.into());
             }
             if controller.is_reset(seen) {
                 let controller = name.clone();
-                self.effects.push_back(ControlEffect::Reset { controller });
+                self.outputs.push_back(Output::Reset { controller });
             }
         }
         // A candidate that is rolled back loses its share before anything else.
@@ -187,6 +190,7 @@ impl<G: Clone> Control<G> {
             self.record(now, &name);
         }
         self.run();
+        self.keep_modules();
     }
 
     /// What the data half has to run.
@@ -277,8 +281,7 @@ impl<G: Clone> Control<G> {
             None => {
                 let id = RecordId(self.next_id());
                 let owner = Owner::of(&name, declared.declaration.object.as_ref());
-                self.effects
-                    .push_back(ControlEffect::Remember { id, owner });
+                self.push(ControlEffect::Remember { id, owner });
                 let remembering = Remembering { id, declared };
                 let entry = Entry::Remembering(Box::new(remembering));
                 self.controllers.insert(name, entry);
@@ -330,7 +333,7 @@ impl<G: Clone> Control<G> {
                     entry.restore(true);
                     let controller = name.clone();
                     let report = Report::PauseUnreadable { controller, error };
-                    self.effects.push_back(ControlEffect::Report(report));
+                    self.outputs.push_back(ControlEffect::Report(report).into());
                 }
                 None => {}
             }
@@ -415,11 +418,12 @@ impl<G: Clone> Control<G> {
         let cause = (name.to_owned(), error.clone());
         if let Some(suppressed) = self.failures.admit(cause, now.instant) {
             let message = format!("the rollout cannot be recorded: {error}{suppressed}");
-            self.effects.push_back(ControlEffect::Event {
+            let event = ControlEffect::Event {
                 controller: name.to_owned(),
                 object: controller.object.clone(),
                 notice: Notice::warning("NotRecorded", message),
-            });
+            };
+            self.push(event);
         }
         self.report_recording(name, Some(error));
         self.answer_changes(name);
@@ -453,26 +457,35 @@ impl<G: Clone> Control<G> {
     fn write(&mut self, name: &str, id: RecordId, record: Record) {
         let object = self.controllers.get(name).and_then(Entry::object);
         let owner = Owner::of(name, object);
-        self.effects
-            .push_back(ControlEffect::Record { id, owner, record });
+        self.push(ControlEffect::Record { id, owner, record });
     }
 
     /// Asks the data half to run what is desired, if that has changed.
     fn run(&mut self) {
         let desired = self.desired();
         if desired != self.running {
-            self.effects.push_back(ControlEffect::Run(desired.clone()));
+            self.outputs.push_back(Output::Run(desired.clone()));
             self.running = desired;
-            self.modules_changed = true;
         }
-        // What a controller needs whose record is not read yet, nobody knows.
-        let is_known = |entry: &Entry<G>| entry.known().is_some();
-        if self.modules_changed && self.controllers.values().all(is_known) {
-            self.modules_changed = false;
-            let known = self.controllers.values().filter_map(Entry::known);
-            let modules = known.flat_map(Controller::modules).collect();
-            self.effects.push_back(ControlEffect::KeepModules(modules));
+    }
+
+    /// Says which modules are needed, if those have changed.
+    fn keep_modules(&mut self) {
+        if let Some(modules) = self.modules()
+            && modules != self.kept_modules
+        {
+            self.push(ControlEffect::KeepModules(modules.clone()));
+            self.kept_modules = modules;
         }
+    }
+
+    /// The modules that the controllers need; none as long as a record is not known.
+    fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
+        let mut needed = BTreeSet::new();
+        for entry in self.controllers.values() {
+            needed.extend(entry.known()?.modules()?);
+        }
+        Some(needed)
     }
 
     fn load_what_is_due(&mut self, now: Instant) {
@@ -486,17 +499,19 @@ impl<G: Clone> Control<G> {
             let desired = controller.next_load(now, &mut id);
             let recorded = controller.next_recorded_load(now, &mut id);
             for (id, target) in desired.into_iter().chain(recorded) {
-                self.effects.push_back(ControlEffect::Load(Load {
-                    id,
-                    owner: owner.clone(),
-                    target,
-                }));
+                let owner = owner.clone();
+                let load = ControlEffect::Load(Load { id, owner, target });
+                self.outputs.push_back(load.into());
             }
         }
     }
 
     fn report(&mut self, report: Report) {
-        self.effects.push_back(ControlEffect::Report(report));
+        self.push(ControlEffect::Report(report));
+    }
+
+    fn push(&mut self, effect: ControlEffect) {
+        self.outputs.push_back(effect.into());
     }
 
     fn report_recording(&mut self, name: &str, failure: Option<String>) {

@@ -125,7 +125,7 @@ impl Bench {
         }
     }
 
-    fn control(&mut self, effect: ControlEffect<Guest>) {
+    fn control(&mut self, effect: ControlEffect) {
         let input = match effect {
             ControlEffect::Load(load) => {
                 // Only what a spec describes can be loaded.
@@ -158,9 +158,6 @@ impl Bench {
                 result: Ok(None),
             },
             ControlEffect::Record { id, .. } => return self.writes.push_back(id),
-            ControlEffect::Run(_) | ControlEffect::Reset { .. } => {
-                panic!("a driver never has to do this: {effect:?}")
-            }
             _ => return,
         };
         self.host.handle(self.now, Input::Control(input));
@@ -255,18 +252,7 @@ impl Bench {
         let mut called = Vec::new();
         while let Some(call) = self.calls.pop_front() {
             called.push(call.guest);
-            let decisions = call.items.iter().map(|item| Decision {
-                plans: vec![delete(&item.key)],
-                commands: vec![],
-                verdict: Verdict::Done,
-                parallel: 0,
-            });
-            let input = machine::Input::Answered {
-                call: call.id,
-                result: Ok(decisions.collect()),
-                took: Duration::from_millis(1),
-            };
-            self.input(Input::Machine(input));
+            self.input(deleted(&call));
         }
         called
     }
@@ -287,6 +273,21 @@ impl Bench {
         let mut statuses = self.host.statuses();
         statuses.next().expect("its record was read").1
     }
+}
+
+/// The answer to a call: each pod is to be deleted.
+fn deleted(call: &Call<Guest>) -> Input<Guest> {
+    let decisions = call.items.iter().map(|item| Decision {
+        plans: vec![delete(&item.key)],
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 0,
+    });
+    Input::Machine(machine::Input::Answered {
+        call: call.id,
+        result: Ok(decisions.collect()),
+        took: Duration::from_millis(1),
+    })
 }
 
 /// The name of the revision of a spec.
@@ -414,4 +415,31 @@ fn a_record_that_cannot_be_read_is_written_before_anything_runs() {
     );
     bench.record();
     assert!(!bench.streams.is_empty());
+}
+
+/// A driver takes several inputs before it asks for effects.
+#[test]
+fn a_plan_decided_in_the_moment_in_which_it_may_not_be_executed_any_more_never_leaves() {
+    let dry_run = ControllerSpec {
+        mode: crate::api::ModeConfig::DryRun,
+        ..spec(1, &[])
+    };
+    let declared = Declared {
+        declaration: declaration(NAME, dry_run),
+        loaded: None,
+    };
+    for ends in [
+        Input::Machine(machine::Input::Leadership { held: false }),
+        Input::Machine(machine::Input::Stop),
+        Input::Control(ControlInput::Declared(vec![declared])),
+        Input::Control(ControlInput::Declared(vec![])),
+    ] {
+        let mut bench = Bench::running(spec(1, &[]));
+        let what = format!("{ends:?}");
+        let call = bench.calls.pop_front().expect("the pod is listed");
+        bench.host.handle(bench.now, deleted(&call));
+        bench.input(ends);
+        bench.pass(Duration::from_secs(2));
+        assert!(bench.executes.is_empty(), "{what}");
+    }
 }
