@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::control::{
-    Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, Output, StepProgress,
+    ChangeError, Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, Output,
+    StepProgress,
 };
 use crate::machine::{self, Machine, MachineSettings};
 use crate::observation::Disagreements;
@@ -151,15 +152,15 @@ impl<G: Clone> Host<G> {
         self.control.statuses()
     }
 
-    /// A controller of the configuration file in the form of the custom resource.
-    #[must_use]
-    pub fn file_controller(&self, name: &str) -> Option<Value> {
+    /// A controller of the configuration file in the form of the custom resource. Fails
+    /// if the file does not have it, or its record is still being read.
+    pub fn file_controller(&self, name: &str) -> Result<Value, ChangeError> {
         self.control.file_controller(name)
     }
 
-    /// All controllers of the configuration file.
-    #[must_use]
-    pub fn file_controllers(&self) -> Vec<Value> {
+    /// All controllers of the configuration file. Fails while the record of one is still
+    /// being read: a list never lacks a controller that there is.
+    pub fn file_controllers(&self) -> Result<Vec<Value>, ChangeError> {
         self.control.file_controllers()
     }
 }

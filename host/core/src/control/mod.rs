@@ -64,7 +64,6 @@ use changes::{PendingChange, Stage};
 use controller::Controller;
 use file::FileEntry;
 use recording::Recorded;
-use serde_json::Value;
 
 /// How often rollouts are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -232,23 +231,6 @@ impl<G: Clone> Control<G> {
         let controller = self.controllers.get(controller)?.known()?;
         let (candidate, spec) = controller.candidate()?;
         Some(StepProgress::of(candidate, spec))
-    }
-
-    /// A controller of the configuration file in the form of the custom resource.
-    #[must_use]
-    pub fn file_controller(&self, name: &str) -> Option<Value> {
-        let entry = self.files.get(name)?;
-        let controller = self.controllers.get(name)?.known()?;
-        Some(entry.object(name, controller.status()))
-    }
-
-    /// All controllers of the configuration file.
-    #[must_use]
-    pub fn file_controllers(&self) -> Vec<Value> {
-        let names = self.files.keys();
-        names
-            .filter_map(|name| self.file_controller(name))
-            .collect()
     }
 
     fn handle_declared(&mut self, now: Now, all: Vec<Declared<G>>) {

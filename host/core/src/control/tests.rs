@@ -1,4 +1,5 @@
 //! The control half as a whole, without any driver.
 
 mod bench;
+mod files;
 mod orders;
