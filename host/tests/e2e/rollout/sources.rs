@@ -341,6 +341,7 @@ fn a_lost_revision_is_given_up_by_an_operator() {
         assert!(!message.contains("change the digest"), "{message}");
         bench.pod("orphan", "missing", "Running").await;
         sleep(Duration::from_secs(300)).await;
+        assert!(host.health.is_ready(), "the other controllers run");
         let status = host.status().await;
         assert_eq!(status.stable.as_ref(), Some(&before));
         assert_eq!(status.lost.as_ref(), Some(&lost), "the same loss");
