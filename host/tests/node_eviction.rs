@@ -133,7 +133,7 @@ fn ne_01_pod_status_change() {
         assert_eq!(names(&deletions(bench.sim())), ["a-1"]);
         let uid = text(&pod, "/metadata/uid");
         let log = bench.sim().log();
-        let writes: Vec<&davit_sim::Served> = log
+        let writes: Vec<&davit_sim::RequestRecord> = log
             .iter()
             .filter(|served| served.work.resource == "pods" && served.method != "GET")
             .collect();
@@ -141,8 +141,9 @@ fn ne_01_pod_status_change() {
             panic!("{writes:?}");
         };
         assert_eq!(patch.work.subresource, "status");
-        let body =
-            |served: &davit_sim::Served| -> Value { serde_json::from_slice(&served.body).unwrap() };
+        let body = |served: &davit_sim::RequestRecord| -> Value {
+            serde_json::from_slice(&served.body).unwrap()
+        };
         assert_eq!(
             body(patch),
             json!({

@@ -28,7 +28,7 @@ use bench::{Bench, PATIENCE, Running, break_requests, on_the_sim, text};
 use davit::host::Report;
 use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::model::{DeleteOptions, DeletionKind};
-use davit_sim::{Sim, Work};
+use davit_sim::{RequestInfo, Sim};
 use http::Request;
 use http_body_util::{BodyExt as _, Full};
 use kube::client::Body;
@@ -123,8 +123,8 @@ async fn until(sim: &Sim, name: &str, expected: Option<&[&str]>) {
 
 /// How many requests of the log, other than reads, were made.
 fn writes(sim: &Sim) -> usize {
-    let reads = |work: &Work| matches!(&*work.verb, "get" | "list" | "watch");
-    let of_group = |work: &Work| work.resource == "storageversions";
+    let reads = |work: &RequestInfo| matches!(&*work.verb, "get" | "list" | "watch");
+    let of_group = |work: &RequestInfo| work.resource == "storageversions";
     let log = sim.log();
     let written = log
         .iter()

@@ -60,8 +60,8 @@ struct User {
     header: HeaderValue,
 }
 
-/// What requests that belong together ask for their turns as: those of a plan,
-/// for instance.
+/// The priority of requests that belong together, such as those of a plan, and a permit
+/// in advance.
 #[derive(Debug)]
 pub struct Course {
     urgency: Urgency,
@@ -207,9 +207,9 @@ impl Api {
         self.call(request, &mut Course::of_reads()).await
     }
 
-    /// Sends a request in its turn. A request that the server certainly did not
-    /// carry out is sent again, once the pause that it asked for is over or at
-    /// once if there was no connection.
+    /// Sends a request in its turn. Sends it again if the server certainly did not
+    /// execute it: after the pause that the server asked for, or immediately if there
+    /// was no connection.
     pub(crate) async fn call(
         &self,
         request: &Request,

@@ -16,7 +16,7 @@ pub struct ConnectOptions {
     pub context: Option<String>,
 }
 
-/// Why there is no connection.
+/// Why the host cannot connect.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Neither a kubeconfig nor a service account.
@@ -40,8 +40,7 @@ pub enum ConnectError {
     },
 }
 
-/// Reads the configuration as kubectl does, and makes a client of it. Nothing
-/// is sent yet.
+/// Reads the configuration as kubectl does and creates a client. Sends nothing yet.
 pub async fn connect(options: &ConnectOptions) -> Result<kube::Client, ConnectError> {
     client(configuration(options).await?)
 }
@@ -223,8 +222,8 @@ mod tests {
         assert!(reason.unsent);
     }
 
-    /// What breaks after the connection was made may have been carried out: it is
-    /// not sent again. TLS comes before the request.
+    /// The server may have executed a request that breaks after the connection was
+    /// made: it is not sent again. The TLS handshake comes before the request.
     #[tokio::test]
     async fn only_what_was_certainly_not_sent_is_sent_again() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -14,7 +14,7 @@ use crate::clock::Clock;
 /// The longest that the alarm sleeps: a rate of 0 gives no turn for ever.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
-/// Lets requests through in their turn. Copies share the turns.
+/// Limits the rate of requests. Clones share the limit.
 #[derive(Clone)]
 pub(crate) struct Limiter(Arc<Inner>);
 
@@ -26,7 +26,7 @@ struct Inner {
 struct State {
     traffic: Traffic,
     waiting: HashMap<Ticket, oneshot::Sender<Turn>>,
-    /// When turns are given next, if nothing happens before.
+    /// When the next permit is due.
     alarm: Option<Instant>,
 }
 
@@ -46,7 +46,7 @@ impl std::fmt::Debug for Limiter {
 }
 
 impl Limiter {
-    /// Without a rate there is no limit to it.
+    /// Without a rate there is no limit.
     pub(crate) fn new(rate: Option<Rate>, clock: Clock) -> Self {
         Self(Arc::new(Inner {
             clock,
@@ -58,8 +58,8 @@ impl Limiter {
         }))
     }
 
-    /// Waits for a request's turn. Fails with what is left of a pause that the
-    /// server asked for, if that is too long to wait.
+    /// Waits for a permit. Fails with the rest of the pause that the server asked for, if
+    /// the rest is too long to wait.
     pub(crate) async fn turn(&self, asked: Asked) -> Result<Permit, Duration> {
         let (sender, turn) = oneshot::channel();
         let ticket = {
@@ -90,7 +90,7 @@ impl Limiter {
         self.0.give_turns();
     }
 
-    /// Nothing but events is to come: they go without their rate.
+    /// Lifts the rate of events: only events are left to send.
     pub(crate) fn flush_events(&self) {
         self.0.state().traffic.flush_events();
         self.0.give_turns();
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(turn.unwrap_err(), Duration::from_secs(30));
     }
 
-    /// However a request ends or is given up, its place is free again.
+    /// The place of a request is free again when it ends, and when it is cancelled.
     #[tokio::test(start_paused = true)]
     async fn places_come_back() {
         let limiter = Limiter::new(None, Clock::start());

@@ -1,5 +1,5 @@
-//! An API server in the process, for tests: it writes down what reaches it and
-//! answers as it is told.
+//! An API server in the process, for tests: it records the requests and sends the
+//! answers that the test chooses.
 
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -17,9 +17,9 @@ use tokio::sync::mpsc;
 use crate::api::{Api, ApiSettings};
 use crate::clock::Clock;
 
-/// A request that has come.
+/// A request that the server got.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct RecordedRequest {
     pub(crate) method: Method,
     /// Path and query.
     pub(crate) uri: String,
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
     pub(crate) text: String,
 }
 
-impl Seen {
+impl RecordedRequest {
     pub(crate) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -40,7 +40,7 @@ impl Seen {
     }
 }
 
-/// How a request is answered.
+/// The answer to a request.
 pub(crate) enum Reply {
     Json(u16, Value),
     Text(u16, String),
@@ -50,7 +50,7 @@ pub(crate) enum Reply {
     Break,
     /// No answer, ever.
     Silence,
-    /// 200, and then what is sent into the channel.
+    /// 200, and then the chunks of the channel.
     Stream(Chunks),
 }
 
@@ -63,13 +63,15 @@ pub(crate) type Chunks = mpsc::UnboundedReceiver<io::Result<Bytes>>;
 #[derive(Clone)]
 pub(crate) struct Server {
     pub(crate) client: kube::Client,
-    seen: Arc<Mutex<Vec<Seen>>>,
+    seen: Arc<Mutex<Vec<RecordedRequest>>>,
 }
 
 impl Server {
     /// A server that answers what the function says, given the request and how
     /// many came before it.
-    pub(crate) fn new(answer: impl Fn(&Seen, usize) -> Reply + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(
+        answer: impl Fn(&RecordedRequest, usize) -> Reply + Send + Sync + 'static,
+    ) -> Self {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let answer = Arc::new(answer);
         let log = seen.clone();
@@ -78,7 +80,7 @@ impl Server {
             async move {
                 let (head, body) = request.into_parts();
                 let body = body.collect_bytes().await.unwrap();
-                let request = Seen {
+                let request = RecordedRequest {
                     method: head.method,
                     uri: head.uri.to_string(),
                     headers: head.headers,
@@ -108,12 +110,12 @@ impl Server {
     }
 
     /// What has come so far.
-    pub(crate) fn seen(&self) -> Vec<Seen> {
+    pub(crate) fn seen(&self) -> Vec<RecordedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
     /// The only request that has come.
-    pub(crate) fn only(&self) -> Seen {
+    pub(crate) fn only(&self) -> RecordedRequest {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
         seen[0].clone()

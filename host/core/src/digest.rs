@@ -52,7 +52,9 @@ fn nibble(digit: u8) -> Option<u8> {
 
 impl fmt::Display for ModuleDigest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        let digits = self.0.iter().flat_map(|byte| [byte >> 4, byte & 0xf]);
+        let digits = digits.map(|digit| char::from_digit(digit.into(), 16).unwrap_or('0'));
+        f.write_str(&digits.collect::<String>())
     }
 }
 

@@ -24,16 +24,29 @@ pub struct RevisionIdentity {
     module: ModuleDigest,
     config: Arc<[u8]>,
     limits: CallLimits,
+    /// Follows from the others: it is asked for far more often than it is made.
+    name: Arc<str>,
+    config_hash: Arc<str>,
 }
 
 impl RevisionIdentity {
     /// The identity of a module with the operator's configuration, encoded as the
     /// guest receives it, and limits.
     pub fn new(module: ModuleDigest, config: Arc<[u8]>, limits: impl Into<CallLimits>) -> Self {
+        let limits = limits.into();
+        let CallLimits {
+            memory_mib,
+            call_millis,
+            instances,
+        } = limits;
+        let text = format!("{memory_mib} {call_millis} {instances} ");
+        let all = [&module.0, text.as_bytes(), &config].concat();
         Self {
+            name: hex(&all, 10).into(),
+            config_hash: hex(&config, 12).into(),
             module,
             config,
-            limits: limits.into(),
+            limits,
         }
     }
 
@@ -51,8 +64,8 @@ impl RevisionIdentity {
 
     /// Twelve hexadecimal digits that identify the configuration.
     #[must_use]
-    pub fn config_hash(&self) -> String {
-        hex(&self.config, 12)
+    pub fn config_hash(&self) -> &str {
+        &self.config_hash
     }
 
     /// The resources that a call may use.
@@ -65,14 +78,7 @@ impl RevisionIdentity {
 impl fmt::Display for RevisionIdentity {
     /// The revision's name: ten hexadecimal digits.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let CallLimits {
-            memory_mib,
-            call_millis,
-            instances,
-        } = self.limits;
-        let limits = format!("{memory_mib} {call_millis} {instances} ");
-        let all = [&self.module.0, limits.as_bytes(), &self.config].concat();
-        f.write_str(&hex(&all, 10))
+        f.write_str(&self.name)
     }
 }
 

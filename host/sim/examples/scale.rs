@@ -4,8 +4,10 @@
 
 use std::time::{Duration, Instant};
 
-use davit_sim::model::{Body, Target, WriteOptions};
+use davit_sim::body::Body;
+use davit_sim::model::WriteOptions;
 use davit_sim::patch::PatchType;
+use davit_sim::target::Target;
 use davit_sim::{Config, Sim};
 use futures::future::join_all;
 use http_body_util::{BodyExt, Empty};

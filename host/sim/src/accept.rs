@@ -24,7 +24,7 @@ pub fn objects(accept: &str) -> Result<Form> {
         .ok_or_else(Status::not_acceptable)
 }
 
-/// The form of discovery that a client asks for.
+/// The form of discovery that the client accepts.
 #[must_use]
 pub fn discovery(accept: &str) -> DiscoveryForm {
     for clause in accept.split(',').map(Clause::parse) {

@@ -6,20 +6,23 @@ use serde_json::Value;
 
 use crate::accept::{self, DiscoveryForm};
 use crate::access::User;
+use crate::body::Body;
 use crate::discovery;
 use crate::encode::{Encoder, Form};
 use crate::model::{
-    APPLY, Body, DeleteOptions, Deleted, ListOptions, Model, Page, Target, WatchStart, WriteOptions,
+    APPLY, DeleteAnswer, DeleteOptions, ListOptions, Model, Page, WatchStart, WriteOptions,
 };
-use crate::object::Stored;
 use crate::openapi;
 use crate::patch::PatchType;
-use crate::request::{Request, Route};
+use crate::request::Request;
+use crate::route::Route;
 use crate::status::{self, Result, Status};
+use crate::stored::StoredObject;
 use crate::table::Include;
+use crate::target::Target;
 use crate::time::Time;
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Debug)]
 pub enum Answer {
     /// JSON.
@@ -28,13 +31,13 @@ pub enum Answer {
     Typed(&'static str, Bytes),
     /// Plain text.
     Text(u16, &'static str),
-    /// A list, to be written piece by piece.
+    /// A list, to be encoded piece by piece.
     List(Page, Encoder),
-    /// A watch, to be kept up.
+    /// A watch, for its driver.
     Watch(Box<WatchStart>),
     /// A failure.
     Failed(Box<Status>),
-    /// The sender is nobody, or may not do this.
+    /// Authentication or authorization failed.
     Denied(Box<Status>),
 }
 
@@ -47,17 +50,17 @@ pub fn handle(model: &mut Model, now: Time, request: &Request) -> Answer {
         Err(status) => return Answer::Denied(status),
     };
     let route = Route::of(model, &request.path);
-    let sent = Sent { request, user };
+    let sent = AuthenticatedRequest { request, user };
     serve(model, now, &sent, route).unwrap_or_else(Answer::Failed)
 }
 
-/// A request and who sent it.
-struct Sent<'a> {
+/// A request and its user.
+struct AuthenticatedRequest<'a> {
     request: &'a Request,
     user: User,
 }
 
-impl std::ops::Deref for Sent<'_> {
+impl std::ops::Deref for AuthenticatedRequest<'_> {
     type Target = Request;
 
     fn deref(&self) -> &Request {
@@ -65,7 +68,12 @@ impl std::ops::Deref for Sent<'_> {
     }
 }
 
-fn serve(model: &mut Model, now: Time, request: &Sent<'_>, route: Route) -> Result<Answer> {
+fn serve(
+    model: &mut Model,
+    now: Time,
+    request: &AuthenticatedRequest<'_>,
+    route: Route,
+) -> Result<Answer> {
     const NOWHERE: Answer = Answer::Text(404, "404 page not found\n");
     let aggregated = accept::discovery(&request.accept) == DiscoveryForm::Aggregated;
     Ok(match route {
@@ -102,7 +110,12 @@ fn serve(model: &mut Model, now: Time, request: &Sent<'_>, route: Route) -> Resu
     })
 }
 
-fn collection(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target) -> Result<Answer> {
+fn collection(
+    model: &mut Model,
+    now: Time,
+    request: &AuthenticatedRequest<'_>,
+    target: &Target,
+) -> Result<Answer> {
     let resource = &target.resource;
     let allowed = |verb: &str| {
         if resource.verbs.contains(&verb) {
@@ -157,7 +170,12 @@ fn collection(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target)
     }
 }
 
-fn object(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target) -> Result<Answer> {
+fn object(
+    model: &mut Model,
+    now: Time,
+    request: &AuthenticatedRequest<'_>,
+    target: &Target,
+) -> Result<Answer> {
     let form = form(request)?;
     match request.method {
         Method::GET => {
@@ -182,10 +200,12 @@ fn object(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target) -> 
         Method::DELETE => {
             let options = DeleteOptions::parse(&request.query, delete_body(request)?)?;
             match model.delete(now, target, &options)? {
-                Deleted::Gone(details) => Ok(json(200, &status::success(Some(&details), None))),
-                Deleted::Object(last) => {
-                    // Who asked in the old way for dependents to go is told
-                    // that the owner has not gone yet.
+                DeleteAnswer::Gone(details) => {
+                    Ok(json(200, &status::success(Some(&details), None)))
+                }
+                DeleteAnswer::Object(last) => {
+                    // With `orphanDependents: false`, the code tells that the owner still
+                    // exists.
                     let waits = options.orphan_dependents == Some(false)
                         && !target.resource.rules.returns_deleted;
                     stored(if waits { 202 } else { 200 }, now, form, target, &last)
@@ -199,7 +219,7 @@ fn object(model: &mut Model, now: Time, request: &Sent<'_>, target: &Target) -> 
 fn subresource(
     model: &mut Model,
     now: Time,
-    request: &Sent<'_>,
+    request: &AuthenticatedRequest<'_>,
     target: &Target,
 ) -> Result<Answer> {
     let parent = Target::new(&target.resource, &target.namespace, &target.name);
@@ -278,7 +298,13 @@ fn watch(
     Ok(Answer::Watch(Box::new(start)))
 }
 
-fn stored(code: u16, now: Time, form: Form, target: &Target, object: &Stored) -> Result<Answer> {
+fn stored(
+    code: u16,
+    now: Time,
+    form: Form,
+    target: &Target,
+    object: &StoredObject,
+) -> Result<Answer> {
     let mut bytes = Vec::with_capacity(object.json().len() + 64);
     Encoder::new(target.resource.clone(), form, now).object(object, &mut bytes)?;
     Ok(Answer::Json(code, bytes.into()))
@@ -307,9 +333,8 @@ fn delete_body(request: &Request) -> Result<Option<Value>> {
     request.object()?.parse("DeleteOptions").map(Some)
 }
 
-/// The options of a write; who names no field manager goes by what it calls
-/// itself.
-fn write_options(request: &Sent<'_>, kind: &str) -> Result<WriteOptions> {
+/// The options of a write. The default field manager is the first part of the user agent.
+fn write_options(request: &AuthenticatedRequest<'_>, kind: &str) -> Result<WriteOptions> {
     let mut options = WriteOptions::parse(&request.query, kind)?;
     options.writer = Some(request.user.clone());
     if options.field_manager.is_empty() {
@@ -319,7 +344,7 @@ fn write_options(request: &Sent<'_>, kind: &str) -> Result<WriteOptions> {
     Ok(options)
 }
 
-fn patch_options(request: &Sent<'_>, how: PatchType) -> Result<WriteOptions> {
+fn patch_options(request: &AuthenticatedRequest<'_>, how: PatchType) -> Result<WriteOptions> {
     let kind = if how == PatchType::Apply {
         APPLY
     } else {

@@ -1,5 +1,5 @@
-//! What the typed round trip of the built-in kinds does to JSON: zeros that Go
-//! leaves out go, and those that it writes are there even if nobody set them.
+//! The typed round trip of built-in kinds: removes the zeros that Go omits, and adds
+//! those that Go always writes.
 
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::resource::Resource;
 
 type Fields = Map<String, Value>;
 
-/// Drops what was set to nothing, so that defaults can take its place.
+/// Removes empty fields, so that defaults can set them.
 pub(crate) fn drop_unset(resource: &Resource, body: &mut Fields) {
     let message = protobuf::message_name(&resource.api_version(), &resource.kind);
     if protobuf::is_message(&message) {
@@ -51,7 +51,7 @@ fn drop_in(message: &str, fields: &mut Fields) {
             }
             _ => {}
         }
-        // An empty list that is always written is told from none.
+        // An empty list that is always written differs from a missing one.
         let empty = slot.zero == Zero::Written && value.is_array();
         slot.zero == Zero::Meant || empty || !is_zero(value)
     });
@@ -72,7 +72,7 @@ fn retime(text: &mut String, format: &str) {
     }
 }
 
-/// Structs are never zero here: what is in them decides.
+/// Structs are never zero here: their fields decide.
 fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,

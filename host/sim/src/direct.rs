@@ -1,16 +1,18 @@
-//! The short way for tests and simulations: objects as JSON, no requests.
+//! A short API for tests and simulations: objects as JSON, without requests.
 
 use serde_json::{Value, json};
 
-use crate::model::{Body, DeleteOptions, Deleted, ListOptions, Model, Target, WriteOptions};
-use crate::object::Stored;
+use crate::body::Body;
+use crate::model::{DeleteAnswer, DeleteOptions, ListOptions, Model, WriteOptions};
 use crate::patch::PatchType;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
-/// Creates an object that says its `apiVersion` and `kind`, with its status if
-/// it carries one, and its namespace if that is missing. The status is taken as
-/// it is: whoever tests a controller may want it wrong.
+/// Creates an object with its `apiVersion` and `kind`, its status and, if it is missing,
+/// its namespace. The status is not validated: a test of a controller may need an invalid
+/// one.
 pub fn create(model: &mut Model, now: Time, object: Value) -> Result<Value> {
     let mut target = target_of(model, &object)?;
     if target.resource.namespaced {
@@ -49,8 +51,8 @@ pub fn list(model: &Model, api_version: &str, kind: &str, namespace: &str) -> Re
     page.items.iter().map(value).collect()
 }
 
-/// Replaces an object but for its status, as a PUT does. Without a
-/// `resourceVersion` it replaces whatever is there.
+/// Replaces an object except its status, as a PUT does. Without a `resourceVersion` it
+/// replaces any version.
 pub fn update(model: &mut Model, now: Time, mut object: Value) -> Result<Value> {
     let target = target_of(model, &object)?;
     let version = model.get(&target, "")?.version().to_string();
@@ -91,7 +93,7 @@ pub fn delete(
     namespace: &str,
     name: &str,
     options: &DeleteOptions,
-) -> Result<Deleted> {
+) -> Result<DeleteAnswer> {
     let target = target(model, api_version, kind, namespace, name)?;
     model.delete(now, &target, options)
 }
@@ -137,7 +139,7 @@ fn target(
     Ok(Target::new(resource, namespace, name))
 }
 
-fn value(stored: &Stored) -> Result<Value> {
+fn value(stored: &StoredObject) -> Result<Value> {
     serde_json::from_slice(stored.json())
         .map_err(|error| Status::internal(format!("stored object: {error}")))
 }

@@ -1,15 +1,15 @@
-//! From stored objects to the bytes of answers and watch events, in the form
-//! that the client accepts.
+//! Encodes stored objects for answers and watch events, in the form that the client
+//! accepts.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
 use crate::events;
-use crate::model::Page;
-use crate::object::{Stored, type_prefix};
+use crate::object::ListMetadata;
 use crate::resource::Resource;
 use crate::status::{Result, Status};
+use crate::stored::{StoredObject, type_prefix};
 use crate::table::{self, Include};
 use crate::time::Time;
 
@@ -27,11 +27,11 @@ pub enum Form {
 /// The type of a watch event about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It came, or came to be selected.
+    /// The object was created, or starts to match the selectors.
     Added,
-    /// It changed.
+    /// The object changed.
     Modified,
-    /// It went, or is no longer selected.
+    /// The object was deleted, or stops matching the selectors.
     Deleted,
 }
 
@@ -69,7 +69,7 @@ impl Encoder {
     }
 
     /// Writes one object with its type.
-    pub fn object(&self, object: &Stored, out: &mut Vec<u8>) -> Result<()> {
+    pub fn object(&self, object: &StoredObject, out: &mut Vec<u8>) -> Result<()> {
         match self.form {
             Form::Metadata => {
                 out.extend_from_slice(&self.prefix);
@@ -86,7 +86,7 @@ impl Encoder {
             Form::Full if events::is_new_api(&self.resource) => {
                 let mut event = object.object()?;
                 events::from_core(&mut event);
-                out.extend_from_slice(Stored::new(&self.resource, &event)?.json());
+                out.extend_from_slice(StoredObject::new(&self.resource, &event)?.json());
             }
             Form::Full => {
                 out.extend_from_slice(&self.prefix);
@@ -97,7 +97,7 @@ impl Encoder {
     }
 
     /// Writes one object of a list: built-in kinds leave the type out there.
-    pub fn item(&self, object: &Stored, out: &mut Vec<u8>) -> Result<()> {
+    pub fn item(&self, object: &StoredObject, out: &mut Vec<u8>) -> Result<()> {
         if let Form::Table(include) = self.form {
             return self.row(object, include, out);
         }
@@ -112,16 +112,16 @@ impl Encoder {
         self.object(object, out)
     }
 
-    /// What a list begins with, up to the first item.
+    /// The start of a list, up to the first item.
     #[must_use]
-    pub fn list_head(&self, page: &Page) -> Vec<u8> {
-        let mut metadata = json!({"resourceVersion": page.version.to_string()});
+    pub fn list_head(&self, list: &ListMetadata) -> Vec<u8> {
+        let mut metadata = json!({"resourceVersion": list.version.to_string()});
         if let Some(fields) = metadata.as_object_mut() {
             // Lists of custom resources spell the end out.
-            if !page.continue_token.is_empty() || self.resource.custom.is_some() {
-                fields.insert("continue".to_owned(), page.continue_token.clone().into());
+            if !list.continue_token.is_empty() || self.resource.custom.is_some() {
+                fields.insert("continue".to_owned(), list.continue_token.clone().into());
             }
-            if let Some(remaining) = page.remaining {
+            if let Some(remaining) = list.remaining {
                 fields.insert("remainingItemCount".to_owned(), remaining.into());
             }
         }
@@ -144,7 +144,7 @@ impl Encoder {
         head
     }
 
-    fn row(&self, stored: &Stored, include: Include, out: &mut Vec<u8>) -> Result<()> {
+    fn row(&self, stored: &StoredObject, include: Include, out: &mut Vec<u8>) -> Result<()> {
         let object = stored.object()?;
         let cells = table::cells(&self.resource, &object, self.now);
         out.extend_from_slice(format!("{{\"cells\":{cells},\"object\":").as_bytes());
@@ -161,11 +161,11 @@ impl Encoder {
         Ok(())
     }
 
-    /// What a list ends with.
+    /// The end of a list.
     pub const LIST_TAIL: &'static [u8] = b"]}";
 
     /// Writes one watch event.
-    pub fn event(&self, kind: EventKind, object: &Stored, out: &mut Vec<u8>) -> Result<()> {
+    pub fn event(&self, kind: EventKind, object: &StoredObject, out: &mut Vec<u8>) -> Result<()> {
         let head: &[u8] = match kind {
             EventKind::Added => b"{\"type\":\"ADDED\",\"object\":",
             EventKind::Modified => b"{\"type\":\"MODIFIED\",\"object\":",

@@ -1,8 +1,8 @@
 //! Times as Go's `time.Parse` reads them, for the words in which it complains.
 
-/// What Go says about a time that it cannot read. `micro`: in the layout of
-/// `metav1.MicroTime`, which demands six digits of a second's fraction, where
-/// that of `metav1.Time` takes any.
+/// Go's message about a time that it cannot parse. `micro` selects the layout of
+/// `metav1.MicroTime`, which demands six digits of a second's fraction; that of
+/// `metav1.Time` takes any number of digits.
 pub(crate) fn error(text: &str, micro: bool) -> Option<String> {
     let fraction = if micro { ".000000" } else { "" };
     let layout = format!("2006-01-02T15:04:05{fraction}Z07:00");
@@ -25,7 +25,7 @@ enum Problem<'a> {
     Extra(&'a str),
 }
 
-/// An element of the layout: what stands for it, its digits, its range.
+/// An element of the layout: its name, its digits, its range.
 type Element = (&'static str, usize, Option<(&'static str, u32, u32)>);
 
 fn parse(text: &str, micro: bool) -> Result<(), Problem<'_>> {
@@ -62,7 +62,7 @@ fn parse(text: &str, micro: bool) -> Result<(), Problem<'_>> {
     if !rest.is_empty() {
         return Err(Problem::Extra(rest));
     }
-    // What is left to be wrong is a day that its month does not have.
+    // The only error left is a day that its month does not have.
     text.parse::<jiff::Timestamp>()
         .map(drop)
         .map_err(|_| Problem::Range("day"))

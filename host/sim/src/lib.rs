@@ -1,4 +1,4 @@
-//! A Kubernetes API server in memory: the test bench and the demo of Davit.
+//! A Kubernetes API server in memory, for tests and demos of Davit.
 //!
 //! - [`model`] is the server without a transport: objects, versions, the watch
 //!   log and the API's rules, as data and functions. Time is an argument.
@@ -6,7 +6,7 @@
 //! - `Sim` (with the feature `transport`, which is on by default) puts it behind
 //!   HTTP: in process (`Sim::call`, on tokio's clock, so virtual under
 //!   `tokio::time::pause`) or on a socket (`Server`), with faults on demand and a
-//!   log of what was asked.
+//!   log of requests.
 //!
 //! It answers as kube-apiserver 1.36 does; `tests/recorded.rs` holds it to
 //! exchanges recorded from one. Controllers are no part of it: an owner deleted
@@ -16,6 +16,7 @@ pub mod accept;
 pub mod access;
 pub mod api;
 mod apply;
+pub mod body;
 mod canonical;
 mod defaults;
 pub mod direct;
@@ -29,6 +30,7 @@ mod go_time;
 pub mod helpers;
 pub mod load;
 pub mod model;
+mod name;
 pub mod object;
 mod openapi;
 pub mod patch;
@@ -37,22 +39,25 @@ pub mod request;
 pub mod resource;
 pub mod response;
 mod rng;
+pub mod route;
 pub mod schema;
 pub mod selector;
 pub mod status;
+pub mod stored;
 mod syntax;
 pub mod table;
+pub mod target;
 pub mod time;
 mod typed;
 mod validation;
 
 #[cfg(feature = "transport")]
 pub use front::{
-    Connection, ConnectionClosed, Identity, IdentityError, Served, Server, Sim, SimBody,
+    Connection, ConnectionClosed, Identity, IdentityError, RequestRecord, Server, Sim, SimBody,
     kubeconfig, kubeconfig_with_token,
 };
 pub use model::{Config, Model, Rbac};
-pub use request::Work;
 pub use rng::Rng;
+pub use route::{RequestInfo, request_info};
 pub use status::Status;
 pub use time::Time;

@@ -20,7 +20,7 @@ pub enum LoadError {
     Object {
         /// Kind and name.
         object: String,
-        /// What the server says.
+        /// The server's message.
         why: String,
     },
 }
@@ -74,10 +74,10 @@ fn kind(object: &Value) -> &str {
     kind.unwrap_or_default()
 }
 
-/// What is done with an object.
+/// Stores an object.
 type Sink<'a> = &'a mut dyn FnMut(Value) -> Result<()>;
 
-/// Hands over every object of `input`, lists taken apart, as soon as it is read.
+/// Passes every object of `input` to the sink as soon as it is read. Lists are split.
 fn objects(mut input: impl BufRead, sink: Sink<'_>) -> Result<()> {
     let syntax = |error: &dyn fmt::Display| LoadError::Syntax(error.to_string());
     if next_byte(&mut input)? != Some(b'{') {
@@ -106,7 +106,7 @@ fn objects(mut input: impl BufRead, sink: Sink<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The first byte that is no space, which stays where it is.
+/// Skips spaces and peeks at the next byte.
 fn next_byte(input: &mut impl BufRead) -> Result<Option<u8>> {
     loop {
         let buffer = input.fill_buf();
@@ -126,8 +126,7 @@ fn next_byte(input: &mut impl BufRead) -> Result<Option<u8>> {
     }
 }
 
-/// Takes lists apart. The items of a typed list (`PodList`) may leave out
-/// their type.
+/// Splits lists. The items of a typed list (`PodList`) may leave out their type.
 fn flatten(document: Value, sink: Sink<'_>) -> Result<()> {
     match document {
         Value::Null => Ok(()),
@@ -148,12 +147,12 @@ fn is_list(fields: &Map<String, Value>) -> bool {
     kind.is_some_and(|kind| kind.ends_with("List"))
 }
 
-/// Whether an object says what it is.
+/// Whether an object has a type.
 fn is_typed(object: &Value) -> bool {
     object.get("kind").is_some() && object.get("apiVersion").is_some()
 }
 
-/// An item with the type that its list says.
+/// Adds the type of a list to an item without one.
 fn typed(mut item: Value, list: &Map<String, Value>) -> Value {
     let kind = list.get("kind").and_then(Value::as_str).unwrap_or_default();
     let kind = kind.strip_suffix("List").unwrap_or_default();
@@ -168,10 +167,10 @@ fn typed(mut item: Value, list: &Map<String, Value>) -> Value {
     item
 }
 
-/// Takes objects in the middle of a document.
+/// Stores objects while their document is being read.
 struct Taker<'a> {
     sink: Sink<'a>,
-    /// Why the sink refused one: serde's own errors have no room for it.
+    /// Why the sink refused an object: serde's errors cannot hold it.
     refusal: Option<LoadError>,
 }
 
@@ -184,7 +183,7 @@ impl Taker<'_> {
     }
 }
 
-/// One document: an object, or a list whose items are taken at once.
+/// One document: an object, or a list whose items are stored as they are read.
 struct Document<'t, 'a>(&'t mut Taker<'a>);
 
 impl<'de> DeserializeSeed<'de> for Document<'_, '_> {
@@ -221,7 +220,7 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
             let mut untyped = items.untyped.into_iter();
             return untyped.try_for_each(|item| self.0.take(typed(item, &fields)));
         }
-        if items.taken {
+        if items.stored {
             return Err(A::Error::custom(format!(
                 "a document has objects as items and is no list but of kind {}",
                 fields.get("kind").unwrap_or(&Value::Null)
@@ -232,45 +231,51 @@ impl<'de> Visitor<'de> for Document<'_, '_> {
     }
 }
 
-/// What became of the items of a document that may be a list.
+/// The items of a document that may be a list.
 #[derive(Default)]
-struct Taken {
-    /// Whether there are any that said what they are, and were taken.
-    taken: bool,
-    /// Those that have to wait until the list has said what they are.
+struct ListItems {
+    /// Whether items with a type were stored.
+    stored: bool,
+    /// Items without a type: they wait for the type of the list.
     untyped: Vec<Value>,
 }
 
-/// The items of a document, of which so much has been read.
+/// Reads the items of a document. The fields are those before `items`.
 struct Items<'t, 'a>(&'t Map<String, Value>, &'t mut Taker<'a>);
 
 impl<'de> DeserializeSeed<'de> for Items<'_, '_> {
-    type Value = Taken;
+    type Value = ListItems;
 
-    fn deserialize<D: Deserializer<'de>>(self, json: D) -> std::result::Result<Taken, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(
+        self,
+        json: D,
+    ) -> std::result::Result<ListItems, D::Error> {
         json.deserialize_any(self)
     }
 }
 
 impl<'de> Visitor<'de> for Items<'_, '_> {
-    type Value = Taken;
+    type Value = ListItems;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a list of objects")
     }
 
-    fn visit_unit<E: de::Error>(self) -> std::result::Result<Taken, E> {
-        Ok(Taken::default())
+    fn visit_unit<E: de::Error>(self) -> std::result::Result<ListItems, E> {
+        Ok(ListItems::default())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> std::result::Result<Taken, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(
+        self,
+        mut items: A,
+    ) -> std::result::Result<ListItems, A::Error> {
         let Items(list, taker) = self;
         let known = is_list(list) && list.contains_key("apiVersion");
-        let mut found = Taken::default();
+        let mut found = ListItems::default();
         while let Some(item) = items.next_element::<Value>()? {
             let item = if known { typed(item, list) } else { item };
             if is_typed(&item) {
-                found.taken = true;
+                found.stored = true;
                 taker.take(item)?;
             } else {
                 found.untyped.push(item);

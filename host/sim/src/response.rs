@@ -1,4 +1,4 @@
-//! Complete responses: what a request is answered with, without a transport.
+//! Complete responses to requests, without a transport.
 
 use bytes::Bytes;
 
@@ -22,16 +22,16 @@ pub struct Response {
     pub retry_after: Option<u32>,
     /// The body.
     pub body: Bytes,
-    /// Why the sender may not send the request, if it was denied for that.
+    /// Why authorization denied the request, if it did.
     pub denied: Option<String>,
 }
 
-/// What comes back for a request.
+/// The reply to a request.
 #[derive(Debug)]
 pub enum Reply {
     /// A response.
     Complete(Response),
-    /// A watch, which its driver keeps up.
+    /// A watch, for its driver.
     Watch(Box<WatchStart>),
 }
 
@@ -44,7 +44,7 @@ pub fn respond(model: &mut Model, now: Time, request: &Request) -> Reply {
 }
 
 impl Response {
-    /// The response that a failure gets.
+    /// The response to a failed request.
     #[must_use]
     pub fn failed(status: &Status) -> Self {
         Response {
@@ -125,7 +125,7 @@ impl ListWriter {
     pub(crate) fn piece(&mut self) -> (status::Result<Vec<u8>>, bool) {
         let mut bytes = Vec::new();
         if self.at == 0 {
-            bytes = self.encoder.list_head(&self.page);
+            bytes = self.encoder.list_head(&self.page.metadata);
         }
         while let Some(object) = self.page.items.get(self.at) {
             if self.at > 0 {

@@ -19,7 +19,7 @@ impl Rng {
         self.0.next_u64()
     }
 
-    /// True with the given probability (0 never, 1 always).
+    /// Returns true with this probability (0 never, 1 always).
     pub fn chance(&mut self, probability: f64) -> bool {
         // 53 bits are what an f64 holds exactly.
         #[allow(clippy::cast_precision_loss, reason = "53 bits fit an f64")]

@@ -1,4 +1,4 @@
-//! What is wrong with JSON text, in the words of Go's parser.
+//! Syntax errors in JSON, with the messages of Go's parser.
 
 /// Translates an error of `serde_json` about `text`.
 pub(crate) fn error(text: &[u8], error: &serde_json::Error) -> String {

@@ -25,7 +25,7 @@ pub(crate) struct WrongType {
 }
 
 impl WrongType {
-    /// What any decoder says alike.
+    /// A message that all decoders share.
     pub(crate) fn text(problem: String) -> Self {
         WrongType {
             conversion: problem.clone(),

@@ -232,7 +232,7 @@ proptest! {
                     }
                 }
                 Answer::List(page, encoder) => {
-                    let mut bytes = encoder.list_head(&page);
+                    let mut bytes = encoder.list_head(&page.metadata);
                     for (at, item) in page.items.iter().enumerate() {
                         if at > 0 {
                             bytes.push(b',');

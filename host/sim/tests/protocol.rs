@@ -161,7 +161,7 @@ async fn writes_by_uid_and_version() {
     let twice = json!({"metadata": {"name": "t", "ownerReferences": [owner, owner]}});
     let (_, created) = call(&sim, "POST", MAPS, Some(twice)).await;
     assert_eq!(created["metadata"]["ownerReferences"], json!([owner]));
-    // The namespace is looked at before the name.
+    // The namespace is checked before the name.
     let wrong = json!({"metadata": {"name": "x", "namespace": "other"}});
     assert_eq!(
         said(&sim, "PUT", &format!("{MAPS}/t"), Some(wrong)).await.1,

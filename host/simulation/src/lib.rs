@@ -1,10 +1,11 @@
-//! A world in memory that Davit's machine runs in: an API server, streams,
-//! executions and reads, on virtual time, in one thread, from one seed.
+//! A world in memory that Davit's host runs in: an API server, streams, executions,
+//! reads, records and modules, on virtual time, in one thread, from one seed.
 //!
-//! A [`World`] is everything outside of the machine. Its owner starts and stops
-//! streams, executes plans and reads; [`World::next`] moves time on to the next
-//! [`Notice`]. What happens, when, and in which order is drawn from the seed, so
-//! that the same seed always tells the same story.
+//! A [`World`] is everything outside of the host. Its owner starts and stops
+//! streams, executes plans, reads, and records; [`World::next`] moves time on to the
+//! next [`Notice`]. What happens, when, and in which order is drawn from the seed, so
+//! that the same seed always tells the same story. A [`Host`] is the core's host with a
+//! driver in such a world.
 //!
 //! There is no socket, no async code and no clock here. The server is
 //! `davit-sim`'s model. Watches, projection, requests and the meaning of answers
@@ -12,6 +13,8 @@
 
 pub mod dice;
 pub mod host;
+pub mod modules;
+pub mod records;
 pub mod schedule;
 pub mod server;
 mod stream;
@@ -21,4 +24,6 @@ mod world;
 
 pub use dice::Dice;
 pub use host::{Guest, Host, NativeGuest, Reconciliation};
+pub use modules::{Described, Module, Modules};
+pub use records::Records;
 pub use world::{Conditions, ExecutionId, Notice, World, Write};

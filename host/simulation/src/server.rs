@@ -8,7 +8,7 @@ use davit_sim::fault::{Action, Faults, WatchFault};
 use davit_sim::model::WatchStart;
 use davit_sim::request::Query;
 use davit_sim::response::{Reply, Response, respond};
-use davit_sim::{Model, Time, Work};
+use davit_sim::{Model, RequestInfo, Time, request_info};
 use serde_json::Value;
 
 /// The server: its objects, and what is wrong with it.
@@ -24,7 +24,7 @@ pub struct Server {
 #[derive(Debug)]
 pub struct Arrival {
     /// What it asked for.
-    pub work: Work,
+    pub work: RequestInfo,
     /// The status code; 0 if the connection was closed before the server
     /// looked at the request.
     pub code: u16,
@@ -58,7 +58,7 @@ impl Server {
     /// A request arrives.
     pub fn arrive(&mut self, now: Time, request: &Request) -> Arrival {
         let request = received(request);
-        let work = request.work(&self.model);
+        let work = request_info(&self.model, &request);
         let actions = self.faults.decide(&work);
         let mut arrival = Arrival {
             work,

@@ -12,7 +12,7 @@ use davit_core::time::Instant;
 use davit_core::watch::{Interruption, Output, Request, Settings, Watch};
 use davit_sim::fault::WatchFault;
 use davit_sim::model::WatchStart;
-use davit_sim::object::Stored;
+use davit_sim::stored::StoredObject;
 use davit_sim::{Model, Status, Time};
 
 /// How many changes are delivered at once.
@@ -35,7 +35,7 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 struct Open {
     watch: davit_sim::model::Watch,
-    initial: VecDeque<Stored>,
+    initial: VecDeque<StoredObject>,
     /// A bookmark follows the initial objects.
     ends_initial: bool,
     ends_at: Instant,
@@ -268,7 +268,7 @@ impl Open {
 
     fn initial(&mut self, lines: &mut Vec<u8>) -> Result<bool, Box<Status>> {
         let count = self.initial.len().min(BATCH);
-        let batch: Vec<Stored> = self.initial.drain(..count).collect();
+        let batch: Vec<StoredObject> = self.initial.drain(..count).collect();
         self.watch.encode_initial(&batch, lines)?;
         if self.initial.is_empty() && std::mem::take(&mut self.ends_initial) {
             self.watch.encode_bookmark(true, lines);

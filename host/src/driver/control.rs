@@ -128,6 +128,12 @@ impl ControlDriver {
             Report::Unreadable { controller, error } => {
                 tracing::warn!(controller, "the rollout's record cannot be read: {error}");
             }
+            Report::Unread { controller, error } => tracing::warn!(
+                controller,
+                error,
+                "cannot read the rollout's record: the controller does not run until it can be \
+                 read"
+            ),
             Report::PauseUnreadable { controller, error } => tracing::warn!(
                 controller,
                 error,

@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use davit_sim::direct;
 use davit_sim::helpers::{act_on_pod, pod_due, renew_lease, report_ready, says_how_it_is};
-use davit_sim::model::{DeleteOptions, ListOptions, Model, Target};
-use davit_sim::object::{Object, Stored};
+use davit_sim::model::{DeleteOptions, ListOptions, Model};
+use davit_sim::object::Object;
+use davit_sim::stored::StoredObject;
+use davit_sim::target::Target;
 use davit_sim::{Config, Time};
 use davit_simulation::World;
 use serde_json::{Value, json};
@@ -243,6 +245,6 @@ fn all(model: &Model, plural: &str) -> Vec<Object> {
     let target = Target::new(resource, "", "");
     let page = model.list(&target, &ListOptions::default());
     let items = page.map(|page| page.items).unwrap_or_default();
-    let objects = items.iter().map(Stored::object);
+    let objects = items.iter().map(StoredObject::object);
     objects.filter_map(Result::ok).collect()
 }

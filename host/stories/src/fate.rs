@@ -56,10 +56,23 @@ impl Fates {
 
     /// An object is deleted and its dependents are kept.
     pub(crate) fn orphan(&mut self, uid: &str) {
-        for fate in self.objects.values_mut() {
+        let mut left = Vec::new();
+        for (dependent, fate) in &mut self.objects {
+            let before = fate.owners.len();
             fate.owners.retain(|owner| owner != uid);
+            if fate.owners.len() < before && !fate.owners.is_empty() {
+                left.push(dependent.clone());
+            }
         }
         self.doom(uid);
+        // Those whose other owners are lost are not kept.
+        for dependent in left {
+            let lost = |owner: &String| self.objects.get(owner).is_none_or(|owner| owner.doomed);
+            let fate = self.objects.get(&dependent);
+            if fate.is_some_and(|fate| fate.owners.iter().all(lost)) {
+                self.doom(&dependent);
+            }
+        }
     }
 
     /// Whether an object owns others.

@@ -7,9 +7,11 @@
     reason = "a story that cannot go on has failed; JSON values index to null"
 )]
 
+mod action;
 mod cluster;
-mod controllers;
 mod fate;
+mod guests;
+mod operators;
 mod shrink;
 mod step;
 mod story;
@@ -87,7 +89,7 @@ fn main() -> Result<ExitCode> {
     }
     println!("the story, as short as it fails:");
     for step in &steps {
-        println!("  {:?}, then {:?}", step.what, step.pause);
+        println!("  {:?}, then {:?}", step.event, step.pause);
     }
     println!("cargo xtask simulate --seed {seed} tells it whole");
     Ok(ExitCode::FAILURE)

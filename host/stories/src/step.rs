@@ -3,8 +3,10 @@
 
 use std::time::Duration;
 
-use davit_sim::fault::{Action, Refusal, WatchFault};
+use davit_sim::fault::{self, Refusal, WatchFault};
 use davit_simulation::Dice;
+
+use crate::action::{self, Action};
 
 pub(crate) const NODES: u64 = 5;
 pub(crate) const NAMES: u64 = 14;
@@ -20,14 +22,14 @@ pub(crate) const CONTROLLERS: [&str; 5] = [
 /// One step, and how long the world runs after it.
 #[derive(Clone, Debug)]
 pub(crate) struct Step {
-    pub(crate) what: What,
+    pub(crate) event: Event,
     pub(crate) pause: Duration,
 }
 
 /// What happens. What does not apply (a name that is taken, a node that is gone)
 /// is no step.
 #[derive(Clone, Debug)]
-pub(crate) enum What {
+pub(crate) enum Event {
     Create(Create),
     Delete {
         pod: bool,
@@ -50,15 +52,24 @@ pub(crate) enum What {
     Resume(u64),
     DropLease(u64),
     Disturb(&'static str, WatchFault),
-    Break(&'static str, Action),
+    Break(&'static str, fault::Action),
     Network {
         starve: f64,
         unreachable: f64,
         hold_up: f64,
         no_discovery: f64,
     },
+    /// How well records are read and written, and revisions loaded.
+    Records {
+        fail: f64,
+        lose: f64,
+        unreadable: f64,
+        no_loads: f64,
+    },
     /// Discovery cannot reach a group version.
     Unreach(&'static str),
+    /// Discovery does not have a resource any more.
+    Unlist(&'static str),
     Heal,
     Nothing,
     /// Calls into guests trap now and then.
@@ -69,15 +80,11 @@ pub(crate) enum What {
     CrashSoon,
     WallClock(i64),
     Lead(bool),
-    /// Another revision replaces the stable one.
-    Swap(usize),
-    /// A candidate runs beside the stable revision, with that share.
-    Candidate(usize, u8),
-    Promote(usize),
-    RollBack(usize),
-    Mode(usize, bool),
-    /// The controller may write so often in a minute.
-    Budget(usize, Option<u32>),
+    /// The host crashes, and starts again on a machine that has just started, with
+    /// its module cache or without it.
+    Reboot(bool),
+    /// An operator acts on a controller.
+    Operate(usize, Action),
 }
 
 #[derive(Clone, Debug)]
@@ -100,7 +107,7 @@ pub(crate) struct NewPod {
 pub(crate) fn draw(dice: &mut Dice, steps: usize) -> Vec<Step> {
     (0..steps)
         .map(|_| Step {
-            what: what(dice),
+            event: event(dice),
             pause: pause(dice),
         })
         .collect()
@@ -115,55 +122,55 @@ fn pause(dice: &mut Dice) -> Duration {
     }
 }
 
-fn what(dice: &mut Dice) -> What {
+fn event(dice: &mut Dice) -> Event {
     let controller = |dice: &mut Dice| usize::try_from(dice.below(5)).unwrap_or(0);
-    match dice.below(120) {
-        0..42 => What::Create(create(dice)),
-        42..48 => What::Replace {
+    match dice.below(130) {
+        0..42 => Event::Create(create(dice)),
+        42..48 => Event::Replace {
             pod: dice.chance(0.5),
             number: dice.below(NAMES),
         },
         48..53 => delete(dice, "Background"),
         53..57 => delete(dice, "Foreground"),
-        57..58 => What::Orphan(dice.below(NAMES)),
-        58..61 => What::Taint(dice.below(NODES)),
-        61..63 => What::Untaint(dice.below(NODES)),
-        63..64 => What::RemoveNode(dice.below(NODES)),
-        64..66 => What::CreateNode(dice.below(NODES)),
-        66..67 => What::Silence(dice.below(NODES)),
-        67..70 => What::Resume(dice.below(NODES)),
-        70..72 => What::DropLease(1 + dice.below(3)),
+        57..58 if dice.chance(0.25) => Event::Orphan(dice.below(NAMES)),
+        58..61 => Event::Taint(dice.below(NODES)),
+        61..63 => Event::Untaint(dice.below(NODES)),
+        63..64 => Event::RemoveNode(dice.below(NODES)),
+        64..66 => Event::CreateNode(dice.below(NODES)),
+        66..67 => Event::Silence(dice.below(NODES)),
+        67..70 => Event::Resume(dice.below(NODES)),
+        70..72 => Event::DropLease(1 + dice.below(3)),
         72..79 => disturb(dice),
         79..84 => broken(dice),
-        84..86 => What::Network {
+        84..86 => Event::Network {
             starve: some(dice, 0.3),
             unreachable: some(dice, 0.2),
             hold_up: some(dice, 0.05),
             no_discovery: some(dice, 0.5),
         },
-        86..87 => What::Unreach(pick(
+        86..87 => Event::Unreach(pick(
             dice,
             &["apps/v1", "batch/v1", "coordination.k8s.io/v1"],
         )),
-        87..91 => What::Heal,
-        91..93 => What::Trap,
-        93..95 => What::Crash(Duration::from_millis(dice.below(20_000))),
-        95..97 => What::CrashSoon,
+        87..91 => Event::Heal,
+        91..93 => Event::Trap,
+        93..95 => Event::Crash(Duration::from_millis(dice.below(20_000))),
+        95..97 => Event::CrashSoon,
         97..98 => {
             let millis = i64::try_from(dice.below(7_200_000)).unwrap_or(0);
-            What::WallClock(millis - 3_600_000)
+            Event::WallClock(millis - 3_600_000)
         }
-        98..101 => What::Lead(dice.chance(0.6)),
-        101..103 => What::Swap(controller(dice)),
-        103..106 => What::Candidate(controller(dice), weight(dice)),
-        106..107 => What::Promote(controller(dice)),
-        107..109 => What::RollBack(controller(dice)),
-        109..111 => What::Mode(controller(dice), dice.chance(0.6)),
-        111..113 => {
-            let limit = 1 + u32::try_from(dice.below(6)).unwrap_or(0);
-            What::Budget(controller(dice), dice.chance(0.6).then_some(limit))
-        }
-        _ => What::Nothing,
+        98..101 => Event::Lead(dice.chance(0.6)),
+        101..102 => Event::Reboot(dice.chance(0.7)),
+        102..104 => Event::Records {
+            fail: some(dice, 0.4),
+            lose: some(dice, 0.3),
+            unreadable: some(dice, 0.3),
+            no_loads: some(dice, 0.3),
+        },
+        104..105 => Event::Unlist(pick(dice, &["pods", "nodes", "configmaps", "leases"])),
+        105..126 => Event::Operate(controller(dice), action::draw(dice)),
+        _ => Event::Nothing,
     }
 }
 
@@ -185,15 +192,15 @@ fn create(dice: &mut Dice) -> Create {
     }
 }
 
-fn delete(dice: &mut Dice, policy: &'static str) -> What {
-    What::Delete {
+fn delete(dice: &mut Dice, policy: &'static str) -> Event {
+    Event::Delete {
         pod: dice.chance(0.3),
         number: dice.below(NAMES),
         policy,
     }
 }
 
-fn disturb(dice: &mut Dice) -> What {
+fn disturb(dice: &mut Dice) -> Event {
     let faults = [
         WatchFault::Abort,
         WatchFault::End,
@@ -202,35 +209,31 @@ fn disturb(dice: &mut Dice) -> What {
         WatchFault::NoBookmarks,
     ];
     let resources = ["pods", "nodes", "configmaps", "leases", ""];
-    What::Disturb(pick(dice, &resources), pick(dice, &faults))
+    Event::Disturb(pick(dice, &resources), pick(dice, &faults))
 }
 
-fn broken(dice: &mut Dice) -> What {
+fn broken(dice: &mut Dice) -> Event {
     let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::TooManyRequests(5)),
-        Action::Refuse(Refusal::InternalError),
-        Action::Refuse(Refusal::Unavailable),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(10),
-        Action::Delay(Duration::from_secs(3)),
+        fault::Action::Refuse(Refusal::Conflict),
+        fault::Action::Refuse(Refusal::Invalid),
+        fault::Action::Refuse(Refusal::TooManyRequests(1)),
+        fault::Action::Refuse(Refusal::TooManyRequests(5)),
+        fault::Action::Refuse(Refusal::InternalError),
+        fault::Action::Refuse(Refusal::Unavailable),
+        fault::Action::CloseBefore,
+        fault::Action::CloseAfter,
+        fault::Action::CutBody(10),
+        fault::Action::Delay(Duration::from_secs(3)),
     ];
     let verb = pick(dice, &["patch", "delete", "get", "list", "watch"]);
-    What::Break(verb, pick(dice, &actions))
-}
-
-/// A shadow, a part, or everything.
-fn weight(dice: &mut Dice) -> u8 {
-    pick(dice, &[0, 10, 50, 50, 90, 100])
+    Event::Break(verb, pick(dice, &actions))
 }
 
 fn some(dice: &mut Dice, probability: f64) -> f64 {
     if dice.chance(0.5) { probability } else { 0.0 }
 }
 
-fn pick<T: Clone>(dice: &mut Dice, all: &[T]) -> T {
+pub(crate) fn pick<T: Clone>(dice: &mut Dice, all: &[T]) -> T {
     match dice.pick(all) {
         Some(one) => one.clone(),
         None => unreachable!("there is something to pick from"),

@@ -12,21 +12,30 @@ use davit_simulation::{Conditions, Dice, Host, World};
 use serde_json::{Value, json};
 
 use crate::cluster::{self, Kubelets};
-use crate::controllers::Controllers;
 use crate::fate::{Fates, left_over, text, tolerates, uid};
-use crate::step::{Create, NODES, NewPod, Step, What};
+use crate::guests;
+use crate::operators::Operators;
+use crate::step::{Create, Event, NODES, NewPod, Step};
 
 /// Longer than a silent watch is believed in, so that every cache has caught
 /// up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
 /// Nothing is written for so long: the cluster is at rest.
 const QUIET: Duration = Duration::from_secs(240);
+/// How often an operator does something about the statuses at most, in calm.
+const MOST_ATTENTION: usize = 4;
+/// How long that takes to be decided.
+const ATTENTION: Duration = Duration::from_secs(90);
 /// It has to come to rest by then.
 const LONGEST_CALM: Duration = Duration::from_hours(1);
 /// How often the kubelets work.
 const HEARTBEAT: Duration = Duration::from_secs(8);
+/// How long a declaration may take to reach the host.
+const STARVED: Duration = Duration::from_secs(20);
 /// Reminds of the kubelets' work.
 const KUBELETS: u64 = 1;
+/// Reminds that the host hears of what is declared.
+const DECLARATIONS: u64 = 2;
 
 /// What came of a story.
 #[derive(Debug)]
@@ -43,7 +52,7 @@ pub(crate) struct Ending {
 
 struct Story {
     host: Host,
-    controllers: Controllers,
+    operators: Operators,
     kubelets: Kubelets,
     fates: Fates,
     /// When each node's taint was last lifted. Until every cache has heard of
@@ -64,8 +73,11 @@ pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending
     let mut dice = Dice::new(seed ^ 0x5bd1_e995);
     let model = cluster::model(seed, start)?;
     let mut story = Story {
-        controllers: Controllers::new(&mut dice)?,
-        host: Host::new(World::new(model, start, dice.bits(), keep_trace)),
+        operators: Operators::new(&mut dice),
+        host: Host::new(
+            World::new(model, start, dice.bits(), keep_trace),
+            guests::describe,
+        ),
         kubelets: Kubelets::default(),
         fates: Fates::default(),
         lifted: BTreeMap::new(),
@@ -79,11 +91,12 @@ pub(crate) fn tell(seed: u64, steps: &[Step], keep_trace: bool) -> Result<Ending
         .host
         .world
         .remind_owner(Instant::ZERO.after(HEARTBEAT), KUBELETS);
-    story.host.start(story.controllers.desired());
+    story.operators.settle_in(&mut story.host);
+    story.start();
     story.pass(Duration::from_secs(2));
     for step in steps {
-        story.host.world.note(format_args!("STEP {:?}", step.what));
-        story.step(&step.what)?;
+        story.host.world.note(format_args!("STEP {:?}", step.event));
+        story.step(&step.event);
         story.pass(step.pause);
     }
     let rests = story.calm();
@@ -115,6 +128,7 @@ impl Story {
         loop {
             match self.host.run(until) {
                 Stopped::Time => return,
+                Stopped::Reminder(DECLARATIONS) => self.operators.tell(&mut self.host),
                 Stopped::Reminder(_) => {
                     self.kubelets.work(&mut self.host.world);
                     let at = self.now().after(HEARTBEAT);
@@ -123,32 +137,53 @@ impl Story {
                 Stopped::Crashed => {
                     self.forgot = true;
                     self.host.crash = 0.0;
-                    self.host.start(self.controllers.desired());
+                    self.start();
                 }
             }
             self.host.take_reports();
+            while self.host.take_answer().is_some() {}
         }
     }
 
-    fn step(&mut self, what: &What) -> Result<(), String> {
-        match what {
-            What::Create(create) => self.create(create),
-            What::Delete {
+    /// Starts the host, which hears of what is declared a moment later.
+    fn start(&mut self) {
+        self.operators.restarted();
+        self.host.start();
+        self.declare();
+    }
+
+    /// The host hears of what is declared, after a while.
+    fn declare(&mut self) {
+        let longest = if self.world().dice().chance(0.05) {
+            STARVED
+        } else {
+            Duration::from_millis(50)
+        };
+        let range = Duration::from_millis(1)..longest;
+        let lag = self.world().dice().duration(&range);
+        let at = self.now().after(lag);
+        self.world().remind_owner(at, DECLARATIONS);
+    }
+
+    fn step(&mut self, event: &Event) {
+        match event {
+            Event::Create(create) => self.create(create),
+            Event::Delete {
                 pod,
                 number,
                 policy,
             } => self.delete(*pod, *number, policy),
-            What::Replace { pod, number } => self.replace(*pod, *number),
-            What::Orphan(number) => self.orphan(*number),
-            What::Taint(node) => self.taint(*node),
-            What::Untaint(node) => self.untaint(*node),
-            What::RemoveNode(node) => self.remove_node(*node),
-            What::CreateNode(node) => self.create_node(*node),
-            What::Silence(node) => self.silence(*node),
-            What::Resume(node) => self.resume(*node),
-            What::DropLease(server) => self.drop_lease(*server),
-            What::Disturb(resource, fault) => self.world().disturb(resource, *fault),
-            What::Break(verb, action) => {
+            Event::Replace { pod, number } => self.replace(*pod, *number),
+            Event::Orphan(number) => self.orphan(*number),
+            Event::Taint(node) => self.taint(*node),
+            Event::Untaint(node) => self.untaint(*node),
+            Event::RemoveNode(node) => self.remove_node(*node),
+            Event::CreateNode(node) => self.create_node(*node),
+            Event::Silence(node) => self.silence(*node),
+            Event::Resume(node) => self.resume(*node),
+            Event::DropLease(server) => self.drop_lease(*server),
+            Event::Disturb(resource, fault) => self.world().disturb(resource, *fault),
+            Event::Break(verb, action) => {
                 let fault = Fault {
                     matches: Match::new(verb, ""),
                     when: When::Chance(0.3),
@@ -156,7 +191,7 @@ impl Story {
                 };
                 self.world().faults().add(fault);
             }
-            What::Network {
+            Event::Network {
                 starve,
                 unreachable,
                 hold_up,
@@ -169,38 +204,50 @@ impl Story {
                 conditions.hold_up = *hold_up;
                 conditions.no_discovery = *no_discovery;
             }
-            What::Unreach(version) => {
+            Event::Records {
+                fail,
+                lose,
+                unreadable,
+                no_loads,
+            } => {
+                let conditions = &mut self.world().conditions;
+                conditions.no_records = *fail;
+                conditions.lost_records = *lose;
+                conditions.unreadable_records = *unreadable;
+                conditions.no_loads = *no_loads;
+            }
+            Event::Unlist(plural) => {
+                let unlisted = &mut self.world().conditions.unlisted;
+                unlisted.push((*plural).to_owned());
+            }
+            Event::Unreach(version) => {
                 let unreached = &mut self.world().conditions.unreached;
                 unreached.push((*version).to_owned());
             }
-            What::Heal => self.heal(),
-            What::Nothing => {}
-            What::Trap => self.host.trap = 0.2,
-            What::Crash(downtime) => self.crash(*downtime),
-            What::CrashSoon => self.host.crash = 0.05,
-            What::WallClock(millis) => self.world().shift_wall_clock(*millis),
-            What::Lead(held) => self.host.lead(*held),
-            _ => self.operate(what)?,
+            Event::Heal => self.heal(),
+            Event::Nothing => {}
+            Event::Trap => self.host.trap = 0.2,
+            Event::Crash(downtime) => self.crash(*downtime),
+            Event::CrashSoon => self.host.crash = 0.05,
+            Event::Reboot(keeps_modules) => self.reboot(*keeps_modules),
+            Event::WallClock(millis) => self.host.shift_wall_clock(*millis),
+            Event::Lead(held) => self.host.lead(*held),
+            Event::Operate(controller, action) => {
+                self.operators.act(*controller, action, &mut self.host);
+                self.declare();
+            }
         }
-        Ok(())
     }
 
-    /// What an operator asks of the controllers.
-    fn operate(&mut self, what: &What) -> Result<(), String> {
-        match what {
-            What::Swap(one) => self.controllers.swap(*one)?,
-            What::Candidate(one, weight) => self.controllers.candidate(*one, *weight)?,
-            What::Promote(one) => self.controllers.promote(*one),
-            What::RollBack(one) => self.controllers.roll_back(*one),
-            What::Mode(one, enforce) => self.controllers.mode(*one, *enforce),
-            What::Budget(one, limit) => self.controllers.budget(*one, *limit),
-            _ => {}
+    fn reboot(&mut self, keeps_modules: bool) {
+        self.forgot = true;
+        self.host.crash();
+        self.pass(Duration::from_secs(5));
+        self.host.reboot();
+        if !keeps_modules {
+            self.host.modules.forget_cache();
         }
-        if self.host.is_running() {
-            let desired = self.controllers.desired();
-            self.host.desire(desired);
-        }
-        Ok(())
+        self.start();
     }
 
     /// An object of that name, if it is free.
@@ -378,7 +425,7 @@ impl Story {
         self.forgot = true;
         self.host.crash();
         self.pass(downtime);
-        self.host.start(self.controllers.desired());
+        self.start();
     }
 
     fn heal(&mut self) {
@@ -397,13 +444,19 @@ impl Story {
             self.resume(node);
         }
         self.host.lead(true);
-        self.controllers.calm();
-        let desired = self.controllers.desired();
-        self.host.desire(desired);
+        self.operators.calm(&mut self.host);
+        self.declare();
         let deadline = self.now().after(LONGEST_CALM);
         let mut before = None;
         // Long enough for every timer of the guests.
         self.pass(CAUGHT_UP);
+        for _ in 0..MOST_ATTENTION {
+            if !self.operators.attend(&mut self.host) {
+                break;
+            }
+            self.declare();
+            self.pass(ATTENTION);
+        }
         while self.now() < deadline {
             let writes = self.host.world.writes().len();
             if before == Some(writes) {
@@ -415,7 +468,8 @@ impl Story {
         false
     }
 
-    fn problems(&self) -> Vec<String> {
+    fn problems(&mut self) -> Vec<String> {
+        let statuses = self.operators.problems(&mut self.host);
         let world = &self.host.world;
         let mut objects = cluster::list(world, "Pod");
         objects.extend(cluster::list(world, "ConfigMap"));
@@ -425,6 +479,7 @@ impl Story {
         problems.extend(left_over(&objects, &nodes));
         problems.extend(self.stale_versions());
         problems.extend(self.deleted_twice());
+        problems.extend(statuses);
         problems
     }
 

@@ -396,7 +396,7 @@ fn a_dry_run_writes_nothing_and_shows_everything() {
         let mut host = bench.host(&podgc("DryRun", HASTY)).await;
         sleep(Duration::from_secs(10)).await;
         bench.until_left(&["a"]).await;
-        let wrote = |served: &davit_sim::Served| served.method != "GET";
+        let wrote = |served: &davit_sim::RequestRecord| served.method != "GET";
         assert_eq!(bench.sim().log().iter().filter(|s| wrote(s)).count(), 0);
         let shown = host.told().into_iter().find_map(|report| match report {
             Report::Ruled { plan, ruling, .. } => Some((plan, ruling)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use davit_sim::fault::{Action, Fault, FaultId, Match, Refusal, When};
 use davit_sim::model::{DeleteOptions, DeletionKind, DeletionStep};
-use davit_sim::{ConnectionClosed, Served, Sim, SimBody};
+use davit_sim::{ConnectionClosed, RequestRecord, Sim, SimBody};
 use http::Request;
 use http_body_util::{BodyExt as _, Either, Full};
 use hyper::body::Bytes;
@@ -205,7 +205,7 @@ impl Cluster {
     }
 
     /// The requests that were not watches, lists or discovery.
-    pub(crate) fn requests(&self) -> Vec<Served> {
+    pub(crate) fn requests(&self) -> Vec<RequestRecord> {
         let mut log = self.sim.log();
         log.retain(|it| {
             let asks = ["get", "delete", "patch", "create", "update"];

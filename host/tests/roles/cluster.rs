@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use davit_sim::{Config, Rbac, Served, Server, Sim, kubeconfig_with_token};
+use davit_sim::{Config, Rbac, RequestRecord, Server, Sim, kubeconfig_with_token};
 use http_body_util::{BodyExt as _, Full};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -241,7 +241,7 @@ fn controller(name: &str, config: &Value) -> Value {
 }
 
 /// What a request needs.
-fn used(served: &Served) -> Vec<Permission> {
+fn used(served: &RequestRecord) -> Vec<Permission> {
     let work = &served.work;
     let mut path = served.path.split('/');
     let group = match path.nth(1) {

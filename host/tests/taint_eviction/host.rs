@@ -330,7 +330,7 @@ fn a_dry_run_writes_nothing_and_an_enforcement_makes_up_for_it() {
         taint(&bench, &node, &[KEY]).await;
         bench.sim().clear_log();
         sleep(Duration::from_secs(60)).await;
-        let wrote = |served: &davit_sim::Served| served.method != "GET";
+        let wrote = |served: &davit_sim::RequestRecord| served.method != "GET";
         assert_eq!(bench.sim().log().iter().filter(|it| wrote(it)).count(), 0);
         host.apply(&taint_eviction("Enforce", "{}")).await;
         bench.until_left(&[]).await;

@@ -59,8 +59,7 @@ fn main() -> Result<()> {
             lint(&workspace)?;
             guests(&workspace)?;
             cargo(&workspace, ["test", "--workspace", "--locked"])?;
-            // With the build that the tests have anyway.
-            simulate(&workspace, "dev", &["--seeds", "0..500"])
+            simulate(&workspace, "simulation", &["--seeds", "0..500"])
         }
         Task::Lint => lint(&workspace),
         Task::Simulate { arguments } => {

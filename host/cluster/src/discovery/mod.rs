@@ -23,13 +23,13 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
      application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList,\
      application/json";
 
-/// How many group versions are asked for at once.
+/// How many group versions are requested at once.
 const MOST_AT_ONCE: usize = 8;
 
-/// Asks the API server what it serves. Fails only if nothing could be learnt.
+/// Requests the served resources. Fails only if every request fails.
 pub async fn discover(api: &Api) -> Result<Discovery, Failure> {
     let (core, groups) = tokio::join!(root(api, "/api"), root(api, "/apis"));
-    let mut found = Found::default();
+    let mut found = DiscoveredResources::default();
     for root in [core?, groups?] {
         match root {
             Root::Aggregated(groups) => groups.into_iter().for_each(|group| found.take(group)),
@@ -52,7 +52,7 @@ pub async fn discover(api: &Api) -> Result<Discovery, Failure> {
     })
 }
 
-/// A group with its versions, the preferred one first, however it was asked.
+/// A group with its versions, the preferred one first.
 struct Group {
     name: String,
     versions: Vec<Version>,
@@ -72,12 +72,12 @@ struct Resource {
 }
 
 #[derive(Default)]
-struct Found {
+struct DiscoveredResources {
     served: Vec<Served>,
     failed: Vec<(String, String)>,
 }
 
-impl Found {
+impl DiscoveredResources {
     fn take(&mut self, group: Group) {
         let mut seen = BTreeSet::new();
         for version in group.versions {
@@ -119,7 +119,7 @@ async fn root(api: &Api, at: &'static str) -> Result<Root, Failure> {
     })
 }
 
-/// Asks for the resources of every version of a group.
+/// Requests the resources of every version of a group.
 async fn ask_versions(api: &Api, mut group: Group) -> Group {
     let name = group.name.clone();
     let asked: Vec<_> = group

@@ -1,6 +1,6 @@
-//! Events that wait to be sent. Those of one object are sent one after the other:
-//! a repetition patches the event that came before. One that still waits when it
-//! is repeated is sent once, with the later count.
+//! The queue of events to send. Events of one object are sent one after the other,
+//! because a repetition patches the event before it. A repetition of an event that is
+//! still in the queue replaces it: the event is sent once, with the later count.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
@@ -8,51 +8,50 @@ use std::time::Duration;
 use davit_core::object::ObjectRef;
 use davit_core::time::Instant;
 
-use super::correlate::Correlated;
+use super::correlate::CorrelatedEvent;
 
-/// How many events wait, at most.
-pub(super) const MOST_WAITING: usize = 10_000;
-/// How often an event is tried when the server cannot be reached.
-const MOST_TRIES: u32 = 12;
-/// The pause in between.
+/// The most events in the queue.
+pub(super) const CAPACITY: usize = 10_000;
+/// How often an event is sent while the server cannot be reached.
+const MOST_ATTEMPTS: u32 = 12;
+/// The pause before a retry.
 pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(10);
 
-/// An event that is to be sent.
+/// An event in the queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Waiting {
-    pub(super) event: Correlated,
-    /// Whether the API server has it from before.
+pub(super) struct QueuedEvent {
+    pub(super) event: CorrelatedEvent,
+    /// Whether the API server may have it already.
     pub(super) is_known: bool,
-    tries: u32,
+    attempts: u32,
 }
 
-/// There is no room for another event.
+/// The queue has no room for another event.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Full;
+pub(super) struct BacklogFull;
 
-/// The events that wait, and the objects of those that are being sent.
+/// The events in the queue, and the objects of the events that are being sent.
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    objects: HashMap<ObjectRef, Line>,
-    /// Objects whose next event can be sent, first come first.
+    objects: HashMap<ObjectRef, ObjectQueue>,
+    /// Objects whose next event can be sent, in the order of arrival.
     ready: VecDeque<ObjectRef>,
-    /// Objects whose next event is tried again then.
-    resting: BTreeSet<(Instant, ObjectRef)>,
+    /// Objects whose next event is retried at that time.
+    backing_off: BTreeSet<(Instant, ObjectRef)>,
     waiting: usize,
     sending: usize,
 }
 
 #[derive(Debug, Default)]
-struct Line {
-    events: VecDeque<Waiting>,
-    /// An event of it is being sent, is to be tried again, or the object is in
-    /// the list of those that are ready.
+struct ObjectQueue {
+    events: VecDeque<QueuedEvent>,
+    /// Whether one of its events is being sent or backs off, or the object is in `ready`.
     is_queued: bool,
 }
 
 impl Backlog {
-    /// Takes an event that has come.
-    pub(super) fn push(&mut self, event: Correlated) -> Result<(), Full> {
+    /// Adds an event.
+    pub(super) fn push(&mut self, event: CorrelatedEvent) -> Result<(), BacklogFull> {
         let line = self.objects.get_mut(&event.involved);
         let same = line.and_then(|line| {
             let mut events = line.events.iter_mut();
@@ -62,15 +61,15 @@ impl Backlog {
             waiting.event = event;
             return Ok(());
         }
-        if self.waiting >= MOST_WAITING {
-            return Err(Full);
+        if self.waiting >= CAPACITY {
+            return Err(BacklogFull);
         }
         let object = event.involved.clone();
         let line = self.objects.entry(object.clone()).or_default();
-        line.events.push_back(Waiting {
+        line.events.push_back(QueuedEvent {
             is_known: event.count > 1,
             event,
-            tries: 0,
+            attempts: 0,
         });
         self.waiting += 1;
         if !std::mem::replace(&mut line.is_queued, true) {
@@ -79,11 +78,11 @@ impl Backlog {
         Ok(())
     }
 
-    /// The next event to be sent. Its end has to be told.
-    pub(super) fn take(&mut self, now: Instant) -> Option<Waiting> {
-        while let Some((at, _)) = self.resting.first()
+    /// The next event to send. The caller reports its end with `done` or `retry`.
+    pub(super) fn take(&mut self, now: Instant) -> Option<QueuedEvent> {
+        while let Some((at, _)) = self.backing_off.first()
             && *at <= now
-            && let Some((_, object)) = self.resting.pop_first()
+            && let Some((_, object)) = self.backing_off.pop_first()
         {
             self.ready.push_back(object);
         }
@@ -94,7 +93,7 @@ impl Backlog {
         Some(next)
     }
 
-    /// An event was sent, or never will be.
+    /// An event was sent or dropped.
     pub(super) fn done(&mut self, object: &ObjectRef) {
         self.sending -= 1;
         if let Some(line) = self.objects.get_mut(object) {
@@ -106,12 +105,12 @@ impl Backlog {
         }
     }
 
-    /// The server could not be reached: the event is tried again after a pause.
-    /// Returns it if that was its last try.
-    pub(super) fn retry(&mut self, mut event: Waiting, now: Instant) -> Option<Waiting> {
+    /// The server could not be reached: the event is retried after a pause. Returns the
+    /// event instead if that was its last attempt.
+    pub(super) fn retry(&mut self, mut event: QueuedEvent, now: Instant) -> Option<QueuedEvent> {
         let object = event.event.involved.clone();
-        event.tries += 1;
-        if event.tries >= MOST_TRIES {
+        event.attempts += 1;
+        if event.attempts >= MOST_ATTEMPTS {
             self.done(&object);
             return Some(event);
         }
@@ -119,14 +118,14 @@ impl Backlog {
         self.waiting += 1;
         if let Some(line) = self.objects.get_mut(&object) {
             line.events.push_front(event);
-            self.resting.insert((now.after(RETRY_PAUSE), object));
+            self.backing_off.insert((now.after(RETRY_PAUSE), object));
         }
         None
     }
 
-    /// When an event is to be tried again.
+    /// When the next retry is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        self.resting.first().map(|(at, _)| *at)
+        self.backing_off.first().map(|(at, _)| *at)
     }
 
     /// How many events are not sent yet.
@@ -151,8 +150,8 @@ mod tests {
         Instant::ZERO.after(Duration::from_secs(seconds))
     }
 
-    fn about(object: &str, name: &str, count: u32) -> Correlated {
-        Correlated {
+    fn about(object: &str, name: &str, count: u32) -> CorrelatedEvent {
+        CorrelatedEvent {
             name: name.into(),
             involved: ObjectRef {
                 name: object.into(),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_repetition_of_an_event_that_waits_is_sent_with_it() {
+    fn a_repetition_of_a_queued_event_replaces_it() {
         let mut backlog = Backlog::default();
         backlog.push(about("p", "p.1", 1)).unwrap();
         backlog.push(about("p", "p.1", 2)).unwrap();
@@ -183,7 +182,7 @@ mod tests {
         // It was never created, and so it is created with its count.
         let expected = [("p.1".into(), 3, false), ("q.1".into(), 3, true)];
         assert_eq!(taken(&mut backlog, at(0)), expected);
-        // One that is being sent is not changed any more.
+        // An event that is being sent does not change any more.
         backlog.push(about("p", "p.1", 4)).unwrap();
         assert_eq!(taken(&mut backlog, at(0)), []);
         backlog.done(&about("p", "", 1).involved);
@@ -210,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unreachable_server_is_tried_again_for_two_minutes() {
+    fn an_event_is_retried_for_two_minutes_while_the_server_is_unreachable() {
         let mut backlog = Backlog::default();
         backlog.push(about("p", "p.1", 1)).unwrap();
         backlog.push(about("p", "p.2", 1)).unwrap();
@@ -231,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_is_bounded_and_repetitions_still_have_room() {
+    fn the_queue_is_bounded_and_takes_repetitions_when_full() {
         let mut backlog = Backlog::default();
-        for number in 0..MOST_WAITING {
+        for number in 0..CAPACITY {
             backlog.push(about(&number.to_string(), "e", 1)).unwrap();
         }
-        assert_eq!(backlog.push(about("one more", "e", 1)), Err(Full));
+        assert_eq!(backlog.push(about("one more", "e", 1)), Err(BacklogFull));
         backlog.push(about("7", "e", 2)).unwrap();
-        assert_eq!(backlog.len(), MOST_WAITING);
+        assert_eq!(backlog.len(), CAPACITY);
     }
 }

@@ -1,7 +1,6 @@
-//! What becomes of an event before it is sent: repetitions are counted, similar
-//! events are drawn together, and floods are dropped. The rules are those of
-//! client-go's event correlator, so that `kubectl describe` shows what people
-//! are used to.
+//! Correlates events before they are sent, by the rules of client-go's
+//! `EventCorrelator`: it counts repetitions, aggregates similar events and filters
+//! spam. `kubectl describe` then shows what people are used to.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -16,74 +15,74 @@ use jiff::Timestamp;
 use super::Decision;
 use super::lru::Lru;
 
-/// How many sources, objects and messages are remembered.
-const REMEMBERED: usize = 4096;
-/// How many different messages of otherwise equal events are shown apart.
-const MOST_APART: usize = 10;
-/// Similar events further apart than this have nothing to do with each other.
-const SIMILAR_WITHIN: Duration = Duration::from_mins(10);
-/// What stands before the message of events that were drawn together.
-const COMBINED: &str = "(combined from similar events): ";
-/// How many events of one source about one object are sent: 25 at once, then one every
+/// How many keys each table keeps.
+const CAPACITY: usize = 4096;
+/// How many different messages of otherwise equal events are events of their own.
+const MOST_MESSAGES: usize = 10;
+/// After a pause of this length, an aggregate starts again.
+const AGGREGATION_INTERVAL: Duration = Duration::from_mins(10);
+/// The prefix of an aggregate's message.
+const AGGREGATE_PREFIX: &str = "(combined from similar events): ";
+/// The rate of events from one source about one object: a burst of 25, then one every
 /// five minutes.
 const SPAM: Rate = Rate {
     per_second: 1.0 / 300.0,
     burst: 25,
 };
 
-/// An event that happened.
+/// An event as the recorder gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Occurrence {
     /// The object that it is about.
     pub involved: ObjectRef,
-    /// What is told.
+    /// The type, the reason and the message.
     pub event: Event,
-    /// What decided on it, if anything did.
+    /// The decision that caused it, if one did.
     pub decision: Option<Decision>,
 }
 
-/// What is to be sent for an event.
+/// An event to send, after correlation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Correlated {
+pub struct CorrelatedEvent {
     /// The name of the Event object, in the involved object's namespace.
     pub name: String,
     /// The object that it is about.
     pub involved: ObjectRef,
-    /// What is told, with the message as it is to be shown.
+    /// The type, the reason and the message; an aggregate's message has a prefix.
     pub event: Event,
-    /// What decided on it last, if anything did.
+    /// The decision that caused its last occurrence, if one did.
     pub decision: Option<Decision>,
-    /// How often it happened so far.
+    /// The number of occurrences so far.
     pub count: u32,
-    /// When it first happened.
+    /// The time of the first occurrence.
     pub first: Timestamp,
-    /// When it last happened.
+    /// The time of the last occurrence.
     pub last: Timestamp,
 }
 
-/// Remembers the events of the last while.
+/// Keeps what it needs to know of recent events.
 #[derive(Debug)]
 pub struct Correlator {
-    similar: Lru<Similar, SimilarEvents>,
-    told: Lru<Told, Option<Shown>>,
-    spam: Lru<Spam, Option<Bucket>>,
+    aggregates: Lru<AggregateKey, Aggregate>,
+    series: Lru<SeriesKey, Option<Series>>,
+    spam: Lru<SpamKey, Option<Bucket>>,
 }
 
-/// Events that differ in their message only.
-type Similar = (Spam, String);
-/// Events from one source about one object, of one type.
-type Spam = (String, ObjectRef, String);
-/// Events that are shown as one, with a count.
-type Told = (Similar, Option<String>);
+/// Events that differ only in their message.
+type AggregateKey = (SpamKey, String);
+/// Events of one type from one source about one object.
+type SpamKey = (String, ObjectRef, String);
+/// Events that share one Event object with a count. An aggregate has no message here.
+type SeriesKey = (AggregateKey, Option<String>);
 
 #[derive(Debug, Default)]
-struct SimilarEvents {
+struct Aggregate {
     messages: BTreeSet<String>,
     last: Option<Timestamp>,
 }
 
 #[derive(Debug)]
-struct Shown {
+struct Series {
     name: String,
     count: u32,
     first: Timestamp,
@@ -92,79 +91,82 @@ struct Shown {
 impl Default for Correlator {
     fn default() -> Self {
         Self {
-            similar: Lru::new(REMEMBERED),
-            told: Lru::new(REMEMBERED),
-            spam: Lru::new(REMEMBERED),
+            aggregates: Lru::new(CAPACITY),
+            series: Lru::new(CAPACITY),
+            spam: Lru::new(CAPACITY),
         }
     }
 }
 
 impl Correlator {
-    /// What to send for an event that happens now; none if too many came before. With a
-    /// count above 1 the event of that name was sent before and is to be patched.
-    /// Events show the wall clock's time, `at`; their rate is measured on the other.
+    /// Returns the event to send for an occurrence; none if the spam filter drops it. If
+    /// the count is above 1, the API server may have the event: the recorder patches it.
+    /// An event shows the wall clock's time `at`; the spam filter measures with `now`.
     pub fn correlate(
         &mut self,
         occurrence: Occurrence,
         at: Timestamp,
         now: Instant,
-    ) -> Option<Correlated> {
+    ) -> Option<CorrelatedEvent> {
         let Occurrence {
             involved,
             mut event,
             decision,
         } = occurrence;
-        let spam: Spam = (
+        let spam: SpamKey = (
             event.component.clone(),
             involved.clone(),
             event.event_type.clone(),
         );
-        let similar: Similar = (spam.clone(), event.reason.clone());
-        let combined = self.is_combined(similar.clone(), &event.message, at);
-        let message = (!combined).then(|| event.message.clone());
-        if combined {
-            event.message.insert_str(0, COMBINED);
+        let aggregate: AggregateKey = (spam.clone(), event.reason.clone());
+        let aggregated = self.aggregates(aggregate.clone(), &event.message, at);
+        let message = (!aggregated).then(|| event.message.clone());
+        if aggregated {
+            event.message.insert_str(0, AGGREGATE_PREFIX);
         }
-        let shown = self.told.entry((similar, message)).get_or_insert(Shown {
-            name: event_name(&involved, at),
-            count: 0,
-            first: at,
-        });
-        shown.count = shown.count.saturating_add(1);
-        let correlated = Correlated {
-            name: shown.name.clone(),
+        let series = self
+            .series
+            .entry((aggregate, message))
+            .get_or_insert(Series {
+                name: event_name(&involved, at),
+                count: 0,
+                first: at,
+            });
+        series.count = series.count.saturating_add(1);
+        let correlated = CorrelatedEvent {
+            name: series.name.clone(),
             involved,
             event,
             decision,
-            count: shown.count,
-            first: shown.first,
+            count: series.count,
+            first: series.first,
             last: at,
         };
-        self.may_pass(spam, now).then_some(correlated)
+        self.passes_spam_filter(spam, now).then_some(correlated)
     }
 
-    /// Whether so many different messages came that this one is not shown by
-    /// itself any more.
-    fn is_combined(&mut self, key: Similar, message: &str, now: Timestamp) -> bool {
-        let similar = self.similar.entry(key);
-        if similar
+    /// Whether the event belongs to an aggregate, because there are too many different
+    /// messages.
+    fn aggregates(&mut self, key: AggregateKey, message: &str, now: Timestamp) -> bool {
+        let aggregate = self.aggregates.entry(key);
+        if aggregate
             .last
-            .is_some_and(|last| since(last, now) > SIMILAR_WITHIN)
+            .is_some_and(|last| since(last, now) > AGGREGATION_INTERVAL)
         {
-            similar.messages.clear();
+            aggregate.messages.clear();
         }
-        similar.last = Some(now);
-        if similar.messages.contains(message) {
+        aggregate.last = Some(now);
+        if aggregate.messages.contains(message) {
             return false;
         }
-        if similar.messages.len() < MOST_APART {
-            similar.messages.insert(message.to_owned());
+        if aggregate.messages.len() < MOST_MESSAGES {
+            aggregate.messages.insert(message.to_owned());
             return false;
         }
         true
     }
 
-    fn may_pass(&mut self, key: Spam, now: Instant) -> bool {
+    fn passes_spam_filter(&mut self, key: SpamKey, now: Instant) -> bool {
         let bucket = self.spam.entry(key);
         let bucket = bucket.get_or_insert_with(|| Bucket::full(Some(SPAM)));
         let passes = bucket.next_token() <= now;
@@ -211,7 +213,7 @@ mod tests {
         correlator: &mut Correlator,
         occurrence: Occurrence,
         at: Timestamp,
-    ) -> Option<Correlated> {
+    ) -> Option<CorrelatedEvent> {
         let now = u64::try_from(at.as_second()).unwrap();
         let now = Instant::ZERO.after(Duration::from_secs(now));
         correlator.correlate(occurrence, at, now)
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(first.name, "p.17979cfe362a0000");
         assert_eq!(
             second,
-            Correlated {
+            CorrelatedEvent {
                 count: 2,
                 last: at(5),
                 ..first
@@ -238,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn another_object_of_that_name_starts_anew() {
+    fn another_object_of_that_name_has_a_count_of_its_own() {
         let mut correlator = Correlator::default();
         correlate(&mut correlator, occurrence("m"), at(0)).unwrap();
         let mut other = occurrence("m");
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn many_similar_events_are_drawn_together() {
+    fn many_similar_events_are_aggregated() {
         let mut correlator = Correlator::default();
         for number in 0..10 {
             let message = format!("message {number}");
@@ -260,25 +262,25 @@ mod tests {
         let twelfth = correlate(&mut correlator, occurrence("12"), at(11)).unwrap();
         assert_eq!((&twelfth.name, twelfth.count), (&eleventh.name, 2));
         assert_eq!(twelfth.event.message, "(combined from similar events): 12");
-        // One that was shown by itself keeps its own count.
+        // An event with a message of its own keeps its own count.
         let old = correlate(&mut correlator, occurrence("message 3"), at(12)).unwrap();
         assert_eq!((old.event.message.as_str(), old.count), ("message 3", 2));
     }
 
     #[test]
-    fn after_a_quiet_while_messages_are_shown_apart_again() {
+    fn after_a_pause_messages_are_events_of_their_own_again() {
         let mut correlator = Correlator::default();
         for number in 0..11 {
             correlate(&mut correlator, occurrence(&number.to_string()), at(0));
         }
         let still = correlate(&mut correlator, occurrence("a"), at(600)).unwrap();
-        assert!(still.event.message.starts_with(COMBINED));
+        assert!(still.event.message.starts_with(AGGREGATE_PREFIX));
         let apart = correlate(&mut correlator, occurrence("b"), at(1201)).unwrap();
         assert_eq!(apart.event.message, "b");
     }
 
     #[test]
-    fn a_flood_is_cut_off_for_one_object_and_type_only() {
+    fn the_spam_filter_drops_events_of_one_object_and_type_only() {
         let mut correlator = Correlator::default();
         let mut passed = 0;
         for _ in 0..100 {
@@ -290,6 +292,6 @@ mod tests {
         assert!(correlate(&mut correlator, warning, at(0)).is_some());
         assert!(correlate(&mut correlator, occurrence("m"), at(299)).is_none());
         let next = correlate(&mut correlator, occurrence("m"), at(301)).unwrap();
-        assert_eq!(next.count, 102, "what was dropped is counted too");
+        assert_eq!(next.count, 102, "a dropped event counts too");
     }
 }

@@ -1,4 +1,4 @@
-//! A map that forgets what was not used for longest.
+//! A map with LRU eviction.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
@@ -22,8 +22,8 @@ impl<K: Clone + Eq + Hash, V: Default> Lru<K, V> {
         }
     }
 
-    /// The value of a key, which is then the last that is forgotten. One that
-    /// is not known starts at its default.
+    /// The value of a key, which becomes the most recently used one. A missing key gets
+    /// the default value.
     pub(super) fn entry(&mut self, key: K) -> &mut V {
         self.uses += 1;
         let used = self.uses;

@@ -1,7 +1,7 @@
-//! Events for people: core/v1 `Event`s about the targets of plans.
+//! The recorder of core/v1 `Event`s about the targets of plans.
 //!
-//! They are sent after everything else: nobody waits for them, and none of their
-//! failures is anybody's failure. What is not sent is counted.
+//! Events have the lowest priority: no plan waits for an event, and no plan fails
+//! because an event fails. Metrics count the events that are not sent.
 
 mod backlog;
 mod correlate;
@@ -28,16 +28,16 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{sleep_until, timeout};
 
-pub use correlate::{Correlated, Correlator, Occurrence};
+pub use correlate::{CorrelatedEvent, Correlator, Occurrence};
 
 use crate::api::{Api, Course};
-use backlog::{Backlog, MOST_WAITING, Waiting};
+use backlog::{Backlog, CAPACITY, QueuedEvent};
 
-/// How many events are sent at once when nothing else is to come.
-const MOST_AT_THE_END: usize = 64;
+/// How many events are sent at once during a flush.
+const MOST_WHILE_FLUSHING: usize = 64;
 
-/// Takes events. Copies share one queue, whose worker ends with the last copy once
-/// the queue is empty.
+/// Records events. Clones share one queue. Its worker stops when the last clone is
+/// dropped and the queue is empty.
 #[derive(Clone)]
 pub struct Recorder {
     api: Api,
@@ -45,25 +45,25 @@ pub struct Recorder {
     _open: mpsc::Sender<()>,
 }
 
-/// What decided a plan, to find it again in logs and events.
+/// The decision behind a plan, as logs and events name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// The revision of the controller.
     pub revision: String,
-    /// Names this decision among all.
+    /// The decision's identifier.
     pub id: String,
 }
 
-/// What became of events so far.
+/// Counts of events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EventStats {
     /// Sent.
     pub sent: u64,
-    /// Left out because too many came about one object, as client-go does.
+    /// Dropped by the spam filter.
     pub suppressed: u64,
-    /// Refused by the API server, or given up because it could not be reached.
+    /// Refused by the API server, or dropped because it could not be reached.
     pub failed: u64,
-    /// Dropped because too many waited, or because the host stopped.
+    /// Dropped because the queue was full, or because the host stopped.
     pub dropped: u64,
     /// Not sent yet.
     pub waiting: u64,
@@ -72,9 +72,9 @@ pub struct EventStats {
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// An event has come, or something else has changed for the worker.
+    /// Wakes the worker.
     changed: Notify,
-    /// The last event was sent.
+    /// The queue is empty.
     emptied: Notify,
 }
 
@@ -107,9 +107,8 @@ impl Recorder {
         }
     }
 
-    /// Tells people something about an object. Never waits: with too many
-    /// events in the queue already, this one is dropped.
-    /// What decided on it, if anything did, is told in annotations.
+    /// Records an event about an object. Never waits: if the queue is full, the event
+    /// is dropped. The event's annotations name the decision.
     pub fn record(&self, involved: &ObjectRef, event: &Event, decision: Option<&Decision>) {
         let occurrence = Occurrence {
             involved: involved.clone(),
@@ -135,12 +134,12 @@ impl Recorder {
             tracing::warn!(
                 object = %involved,
                 reason = event.reason,
-                "an event was dropped: {MOST_WAITING} are waiting to be sent{left_out}"
+                "an event was dropped: {CAPACITY} are waiting to be sent{left_out}"
             );
         }
     }
 
-    /// What became of events so far.
+    /// The counts so far.
     #[must_use]
     pub fn stats(&self) -> EventStats {
         let state = self.shared.state();
@@ -150,8 +149,8 @@ impl Recorder {
         }
     }
 
-    /// Sends what waits, as fast as the server takes it: nothing else is to come.
-    /// Gives up after that time; what is left then counts as dropped.
+    /// Sends the queued events as fast as the server accepts them, for a host that
+    /// stops. After `within`, drops the rest.
     pub async fn flush(&self, within: Duration) {
         self.shared.state().flushing = true;
         self.api.flush_events();
@@ -177,7 +176,7 @@ impl Shared {
     }
 }
 
-/// Sends what waits, a few at once.
+/// Sends queued events, a few at once.
 async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
     let mut under_way = FuturesUnordered::new();
     let mut is_closed = false;
@@ -186,7 +185,7 @@ async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
         let again = {
             let mut state = shared.state();
             let most = if state.flushing {
-                MOST_AT_THE_END
+                MOST_WHILE_FLUSHING
             } else {
                 MOST_EVENTS
             };
@@ -213,8 +212,8 @@ async fn work(api: Api, shared: Arc<Shared>, mut closed: mpsc::Receiver<()>) {
     }
 }
 
-/// Sends one event: by patching the one that was sent before, if there is one.
-async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, RequestError>) {
+/// Sends one event: patches the event of its name, if the API server has one.
+async fn send(api: &Api, waiting: QueuedEvent) -> (QueuedEvent, Result<Bytes, RequestError>) {
     let event = &waiting.event;
     let mut course = Course::of_events();
     let sent = if waiting.is_known {
@@ -231,7 +230,7 @@ async fn send(api: &Api, waiting: Waiting) -> (Waiting, Result<Bytes, RequestErr
 }
 
 impl State {
-    fn take_end(&mut self, api: &Api, waiting: Waiting, sent: Result<Bytes, RequestError>) {
+    fn take_end(&mut self, api: &Api, waiting: QueuedEvent, sent: Result<Bytes, RequestError>) {
         let now = api.clock().instant();
         let involved = waiting.event.involved.clone();
         let attempt = Attempt {
@@ -257,7 +256,7 @@ impl State {
         }
         self.stats.failed += 1;
         if let Some(left_out) = self.troubles.admit(failure.class.as_str(), now) {
-            tracing::warn!("{}: the event is given up{left_out}", failure.message);
+            tracing::warn!("{}: the event is dropped{left_out}", failure.message);
         }
     }
 }
@@ -266,7 +265,7 @@ fn is_not_found(sent: &Result<Bytes, RequestError>) -> bool {
     matches!(sent, Err(RequestError::Refused(refused)) if refused.class() == FailureClass::NotFound)
 }
 
-fn create(event: &Correlated) -> Request {
+fn create(event: &CorrelatedEvent) -> Request {
     let involved = &event.involved;
     let body = json!({
         "apiVersion": "v1",
@@ -295,7 +294,7 @@ fn create(event: &Correlated) -> Request {
     request(Method::Post, event, "", JSON, &body)
 }
 
-fn patch(event: &Correlated) -> Request {
+fn patch(event: &CorrelatedEvent) -> Request {
     let body = json!({
         "metadata": {"annotations": annotations(event)},
         "count": event.count,
@@ -306,8 +305,8 @@ fn patch(event: &Correlated) -> Request {
     request(Method::Patch, event, &event.name, media_type, &body)
 }
 
-/// What decided on it last.
-fn annotations(event: &Correlated) -> Value {
+/// The decision that caused the last occurrence.
+fn annotations(event: &CorrelatedEvent) -> Value {
     match &event.decision {
         None => json!({}),
         Some(Decision { revision, id }) => json!({
@@ -319,7 +318,7 @@ fn annotations(event: &Correlated) -> Value {
 
 fn request(
     method: Method,
-    event: &Correlated,
+    event: &CorrelatedEvent,
     name: &str,
     content_type: &'static str,
     body: &Value,

@@ -106,7 +106,7 @@ async fn events_about_cluster_scoped_objects_live_in_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unreachable_server_is_tried_again_and_a_refusal_is_not() {
+async fn an_event_is_retried_while_the_server_is_unreachable_and_not_after_a_refusal() {
     let server = Server::new(|_, before| match before {
         0 => Reply::Break,
         1 => Reply::Json(403, status(403, "Forbidden", "no", json!({}))),
@@ -129,7 +129,7 @@ async fn an_unreachable_server_is_tried_again_and_a_refusal_is_not() {
 async fn nobody_waits_for_a_full_queue_and_what_is_dropped_is_counted() {
     let server = Server::new(|_, _| Reply::Silence);
     let recorder = Recorder::start(server.api());
-    for number in 0..MOST_WAITING + 5 {
+    for number in 0..CAPACITY + 5 {
         recorder.record(&other(number), &event("m"), None);
     }
     // Of one object, all but 25 are left out.
@@ -138,7 +138,7 @@ async fn nobody_waits_for_a_full_queue_and_what_is_dropped_is_counted() {
     }
     settle().await;
     let stats = recorder.stats();
-    assert_eq!(stats.waiting, MOST_WAITING as u64);
+    assert_eq!(stats.waiting, CAPACITY as u64);
     assert_eq!(stats.suppressed, 75);
     assert_eq!(stats.dropped, 5 + 25);
     assert_eq!(server.seen().len(), MOST_EVENTS);

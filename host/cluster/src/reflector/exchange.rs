@@ -1,4 +1,4 @@
-//! One request of a watch, and what comes back.
+//! One request of a reflector, and its response.
 
 use bytes::Bytes;
 use davit_core::failure::chain;
@@ -14,21 +14,21 @@ use kube::client::Body;
 use super::frames::Frames;
 use crate::api::{Api, read, send};
 
-/// What comes back of a request.
+/// A part of the response.
 pub(super) enum Answer {
     /// A page of a list. Nothing follows.
     Page(Page),
     /// The server accepted a watch.
     Opened,
-    /// A part of a stream has come, with these whole events in it.
+    /// The stream sent these whole events.
     Events(Vec<Event>),
-    /// The stream ended in good order.
+    /// The stream ended between two events.
     End,
-    /// The request was refused, or the answer broke off.
+    /// The server refused the request, or the response broke off.
     Interrupted(Interruption),
 }
 
-/// A request under way. Dropping it closes the connection.
+/// A request in progress. Dropping it closes the connection.
 pub(super) enum Exchange {
     /// Waits for a whole page.
     Page(BoxFuture<'static, Result<Bytes, RequestError>>),
@@ -69,7 +69,7 @@ impl Exchange {
         }
     }
 
-    /// What comes next. May be dropped while it waits: nothing is lost.
+    /// The next part. Cancel-safe: dropping the future loses nothing.
     pub(super) async fn next(&mut self, projector: &mut Projector) -> Answer {
         match self {
             Self::Page(page) => match page.await {

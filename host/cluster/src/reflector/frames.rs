@@ -1,8 +1,8 @@
-//! Cutting a stream of bytes into frames, one a line.
+//! Splits a stream of bytes into frames, one per line.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-/// The bytes of a stream that make no whole frame yet.
+/// The bytes of a stream that are not a whole frame yet.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     rest: BytesMut,
@@ -12,26 +12,26 @@ pub(super) struct Frames {
 
 /// A frame that is longer than allowed.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct TooLong;
+pub(super) struct FrameTooLong;
 
 impl Frames {
     /// The longest frame, in bytes. Etcd holds objects of 1.5 MiB by default;
     /// JSON and managed fields make them longer.
     pub(super) const LONGEST: usize = 32 << 20;
 
-    /// Takes what has come.
+    /// Adds bytes of the stream.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.rest.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, if it has come; blank lines are left out.
-    pub(super) fn next(&mut self) -> Result<Option<Bytes>, TooLong> {
+    /// The next whole frame, if there is one. Blank lines are skipped.
+    pub(super) fn next(&mut self) -> Result<Option<Bytes>, FrameTooLong> {
         loop {
             let unsearched = self.rest.get(self.searched..).unwrap_or_default();
             let Some(end) = unsearched.iter().position(|byte| *byte == b'\n') else {
                 self.searched = self.rest.len();
                 return if self.searched > Self::LONGEST {
-                    Err(TooLong)
+                    Err(FrameTooLong)
                 } else {
                     Ok(None)
                 };
@@ -85,6 +85,6 @@ mod tests {
         cut.push(&vec![b'x'; Frames::LONGEST]);
         assert_eq!(cut.next(), Ok(None));
         cut.push(b"x");
-        assert_eq!(cut.next(), Err(TooLong));
+        assert_eq!(cut.next(), Err(FrameTooLong));
     }
 }

@@ -1,5 +1,5 @@
-//! Follows one resource: runs a [`davit_core::watch::Watch`] against the API
-//! server, and sends what it makes of it to the host's loop.
+//! The reflector of one resource: runs a [`davit_core::watch::Watch`] against the API
+//! server and sends its updates to the host's loop.
 
 mod exchange;
 mod frames;

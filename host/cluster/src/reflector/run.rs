@@ -21,7 +21,7 @@ pub(super) struct Run {
     projector: Projector,
     machine: Watch,
     exchange: Option<Exchange>,
-    /// What waits for room in the channel.
+    /// The updates that wait for room in the channel.
     batch: Vec<Update>,
 }
 
@@ -39,10 +39,10 @@ impl Run {
         }
     }
 
-    /// Runs until the reader is gone. May be aborted whenever it waits.
+    /// Runs until the receiver is dropped. Cancel-safe at every await.
     pub(super) async fn until_unread(mut self, stream: StreamId, updates: mpsc::Sender<Batch>) {
         loop {
-            self.carry_out();
+            self.execute_outputs();
             let is_full = self.batch.len() >= LARGEST_BATCH;
             let is_reading = self.exchange.is_some() && !is_full;
             let deadline = self.clock.deadline(self.machine.poll_timeout());
@@ -67,8 +67,8 @@ impl Run {
         }
     }
 
-    /// Does what the state machine says.
-    fn carry_out(&mut self) {
+    /// Executes the outputs of the state machine.
+    fn execute_outputs(&mut self) {
         while let Some(output) = self.machine.poll_output() {
             let update = match output {
                 Output::Send(request) => {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::*;
-use crate::testing::{Reply, Seen, Sender, Server, status};
+use crate::testing::{RecordedRequest, Reply, Sender, Server, status};
 
 fn tree(paths: &[&str]) -> FieldTree {
     let paths: Vec<FieldPath> = paths.iter().map(|path| path.parse().unwrap()).collect();
@@ -122,7 +122,7 @@ impl Running {
     }
 
     /// Waits for that many requests.
-    async fn requests(&self, count: usize) -> Vec<Seen> {
+    async fn requests(&self, count: usize) -> Vec<RecordedRequest> {
         for _ in 0..6000 {
             let seen = self.server.seen();
             if seen.len() >= count {
@@ -306,7 +306,7 @@ async fn an_expired_version_and_a_garbled_event_mean_a_new_list() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_without_an_end_is_given_up() {
+async fn an_event_without_an_end_ends_the_watch() {
     let (sender, first) = stream();
     let mut running = Running::paged(vec![list(&["a"], "5"), first]);
     assert_eq!(running.news().await, "=a");

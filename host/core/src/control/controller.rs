@@ -15,6 +15,7 @@ use super::notice::Notice;
 use super::recording::Recording;
 use super::reported::ReportedState;
 use super::requests::Requests;
+use super::rest::Rest;
 use super::revision::{Revision, is_same_revision};
 use super::state::{Candidate, Rollout};
 use super::times;
@@ -70,6 +71,8 @@ pub(super) struct Controller<G> {
     status: ControllerStatus,
     /// What the data half was last asked to run.
     pub(super) applied: Option<DesiredController<G>>,
+    /// Whether anything happens to it.
+    pub(super) rest: Rest,
     /// The last time that names a rollout, a rejection or a loss.
     named: Wall,
 }
@@ -107,6 +110,7 @@ impl<G: Clone> Controller<G> {
             other_host: None,
             reported: ReportedState::default(),
             applied: None,
+            rest: Rest::default(),
             named: last_name(&status),
             status,
         }
@@ -120,6 +124,7 @@ impl<G: Clone> Controller<G> {
         loaded: Option<LoadedRevision<G>>,
         now: Instant,
     ) {
+        self.rest.end();
         self.is_settled = false;
         self.generation = declaration.generation;
         self.asked = declaration.requests;
@@ -164,8 +169,17 @@ impl<G: Clone> Controller<G> {
         self.forget_other_host(now.instant);
         let mut status = self.project(seen, now.wall, &mut notices);
         status.requests = self.answer(open, &status, seen, now.wall, &mut notices);
+        let changes_with_time = self.other_host.is_some() || self.rollout.candidate().is_some();
+        let is_changed = changes_with_time || !notices.is_empty() || self.status != status;
+        self.rest.look(seen, is_changed);
         self.status = status;
         notices
+    }
+
+    /// Whether there is nothing to decide, to apply, or to record.
+    pub(super) fn is_at_rest(&self, now: Instant) -> bool {
+        let is_recorded = self.unrecorded.is_none() && self.recording.is_idle(now);
+        self.rest.is_complete() && self.is_settled && is_recorded
     }
 
     /// The loaded revision that the present spec describes. Without one nothing starts

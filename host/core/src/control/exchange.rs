@@ -204,6 +204,14 @@ pub enum Report {
         /// Why.
         error: String,
     },
+    /// The record of a controller cannot be read, and nothing else says what ran: nothing
+    /// runs until it can.
+    Unread {
+        /// Its name.
+        controller: String,
+        /// Why.
+        error: String,
+    },
     /// Whether an operator paused a rollout cannot be read: it counts as paused.
     PauseUnreadable {
         /// The controller's name.

@@ -23,6 +23,7 @@ mod record;
 mod recording;
 mod reported;
 pub mod requests;
+mod rest;
 mod revision;
 mod state;
 mod text;
@@ -67,6 +68,8 @@ use recording::Recorded;
 
 /// How often rollouts are looked at.
 const PERIOD: Duration = Duration::from_secs(1);
+/// The pause before a record is read again that could not be read.
+const READ_AGAIN: Duration = Duration::from_secs(2);
 /// The most time that one look counts: a host that was held up has observed nothing
 /// meanwhile.
 const MOST_PASSED: Duration = Duration::from_secs(5);
@@ -103,6 +106,8 @@ enum Entry<G> {
 struct Remembering<G> {
     id: RecordId,
     declared: Declared<G>,
+    /// Why it could not be read, and when it is read again.
+    failure: Option<(String, Instant)>,
 }
 
 impl<G: Clone> Control<G> {
@@ -159,8 +164,12 @@ impl<G: Clone> Control<G> {
         let passed = now.instant.since(self.looked).min(MOST_PASSED);
         self.looked = now.instant;
         self.load_what_is_due(now.instant);
+        self.read_what_is_due(now.instant);
         for (name, controller) in known(&mut self.controllers) {
             let seen = observed.get(name);
+            if controller.rest.is_for(seen) {
+                continue;
+            }
             for notice in controller.look(seen, passed, now) {
                 let event = ControlEffect::Event {
                     controller: name.clone(),
@@ -176,7 +185,9 @@ impl<G: Clone> Control<G> {
         }
         // A candidate that is rolled back loses its share before anything else.
         for (_, controller) in known(&mut self.controllers) {
-            controller.apply_at_once(&self.settings.namespace);
+            if !controller.rest.is_complete() {
+                controller.apply_at_once(&self.settings.namespace);
+            }
         }
         self.run();
         for change in &mut self.changes {
@@ -184,8 +195,14 @@ impl<G: Clone> Control<G> {
                 change.stage = Stage::Considered;
             }
         }
-        let names: Vec<String> = self.controllers.keys().cloned().collect();
-        for name in names {
+        let has_changes = !self.changes.is_empty();
+        let is_left = |entry: &Entry<G>| {
+            let known = entry.known();
+            has_changes || known.is_none_or(|one| !one.is_at_rest(now.instant))
+        };
+        let left = self.controllers.iter().filter(|(_, entry)| is_left(entry));
+        let left: Vec<String> = left.map(|(name, _)| name.clone()).collect();
+        for name in left {
             self.record(now, &name);
         }
         self.run();
@@ -206,7 +223,10 @@ impl<G: Clone> Control<G> {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         let mut controllers = self.controllers.values();
-        controllers.all(|entry| entry.known().is_some_and(|one| one.is_settled))
+        controllers.all(|entry| match entry {
+            Entry::Known(one) => one.is_settled,
+            Entry::Remembering(one) => one.failure.is_some(),
+        })
     }
 
     /// The spec of each controller: the last that could be read.
@@ -264,7 +284,11 @@ impl<G: Clone> Control<G> {
                 let id = RecordId(self.next_id());
                 let owner = Owner::of(&name, declared.declaration.object.as_ref());
                 self.push(ControlEffect::Remember { id, owner });
-                let remembering = Remembering { id, declared };
+                let remembering = Remembering {
+                    id,
+                    declared,
+                    failure: None,
+                };
                 let entry = Entry::Remembering(Box::new(remembering));
                 self.controllers.insert(name, entry);
             }
@@ -295,9 +319,23 @@ impl<G: Clone> Control<G> {
             return;
         };
         let name = name.clone();
-        let Some(Entry::Remembering(remembering)) = self.controllers.remove(&name) else {
+        let Some(Entry::Remembering(mut remembering)) = self.controllers.remove(&name) else {
             return;
         };
+        if let Err(error) = &remembered.status
+            && remembering.declared.declaration.status.is_none()
+        {
+            // What is unknown is not absent: without its record, a controller might run
+            // what was rolled back.
+            self.report_unread(&name, &remembering, error);
+            remembering.failure = Some((error.clone(), now.instant.after(READ_AGAIN)));
+            self.controllers
+                .insert(name, Entry::Remembering(remembering));
+            return;
+        }
+        if remembering.failure.is_some() {
+            self.report_recording(&name, None);
+        }
         let Declared {
             mut declaration,
             loaded,
@@ -351,6 +389,7 @@ impl<G: Clone> Control<G> {
         let mut controllers = known(&mut self.controllers);
         let found = controllers.find(|(_, one)| one.recording.is_about(id));
         let recorded = found.map(|(name, controller)| {
+            controller.rest.end();
             let recorded = controller.recording.handle(id, result, now.instant);
             (name.clone(), recorded)
         });
@@ -427,6 +466,7 @@ impl<G: Clone> Control<G> {
             // Only after a look at what was declared.
             controller.is_settled |= self.due > now.instant && !controller.recording.is_under_way();
             if is_complete && controller.unrecorded.take().is_some() {
+                controller.rest.end();
                 self.report_recording(name, None);
             }
             self.answer_changes(name);
@@ -468,6 +508,38 @@ impl<G: Clone> Control<G> {
             needed.extend(entry.known()?.modules()?);
         }
         Some(needed)
+    }
+
+    /// Reports that a record cannot be read, once for each reason.
+    fn report_unread(&mut self, name: &str, remembering: &Remembering<G>, error: &str) {
+        let former = remembering.failure.as_ref();
+        if former.is_none_or(|(former, _)| former != error) {
+            self.report(Report::Unread {
+                controller: name.to_owned(),
+                error: error.to_owned(),
+            });
+            self.report_recording(name, Some(error.to_owned()));
+        }
+    }
+
+    /// Reads the records again that could not be read.
+    fn read_what_is_due(&mut self, now: Instant) {
+        for (name, entry) in &mut self.controllers {
+            if let Entry::Remembering(remembering) = entry
+                && let Some((_, at)) = &mut remembering.failure
+                && *at <= now
+            {
+                *at = Instant::FAR_FUTURE;
+                self.last_id += 1;
+                remembering.id = RecordId(self.last_id);
+                let object = remembering.declared.declaration.object.as_ref();
+                let read = ControlEffect::Remember {
+                    id: remembering.id,
+                    owner: Owner::of(name, object),
+                };
+                self.outputs.push_back(read.into());
+            }
+        }
     }
 
     fn load_what_is_due(&mut self, now: Instant) {

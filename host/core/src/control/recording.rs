@@ -126,6 +126,15 @@ impl Recording {
         self.under_way.is_some() || !self.pauses.is_empty()
     }
 
+    /// Whether nothing is to be recorded, if nothing changes.
+    pub(super) fn is_idle(&self, now: Instant) -> bool {
+        let is_recent = |at: Instant| now.since(at) < PERIOD;
+        self.is_certain
+            && !self.is_under_way()
+            && self.retry_at.is_none()
+            && self.recorded_at.is_some_and(is_recent)
+    }
+
     /// Whether the write of that name is under way.
     pub(super) fn is_about(&self, id: RecordId) -> bool {
         self.under_way.as_ref().is_some_and(|(own, _)| *own == id)
@@ -199,12 +208,13 @@ impl Recording {
     /// Whether a status is recorded now: at once if something in it matters, else
     /// every ten seconds. Where hosts share the records, this one shows that it runs.
     fn is_due(&self, status: &ControllerStatus, what: &Recordable<'_>) -> bool {
-        if !self.is_certain || material(&self.status) != material(status) {
+        let is_same = self.status == *status;
+        if !self.is_certain || (!is_same && material(&self.status) != material(status)) {
             return true;
         }
         let now = what.now.instant;
         let is_period = self.recorded_at.is_none_or(|at| now.since(at) >= PERIOD);
-        is_period && (what.host.is_some() || self.status != *status)
+        is_period && (what.host.is_some() || !is_same)
     }
 
     /// Takes the end of a write.

@@ -61,7 +61,7 @@ impl<G> Revision<G> {
         RevisionStatus {
             revision: identity.to_string(),
             digest: format!("sha256:{}", identity.digest()),
-            config_hash: identity.config_hash(),
+            config_hash: identity.config_hash().to_owned(),
             since,
         }
     }

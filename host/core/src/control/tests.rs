@@ -3,3 +3,5 @@
 mod bench;
 mod files;
 mod orders;
+mod requests;
+mod rollouts;

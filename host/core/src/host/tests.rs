@@ -1,14 +1,18 @@
 //! The whole host on virtual time: what is declared takes effect once it is recorded,
 //! and a rollback before that.
 
-use std::collections::VecDeque;
+mod guardrails;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::*;
 use crate::api::{ModuleSource, RolloutConfig, encode_config};
+use crate::circuit::{CallFailure, CallFailureKind};
 use crate::control::{
-    Declaration, Declared, LoadResult, LoadTarget, RecordId, Remembered, Requests, requests,
+    ControllerRecord, Declaration, Declared, LoadResult, LoadTarget, Owner, Record, RecordId,
+    Remembered, Requests, requests,
 };
 use crate::controller::Outcome;
 use crate::digest::ModuleDigest;
@@ -35,7 +39,13 @@ struct Bench {
     recording: bool,
     /// Whether records can be read.
     readable: bool,
-    writes: VecDeque<RecordId>,
+    writes: VecDeque<(RecordId, Owner, Record)>,
+    /// What outlives a host, by the names of the controllers.
+    records: BTreeMap<String, ControllerRecord>,
+    /// The pods of the API server.
+    pods: BTreeSet<String>,
+    /// The guest whose calls fail.
+    failing: Option<Guest>,
     streams: Vec<StreamId>,
     calls: VecDeque<Call<Guest>>,
     executes: VecDeque<Execute>,
@@ -76,9 +86,26 @@ fn declaration(name: &str, spec: ControllerSpec) -> Declaration {
 
 impl Bench {
     fn new() -> Self {
+        Self::start_at(Wall(1_795_176_000_000), BTreeMap::new())
+    }
+
+    /// Ends this host, and starts another a minute later, which lists the pods that are
+    /// left.
+    fn crash(self, declaration: Declaration) -> Self {
+        let Self {
+            now, records, pods, ..
+        } = self;
+        let mut next = Self::start_at(Wall(now.wall.0 + 60_000), records);
+        next.declare_all(vec![declaration]);
+        let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+        next.list(&pods);
+        next
+    }
+
+    fn start_at(wall: Wall, records: BTreeMap<String, ControllerRecord>) -> Self {
         let now = Now {
             instant: Instant::ZERO,
-            wall: Wall(1_795_176_000_000),
+            wall,
         };
         let settings = HostSettings {
             run: "run".into(),
@@ -94,6 +121,9 @@ impl Bench {
             recording: true,
             readable: true,
             writes: VecDeque::new(),
+            records,
+            pods: BTreeSet::new(),
+            failing: None,
             streams: Vec::new(),
             calls: VecDeque::new(),
             executes: VecDeque::new(),
@@ -128,9 +158,15 @@ impl Bench {
     fn control(&mut self, effect: ControlEffect) {
         let input = match effect {
             ControlEffect::Load(load) => {
-                // Only what a spec describes can be loaded.
-                let LoadTarget::Desired { spec, .. } = load.target else {
-                    return;
+                let spec = match load.target {
+                    LoadTarget::Desired { spec, .. } => spec,
+                    LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
+                        let record = self.records.get(&load.owner.name);
+                        match record.and_then(|record| record.spec(&revision)) {
+                            Some(spec) => Box::new(spec),
+                            None => return,
+                        }
+                    }
                 };
                 let result = Ok(LoadResult::Loaded {
                     revision: loaded(&spec),
@@ -142,25 +178,35 @@ impl Bench {
                     result,
                 }
             }
-            ControlEffect::Remember { id, .. } => ControlInput::Remembered {
+            ControlEffect::Remember { id, owner } => ControlInput::Remembered {
                 id,
                 remembered: Box::new(Remembered {
                     status: if self.readable {
-                        Ok(ControllerStatus::default())
+                        let record = self.records.get(&owner.name);
+                        Ok(record.map_or_else(ControllerStatus::default, |one| one.status.clone()))
                     } else {
                         Err("no answer".into())
                     },
                     paused: None,
                 }),
             },
-            ControlEffect::Record { id, .. } if self.recording => ControlInput::Recorded {
-                id,
-                result: Ok(None),
-            },
-            ControlEffect::Record { id, .. } => return self.writes.push_back(id),
+            ControlEffect::Record { id, owner, record } if self.recording => {
+                self.write(owner, record);
+                ControlInput::Recorded {
+                    id,
+                    result: Ok(None),
+                }
+            }
+            ControlEffect::Record { id, owner, record } => {
+                return self.writes.push_back((id, owner, record));
+            }
             _ => return,
         };
         self.host.handle(self.now, Input::Control(input));
+    }
+
+    fn write(&mut self, owner: Owner, record: Record) {
+        self.records.entry(owner.name).or_default().write(record);
     }
 
     fn machine(&mut self, effect: machine::Effect<Guest>) {
@@ -199,23 +245,29 @@ impl Bench {
 
     /// The stream lists these pods.
     fn list(&mut self, names: &[&str]) {
-        let stream = *self.streams.last().expect("a stream of pods runs");
-        let items = names.iter().map(|name| {
-            self.version += 1;
-            ProjectedObject {
-                namespace: "ns".into(),
-                name: (*name).into(),
-                uid: Uid::new(name),
-                resource_version: self.version.to_string().into(),
-                data: [0x80].into(),
-            }
-        });
-        let items = items.collect();
+        self.pods = names.iter().copied().map(str::to_owned).collect();
+        let items = names.iter().map(|name| self.object(name)).collect();
         let resource_version = self.version.to_string().into();
-        let updates = vec![Update::Reset {
+        self.update(Update::Reset {
             items,
             resource_version,
-        }];
+        });
+    }
+
+    fn object(&mut self, name: &str) -> ProjectedObject {
+        self.version += 1;
+        ProjectedObject {
+            namespace: "ns".into(),
+            name: name.into(),
+            uid: Uid::new(name),
+            resource_version: self.version.to_string().into(),
+            data: [0x80].into(),
+        }
+    }
+
+    fn update(&mut self, update: Update) {
+        let stream = *self.streams.last().expect("a stream of pods runs");
+        let updates = vec![update];
         let input = machine::Input::Stream(Batch { stream, updates });
         self.input(Input::Machine(input));
     }
@@ -224,20 +276,44 @@ impl Bench {
         let end = self.now.instant.after(time);
         for _ in 0..10_000 {
             let wake = self.host.next_wake(self.now).max(self.now.instant);
+            self.advance(wake.min(end));
             if wake > end {
-                self.now.instant = end;
                 return;
             }
-            self.now.instant = wake;
             self.run();
         }
         panic!("the host does not rest");
     }
 
+    fn advance(&mut self, to: Instant) {
+        let passed = to.since(self.now.instant).as_millis();
+        self.now.wall.0 += i64::try_from(passed).unwrap();
+        self.now.instant = to;
+    }
+
+    /// Lets time pass, a second at a time. Calls are answered and plans executed in the
+    /// second in which they come.
+    fn work(&mut self, time: Duration) {
+        for _ in 0..time.as_secs() {
+            self.pass(Duration::from_secs(1));
+            while !self.calls.is_empty() || !self.executes.is_empty() {
+                self.answer();
+                while let Some(execute) = self.executes.pop_front() {
+                    let name = &execute.plan.target.name;
+                    assert!(self.pods.remove(name), "{name} is deleted twice");
+                    self.executed(&execute);
+                    let pod = self.object(name);
+                    self.update(Update::Delete(pod));
+                }
+            }
+        }
+    }
+
     /// Writes of records succeed from now on, and those under way.
     fn record(&mut self) {
         self.recording = true;
-        while let Some(id) = self.writes.pop_front() {
+        while let Some((id, owner, record)) = self.writes.pop_front() {
+            self.write(owner, record);
             let input = ControlInput::Recorded {
                 id,
                 result: Ok(None),
@@ -246,13 +322,23 @@ impl Bench {
         }
     }
 
-    /// Every call under way is answered with the deletion of its pod; returns the
-    /// guests that were called.
+    /// Every call under way is answered with the deletion of its pod, if the cache shows
+    /// that; returns the guests that were called.
     fn answer(&mut self) -> Vec<Guest> {
         let mut called = Vec::new();
         while let Some(call) = self.calls.pop_front() {
             called.push(call.guest);
-            self.input(deleted(&call));
+            let result = if self.failing == Some(call.guest) {
+                Err(CallFailure::new(CallFailureKind::Trap, "unreachable"))
+            } else {
+                Ok(deletions(&call))
+            };
+            let input = machine::Input::Answered {
+                call: call.id,
+                result,
+                took: Duration::from_millis(1),
+            };
+            self.input(Input::Machine(input));
         }
         called
     }
@@ -275,19 +361,19 @@ impl Bench {
     }
 }
 
-/// The answer to a call: each pod is to be deleted.
-fn deleted(call: &Call<Guest>) -> Input<Guest> {
-    let decisions = call.items.iter().map(|item| Decision {
-        plans: vec![delete(&item.key)],
-        commands: vec![],
-        verdict: Verdict::Done,
-        parallel: 0,
+/// The decisions of a guest that wants each pod deleted that there is.
+fn deletions(call: &Call<Guest>) -> Vec<Decision> {
+    let decisions = call.items.iter().map(|item| {
+        let plan = delete(&item.key);
+        let is_there = call.snapshot.find(&Uid::new(&plan.target.uid)).is_some();
+        Decision {
+            plans: is_there.then_some(plan).into_iter().collect(),
+            commands: vec![],
+            verdict: Verdict::Done,
+            parallel: 0,
+        }
     });
-    Input::Machine(machine::Input::Answered {
-        call: call.id,
-        result: Ok(decisions.collect()),
-        took: Duration::from_millis(1),
-    })
+    decisions.collect()
 }
 
 /// The name of the revision of a spec.
@@ -377,6 +463,25 @@ fn a_rollback_takes_effect_before_it_is_recorded() {
     assert_eq!(rejected.revision, candidate.revision);
 }
 
+#[test]
+fn a_candidate_whose_calls_fail_is_rolled_back() {
+    let mut bench = Bench::running(spec(1, &[]));
+    bench.failing = Some(2);
+    bench.declare(spec(2, &["shadow for 10m"]), Requests::default());
+    bench.work(Duration::from_secs(30));
+    let status = bench.status();
+    assert_eq!(status.candidate, None);
+    let rejected = status.rejected.as_ref().expect("it is rolled back");
+    assert_eq!(rejected.revision, name(&spec(2, &[])));
+    assert!(rejected.reason.contains("unreachable"), "{rejected:?}");
+    let stable = &status.stable.as_ref().unwrap().revision;
+    assert_eq!(*stable, name(&spec(1, &[])));
+    // The stable revision works as before.
+    bench.list(&["a"]);
+    bench.work(Duration::from_secs(2));
+    assert!(bench.pods.is_empty());
+}
+
 /// Who declares waits until it is settled: writes that come later must not hold up the
 /// next declaration.
 #[test]
@@ -437,7 +542,12 @@ fn a_plan_decided_in_the_moment_in_which_it_may_not_be_executed_any_more_never_l
         let mut bench = Bench::running(spec(1, &[]));
         let what = format!("{ends:?}");
         let call = bench.calls.pop_front().expect("the pod is listed");
-        bench.host.handle(bench.now, deleted(&call));
+        let decided = machine::Input::Answered {
+            call: call.id,
+            result: Ok(deletions(&call)),
+            took: Duration::from_millis(1),
+        };
+        bench.host.handle(bench.now, Input::Machine(decided));
         bench.input(ends);
         bench.pass(Duration::from_secs(2));
         assert!(bench.executes.is_empty(), "{what}");

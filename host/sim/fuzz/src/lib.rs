@@ -13,11 +13,12 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use davit_sim::api::{self, Answer};
+use davit_sim::body::Body;
 use davit_sim::encode::Encoder;
 use davit_sim::fault::Fault;
-use davit_sim::model::Body;
 use davit_sim::patch::{apply_json, apply_merge, apply_strategic};
-use davit_sim::request::{Query, Request, Route};
+use davit_sim::request::{Query, Request};
+use davit_sim::route::Route;
 use davit_sim::selector::{FieldSelector, LabelSelector};
 use davit_sim::{Config, Model, Time, accept};
 use serde_json::{Value, json};
@@ -102,7 +103,7 @@ fn check(answer: Answer, model: &Model) {
         }
         Answer::Json(_, body) => is_json(&body),
         Answer::List(page, encoder) => {
-            let mut bytes = encoder.list_head(&page);
+            let mut bytes = encoder.list_head(&page.metadata);
             for (at, item) in page.items.iter().enumerate() {
                 if at > 0 {
                     bytes.push(b',');

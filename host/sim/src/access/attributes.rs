@@ -1,14 +1,6 @@
-//! What a request asks for, as authorization sees it: taken from the URL alone,
-//! before anybody looks whether it leads anywhere.
+//! The attributes of a request, as authorization sees it.
 
-use http::Method;
-
-use crate::request::Query;
-use crate::resource::NameRule;
-use crate::selector::exact_name;
-use crate::validation::name;
-
-/// What a request asks for.
+/// `authorizer.Attributes`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// `get`, `list`, `create` and so on; of a path, the method.
@@ -28,64 +20,6 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Reads a request's method, path and query. `parts` are the segments of
-    /// the path, decoded.
-    pub(crate) fn of(method: &Method, path: &str, parts: &[&str], query: &Query) -> Self {
-        let no_resource = || Attributes {
-            verb: method.as_str().to_lowercase(),
-            path: Some(path.to_owned()),
-            ..Attributes::default()
-        };
-        let (group, rest) = match parts {
-            ["api", _version, rest @ ..] => ("", rest),
-            ["apis", group, _version, rest @ ..] => (*group, rest),
-            _ => return no_resource(),
-        };
-        if rest.is_empty() {
-            return no_resource();
-        }
-        let mut asked = Attributes {
-            verb: verb(method).to_owned(),
-            group: group.to_owned(),
-            ..Attributes::default()
-        };
-        // A namespace is in itself.
-        let rest = match rest {
-            ["namespaces", namespace, below @ ..] => {
-                (*namespace).clone_into(&mut asked.namespace);
-                match below {
-                    [] | ["status" | "finalize", ..] => rest,
-                    _ => below,
-                }
-            }
-            _ => rest,
-        };
-        let at = |place: usize| rest.get(place).copied().unwrap_or_default().to_owned();
-        (asked.resource, asked.name, asked.subresource) = (at(0), at(1), at(2));
-        if asked.name.is_empty() {
-            asked.is_collection(query);
-        }
-        asked
-    }
-
-    fn is_collection(&mut self, query: &Query) {
-        match self.verb.as_str() {
-            "get" if query.flag("watch") => "watch",
-            "get" => "list",
-            "delete" => "deletecollection",
-            _ => return,
-        }
-        .clone_into(&mut self.verb);
-        if self.verb == "deletecollection" {
-            return;
-        }
-        // A list of one name is allowed to whom that name is allowed.
-        let selector = query.get("fieldSelector").unwrap_or_default();
-        self.name = exact_name(selector)
-            .filter(|name| name::problems(NameRule::PathSegment, name).is_empty())
-            .unwrap_or_default();
-    }
-
     /// The resource with its subresource, as rules name it.
     pub(crate) fn full_resource(&self) -> String {
         if self.subresource.is_empty() {
@@ -95,7 +29,7 @@ impl Attributes {
         }
     }
 
-    /// What a user who may not do this is told.
+    /// The message for a user without the permission.
     pub(crate) fn denial(&self, user: &str) -> String {
         let verb = &self.verb;
         if let Some(path) = &self.path {
@@ -111,88 +45,5 @@ impl Attributes {
             self.full_resource(),
             self.group
         )
-    }
-}
-
-fn verb(method: &Method) -> &'static str {
-    match *method {
-        Method::GET | Method::HEAD => "get",
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE => "delete",
-        _ => "",
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn asked(method: &str, url: &str) -> Attributes {
-        let (path, query) = url.split_once('?').unwrap_or((url, ""));
-        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-        let method = Method::from_bytes(method.as_bytes()).expect("a method");
-        Attributes::of(&method, path, &parts, &Query::parse(query))
-    }
-
-    #[test]
-    fn urls() {
-        for (method, url, denial) in [
-            (
-                "GET",
-                "/api/v1/pods?watch=1",
-                "cannot watch resource \"pods\" in API group \"\" at the cluster scope",
-            ),
-            (
-                "GET",
-                "/api/v1/namespaces/n",
-                "cannot get resource \"namespaces\" in API group \"\" in the namespace \"n\"",
-            ),
-            (
-                "PUT",
-                "/api/v1/namespaces/n/finalize",
-                "cannot update resource \"namespaces/finalize\" in API group \"\" in the namespace \"n\"",
-            ),
-            (
-                "GET",
-                "/api/v1/namespaces",
-                "cannot list resource \"namespaces\" in API group \"\" at the cluster scope",
-            ),
-            (
-                "DELETE",
-                "/apis/apps/v1/namespaces/n/deployments",
-                "cannot deletecollection resource \"deployments\" in API group \"apps\" in the namespace \"n\"",
-            ),
-            (
-                "POST",
-                "/api/v1/namespaces/n/pods/p/eviction",
-                "cannot create resource \"pods/eviction\" in API group \"\" in the namespace \"n\"",
-            ),
-            (
-                "GET",
-                "/apis/not.served/v1/things/t",
-                "cannot get resource \"things\" in API group \"not.served\" at the cluster scope",
-            ),
-            ("GET", "/apis/apps/v1", "cannot get path \"/apis/apps/v1\""),
-            ("GET", "/api/v1", "cannot get path \"/api/v1\""),
-            ("POST", "/metrics", "cannot post path \"/metrics\""),
-        ] {
-            let asked = asked(method, url);
-            assert_eq!(asked.denial("u"), format!("User \"u\" {denial}"), "{url}");
-        }
-    }
-
-    #[test]
-    fn a_list_of_one_name_has_that_name() {
-        let list = "/api/v1/namespaces/n/configmaps";
-        assert_eq!(
-            asked("GET", &format!("{list}?fieldSelector=metadata.name%3Da")).name,
-            "a"
-        );
-        let unlike = format!("{list}?watch=1&fieldSelector=metadata.name!%3Da");
-        assert_eq!(asked("GET", &unlike).name, "");
-        let all = format!("{list}?fieldSelector=metadata.name%3Da");
-        assert_eq!(asked("DELETE", &all).name, "");
     }
 }

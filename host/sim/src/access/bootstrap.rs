@@ -1,5 +1,4 @@
-//! The roles and bindings that every cluster with RBAC begins with, as far as
-//! requests to this server need them.
+//! The bootstrap roles and bindings, as far as requests to this server need them.
 
 use serde_json::{Value, json};
 

@@ -1,6 +1,5 @@
-//! Speaking as somebody else, as of Kubernetes 1.36: first by the constrained
-//! modes, which allow it for certain requests only, then by the old verb
-//! `impersonate`.
+//! Impersonation as of Kubernetes 1.36: by the constrained modes, which allow it for
+//! certain requests only, else by the verb `impersonate`.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +7,10 @@ use super::{
     ANONYMOUS, AUTHENTICATED, Attributes, Decision, MASTERS, UNAUTHENTICATED, User, denied,
     service_account, service_account_groups,
 };
+use crate::name::subdomain;
 use crate::status::{Result, Status};
-use crate::validation::name::subdomain;
 
-/// What the headers of a request say.
+/// The impersonation headers of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Impersonation {
     /// `Impersonate-User`.
@@ -24,7 +23,7 @@ pub struct Impersonation {
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
-/// How somebody may be impersonated, in the order in which it is tried.
+/// The modes of impersonation, in the order of their attempts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Node,
@@ -40,8 +39,8 @@ const MODES: [Mode; 4] = [
     Mode::Legacy,
 ];
 
-/// The user that `requester` speaks as when it asks for `asked`, and the mode
-/// that allows it; the mode that did so `last` time is tried first.
+/// Impersonates: returns the user for the request `asked`, and the mode that allows it.
+/// The attempts start with the mode `last`.
 pub(crate) fn impersonate(
     requester: &User,
     wanted: &Impersonation,
@@ -91,7 +90,7 @@ impl Mode {
         }
     }
 
-    /// What the constrained modes are called in verbs.
+    /// The name of a constrained mode in verbs.
     fn name(self) -> Option<&'static str> {
         match self {
             Mode::Node => Some("arbitrary-node"),
@@ -142,7 +141,7 @@ impl Attempt<'_> {
         Err(denied(self.requester, asked, &decision.reason))
     }
 
-    /// What has to be allowed to be somebody of that name.
+    /// Checks the permission for the name, and returns the user.
     fn named(&self, mode: Mode) -> Result<User> {
         let wanted = self.wanted;
         let mut user = User {
@@ -166,7 +165,7 @@ impl Attempt<'_> {
         Ok(user)
     }
 
-    /// The same for the uid, the groups and the rest.
+    /// Checks the permissions for the uid, the groups and the extra fields.
     fn may_set_rest(&self, mode: Mode) -> Result<()> {
         let wanted = self.wanted;
         // These are in a group of their own, whatever the mode.
@@ -286,7 +285,7 @@ mod tests {
         ];
         let new = attempt(&worker, None, constrained);
         assert_eq!(new, Ok((user, Mode::ServiceAccount)));
-        // Who may do neither hears of what was tried first.
+        // Without any permission, the answer is that of the first attempt.
         assert_eq!(
             attempt(&worker, None, &[]).expect_err("nothing is allowed"),
             "pods is forbidden: User \"system:serviceaccount:n:bot\" cannot impersonate-on:serviceaccount:list resource \"pods\" in API group \"\" in the namespace \"n\""

@@ -1,6 +1,5 @@
-//! Who may do what: users and their tokens, RBAC, impersonation. Pure functions
-//! over the stored roles and bindings; what is stored and when is the model's
-//! business.
+//! Users, tokens, RBAC and impersonation: pure functions of the stored roles and
+//! bindings.
 
 mod attributes;
 pub(crate) mod bootstrap;
@@ -11,7 +10,7 @@ pub(crate) mod token;
 
 use std::collections::BTreeMap;
 
-use crate::status::Status;
+use crate::status::{GroupResource, Status};
 
 pub use attributes::Attributes;
 pub use impersonation::Impersonation;
@@ -22,13 +21,13 @@ pub(crate) use rule::{Rule, missing, quoted};
 /// The API group of roles and bindings.
 pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Members of this group may do everything.
+/// Members of this group are always authorized.
 const MASTERS: &str = "system:masters";
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const ANONYMOUS: &str = "system:anonymous";
 
-/// Who sends a request.
+/// The user of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
     /// The name, `system:serviceaccount:NAMESPACE:NAME` for a `ServiceAccount`.
@@ -42,7 +41,7 @@ pub struct User {
 }
 
 impl User {
-    /// A user who may do everything.
+    /// The administrator.
     #[must_use]
     pub fn administrator() -> Self {
         User {
@@ -75,7 +74,7 @@ impl User {
         }
     }
 
-    /// Whether the user may do everything, whatever roles say.
+    /// Whether the user is authorized without any role.
     pub(crate) fn is_privileged(&self) -> bool {
         self.is_in(MASTERS)
     }
@@ -110,11 +109,15 @@ fn service_account(user: &str) -> Option<(&str, &str)> {
     (!namespace.is_empty() && !name.is_empty() && !name.contains(':')).then_some((namespace, name))
 }
 
-/// The answer to a request that `user` may not send.
+/// The answer to a request that authorization denies.
 pub(crate) fn denied(user: &User, asked: &Attributes, reason: &str) -> Box<Status> {
     let mut message = asked.denial(&user.name);
     if !reason.is_empty() {
         message = format!("{message}: {reason}");
     }
-    Status::denied(&asked.group, &asked.resource, &asked.name, &message)
+    let resource = GroupResource {
+        group: &asked.group,
+        resource: &asked.resource,
+    };
+    Status::denied(resource, &asked.name, &message)
 }

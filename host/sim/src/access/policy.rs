@@ -1,4 +1,4 @@
-//! Roles and bindings, and what they add up to for a user.
+//! Roles and bindings, and the permissions that they give a user.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -84,7 +84,7 @@ impl Policy {
         Ok(policy)
     }
 
-    /// Whether `user` may do what is asked.
+    /// Authorizes a request of `user`.
     pub(crate) fn decide(&self, user: &User, asked: &Attributes) -> Decision {
         if user.is_privileged() {
             return Decision {
@@ -191,7 +191,7 @@ impl Subject {
     }
 }
 
-/// What a permission comes from.
+/// The binding that grants a permission.
 struct Grant<'a> {
     binding: &'a Binding,
     subject: &'a Subject,

@@ -147,7 +147,7 @@ impl fmt::Display for Rule {
     }
 }
 
-/// What `wanted` allows and none of `own` does, one line a rule, or nothing.
+/// The permissions of `wanted` that `own` lacks, one line per rule.
 pub(crate) fn missing(own: &[Rule], wanted: &[Rule]) -> Vec<String> {
     let atoms = wanted.iter().flat_map(Rule::atoms);
     let uncovered = atoms.filter(|atom| !own.iter().any(|rule| rule.covers(atom)));

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-/// Who issues tokens, and whom they are for unless the request says otherwise.
+/// The issuer, and the default audience.
 pub(crate) const ISSUER: &str = "https://kubernetes.default.svc";
 
-/// What a token says.
+/// The claims of a token.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Claims {
     pub(crate) aud: Vec<String>,
@@ -58,7 +58,7 @@ impl Key {
         Key(key)
     }
 
-    /// The token that says `claims`.
+    /// The token with these claims.
     pub(crate) fn sign(&self, claims: &Claims) -> String {
         let header = json!({"alg": "HS256", "typ": "JWT"}).to_string();
         let content = serde_json::to_vec(claims).unwrap_or_default();
@@ -71,7 +71,7 @@ impl Key {
         format!("{signed}.{signature}")
     }
 
-    /// What a token says, if this key signed it.
+    /// The claims of a token, if this key signed it.
     pub(crate) fn read(&self, token: &str) -> Option<Claims> {
         let (signed, signature) = token.rsplit_once('.')?;
         if BASE64_URL_SAFE_NO_PAD.decode(signature).ok()? != self.signature(signed.as_bytes()) {

@@ -1,5 +1,4 @@
-//! Server-side apply: who manages which field of an object, what an apply
-//! makes of it, and who is in the way.
+//! Server-side apply: field managers, their sets of fields, and conflicts.
 //!
 //! Objects are tracked from their first apply on: what they held before is
 //! the field manager `before-first-apply`'s.
@@ -19,7 +18,7 @@ use shape::Shape;
 /// Whose fields those are that an object had before it was first applied.
 const BEFORE: &str = "before-first-apply";
 
-/// Who writes an object, and how.
+/// The field manager of a write.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     /// The field manager.
@@ -32,7 +31,7 @@ pub(crate) struct Writer<'a> {
 
 /// What an apply makes of an object.
 #[derive(Debug)]
-pub(crate) struct Applied {
+pub(crate) struct ApplyOutcome {
     /// The whole object.
     pub(crate) object: Value,
     /// Its `managedFields`.
@@ -56,7 +55,7 @@ struct Entry {
     fields: FieldSet,
 }
 
-/// Applies `config` to `live` (`null`: there is none yet).
+/// Applies `config` to `live` (`null`: a create).
 pub(crate) fn apply(
     resource: &Resource,
     live: &Value,
@@ -64,7 +63,7 @@ pub(crate) fn apply(
     managed_fields: &[Value],
     writer: Writer<'_>,
     force: bool,
-) -> Result<Applied> {
+) -> Result<ApplyOutcome> {
     let message = protobuf::message_name(&resource.api_version(), &resource.kind);
     let shape = shape::of(resource, &message);
     check(resource, config, &shape)?;
@@ -106,7 +105,7 @@ pub(crate) fn apply(
     if !own.fields.is_empty() {
         entries.push(own);
     }
-    Ok(Applied {
+    Ok(ApplyOutcome {
         object,
         managed_fields: encode(entries),
     })
@@ -213,7 +212,7 @@ fn refuse(entries: &[Entry], changed: &FieldSet) -> Result<()> {
     Err(Status::apply_conflict(&conflicts))
 }
 
-/// Takes from everyone what is gone or was changed by another.
+/// Removes fields from the sets of managers that lost them.
 fn give_up(entries: &mut Vec<Entry>, difference: &walk::Difference) {
     for entry in entries.iter_mut() {
         let left = entry.fields.difference(&difference.changed);
@@ -222,7 +221,7 @@ fn give_up(entries: &mut Vec<Entry>, difference: &walk::Difference) {
     entries.retain(|entry| !entry.fields.is_empty());
 }
 
-/// A set without what nobody manages.
+/// A set without the fields that have no manager.
 fn tracked(mut fields: FieldSet) -> FieldSet {
     let field = |name: &str| Step::Field(name.to_owned());
     for name in ["apiVersion", "kind", "metadata"] {
@@ -326,7 +325,7 @@ impl Entry {
     }
 }
 
-/// As conflicts name who is in the way.
+/// The name of a manager in a conflict.
 impl std::fmt::Display for Entry {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(out, "{:?}", self.manager)?;

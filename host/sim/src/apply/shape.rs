@@ -26,7 +26,7 @@ pub(super) enum Shape<'a> {
     Map(Box<Shape<'a>>),
     /// A list whose elements have these keys, or that is a set.
     List(Vec<&'a str>, Box<Shape<'a>>),
-    /// Nothing is known: objects are maps, the rest is one value.
+    /// Without a schema: objects are maps, everything else is atomic.
     Unknown,
 }
 

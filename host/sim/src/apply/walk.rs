@@ -85,7 +85,7 @@ fn indexed<'a, 'v>(value: &'v Value, shape: &Shape<'a>) -> BTreeMap<Step, (Shape
         .collect()
 }
 
-/// A part that came or went, with all that is in it.
+/// A part that was added or removed, with everything in it.
 fn whole(step: &Step, shape: &Shape<'_>, value: &Value, set: &mut FieldSet) {
     set.members.insert(step.clone());
     if !shape.is_leaf(value) {
@@ -188,7 +188,7 @@ fn merge_lists(live: Vec<Value>, config: &[Value], shape: &Shape<'_>) -> Vec<Val
         .collect()
 }
 
-/// `value` without the fields of `set`; none if nothing is left of it.
+/// `value` without the fields of `set`; none if nothing is left.
 pub(super) fn without(value: Value, set: &FieldSet, shape: &Shape<'_>) -> Option<Value> {
     match value {
         Value::Object(fields) => {
@@ -256,7 +256,7 @@ pub(super) fn with_parents(set: &FieldSet, shape: &Shape<'_>) -> FieldSet {
     all
 }
 
-/// What is wrong with a configuration: `path: problem`.
+/// An error in a configuration: `path: problem`.
 pub(super) fn problems(value: &Value, shape: &Shape<'_>, path: &str) -> Vec<String> {
     let found = |problem: String| {
         if path.is_empty() {

@@ -1,6 +1,5 @@
-//! What the API server fills in: defaults on every write (the table's
-//! `default`) and what only a new object gets (`prepare`). What Go writes for
-//! want of anything else is the subject of [`crate::canonical`].
+//! Defaults: those of every write (the table's `default`) and those of a new object
+//! (`prepare`). The fields that Go always writes are in [`crate::canonical`].
 
 mod pod;
 mod workload;
@@ -17,7 +16,7 @@ pub(crate) use workload::{
     no_status_yet, replica_set, replication_controller, stateful_set, template_generation,
 };
 
-/// For kinds that nothing is filled in for.
+/// For kinds without defaults.
 pub(crate) fn nothing(_: &mut Object) {}
 
 /// The name label and the phase.

@@ -34,7 +34,7 @@ pub(crate) fn new_pod(pod: &mut Object) {
     pod.body.insert("status".to_owned(), status);
 }
 
-/// A pod that says nothing else stays for a while on a node that fails.
+/// Adds the default tolerations: the pod stays for a while on a node that fails.
 pub(crate) fn tolerations(pod: &mut Object, seconds: i64) {
     let list = pod
         .section("spec")
@@ -169,7 +169,7 @@ fn container(container: &mut Fields) {
     requests(container);
 }
 
-/// What is limited is requested, unless it says otherwise.
+/// Requests default to the limits.
 fn requests(container: &mut Fields) {
     let Some(Value::Object(resources)) = container.get_mut("resources") else {
         return;

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{fill, pod};
 use crate::object::{Object, section};
 
-/// Replica sets: one replica unless said otherwise.
+/// Replica sets: one replica by default.
 pub(crate) fn replica_set(object: &mut Object) {
     let spec = object.section("spec");
     fill(spec, &json!({"replicas": 1}));

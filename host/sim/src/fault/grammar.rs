@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use super::{Action, Fault, Match, Refusal, WatchFault, When};
 
-/// What is wrong with the text of a fault.
+/// A syntax error in the text of a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultSyntax {
     /// Fewer words than a fault has.
@@ -61,7 +61,7 @@ const VERBS: [&str; 8] = [
     "deletecollection",
 ];
 
-// What a value should be, as an error says it.
+// The expected values, for error messages.
 const NUMBER: &str = "a whole number";
 const DURATION: &str = "a duration such as 200ms, 5s or 2m";
 const SHARE: &str = "a share between 0% and 100%";

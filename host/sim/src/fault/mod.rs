@@ -1,27 +1,27 @@
-//! Faults on demand: what goes wrong, for which requests, when. Chance comes
-//! from a seeded generator, so that a run can be repeated.
+//! Fault injection: which requests fail, when and how. Random faults come from a
+//! seeded generator, so that a run can be repeated.
 
 mod grammar;
 
 use std::time::Duration;
 
 use crate::rng::Rng;
-use crate::status::Status;
+use crate::status::{GroupResource, Status};
 
 pub use grammar::FaultSyntax;
 
-/// One thing that goes wrong. As text: `delete pods 10% 429=3`.
+/// A fault. As text: `delete pods 10% 429=3`.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// For which requests.
+    /// The requests that it matches.
     pub matches: Match,
-    /// For which of those.
+    /// Which of those it hits.
     pub when: When,
-    /// What happens.
+    /// The effect.
     pub action: Action,
 }
 
-/// Which requests a fault is for. What is empty matches everything.
+/// The coordinates of a request, or a pattern of them: an empty field matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Match {
     /// `get`, `list`, `watch`, `create`, `update`, `patch`, `delete` or
@@ -50,7 +50,7 @@ impl Match {
         }
     }
 
-    /// Whether a request is meant; `request` has all fields set that it has.
+    /// Whether the pattern matches a request.
     #[must_use]
     pub fn matches(&self, request: &Match) -> bool {
         let fits = |wanted: &str, found: &str| wanted.is_empty() || wanted == found;
@@ -66,19 +66,19 @@ impl Match {
 /// Which of the matching requests a fault hits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum When {
-    /// All of them.
+    /// Every request.
     Always,
-    /// The first so many.
+    /// The first n.
     First(u64),
-    /// Only this one, counted from 1.
+    /// Only the nth, from 1.
     Nth(u64),
-    /// Every so many, beginning with the first.
+    /// The first, and every nth after it.
     Every(u64),
-    /// Each with this probability.
+    /// Each with a probability.
     Chance(f64),
 }
 
-/// What happens to a request.
+/// The effect of a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// It takes that much longer.
@@ -91,14 +91,14 @@ pub enum Action {
     CloseAfter,
     /// It has its effect; the answer breaks off after so many bytes.
     CutBody(usize),
-    /// The watch it opens is disturbed after that many events.
+    /// The fault hits the watch after that many events.
     Watch(usize, WatchFault),
 }
 
-/// How a request is refused.
+/// The status of a refused request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// 409.
+    /// 409: the object has been modified.
     Conflict,
     /// 422: an admission policy denies the request.
     Invalid,
@@ -114,27 +114,22 @@ impl Refusal {
     /// The answer to a refused request.
     #[must_use]
     pub fn status(self, request: &Match) -> Box<Status> {
+        let resource = GroupResource {
+            group: &request.group,
+            resource: &request.resource,
+        };
         match self {
+            Refusal::Conflict => Status::modified(resource, &request.name),
             Refusal::Invalid => Status::denied_by_policy(
-                &request.group,
-                &request.resource,
+                resource,
                 &request.name,
                 "ValidatingAdmissionPolicy 'fault' with binding 'fault' denied request: failed expression: false",
             ),
-            Refusal::Conflict => {
-                let mut status = Status::internal("");
-                status.code = 409;
-                status.reason = "Conflict";
-                "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version and try again"
-                    .clone_into(&mut status.message);
-                status.details = None;
-                status
-            }
             Refusal::TooManyRequests(seconds) => Status::too_many_requests(
                 "The server is currently overloaded, please try again later",
                 seconds,
             ),
-            Refusal::InternalError => Status::internal("a fault was asked for"),
+            Refusal::InternalError => Status::internal("an injected fault"),
             Refusal::Unavailable => {
                 Status::unavailable("the server is currently unable to handle the request")
             }
@@ -142,29 +137,29 @@ impl Refusal {
     }
 }
 
-/// How a watch is disturbed.
+/// The effect of a fault on a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchFault {
-    /// It ends as if its time were over.
+    /// The watch ends, as at its timeout.
     End,
-    /// Its connection breaks.
+    /// The connection breaks.
     Abort,
-    /// It stays open and says nothing any more.
+    /// The watch stays open and sends nothing.
     Silence,
-    /// It gets no bookmarks any more.
+    /// The watch gets no bookmarks.
     NoBookmarks,
-    /// It ends, and all history is forgotten: going on from where it was is
-    /// answered 410.
+    /// The watch ends, and the server drops all history: it answers 410 to a watch from
+    /// the last version.
     Expire,
-    /// Its events come that much later.
+    /// The events arrive late.
     Delay(Duration),
 }
 
-/// Names a fault, to take it back.
+/// Identifies a fault, to remove it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultId(u64);
 
-/// The faults that are set, and how often each was asked about.
+/// The active faults, each with the number of requests that it matched.
 #[derive(Debug)]
 pub struct Faults {
     rng: Rng,
@@ -173,7 +168,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// No faults; `seed` decides about those that hit by chance.
+    /// No faults. `seed` decides which requests the random faults hit.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Faults {
@@ -183,7 +178,7 @@ impl Faults {
         }
     }
 
-    /// Sets a fault.
+    /// Adds a fault.
     pub fn add(&mut self, fault: Fault) -> FaultId {
         self.next += 1;
         let id = FaultId(self.next);
@@ -201,7 +196,7 @@ impl Faults {
         self.set.clear();
     }
 
-    /// What happens to this request, in the order in which the faults were set.
+    /// The effects on a request, in the order of the faults.
     pub fn decide(&mut self, request: &Match) -> Vec<Action> {
         let mut actions = Vec::new();
         for (_, fault, count) in &mut self.set {

@@ -28,9 +28,9 @@ pub struct SimBody(Inner);
 enum Inner {
     Whole(Bytes),
     Pieces(Pieces),
-    /// What is left of a body that breaks off after so many bytes.
+    /// The rest of a body that breaks off after this many bytes.
     Cut(Box<SimBody>, usize),
-    /// About to break: what came before goes out first.
+    /// About to break: the bytes before are sent first.
     Breaking,
     Broken,
 }
@@ -118,7 +118,7 @@ impl http_body::Body for SimBody {
 
 /// Why a request was denied, noted on its answer for the log.
 #[derive(Clone)]
-pub(super) struct Denied(pub(super) String);
+pub(super) struct DenialReason(pub(super) String);
 
 /// Any answer but a watch.
 pub(super) fn answer(answer: Answer) -> http::Response<SimBody> {
@@ -128,7 +128,7 @@ pub(super) fn answer(answer: Answer) -> http::Response<SimBody> {
     }
 }
 
-/// The answer that a failure gets.
+/// The response to a failed request.
 pub(super) fn failed(status: &Status) -> http::Response<SimBody> {
     whole(Response::failed(status))
 }
@@ -145,7 +145,7 @@ fn whole(complete: Response) -> http::Response<SimBody> {
             .insert(RETRY_AFTER, HeaderValue::from(seconds));
     }
     if let Some(why) = complete.denied {
-        response.extensions_mut().insert(Denied(why));
+        response.extensions_mut().insert(DenialReason(why));
     }
     response
 }

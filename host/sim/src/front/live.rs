@@ -9,10 +9,10 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::body::{ConnectionClosed, Pieces};
-use super::{Sim, Work};
+use super::{RequestInfo, Sim};
 use crate::fault::WatchFault;
 use crate::model::{Watch, WatchStart};
-use crate::object::Stored;
+use crate::stored::StoredObject;
 
 /// How many changes are taken from the log at once.
 const BATCH: usize = 256;
@@ -20,12 +20,12 @@ const BATCH: usize = 256;
 /// The server's hand on an open watch.
 #[derive(Debug)]
 pub(super) struct Control {
-    pub(super) work: Work,
+    pub(super) work: RequestInfo,
     disturb: watch::Sender<Option<WatchFault>>,
 }
 
 impl Control {
-    pub(super) fn new(work: Work) -> (Self, watch::Receiver<Option<WatchFault>>) {
+    pub(super) fn new(work: RequestInfo) -> (Self, watch::Receiver<Option<WatchFault>>) {
         let (disturb, disturbed) = watch::channel(None);
         (Control { work, disturb }, disturbed)
     }
@@ -57,7 +57,7 @@ pub(super) struct Live {
 enum State {
     /// The objects it began with that are still to be sent, and whether a
     /// bookmark follows them.
-    Initial(std::vec::IntoIter<Stored>, bool),
+    Initial(std::vec::IntoIter<StoredObject>, bool),
     Following,
     Ended,
 }
@@ -134,13 +134,13 @@ impl Live {
         }
     }
 
-    /// A piece of the state that the watch begins with.
+    /// A part of the initial events.
     fn initial_lines(&mut self) -> Vec<u8> {
         let mut lines = Vec::new();
         let State::Initial(objects, ends) = &mut self.state else {
             return lines;
         };
-        let batch: Vec<Stored> = objects.by_ref().take(BATCH).collect();
+        let batch: Vec<StoredObject> = objects.by_ref().take(BATCH).collect();
         let last = objects.len() == 0;
         let ends = *ends;
         let encoded = self.watch.encode_initial(&batch, &mut lines);
@@ -175,7 +175,7 @@ impl Live {
                     *after = after.saturating_sub(count);
                 }
                 if count == limit && lines.is_empty() {
-                    // All of them were somebody else's: look for more.
+                    // The watch selects none of these: read more.
                     return self.new_lines();
                 }
             }
@@ -223,7 +223,7 @@ impl Live {
         }
     }
 
-    /// What the fault makes the stream say last, unless it goes on.
+    /// The last item of the stream, if the fault ends it.
     async fn suffer(
         &mut self,
         fault: WatchFault,
@@ -232,7 +232,7 @@ impl Live {
             WatchFault::End => {}
             WatchFault::Expire => self.sim.with_model(|model, _| model.compact()),
             WatchFault::Abort => {
-                // What came before goes out first.
+                // The events before are sent first.
                 tokio::task::yield_now().await;
                 self.state = State::Ended;
                 return Some(Some(Err(ConnectionClosed)));

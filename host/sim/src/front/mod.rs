@@ -1,5 +1,5 @@
-//! The model behind HTTP: in process or on a socket, on tokio's clock, with
-//! faults and a log.
+//! The model behind HTTP, in process or on a socket: on tokio's clock, with faults and
+//! a log of requests.
 
 mod body;
 mod direct;
@@ -18,7 +18,7 @@ use http_body_util::{BodyExt, Limited};
 use tokio::sync::{broadcast, watch};
 use tokio::time::Instant;
 
-use body::Denied;
+use body::DenialReason;
 pub use body::{ConnectionClosed, SimBody};
 pub use server::{Connection, Server, kubeconfig, kubeconfig_with_token};
 pub use tls::{Identity, IdentityError};
@@ -27,7 +27,8 @@ use crate::access::Impersonation;
 use crate::api::{self, Answer};
 use crate::fault::{Action, Fault, FaultId, Faults, Match, WatchFault};
 use crate::model::{Config, Model};
-use crate::request::{Query, Request, Work, decode};
+use crate::request::{Query, Request, decode};
+use crate::route::{RequestInfo, request_info};
 use crate::status::Status;
 use crate::time::Time;
 use live::{Control, Live};
@@ -35,7 +36,7 @@ use live::{Control, Live};
 /// The largest body that is read, the API server's own limit.
 const BODY_LIMIT: usize = 3 * 1024 * 1024;
 
-/// How many denials wait for a listener that is slow.
+/// How many denials are buffered for a slow receiver.
 const DENIALS: usize = 256;
 
 /// An API server in memory. Clones are handles to the same one.
@@ -50,31 +51,31 @@ struct Inner {
     /// The wall-clock time at `started`.
     base: jiff::Timestamp,
     started: Instant,
-    /// One channel for each collection that was ever watched.
+    /// One channel per collection that was ever watched.
     changes: Mutex<BTreeMap<Arc<str>, watch::Sender<u64>>>,
     faults: Mutex<Faults>,
     watches: Mutex<Vec<Control>>,
-    log: Mutex<Vec<Served>>,
+    log: Mutex<Vec<RequestRecord>>,
     log_limit: AtomicUsize,
     denials: broadcast::Sender<String>,
 }
 
-/// A request that was served, for assertions.
+/// A request in the log, for assertions.
 #[derive(Clone, Debug)]
-pub struct Served {
-    /// When it came in.
+pub struct RequestRecord {
+    /// When the server got it.
     pub at: Time,
-    /// What was asked for.
-    pub work: Work,
+    /// The verb and the coordinates.
+    pub work: RequestInfo,
     /// The method.
     pub method: http::Method,
     /// The path with the query.
     pub path: String,
-    /// The body that came with it.
+    /// The request's body.
     pub body: Bytes,
     /// The status of the answer; 0 if the connection was closed without one.
     pub status: u16,
-    /// Why its sender may not send it, if it was denied for that.
+    /// Why authorization denied it, if it did.
     pub denied: Option<String>,
 }
 
@@ -110,7 +111,7 @@ impl Sim {
             .after(fraction.div_euclid(1_000_000_000))
     }
 
-    /// Works on the model directly; watches hear of what it changes.
+    /// Gives access to the model. Open watches get the changes.
     pub fn with_model<T>(&self, work: impl FnOnce(&mut Model, Time) -> T) -> T {
         let now = self.now();
         let (result, touched, version) = {
@@ -128,25 +129,22 @@ impl Sim {
     }
 
     /// Sets a fault.
-    #[allow(
-        clippy::must_use_candidate,
-        reason = "most faults are never taken back"
-    )]
+    #[allow(clippy::must_use_candidate, reason = "most faults are never removed")]
     pub fn add_fault(&self, fault: Fault) -> FaultId {
         lock(&self.inner.faults).add(fault)
     }
 
-    /// Takes a fault back.
+    /// Removes a fault.
     pub fn heal(&self, id: FaultId) {
         lock(&self.inner.faults).remove(id);
     }
 
-    /// Takes all faults back.
+    /// Removes all faults.
     pub fn heal_all(&self) {
         lock(&self.inner.faults).clear();
     }
 
-    /// Disturbs the watches that are open and match. Answers how many.
+    /// Injects a fault into the open watches that match. Returns their number.
     pub fn disturb(&self, matches: &Match, fault: WatchFault) -> usize {
         if fault == WatchFault::Expire {
             self.with_model(|model, _| model.compact());
@@ -170,12 +168,12 @@ impl Sim {
 
     /// Every request so far.
     #[must_use]
-    pub fn log(&self) -> Vec<Served> {
+    pub fn log(&self) -> Vec<RequestRecord> {
         lock(&self.inner.log).clone()
     }
 
-    /// Tells of every request from now on that its sender may not send. The log
-    /// has them, too, as far as it reaches.
+    /// Receives a message for every request that authorization denies from now on. The
+    /// log has these requests too, up to its limit.
     #[must_use]
     pub fn denials(&self) -> broadcast::Receiver<String> {
         self.inner.denials.subscribe()
@@ -190,13 +188,13 @@ impl Sim {
             .count()
     }
 
-    /// Logs no more than that many requests; 0 turns the log off. A server
-    /// that runs for long should have a limit, a test none.
+    /// Limits the log to that many requests; 0 turns it off. A server that runs for long
+    /// needs a limit, a test does not.
     pub fn limit_log(&self, requests: usize) {
         self.inner.log_limit.store(requests, Ordering::Relaxed);
     }
 
-    /// Forgets the requests so far.
+    /// Clears the log.
     pub fn clear_log(&self) {
         lock(&self.inner.log).clear();
     }
@@ -235,8 +233,8 @@ impl Sim {
             }
             Err(_) => return Err(ConnectionClosed),
         }
-        let work = request.work(&self.model());
-        let entry = Served {
+        let work = request_info(&self.model(), &request);
+        let entry = RequestRecord {
             at: self.now(),
             work: work.clone(),
             method: request.method.clone(),
@@ -253,7 +251,7 @@ impl Sim {
     async fn answer(
         &self,
         request: &Request,
-        work: Work,
+        work: RequestInfo,
     ) -> Result<Response<SimBody>, ConnectionClosed> {
         let actions = lock(&self.inner.faults).decide(&work);
         for action in &actions {
@@ -283,7 +281,7 @@ impl Sim {
     fn open(
         &self,
         start: crate::model::WatchStart,
-        work: Work,
+        work: RequestInfo,
         actions: &[Action],
     ) -> Response<SimBody> {
         let changes = self.subscribe(start.watch.store());
@@ -301,7 +299,8 @@ impl Sim {
         response
     }
 
-    /// Tells of every change in a collection (`pods`, `leases.coordination.k8s.io`).
+    /// Receives the version of every change in a collection (`pods`,
+    /// `leases.coordination.k8s.io`).
     pub(crate) fn subscribe(&self, store: &Arc<str>) -> watch::Receiver<u64> {
         let version = self.model().version();
         lock(&self.inner.changes)
@@ -310,14 +309,18 @@ impl Sim {
             .subscribe()
     }
 
-    fn record(&self, mut entry: Served, answered: &Result<Response<SimBody>, ConnectionClosed>) {
+    fn record(
+        &self,
+        mut entry: RequestRecord,
+        answered: &Result<Response<SimBody>, ConnectionClosed>,
+    ) {
         if let Ok(response) = answered {
             entry.status = response.status().as_u16();
-            let denied = response.extensions().get::<Denied>();
+            let denied = response.extensions().get::<DenialReason>();
             entry.denied = denied.map(|denied| denied.0.clone());
         }
         if let Some(why) = &entry.denied {
-            // It is an error to have no listener, and usual.
+            // Sending fails without a receiver, which is usual.
             let _ = self.inner.denials.send(why.clone());
         }
         let mut log = lock(&self.inner.log);
@@ -351,7 +354,7 @@ fn bearer(headers: &HeaderMap) -> String {
     }
 }
 
-/// Whom the sender wants to speak as.
+/// The user to impersonate.
 fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
     let mut wanted = Impersonation::default();
     for (name, value) in headers {
@@ -371,8 +374,7 @@ fn impersonation(headers: &HeaderMap) -> Option<Impersonation> {
     (wanted != Impersonation::default()).then_some(wanted)
 }
 
-/// A panic elsewhere leaves the data as it was: nothing is half-written across
-/// a call that can panic.
+/// Ignores poisoning: no data is half-written across a call that can panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -104,7 +104,7 @@ async fn serve(stream: Connection, sim: Sim, tls: Option<TlsAcceptor>) {
     }
 }
 
-/// Whether the connection begins as TLS does: with a handshake.
+/// Whether the connection starts with a TLS handshake.
 async fn speaks_tls(stream: &Connection) -> bool {
     const HANDSHAKE: u8 = 22;
     let mut first = [0];

@@ -21,7 +21,7 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Why there is no certificate.
+/// Why no certificate can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// It cannot be made.

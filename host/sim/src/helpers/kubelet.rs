@@ -15,8 +15,9 @@ use super::node::{act_on_pod, pod_due, renew_lease, report_ready, says_how_it_is
 use crate::encode::Form;
 use crate::front::Sim;
 use crate::model::{ListOptions, Model, Watch};
-use crate::object::{Object, Stored};
+use crate::object::Object;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
 
 /// A node that carries this label with the value `silent` has a kubelet that
 /// does nothing until the label goes.
@@ -54,7 +55,7 @@ impl Kubelet {
     pub fn start(sim: &Sim, options: KubeletOptions) -> Self {
         let silent = Arc::new(Mutex::new(BTreeSet::new()));
         let changed = Arc::new(Notify::new());
-        let work = Work {
+        let work = NodeAgent {
             sim: sim.clone(),
             options,
             silent: silent.clone(),
@@ -68,7 +69,7 @@ impl Kubelet {
         }
     }
 
-    /// The node's kubelet does nothing any more: no heartbeats, no pods.
+    /// Stops the kubelet of a node: no heartbeats, no pods.
     pub fn silence(&self, node: &str) {
         lock(&self.silent).insert(node.to_owned());
     }
@@ -90,16 +91,16 @@ fn lock(silent: &Mutex<BTreeSet<String>>) -> std::sync::MutexGuard<'_, BTreeSet<
     silent.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-struct Work {
+struct NodeAgent {
     sim: Sim,
     options: KubeletOptions,
     silent: Arc<Mutex<BTreeSet<String>>>,
-    /// When a pod, by its uid and its name, is to be looked at. One that is
-    /// listed too often is found in order and left alone.
+    /// When each pod is reconciled next; the key ends with its uid. A pod that is due
+    /// twice is in order the second time.
     due: BTreeMap<(Instant, String), (String, String)>,
 }
 
-impl Work {
+impl NodeAgent {
     async fn run(mut self, changed: Arc<Notify>) {
         let mut heartbeat = Instant::now();
         let mut pods = self.sim.subscribe(&"pods".into());
@@ -144,7 +145,7 @@ impl Work {
         }
     }
 
-    /// Looks at all pods, and begins to watch them.
+    /// Lists all pods and starts a watch.
     fn scan(&mut self) -> Option<Watch> {
         let start = self.sim.with_model(|model, now| {
             let target = target(model, "pods", "", "")?;
@@ -157,7 +158,7 @@ impl Work {
         Some(start.watch)
     }
 
-    /// Looks at the pods that changed. False if some changes were missed.
+    /// Reconciles the pods that changed. Returns false if the watch missed changes.
     fn follow(&mut self, watch: &mut Watch) -> bool {
         const BATCH: usize = 1000;
         loop {
@@ -173,7 +174,7 @@ impl Work {
         }
     }
 
-    fn note(&mut self, stored: &Stored) {
+    fn note(&mut self, stored: &StoredObject) {
         let Ok(pod) = stored.object() else {
             return;
         };
@@ -184,9 +185,8 @@ impl Work {
         }
     }
 
-    /// Renews the leases of these nodes, unless they are silent. A node that has
-    /// never said how it is, or that a controller has given up, says that it is
-    /// ready.
+    /// Renews the leases of these nodes, except silent ones. A node without a Ready
+    /// condition, or with an unknown one, reports that it is ready.
     fn heartbeats(&self, of: impl Fn(&Object) -> bool) {
         let nodes = self
             .sim
@@ -214,7 +214,7 @@ impl Work {
             }
             let ((_, uid), (namespace, name)) = entry.remove_entry();
             let silent = self.silent.clone();
-            // What fails is looked at again with the pod's next change.
+            // After a failure, the pod's next change reconciles it.
             let _ = self.sim.with_model(|model, now| {
                 let pod = model
                     .get(&target(model, "pods", &namespace, &name)?, "")?
@@ -240,5 +240,5 @@ fn is_silent(silent: &Mutex<BTreeSet<String>>, node: &Object) -> bool {
 fn all(model: &Model, plural: &str) -> Result<Vec<Object>> {
     let target = target(model, plural, "", "")?;
     let page = model.list(&target, &ListOptions::default())?;
-    page.items.iter().map(Stored::object).collect()
+    page.items.iter().map(StoredObject::object).collect()
 }

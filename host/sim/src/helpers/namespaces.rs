@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use crate::front::Sim;
 use crate::model::Model;
 
-/// How often content that takes its time (pods with a grace period, objects
-/// with finalizers) is looked at again.
+/// How often a namespace is reconciled while it has content that takes time: pods with
+/// a grace period, objects with finalizers.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.
@@ -40,7 +40,7 @@ async fn work(sim: Sim) {
     let mut changes = sim.subscribe(&"namespaces".into());
     loop {
         changes.borrow_and_update();
-        // What fails now is tried again with the next look.
+        // A failed deletion is retried at the next pass.
         let waiting = sim.with_model(Model::sweep_namespaces).unwrap_or(1);
         if waiting > 0 {
             sleep(RETRY).await;

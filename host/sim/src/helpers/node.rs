@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::model::{Body, DeleteOptions, Model, Target, WriteOptions};
+use crate::body::Body;
+use crate::model::{DeleteOptions, Model, WriteOptions};
 use crate::object::Object;
 use crate::patch::PatchType;
 use crate::status::{Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 /// `Unknown` is what others say of a node.

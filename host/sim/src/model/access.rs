@@ -1,18 +1,20 @@
-//! Who sends a request, and whether it is allowed.
+//! Authentication and authorization of requests.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use super::{Body, Config, Model, Target, WriteOptions};
+use super::{Config, Model, WriteOptions};
 use crate::access::token::{Claims, Key};
 use crate::access::{
     self, Attributes, Decision, GROUP, Mode, Policy, RoleRef, Rule, User, bootstrap,
 };
+use crate::body::Body;
 use crate::object::Object;
 use crate::request::Request;
 use crate::status::{Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 /// What a model knows of users, beside the roles that it stores.
@@ -21,7 +23,7 @@ pub(super) struct Access {
     pub(super) key: Key,
     /// The stored roles and bindings, read; empty after one changed.
     policy: OnceLock<Policy>,
-    /// By which mode each user impersonated somebody last.
+    /// The mode by which each user last impersonated another.
     modes: BTreeMap<String, Mode>,
 }
 
@@ -57,8 +59,8 @@ impl Model {
         Ok(())
     }
 
-    /// The user who sends a request, if it is allowed: 401 for a token that is
-    /// nobody's, 403 for what no role allows.
+    /// Authenticates and authorizes a request. Fails with 401 for an unknown token, and
+    /// with 403 if no role allows the request.
     pub(crate) fn admit(
         &mut self,
         now: Time,
@@ -132,7 +134,7 @@ impl Model {
         Some(user)
     }
 
-    /// Whether `user` may do what is asked. Without RBAC everything is allowed.
+    /// Whether `user` is authorized. Without RBAC everything is allowed.
     pub(super) fn decide(&self, user: &User, asked: &Attributes) -> Decision {
         if self.config.rbac.is_none() {
             return Decision {
@@ -230,7 +232,11 @@ impl Model {
         if !broken.is_empty() {
             why = format!("{why}; resolution errors: [{}]", broken.join(" "));
         }
-        Err(Status::forbidden(resource, &new.metadata.name, why))
+        Err(Status::forbidden(
+            resource.group_resource(),
+            &new.metadata.name,
+            why,
+        ))
     }
 
     /// What a binding grants; nothing that counts if its writer may bind the
@@ -254,7 +260,7 @@ impl Model {
             return Ok(Vec::new());
         }
         let rules = self.policy()?.rules_of(&role, &target.namespace);
-        let rules = rules.map_err(|_| Status::not_found(resource, &role.name))?;
+        let rules = rules.map_err(|_| Status::not_found(resource.group_resource(), &role.name))?;
         Ok(rules.to_vec())
     }
 }

@@ -1,27 +1,29 @@
-//! Server-side apply, and the record of who manages which field.
+//! Server-side apply.
 
 use serde_json::{Value, json};
 
-use super::create::match_namespace;
-use super::update::{match_name, restrict};
-use super::{Body, Model, Target, WriteOptions, decode};
-use crate::apply::{self, Writer};
-use crate::object::{Object, Stored};
+use super::managed_fields::{clock, writer};
+use super::strategy::{match_name, match_namespace, restrict};
+use super::{Model, WriteOptions, decode};
+use crate::apply;
+use crate::body::Body;
+use crate::object::Object;
 use crate::resource::Resource;
 use crate::status::{FieldError, Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
-    /// Applies a configuration: sets the fields it names, takes away those
-    /// that its manager applied before and nobody else has, and creates the
-    /// object if there is none.
+    /// Applies a configuration: sets its fields, removes the fields that its manager
+    /// applied before and that no other manager has, and creates a missing object.
     pub(super) fn apply(
         &mut self,
         now: Time,
         target: &Target,
         body: Body,
         options: &WriteOptions,
-    ) -> Result<(Stored, bool)> {
+    ) -> Result<(StoredObject, bool)> {
         let resource = target.resource.clone();
         let mut config = body.configuration()?;
         check_type(&resource, &config)?;
@@ -33,9 +35,9 @@ impl Model {
         }
         let existing = self.collection(&resource)?.get(&target.key()).cloned();
         if existing.is_none() && !target.subresource.is_empty() {
-            return Err(Status::not_found(&resource, &target.name));
+            return Err(Status::not_found(resource.group_resource(), &target.name));
         }
-        let old = existing.as_ref().map(Stored::object).transpose()?;
+        let old = existing.as_ref().map(StoredObject::object).transpose()?;
         let (live, managed) = match &old {
             Some(old) => (
                 decode::view(&resource, old),
@@ -64,52 +66,7 @@ impl Model {
     }
 }
 
-/// Notes who wrote what, if the object is tracked. A client that leaves the
-/// record out keeps it; one that sends an empty entry ends it.
-pub(super) fn track(
-    now: Time,
-    target: &Target,
-    new: &mut Object,
-    old: &Object,
-    options: &WriteOptions,
-) {
-    let sent = std::mem::take(&mut new.metadata.managed_fields);
-    if target.subresource.is_empty() && sent.as_slice() == [json!({})] {
-        return;
-    }
-    let own = target.subresource.is_empty() && !sent.is_empty();
-    let managed = if own {
-        sent
-    } else {
-        old.metadata.managed_fields.clone()
-    };
-    if managed.is_empty() {
-        return;
-    }
-    let resource = &target.resource;
-    let time = clock(now);
-    new.metadata.managed_fields = apply::update(
-        resource,
-        &decode::view(resource, old),
-        &decode::view(resource, new),
-        &managed,
-        writer(target, options, &time),
-    );
-}
-
-fn writer<'a>(target: &'a Target, options: &'a WriteOptions, time: &'a str) -> Writer<'a> {
-    Writer {
-        manager: &options.field_manager,
-        subresource: &target.subresource,
-        time,
-    }
-}
-
-fn clock(now: Time) -> String {
-    json!(now).as_str().unwrap_or_default().to_owned()
-}
-
-/// A configuration says what it is.
+/// The type of a configuration must be that of the resource.
 fn check_type(resource: &Resource, config: &Value) -> Result<()> {
     let text = |name: &str| config.get(name).and_then(Value::as_str).unwrap_or_default();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
@@ -122,7 +79,7 @@ fn check_type(resource: &Resource, config: &Value) -> Result<()> {
     Ok(())
 }
 
-/// What the endpoint does not write is nobody's.
+/// Drops the fields that the endpoint does not write: no manager gets them.
 fn narrow(target: &Target, config: &mut Value) {
     let Value::Object(fields) = config else {
         return;

@@ -3,9 +3,11 @@
 use serde_json::{Value, json};
 
 use super::update::check_uid;
-use super::{Body, Model, Target, WriteOptions};
+use super::{Model, WriteOptions};
+use crate::body::Body;
 use crate::object::section;
 use crate::status::{FieldError, Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
@@ -77,7 +79,7 @@ impl Model {
     }
 }
 
-/// What is wrong with a binding's target is told without any class.
+/// An invalid target of a binding: the error has no reason.
 fn check_target(kind: &str, node: &str) -> Result<()> {
     let mut errors = Vec::new();
     if !["", "Node"].contains(&kind) {

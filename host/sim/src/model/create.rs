@@ -1,9 +1,13 @@
 //! Creating objects.
 
-use super::{Body, Model, Target, WriteOptions, decode};
-use crate::object::{Object, Stored};
+use super::strategy::match_namespace;
+use super::{Model, WriteOptions, decode};
+use crate::body::Body;
+use crate::object::Object;
 use crate::resource::{Generation, Resource};
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 use crate::{defaults, validation};
 
@@ -22,7 +26,7 @@ impl Model {
         target: &Target,
         body: Body,
         options: &WriteOptions,
-    ) -> Result<Stored> {
+    ) -> Result<StoredObject> {
         let object = decode::object(target, body, options.strict)?;
         self.create_object(now, target, object, options)
     }
@@ -34,7 +38,7 @@ impl Model {
         target: &Target,
         mut object: Object,
         options: &WriteOptions,
-    ) -> Result<Stored> {
+    ) -> Result<StoredObject> {
         let resource = target.resource.clone();
         match_namespace(target, &mut object)?;
         object.metadata.drop_repeated_owners();
@@ -54,7 +58,11 @@ impl Model {
         }
         if let Some(existing) = self.collection(&resource)?.get(&target.key()) {
             let terminating = existing.metadata()?.deletion_timestamp.is_some();
-            return Err(Status::already_exists(&resource, &target.name, terminating));
+            return Err(Status::already_exists(
+                resource.group_resource(),
+                &target.name,
+                terminating,
+            ));
         }
         let stored = self.commit(now, &target, object, options.dry_run)?;
         if !options.dry_run {
@@ -73,11 +81,11 @@ impl Model {
             .ok_or_else(|| Status::internal("no namespaces resource"))?;
         let name = &object.metadata.namespace;
         let Some(namespace) = self.collection(namespaces)?.get(name) else {
-            return Err(Status::not_found(namespaces, name));
+            return Err(Status::not_found(namespaces.group_resource(), name));
         };
         if namespace.metadata()?.deletion_timestamp.is_some() {
             return Err(Status::terminating_namespace(
-                resource,
+                resource.group_resource(),
                 &object.metadata.name,
                 name,
             ));
@@ -130,23 +138,6 @@ impl Model {
     }
 }
 
-/// The namespace of the body must be that of the URL, if it is given.
-pub(super) fn match_namespace(target: &Target, object: &mut Object) -> Result<()> {
-    let wanted = if target.resource.namespaced {
-        target.namespace.as_str()
-    } else {
-        ""
-    };
-    let namespace = &mut object.metadata.namespace;
-    if !namespace.is_empty() && !wanted.is_empty() && namespace != wanted {
-        return Err(Status::bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request",
-        ));
-    }
-    wanted.clone_into(namespace);
-    Ok(())
-}
-
 /// No custom object is created while its definition terminates.
 fn admit_to_definition(resource: &Resource, object: &Object) -> Result<()> {
     if resource
@@ -157,7 +148,7 @@ fn admit_to_definition(resource: &Resource, object: &Object) -> Result<()> {
         return Ok(());
     }
     Err(Status::forbidden(
-        resource,
+        resource.group_resource(),
         &object.metadata.name,
         "create not allowed while custom resource definition is terminating",
     ))

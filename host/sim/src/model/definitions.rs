@@ -6,14 +6,14 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::lifecycle::{self, Instances, Step};
-use super::{Collection, DeleteOptions, Model, Target};
+use super::{Collection, DeleteOptions, Model};
 use crate::defaults;
+use crate::name::NameRule;
 use crate::object::Object;
-use crate::resource::{
-    self, Custom, Generation, NameRule, Resource, Rules, ScalePaths, Subresource,
-};
+use crate::resource::{self, Custom, Generation, Resource, Rules, ScalePaths, Subresource};
 use crate::schema::Schema;
 use crate::status::{Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 const GROUP: &str = "apiextensions.k8s.io";

@@ -1,10 +1,12 @@
 //! Deleting objects: preconditions, grace, finalizers, propagation policies.
 
 use super::lifecycle;
-use super::{DeleteOptions, DeletionKind, ListOptions, Model, Page, Target};
-use crate::object::{Metadata, Object, Stored};
+use super::{DeleteOptions, DeletionKind, ListOptions, Model, Page};
+use crate::object::{Metadata, Object};
 use crate::resource::{Collection, Resource};
-use crate::status::{Details, Result, Status};
+use crate::status::{Details, GroupResource, Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 const ORPHAN: &str = "orphan";
@@ -12,9 +14,9 @@ const FOREGROUND: &str = "foregroundDeletion";
 
 /// What a DELETE is answered with.
 #[derive(Clone, Debug)]
-pub enum Deleted {
+pub enum DeleteAnswer {
     /// The object: it goes later, or its kind is always answered so.
-    Object(Stored),
+    Object(StoredObject),
     /// It is gone.
     Gone(Details),
 }
@@ -36,7 +38,7 @@ impl Model {
         now: Time,
         target: &Target,
         options: &DeleteOptions,
-    ) -> Result<Deleted> {
+    ) -> Result<DeleteAnswer> {
         let resource = target.resource.clone();
         if resource.group.is_empty() && resource.kind == "Namespace" {
             return self.delete_namespace(now, target, options);
@@ -52,7 +54,7 @@ impl Model {
         now: Time,
         target: &Target,
         options: &DeleteOptions,
-    ) -> Result<Deleted> {
+    ) -> Result<DeleteAnswer> {
         let resource = target.resource.clone();
         let existing = self.stored(target)?.clone();
         let old = existing.object()?;
@@ -97,11 +99,11 @@ impl Model {
         now: Time,
         target: &Target,
         options: &DeleteOptions,
-    ) -> Result<Deleted> {
+    ) -> Result<DeleteAnswer> {
         let resource = target.resource.clone();
         if ["default", "kube-system", "kube-public"].contains(&target.name.as_str()) {
             return Err(Status::forbidden(
-                &resource,
+                resource.group_resource(),
                 &target.name,
                 "this namespace may not be deleted",
             ));
@@ -115,7 +117,7 @@ impl Model {
                 .and_then(|list| list.as_array())
                 .is_some_and(|list| !list.is_empty());
             if held {
-                return Ok(Deleted::Object(existing));
+                return Ok(DeleteAnswer::Object(existing));
             }
             return self.delete_object(now, target, options);
         }
@@ -129,7 +131,7 @@ impl Model {
         new.section("status")
             .insert("phase".to_owned(), "Terminating".into());
         let stored = self.commit(now, target, new, options.is_dry_run())?;
-        Ok(Deleted::Object(stored))
+        Ok(DeleteAnswer::Object(stored))
     }
 
     /// A definition is marked as terminating; it goes when its objects have.
@@ -138,7 +140,7 @@ impl Model {
         now: Time,
         target: &Target,
         options: &DeleteOptions,
-    ) -> Result<Deleted> {
+    ) -> Result<DeleteAnswer> {
         let mut definition = self.stored(target)?.object()?;
         check_own_preconditions(&target.resource, &definition.metadata, options)?;
         if definition.metadata.deletion_timestamp.is_some() {
@@ -152,7 +154,7 @@ impl Model {
             self.note_deletion(now, &uid, DeletionKind::Marked);
             self.after_write(now, target)?;
         }
-        Ok(Deleted::Object(marked))
+        Ok(DeleteAnswer::Object(marked))
     }
 
     /// Deletes every object of a list, one by one, and answers that list.
@@ -176,17 +178,17 @@ impl Model {
     }
 }
 
-fn answer(resource: &Resource, object: Stored, gone: bool) -> Deleted {
+fn answer(resource: &Resource, object: StoredObject, gone: bool) -> DeleteAnswer {
     let stays = !gone;
     match object.metadata() {
-        Ok(metadata) if !(resource.rules.returns_deleted || stays) => Deleted::Gone(Details {
+        Ok(metadata) if !(resource.rules.returns_deleted || stays) => DeleteAnswer::Gone(Details {
             name: metadata.name,
             group: resource.group.clone(),
             kind: resource.plural.clone(),
             uid: metadata.uid,
             ..Details::default()
         }),
-        _ => Deleted::Object(object),
+        _ => DeleteAnswer::Object(object),
     }
 }
 
@@ -198,7 +200,12 @@ pub(super) fn check_preconditions(
     let Some(wanted) = &options.preconditions else {
         return Ok(());
     };
-    let refuse = |why: String| Err(Status::precondition(resource, &metadata.name, why));
+    // The server names the kind here, not the resource.
+    let kind = GroupResource {
+        group: &resource.group,
+        resource: &resource.kind,
+    };
+    let refuse = |why: String| Err(Status::conflict(kind, &metadata.name, why));
     if let Some(uid) = &wanted.uid
         && *uid != metadata.uid
     {
@@ -237,7 +244,7 @@ fn check_own_preconditions(
             && wanted != *found
         {
             return Err(Status::conflict(
-                resource,
+                resource.group_resource(),
                 &metadata.name,
                 format!(
                     "Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"

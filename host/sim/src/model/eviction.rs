@@ -3,10 +3,13 @@
 use serde_json::{Value, json};
 
 use super::delete::check_preconditions;
-use super::{Body, DeleteOptions, Model, Target, WriteOptions};
-use crate::object::{Object, Stored};
+use super::{DeleteOptions, Model, WriteOptions};
+use crate::body::Body;
+use crate::object::Object;
 use crate::selector::LabelSelector;
 use crate::status::{Cause, Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
@@ -83,7 +86,7 @@ impl Model {
         now: Time,
         pod: &Object,
         target: &Target,
-        stored: &Stored,
+        stored: &StoredObject,
         dry_run: bool,
     ) -> Result<()> {
         let mut budget = stored.object()?;
@@ -105,7 +108,7 @@ impl Model {
         self.write(now, &target, stored, budget, &options).map(drop)
     }
 
-    fn budgets_of(&self, pod: &Object) -> Result<Vec<(Target, Stored)>> {
+    fn budgets_of(&self, pod: &Object) -> Result<Vec<(Target, StoredObject)>> {
         let Some(resource) = self.resource("policy", "v1", "poddisruptionbudgets") else {
             return Ok(Vec::new());
         };

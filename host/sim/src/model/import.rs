@@ -2,16 +2,17 @@
 
 use serde_json::Value;
 
-use super::{Model, Target, decode};
-use crate::object::Stored;
+use super::{Model, decode};
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
     /// Stores an object as it was in another cluster: its uid, times, owner
     /// references and status are kept, only its version is new. What is missing
     /// is filled in. An object of the same name is replaced.
-    pub fn import(&mut self, now: Time, object: Value) -> Result<Stored> {
+    pub fn import(&mut self, now: Time, object: Value) -> Result<StoredObject> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));
         let resource = self.resource_of_kind(api_version, kind).cloned().ok_or_else(|| {

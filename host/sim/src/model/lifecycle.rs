@@ -12,7 +12,7 @@ use crate::time::Time;
 /// The finalizer that keeps a definition until its objects are gone.
 const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
-/// What is to happen next to a definition.
+/// The next step in the life of a definition.
 #[derive(Debug)]
 pub(super) enum Step {
     /// It is stored in this form.
@@ -146,8 +146,8 @@ fn name(now: Time, definition: &Object, all: &[Object]) -> Option<Object> {
     (named != *definition).then_some(named)
 }
 
-/// The establishing controller: a definition whose names are accepted is
-/// established for good.
+/// The establishing controller: a definition is established as soon as its names are
+/// accepted, and stays established.
 fn establish(now: Time, definition: &Object) -> Option<Object> {
     if !is_true(definition, "NamesAccepted") || is_true(definition, "Established") {
         return None;

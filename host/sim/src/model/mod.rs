@@ -13,12 +13,15 @@ mod delete;
 mod eviction;
 mod import;
 mod lifecycle;
+mod managed_fields;
 mod namespaces;
 mod options;
+mod patch;
 mod read;
 mod reviews;
 mod scale;
 mod store;
+mod strategy;
 mod update;
 mod watch;
 
@@ -28,8 +31,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-pub use decode::Body;
-pub use delete::Deleted;
+pub use delete::DeleteAnswer;
 pub(crate) use options::APPLY;
 pub use options::{DeleteOptions, ListOptions, Match, WriteOptions};
 pub use read::Page;
@@ -37,22 +39,25 @@ pub use store::Event;
 pub use watch::{Watch, WatchStart};
 
 use crate::access::GROUP;
-use crate::object::{Object, Stored};
+use crate::body::Body;
+use crate::object::Object;
 use crate::resource::{self, Resource};
 use crate::rng::Rng;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 use access::Access;
 use store::Collection;
 
-/// How a model behaves.
+/// The configuration of a model.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Seeds uids and generated names.
     pub seed: u64,
-    /// How long changes are kept for watches, pages and exact lists.
+    /// How long the history keeps changes, for watches, pages and exact lists.
     pub history: Duration,
-    /// How many changes of one resource are kept at most.
+    /// The most changes of one resource in the history.
     pub history_events: usize,
     /// The address that `GET /api` tells clients to use. No client of ours
     /// does; the default is that of the server which the recorded exchanges
@@ -66,14 +71,14 @@ pub struct Config {
     pub default_toleration_seconds: Option<i64>,
     /// The time between bookmarks of a watch that takes them.
     pub bookmark_interval: Duration,
-    /// Who may do what is decided by roles; none: everybody may do everything.
+    /// Authorization by RBAC; none: every request is allowed.
     pub rbac: Option<Rbac>,
-    /// Remembers how every object was deleted (`Model::deletions`), for as
-    /// long as the model lives.
+    /// Records how every object was deleted (`Model::deletions`), for as long as the
+    /// model lives.
     pub remember_deletions: bool,
 }
 
-/// How a server with RBAC begins.
+/// The configuration of a server with RBAC.
 #[derive(Clone)]
 pub struct Rbac {
     /// The token of a user in the group `system:masters`. The tokens of
@@ -103,50 +108,7 @@ impl Default for Config {
     }
 }
 
-/// What a request is about: a resource, and as much of an object's
-/// coordinates as its URL gives (empty: not given).
-#[derive(Clone, Debug)]
-pub struct Target {
-    /// The resource, in the version of the URL.
-    pub resource: Arc<Resource>,
-    /// The namespace.
-    pub namespace: String,
-    /// The object's name.
-    pub name: String,
-    /// The subresource.
-    pub subresource: String,
-}
-
-impl Target {
-    /// An object, or with an empty name a whole collection.
-    #[must_use]
-    pub fn new(resource: &Arc<Resource>, namespace: &str, name: &str) -> Self {
-        Target {
-            resource: resource.clone(),
-            namespace: namespace.to_owned(),
-            name: name.to_owned(),
-            subresource: String::new(),
-        }
-    }
-
-    /// The object's key in its collection.
-    #[must_use]
-    pub fn key(&self) -> String {
-        self.resource.key(&self.namespace, &self.name)
-    }
-
-    /// What the keys of all objects in the target's namespace start with.
-    #[must_use]
-    pub fn prefix(&self) -> String {
-        if self.namespace.is_empty() {
-            String::new()
-        } else {
-            format!("{}/", self.namespace)
-        }
-    }
-}
-
-/// One step of an object's end.
+/// A step of an object's deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeletionStep {
     /// When.
@@ -155,7 +117,7 @@ pub struct DeletionStep {
     pub kind: DeletionKind,
 }
 
-/// What happened to an object on its way out.
+/// The steps of a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeletionKind {
     /// A DELETE or an eviction was accepted (not a dry run).
@@ -202,7 +164,7 @@ impl Model {
         if model.config.rbac.is_some() {
             model.bootstrap_roles(now)?;
         }
-        // Nobody has seen these changes happen: a watch from before is too old.
+        // A watch from before the start is too old.
         model.compact();
         Ok(model)
     }
@@ -241,7 +203,7 @@ impl Model {
             .find(|resource| resource.kind == kind && resource.api_version() == api_version)
     }
 
-    /// What happened to the object with that uid on its way out.
+    /// The deletion steps of the object with that uid.
     #[must_use]
     pub fn deletions_of(&self, uid: &str) -> &[DeletionStep] {
         self.deletions.get(uid).map_or(&[], Vec::as_slice)
@@ -254,8 +216,8 @@ impl Model {
             .map(|(uid, steps)| (uid.as_str(), steps.as_slice()))
     }
 
-    /// Forgets all history: every watch that has not caught up, every page
-    /// token and every exact list from before now is answered 410.
+    /// Drops all history: the server answers 410 to every watch that has not caught up,
+    /// to every page token and to every exact list of an older version.
     pub fn compact(&mut self) {
         let version = self.version;
         for collection in self.collections.values_mut() {
@@ -263,7 +225,7 @@ impl Model {
         }
     }
 
-    /// The collections that changed since this was last asked.
+    /// The collections that changed since the last call.
     pub fn take_touched(&mut self) -> Vec<Arc<str>> {
         std::mem::take(&mut self.touched)
     }
@@ -294,10 +256,10 @@ impl Model {
     }
 
     /// The stored object, or 404.
-    fn stored(&self, target: &Target) -> Result<&Stored> {
+    fn stored(&self, target: &Target) -> Result<&StoredObject> {
         self.collection(&target.resource)?
             .get(&target.key())
-            .ok_or_else(|| Status::not_found(&target.resource, &target.name))
+            .ok_or_else(|| Status::not_found(target.resource.group_resource(), &target.name))
     }
 
     /// Writes an object under the next version. A dry run only shows what
@@ -308,27 +270,27 @@ impl Model {
         target: &Target,
         mut object: Object,
         dry_run: bool,
-    ) -> Result<Stored> {
+    ) -> Result<StoredObject> {
         if dry_run {
-            return Stored::new(&target.resource, &object);
+            return StoredObject::new(&target.resource, &object);
         }
         let version = self.version + 1;
         object.metadata.resource_version = version.to_string();
-        let stored = Stored::new(&target.resource, &object)?;
+        let stored = StoredObject::new(&target.resource, &object)?;
         self.collection_mut(&target.resource)?
             .put(&target.key(), now, version, stored.clone());
         self.advance(now, &target.resource, version);
         Ok(stored)
     }
 
-    /// Removes an object under the next version and answers its last state.
+    /// Removes an object under the next version. Returns its last state.
     fn remove(
         &mut self,
         now: Time,
         target: &Target,
-        last: &Stored,
+        last: &StoredObject,
         dry_run: bool,
-    ) -> Result<Stored> {
+    ) -> Result<StoredObject> {
         if dry_run {
             return Ok(last.clone());
         }

@@ -2,14 +2,15 @@
 
 use serde_json::Value;
 
-use super::{DeleteOptions, Model, Target, WriteOptions};
-use crate::object::Stored;
+use super::{DeleteOptions, Model, WriteOptions};
 use crate::status::Result;
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
-    /// Deletes what is in namespaces that terminate, and lets those go that
-    /// are empty. Answers how many still wait.
+    /// Deletes the content of terminating namespaces, and removes the finalizer of those
+    /// without content. Returns how many terminating namespaces are left.
     pub fn sweep_namespaces(&mut self, now: Time) -> Result<usize> {
         let Some(resource) = self.resource("", "v1", "namespaces").cloned() else {
             return Ok(0);
@@ -62,7 +63,12 @@ impl Model {
             .all(|collection| collection.scan(&prefix).next().is_none()))
     }
 
-    fn release_namespace(&mut self, now: Time, mut target: Target, stored: &Stored) -> Result<()> {
+    fn release_namespace(
+        &mut self,
+        now: Time,
+        mut target: Target,
+        stored: &StoredObject,
+    ) -> Result<()> {
         let mut namespace = stored.object()?;
         if let Some(Value::Array(finalizers)) = namespace.section("spec").get_mut("finalizers") {
             finalizers.retain(|name| name != "kubernetes");

@@ -15,18 +15,18 @@ use crate::typed;
     reason = "independent options of a request"
 )]
 pub struct WriteOptions {
-    /// Answer as if, and change nothing.
+    /// A dry run: nothing is stored.
     pub dry_run: bool,
-    /// Refuse fields that the schema does not know (`fieldValidation=Strict`).
+    /// Refuse unknown fields (`fieldValidation=Strict`).
     pub strict: bool,
-    /// Take fields over from other appliers.
+    /// Take over fields of other field managers.
     pub force: bool,
-    /// What the writer calls itself, for server-side apply.
+    /// The field manager.
     pub field_manager: String,
-    /// Who writes, for what only some may write. Nobody: the server itself.
+    /// The user who writes, for fields that need a permission; none: the server itself.
     pub writer: Option<User>,
-    /// Store what validation would refuse. No request can ask for it: it is
-    /// for setting up a state that others would have written in steps.
+    /// Skip validation. No request can ask for it: tests set up states that a cluster
+    /// reaches in steps.
     pub unchecked: bool,
 }
 
@@ -69,7 +69,7 @@ impl WriteOptions {
     }
 }
 
-/// What the options of a server-side apply are parsed as.
+/// The name under which the options of a server-side apply are parsed.
 pub(crate) const APPLY: &str = "apply";
 
 fn manager_errors(manager: &str, errors: &mut Vec<FieldError>) {
@@ -93,7 +93,7 @@ fn manager_errors(manager: &str, errors: &mut Vec<FieldError>) {
 pub struct DeleteOptions {
     /// Seconds until the object may go; none: the object's own default.
     pub grace_period_seconds: Option<i64>,
-    /// What must hold of the object.
+    /// The preconditions.
     pub preconditions: Option<Preconditions>,
     /// The old form of `propagation_policy`.
     pub orphan_dependents: Option<bool>,
@@ -103,7 +103,7 @@ pub struct DeleteOptions {
     pub dry_run: Option<Vec<String>>,
 }
 
-/// What must hold of an object for its deletion.
+/// The preconditions of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Preconditions {
@@ -201,10 +201,10 @@ fn reject(kind: &str, errors: &[FieldError]) -> Result<()> {
     Err(Status::invalid(kind, "meta.k8s.io", "", errors))
 }
 
-/// How a list's or a watch's `resourceVersion` is meant.
+/// `resourceVersionMatch`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Match {
-    /// Not said.
+    /// Not set.
     #[default]
     Unset,
     /// That version, no other.
@@ -224,7 +224,7 @@ pub struct ListOptions {
     pub limit: usize,
     /// Where an earlier page ended.
     pub continue_token: String,
-    /// The version asked for; empty: the latest.
+    /// The `resourceVersion`; empty: the latest.
     pub resource_version: String,
     /// How the version is meant.
     pub version_match: Match,

@@ -8,25 +8,23 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{ListOptions, Match, Model, Target};
-use crate::object::Stored;
+use super::{ListOptions, Match, Model};
+use crate::object::ListMetadata;
 use crate::resource::Resource;
 use crate::selector::Selector;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 
-/// What a list is answered with.
+/// A page of a list, or a whole list.
 #[derive(Clone, Debug)]
 pub struct Page {
-    /// The resource, in the version asked for.
+    /// The resource, in the version of the request.
     pub resource: Arc<Resource>,
     /// The objects, in the order of their keys.
-    pub items: Vec<Stored>,
-    /// The version that the whole list shows.
-    pub version: u64,
-    /// How to go on; empty at the end.
-    pub continue_token: String,
-    /// How many objects are left, where the server knows.
-    pub remaining: Option<usize>,
+    pub items: Vec<StoredObject>,
+    /// The version of the list, and where the next page starts.
+    pub metadata: ListMetadata,
 }
 
 /// What a `continue` token holds, in the API server's own form.
@@ -40,8 +38,8 @@ struct Token {
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 impl Model {
-    /// The object, if the server has reached the version asked for.
-    pub fn get(&self, target: &Target, resource_version: &str) -> Result<Stored> {
+    /// Returns the object. Fails if the server has not reached the version.
+    pub fn get(&self, target: &Target, resource_version: &str) -> Result<StoredObject> {
         if !resource_version.is_empty() {
             parse_version(resource_version).map_err(Status::unclassified)?;
         }
@@ -74,11 +72,12 @@ impl Model {
         let mut page = Page {
             resource: resource.clone(),
             items: Vec::new(),
-            version,
-            continue_token: String::new(),
-            remaining: None,
+            metadata: ListMetadata {
+                version,
+                ..ListMetadata::default()
+            },
         };
-        // What is served from the cache is served whole.
+        // The watch cache serves lists without pages.
         let limit = if options.resource_version == "0" {
             0
         } else {
@@ -104,8 +103,8 @@ impl Model {
         if left > 0 {
             let last = last.unwrap_or_default();
             let after = format!("{}\0", last.strip_prefix(prefix.as_str()).unwrap_or(&last));
-            page.continue_token = token(i64::try_from(version).unwrap_or(i64::MAX), after);
-            page.remaining = selector.is_everything().then_some(left);
+            page.metadata.continue_token = token(i64::try_from(version).unwrap_or(i64::MAX), after);
+            page.metadata.remaining = selector.is_everything().then_some(left);
         }
         Ok(page)
     }
@@ -126,8 +125,8 @@ impl Model {
     }
 }
 
-/// An expired page token comes back as one that goes on with what is
-/// there now.
+/// The answer to an expired page token has a token that continues with the present
+/// objects.
 fn page_expired(mut status: Box<Status>, options: &ListOptions) -> Box<Status> {
     if let Ok(old) = read_token(&options.continue_token) {
         "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list."

@@ -3,11 +3,13 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Body, Model, Target, decode};
+use super::{Model, decode};
 use crate::access::token::{Account, Bound, Claims, ISSUER};
 use crate::access::{Attributes, Rule, User};
+use crate::body::Body;
 use crate::object::Object;
 use crate::status::{FieldError, Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 use crate::{typed, validation};
 

@@ -2,13 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::create::match_namespace;
-use super::update::match_name;
-use super::{Body, Model, Target, WriteOptions};
+use super::strategy::{match_name, match_namespace};
+use super::{Model, WriteOptions};
+use crate::body::Body;
 use crate::object::{Metadata, Object};
 use crate::patch::{self, PatchType};
 use crate::resource::ScalePaths;
 use crate::status::{FieldError, Result, Status};
+use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
@@ -62,7 +63,10 @@ impl Model {
             .and_then(Value::as_str)
             .unwrap_or_default();
         if !version.is_empty() && version != object.metadata.resource_version {
-            return Err(Status::modified(&target.resource, &target.name));
+            return Err(Status::modified(
+                target.resource.group_resource(),
+                &target.name,
+            ));
         }
         let replicas = scale
             .pointer("/spec/replicas")

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::object::Stored;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
 use crate::time::Time;
 
 /// One change of one object, as watches see it.
@@ -20,21 +20,21 @@ pub struct Event {
     /// When it happened.
     pub at: Time,
     /// The object before; none for a creation.
-    pub old: Option<Stored>,
+    pub old: Option<StoredObject>,
     /// The object after. After a deletion, its last state at the deletion's
     /// version.
-    pub new: Stored,
+    pub new: StoredObject,
     /// Whether this is a deletion.
     pub deleted: bool,
 }
 
 /// An object of a scan, copied only if it is not in the collection any more.
-pub(super) type Entry<'a> = (Cow<'a, Arc<str>>, Cow<'a, Stored>);
+pub(super) type Entry<'a> = (Cow<'a, Arc<str>>, Cow<'a, StoredObject>);
 
 /// All objects of one resource, and what happened to them lately.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
-    objects: BTreeMap<Arc<str>, Stored>,
+    objects: BTreeMap<Arc<str>, StoredObject>,
     log: VecDeque<Arc<Event>>,
     /// Changes up to this version are no longer in the log.
     compacted: u64,
@@ -52,7 +52,7 @@ impl Collection {
 
     /// The object at a key.
     #[must_use]
-    pub(super) fn get(&self, key: &str) -> Option<&Stored> {
+    pub(super) fn get(&self, key: &str) -> Option<&StoredObject> {
         self.objects.get(key)
     }
 
@@ -60,7 +60,7 @@ impl Collection {
     pub(super) fn scan<'a>(
         &'a self,
         prefix: &'a str,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Stored)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a StoredObject)> + use<'a> {
         self.scan_from(prefix, prefix)
     }
 
@@ -69,7 +69,7 @@ impl Collection {
         &'a self,
         prefix: &'a str,
         start: &str,
-    ) -> impl Iterator<Item = (&'a Arc<str>, &'a Stored)> + use<'a> {
+    ) -> impl Iterator<Item = (&'a Arc<str>, &'a StoredObject)> + use<'a> {
         self.objects
             .range::<str, _>((Bound::Included(start), Bound::Unbounded))
             .take_while(move |(key, _)| key.starts_with(prefix))
@@ -116,7 +116,7 @@ impl Collection {
     }
 
     /// What the objects that changed since `version` were then.
-    fn undo(&self, version: u64) -> Result<BTreeMap<Arc<str>, Option<Stored>>> {
+    fn undo(&self, version: u64) -> Result<BTreeMap<Arc<str>, Option<StoredObject>>> {
         if version < self.compacted {
             return Err(Status::expired(
                 "The resourceVersion for the provided list is too old.",
@@ -132,7 +132,7 @@ impl Collection {
     }
 
     /// Stores an object that was given `version`.
-    pub(super) fn put(&mut self, key: &str, at: Time, version: u64, new: Stored) {
+    pub(super) fn put(&mut self, key: &str, at: Time, version: u64, new: StoredObject) {
         let key: Arc<str> = match self.objects.get_key_value(key) {
             Some((key, _)) => key.clone(),
             None => key.into(),
@@ -149,7 +149,7 @@ impl Collection {
     }
 
     /// Removes an object; `last` is its last state at the removal's version.
-    pub(super) fn remove(&mut self, key: &str, at: Time, version: u64, last: Stored) {
+    pub(super) fn remove(&mut self, key: &str, at: Time, version: u64, last: StoredObject) {
         if let Some((key, old)) = self.objects.remove_entry(key) {
             self.log.push_back(Arc::new(Event {
                 version,

@@ -4,15 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::read::parse_version;
-use super::{Event, ListOptions, Model, Target};
+use super::{Event, ListOptions, Model};
 use crate::encode::{Encoder, EventKind, Form};
-use crate::object::Stored;
 use crate::selector::Selector;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
+use crate::target::Target;
 use crate::time::Time;
 
-/// A watch under way. It holds no reference to the model: whoever drives it
-/// asks for changes ([`Watch::take`]) when there are some.
+/// A watch. It has no reference to the model: its driver calls [`Watch::take`] after
+/// changes.
 #[derive(Debug)]
 pub struct Watch {
     target: Target,
@@ -26,14 +27,14 @@ pub struct Watch {
     pub timeout: Duration,
 }
 
-/// A watch and what it begins with.
+/// A watch and its initial events.
 #[derive(Debug)]
 pub struct WatchStart {
     /// The watch, from the state below on.
     pub watch: Watch,
-    /// The objects to begin with.
-    pub initial: Vec<Stored>,
-    /// Whether a bookmark says that those were all.
+    /// The objects of the initial events.
+    pub initial: Vec<StoredObject>,
+    /// Whether a bookmark ends the initial events.
     pub ends_initial: bool,
 }
 
@@ -92,8 +93,8 @@ impl Model {
         })
     }
 
-    /// Watches that ask for no timeout end after a while of the server's own
-    /// choice, not all at once.
+    /// The timeout of a watch without one of its own: random, so that watches do not end
+    /// at the same time.
     fn watch_timeout(&mut self, options: &ListOptions) -> Duration {
         if let Some(seconds) = options.timeout_seconds {
             return Duration::from_secs(seconds);
@@ -111,13 +112,13 @@ impl Watch {
         &self.target.resource.store
     }
 
-    /// What is watched.
+    /// The collection or the object of the watch.
     #[must_use]
     pub fn target(&self) -> &Target {
         &self.target
     }
 
-    fn state(&self, model: &Model) -> Result<Vec<Stored>> {
+    fn state(&self, model: &Model) -> Result<Vec<StoredObject>> {
         let mut objects = Vec::new();
         for (key, object) in model.collection(&self.target.resource)?.scan(&self.prefix) {
             if self.selector.matches(key, object)? {
@@ -152,14 +153,14 @@ impl Watch {
         self.encoder.set_now(now);
     }
 
-    /// The lines for `events`, as this watch sees them: an object that comes
-    /// to be selected is added, one that no longer is, is deleted.
+    /// Writes the lines for `events` as this watch sees them: an object that starts to
+    /// match the selectors is added, one that stops matching is deleted.
     pub fn encode(&self, events: &[Arc<Event>], lines: &mut Vec<u8>) -> Result<()> {
         for event in events {
             if !event.key.starts_with(&self.prefix) {
                 continue;
             }
-            let selected = |object: &Stored| self.selector.matches(&event.key, object);
+            let selected = |object: &StoredObject| self.selector.matches(&event.key, object);
             let before = match &event.old {
                 Some(old) => selected(old)?,
                 None => false,
@@ -183,20 +184,20 @@ impl Watch {
         Ok(())
     }
 
-    /// The lines for the state that a watch begins with.
-    pub fn encode_initial(&self, objects: &[Stored], lines: &mut Vec<u8>) -> Result<()> {
+    /// Writes the initial events.
+    pub fn encode_initial(&self, objects: &[StoredObject], lines: &mut Vec<u8>) -> Result<()> {
         objects
             .iter()
             .try_for_each(|object| self.encoder.event(EventKind::Added, object, lines))
     }
 
-    /// The line that says how far the watch has come.
+    /// Writes a bookmark.
     pub fn encode_bookmark(&self, initial_events_end: bool, lines: &mut Vec<u8>) {
         self.encoder
             .bookmark(self.cursor, initial_events_end, lines);
     }
 
-    /// The line that ends a watch with an error.
+    /// Writes the event that ends a watch with an error.
     pub fn encode_error(&self, status: &Status, lines: &mut Vec<u8>) {
         Encoder::error(status, lines);
     }

@@ -13,7 +13,7 @@ use crate::resource::Resource;
 /// The version that the documents are of.
 const VERSION: &str = "v1.36.2";
 
-/// The document at `/openapi/{path}`, if there is one.
+/// The document at `/openapi/{path}`, if it exists.
 #[must_use]
 pub(crate) fn document(model: &Model, path: &str) -> Option<Value> {
     let path = path.strip_prefix("v3")?;

@@ -244,7 +244,7 @@ fn reorder(
     result
 }
 
-/// What a patch value means where there is nothing to merge it into.
+/// The value of a patch without an old value to merge into.
 fn without_directives(value: Value) -> Option<Value> {
     match value {
         Value::Object(mut fields) => {
@@ -357,7 +357,7 @@ mod tests {
             json!({"spec": {"containers": [{"name": "c", "env": [{"name": "B", "value": "2"}]}]}});
         assert_eq!(
             patched("Pod", pod, patch)["spec"]["containers"][0]["env"],
-            // What a patch adds without naming an order comes first.
+            // Elements that a patch adds without an order come first.
             json!([{"name": "B", "value": "2"}, {"name": "A", "value": "1"}])
         );
     }

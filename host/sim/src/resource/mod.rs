@@ -1,4 +1,4 @@
-//! Resources: what is served, and by which rules it is stored.
+//! The served resources and their rules.
 
 mod table;
 
@@ -8,9 +8,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use crate::name::NameRule;
 use crate::object::Object;
 use crate::schema::Schema;
-use crate::status::qualify;
+use crate::status::GroupResource;
 
 pub use table::builtin;
 
@@ -43,7 +44,7 @@ pub struct Resource {
     /// The collection its objects are stored in. Two versions of a resource
     /// share one; so do core and `events.k8s.io` events.
     pub store: Arc<str>,
-    /// Where the objects are in etcd, for the one error message that tells.
+    /// The prefix in etcd, for the one error message that contains it.
     pub etcd_prefix: String,
     /// The version whose form is stored, for the storage version hash.
     pub storage_version: String,
@@ -60,14 +61,14 @@ pub struct Resource {
 pub struct Subresource {
     /// The last segment of the URL.
     pub name: String,
-    /// Group, version and kind of what is sent and answered; the first two
-    /// empty if they are the resource's own.
+    /// Group, version and kind of the body; group and version are empty if they are the
+    /// resource's own.
     pub kind: (String, String, String),
     /// What can be done with it.
     pub verbs: Vec<&'static str>,
 }
 
-/// What a `CustomResourceDefinition` says about one version.
+/// One version of a `CustomResourceDefinition`.
 #[derive(Debug)]
 pub struct Custom {
     /// The structural schema, if there is one.
@@ -112,9 +113,9 @@ pub struct Rules {
     pub graceful: bool,
     /// A create keeps the `status` it carries.
     pub keeps_status: bool,
-    /// Fills in what a decoded object leaves out.
+    /// Sets the defaults of a decoded object.
     pub default: fn(&mut Object),
-    /// Fills in what only a new object gets.
+    /// Prepares a new object (`PrepareForCreate`).
     pub prepare: fn(&mut Object),
     /// The syntax of names.
     pub name: NameRule,
@@ -134,8 +135,8 @@ pub enum Generation {
     NotMetadata,
 }
 
-/// What happens to dependents when a DELETE names no policy and the object
-/// carries no finalizer that decides.
+/// The default of garbage collection: for a DELETE without a policy of an object without
+/// a finalizer that decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collection {
     /// They are collected.
@@ -144,21 +145,6 @@ pub enum Collection {
     Orphan,
     /// They do not exist: policies are ignored (Events).
     Unsupported,
-}
-
-/// The syntax of an object's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NameRule {
-    /// RFC 1123 subdomain.
-    Subdomain,
-    /// RFC 1123 label.
-    Label,
-    /// RFC 1035 label.
-    Label1035,
-    /// Anything that can be a path segment.
-    PathSegment,
-    /// `<group>.<resource>`.
-    StorageVersion,
 }
 
 impl Resource {
@@ -172,10 +158,13 @@ impl Resource {
         }
     }
 
-    /// `plural.group`, as messages name the resource.
+    /// The resource, as messages name it.
     #[must_use]
-    pub fn qualified(&self) -> String {
-        qualify(&self.plural, &self.group)
+    pub fn group_resource(&self) -> GroupResource<'_> {
+        GroupResource {
+            group: &self.group,
+            resource: &self.plural,
+        }
     }
 
     /// The subresource of that name.

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Collection, Generation, NameRule, Resource, Rules, Subresource};
+use super::{Collection, Generation, Resource, Rules, Subresource};
 use crate::access::GROUP;
 use crate::defaults;
+use crate::name::NameRule;
 
 struct Row {
     group: &'static str,
@@ -64,7 +65,7 @@ const SPEC: Rules = Rules {
     ..RULES
 };
 
-/// A namespaced resource of the core group, with nothing special about it.
+/// A namespaced resource of the core group without special rules.
 const CORE: Row = Row {
     group: "",
     version: "v1",
@@ -93,7 +94,7 @@ const BATCH: Row = Row {
     ..APPS
 };
 
-/// Something that is asked and answered, not stored.
+/// A review: answered, not stored.
 const REVIEW: Row = Row {
     group: "authorization.k8s.io",
     namespaced: false,

@@ -9,9 +9,9 @@ use crate::status::FieldError;
 /// What the server prints for a path that is none.
 const NOWHERE: &str = "<nil>";
 
-/// What is wrong with a value under `prefix` (`""` for a whole object, else
-/// `status`). What did not change since `old` is let pass: a schema may become
-/// stricter than what is stored.
+/// Validates a value under `prefix` (`""` for a whole object, else `status`). Values that
+/// did not change since `old` are not validated: a schema may become stricter than the
+/// stored objects.
 #[must_use]
 pub(crate) fn check(
     schema: &Schema,
@@ -29,7 +29,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// The path that a finding is about; `path` is what its text says.
+    /// The path of the field in the finding; `path` is its path in the message.
     fn field(&self, path: &str) -> String {
         match (self.prefix, path) {
             ("", "") => NOWHERE.to_owned(),
@@ -296,7 +296,7 @@ impl Check<'_> {
             }
         }
         for name in &schema.required {
-            // What is not in the body, the API machinery sees to.
+            // The API machinery validates the fields outside of the body.
             let elsewhere = path.is_empty() && super::is_machinery(name);
             if !fields.contains_key(name) && !elsewhere {
                 findings.push(FieldError::required(self.field(&join(path, name)), ""));

@@ -43,7 +43,7 @@ fn in_value(schema: &Schema, path: &str, value: &Value, findings: &mut Vec<Field
     }
 }
 
-/// Each value that occurs more than once is told of where it does so first.
+/// Every value that occurs more than once, at its first repetition.
 fn twice(schema: &Schema, path: &str, items: &[Value], findings: &mut Vec<FieldError>) {
     let keys: Vec<Value> = match schema.list_kind() {
         ListKind::Atomic => return,

@@ -49,7 +49,7 @@ pub struct Schema {
     has_rules: bool,
 }
 
-/// What a schema says of fields that it does not name.
+/// The schema of additional properties.
 #[derive(Clone, Debug, Default)]
 enum Additional {
     /// Nothing.
@@ -84,7 +84,7 @@ struct Pattern {
 }
 
 impl Schema {
-    /// Reads a schema; what it says beyond the enforced part is ignored.
+    /// Reads a schema. Ignores the keywords that are not enforced.
     #[must_use]
     pub fn from_json(schema: &Value) -> Self {
         Schema {
@@ -197,7 +197,7 @@ impl Schema {
         self.named(name)
     }
 
-    /// The schema of fields that are not named, if there is one.
+    /// The schema of additional properties, if there is one.
     pub(crate) fn other_fields(&self) -> Option<&Schema> {
         match &self.additional {
             Additional::Like(schema) => Some(schema),
@@ -225,7 +225,7 @@ impl Schema {
         self.atomic
     }
 
-    /// How elements of a list are told apart.
+    /// The keys that identify the elements of a list.
     pub(crate) fn list_kind(&self) -> ListKind<'_> {
         match self.list_type.as_str() {
             "set" => ListKind::Set,

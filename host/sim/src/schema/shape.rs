@@ -1,4 +1,4 @@
-//! Pruning and defaulting: what a custom object looks like once it is decoded.
+//! Pruning and defaulting of custom objects.
 
 use serde_json::Value;
 

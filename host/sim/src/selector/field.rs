@@ -1,8 +1,8 @@
 //! Field selectors: `spec.nodeName=n1,status.phase!=Failed`.
 
-use crate::object::Stored;
 use crate::resource::Resource;
 use crate::status::{Result, Status};
+use crate::stored::StoredObject;
 
 /// A conjunction of comparisons of fields with text.
 #[derive(Clone, Debug, Default)]
@@ -53,7 +53,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The one name that can match, if the selector says so.
+    /// The name of the only object that can match, if the selector has one.
     #[must_use]
     pub fn exact_name(&self) -> Option<&str> {
         self.terms
@@ -64,7 +64,7 @@ impl FieldSelector {
 
     /// Whether the object is selected. `key` is its key in the collection.
     #[must_use]
-    pub fn matches(&self, key: &str, object: &Stored) -> bool {
+    pub fn matches(&self, key: &str, object: &StoredObject) -> bool {
         let (namespace, name) = key.rsplit_once('/').unwrap_or(("", key));
         self.terms.iter().all(|term| {
             let value = match term.field {
@@ -79,8 +79,8 @@ impl FieldSelector {
     }
 }
 
-/// The one name that a selector's text asks for, whatever the resource. Nothing
-/// if it asks for several, or cannot be read.
+/// The name in a selector's text, whatever the resource; none if the text has several
+/// names or is malformed.
 pub(crate) fn exact_name(text: &str) -> Option<String> {
     let mut names = split_terms(text).into_iter().filter_map(split_operator);
     let (_, _, value) = names.find(|(name, equal, _)| *equal && *name == "metadata.name")?;

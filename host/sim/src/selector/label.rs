@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
+use crate::name;
 use crate::status::{Result, Status};
-use crate::validation::name;
 
 /// A conjunction of requirements on labels.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -152,7 +152,7 @@ struct Parser<'a> {
     at: usize,
 }
 
-type Parsed<T> = std::result::Result<T, String>;
+type ParseResult<T> = std::result::Result<T, String>;
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Self {
@@ -183,7 +183,7 @@ impl<'a> Parser<'a> {
         token
     }
 
-    fn selector(&mut self) -> Parsed<LabelSelector> {
+    fn selector(&mut self) -> ParseResult<LabelSelector> {
         let mut requirements = Vec::new();
         loop {
             match self.peek_value() {
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         Ok(LabelSelector { requirements })
     }
 
-    fn requirement(&mut self) -> Parsed<Requirement> {
+    fn requirement(&mut self) -> ParseResult<Requirement> {
         let negated = self.peek().0 == Token::Not;
         if negated {
             self.next();
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn comparison(&mut self, key: &str) -> Parsed<Test> {
+    fn comparison(&mut self, key: &str) -> ParseResult<Test> {
         let (operator, text) = self.next();
         match operator {
             Token::In => Ok(Test::In(self.set(key)?)),
@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self, key: &str) -> Parsed<String> {
+    fn value(&mut self, key: &str) -> ParseResult<String> {
         match self.peek_value() {
             (Token::End | Token::Comma, _) => Ok(String::new()),
             (Token::Word(value), _) => {
@@ -273,7 +273,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn number(&mut self, key: &str) -> Parsed<i64> {
+    fn number(&mut self, key: &str) -> ParseResult<i64> {
         let value = self.value(key)?;
         value.parse().map_err(|_| {
             format!(
@@ -282,7 +282,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn set(&mut self, key: &str) -> Parsed<BTreeSet<String>> {
+    fn set(&mut self, key: &str) -> ParseResult<BTreeSet<String>> {
         if self.peek().0 != Token::Open {
             return Err(format!("found '{}' expected: '('", self.peek().1));
         }
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-fn checked(key: &str, value: &str) -> Parsed<String> {
+fn checked(key: &str, value: &str) -> ParseResult<String> {
     let problems = name::label_value(value);
     if problems.is_empty() {
         return Ok(value.to_owned());

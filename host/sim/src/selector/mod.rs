@@ -7,9 +7,9 @@ pub use field::FieldSelector;
 pub(crate) use field::exact_name;
 pub use label::LabelSelector;
 
-use crate::object::Stored;
 use crate::resource::Resource;
 use crate::status::Result;
+use crate::stored::StoredObject;
 
 /// What a list or a watch is narrowed to, beside its namespace.
 #[derive(Clone, Debug, Default)]
@@ -36,7 +36,7 @@ impl Selector {
     }
 
     /// Whether the object is selected. `key` is its key in the collection.
-    pub fn matches(&self, key: &str, object: &Stored) -> Result<bool> {
+    pub fn matches(&self, key: &str, object: &StoredObject) -> Result<bool> {
         if !self.fields.matches(key, object) {
             return Ok(false);
         }

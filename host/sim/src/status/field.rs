@@ -13,7 +13,7 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// The value cannot be this. `value` is text or a number, as JSON.
+    /// The value is invalid. `value` is text or a number, as JSON.
     #[must_use]
     pub fn invalid(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
         FieldError {
@@ -48,7 +48,7 @@ impl FieldError {
         }
     }
 
-    /// The value must not be set, or not to this, now.
+    /// The value is forbidden.
     #[must_use]
     pub fn forbidden(field: impl Into<String>, why: impl AsRef<str>) -> Self {
         FieldError {
@@ -58,7 +58,7 @@ impl FieldError {
         }
     }
 
-    /// The value is none of those known.
+    /// The value is not supported.
     #[must_use]
     pub fn not_supported(field: impl Into<String>, value: &Value, known: &[&str]) -> Self {
         FieldError::not_supported_printed(field, &value.to_string(), known)
@@ -78,7 +78,7 @@ impl FieldError {
         }
     }
 
-    /// The value was there before. `value` is what is there twice.
+    /// The value is a duplicate.
     #[must_use]
     pub fn duplicate(field: impl Into<String>, value: &Value) -> Self {
         FieldError::duplicate_printed(field, &value.to_string(), "")
@@ -98,7 +98,7 @@ impl FieldError {
         }
     }
 
-    /// The value names something that is not there.
+    /// The value names a missing object.
     #[must_use]
     pub fn not_found(field: impl Into<String>, value: &Value) -> Self {
         FieldError {
@@ -130,8 +130,7 @@ impl FieldError {
         }
     }
 
-    /// Whether the server stops at findings like this before it looks at the
-    /// rules of a schema.
+    /// Whether the server stops at this finding, before the validation rules of a schema.
     #[must_use]
     pub fn is_blocking(&self) -> bool {
         [
@@ -144,7 +143,7 @@ impl FieldError {
         .contains(&self.reason)
     }
 
-    /// The value has another type than the schema says.
+    /// The value has the wrong type.
     #[must_use]
     pub fn wrong_type(field: impl Into<String>, value: &Value, why: impl AsRef<str>) -> Self {
         FieldError {

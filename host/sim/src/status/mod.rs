@@ -1,16 +1,14 @@
-//! `Status`: how the API server says what went wrong (and, after a deletion,
-//! that it went well), in its own words.
+//! `Status`: the API server's answer to a failed request, and to a successful deletion,
+//! with its own messages.
 
 mod field;
 
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::resource::Resource;
-
 pub use field::FieldError;
 
-/// What a failed request is answered with.
+/// The result of a request; the error is the answer to a failed one.
 pub type Result<T> = std::result::Result<T, Box<Status>>;
 
 /// A `metav1.Status`. As an error its text is the message.
@@ -21,15 +19,30 @@ pub struct Status {
     pub code: u16,
     /// The machine-readable reason; empty for errors the server did not classify.
     pub reason: &'static str,
-    /// What a person reads.
+    /// The message for people.
     pub message: String,
-    /// What it is about.
+    /// The object and the causes.
     pub details: Option<Details>,
-    /// The token to go on with after an expired `continue`.
+    /// The token to continue with after an expired one.
     pub continue_token: String,
 }
 
-/// What a [`Status`] is about.
+/// The resource that a message is about, or a kind in its place (`GroupResource`).
+#[derive(Clone, Copy, Debug)]
+pub struct GroupResource<'a> {
+    /// The API group; empty for the core group.
+    pub group: &'a str,
+    /// The plural name.
+    pub resource: &'a str,
+}
+
+impl std::fmt::Display for GroupResource<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&qualify(self.resource, self.group))
+    }
+}
+
+/// `StatusDetails`: the object of a [`Status`] and the causes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Details {
@@ -48,7 +61,7 @@ pub struct Details {
     /// One entry for every finding.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub causes: Vec<Cause>,
-    /// When to try again.
+    /// Seconds until a retry makes sense.
     #[serde(skip_serializing_if = "is_zero")]
     pub retry_after_seconds: u32,
 }
@@ -59,7 +72,7 @@ pub struct Cause {
     /// The class of the finding, `FieldValueInvalid` for example.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub reason: &'static str,
-    /// What is wrong.
+    /// The message.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub message: String,
     /// The path of the field that is wrong.
@@ -87,16 +100,16 @@ impl Status {
         self
     }
 
-    fn about(self: Box<Self>, resource: &Resource, name: &str) -> Box<Self> {
+    fn about(self: Box<Self>, resource: GroupResource<'_>, name: &str) -> Box<Self> {
         self.with_details(Details {
             name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.plural.clone(),
+            group: resource.group.to_owned(),
+            kind: resource.resource.to_owned(),
             ..Details::default()
         })
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is malformed.
     #[must_use]
     pub fn bad_request(message: impl Into<String>) -> Box<Self> {
         Status::new(400, "BadRequest", message)
@@ -104,13 +117,8 @@ impl Status {
 
     /// 404: no such object.
     #[must_use]
-    pub fn not_found(resource: &Resource, name: &str) -> Box<Self> {
-        Status::new(
-            404,
-            "NotFound",
-            format!("{} {name:?} not found", resource.qualified()),
-        )
-        .about(resource, name)
+    pub fn not_found(resource: GroupResource<'_>, name: &str) -> Box<Self> {
+        Status::new(404, "NotFound", format!("{resource} {name:?} not found")).about(resource, name)
     }
 
     /// 404: no such endpoint.
@@ -137,7 +145,7 @@ impl Status {
 
     /// 409: an object of that name exists.
     #[must_use]
-    pub fn already_exists(resource: &Resource, name: &str, terminating: bool) -> Box<Self> {
+    pub fn already_exists(resource: GroupResource<'_>, name: &str, terminating: bool) -> Box<Self> {
         let prefix = if terminating {
             "object is being deleted: "
         } else {
@@ -146,20 +154,19 @@ impl Status {
         Status::new(
             409,
             "AlreadyExists",
-            format!("{prefix}{} {name:?} already exists", resource.qualified()),
+            format!("{prefix}{resource} {name:?} already exists"),
         )
         .about(resource, name)
     }
 
-    /// 409: the request was about another version or another object.
+    /// 409: the stored object has another version, or is another object.
     #[must_use]
-    pub fn conflict(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+    pub fn conflict(resource: GroupResource<'_>, name: &str, why: impl AsRef<str>) -> Box<Self> {
         Status::new(
             409,
             "Conflict",
             format!(
-                "Operation cannot be fulfilled on {} {name:?}: {}",
-                resource.qualified(),
+                "Operation cannot be fulfilled on {resource} {name:?}: {}",
                 why.as_ref()
             ),
         )
@@ -183,7 +190,7 @@ impl Status {
 
     /// 409: the version sent is not the stored one.
     #[must_use]
-    pub fn modified(resource: &Resource, name: &str) -> Box<Self> {
+    pub fn modified(resource: GroupResource<'_>, name: &str) -> Box<Self> {
         Status::conflict(
             resource,
             name,
@@ -191,8 +198,8 @@ impl Status {
         )
     }
 
-    /// 409: an apply that would change fields of others. Every manager comes
-    /// with the paths of its fields.
+    /// 409: an apply that conflicts with other field managers, each with the paths of
+    /// its fields.
     #[must_use]
     pub fn apply_conflict(conflicts: &[(String, Vec<String>)]) -> Box<Self> {
         let all: Vec<(&String, &String)> = conflicts
@@ -225,72 +232,42 @@ impl Status {
         })
     }
 
-    /// 409 of a DELETE precondition, which names the kind, not the resource.
-    #[must_use]
-    pub fn precondition(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
-        Status::new(
-            409,
-            "Conflict",
-            format!(
-                "Operation cannot be fulfilled on {} {name:?}: {}",
-                qualify(&resource.kind, &resource.group),
-                why.as_ref()
-            ),
-        )
-        .with_details(Details {
-            name: name.to_owned(),
-            group: resource.group.clone(),
-            kind: resource.kind.clone(),
-            ..Details::default()
-        })
-    }
-
-    /// 401: nobody by these credentials.
+    /// 401: the credentials are unknown.
     #[must_use]
     pub fn unauthorized() -> Box<Self> {
         Status::new(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: admission refuses.
+    /// 403: admission denies the request.
     #[must_use]
-    pub fn forbidden(resource: &Resource, name: &str, why: impl AsRef<str>) -> Box<Self> {
+    pub fn forbidden(resource: GroupResource<'_>, name: &str, why: impl AsRef<str>) -> Box<Self> {
         Status::new(
             403,
             "Forbidden",
-            format!(
-                "{} {name:?} is forbidden: {}",
-                resource.qualified(),
-                why.as_ref()
-            ),
+            format!("{resource} {name:?} is forbidden: {}", why.as_ref()),
         )
         .about(resource, name)
     }
 
-    /// 403: nobody has allowed this. What is empty is left out: a request for
-    /// a collection has no name, one for a path no resource.
+    /// 403: authorization denies the request. A collection has no name, and a path has
+    /// no resource: the message omits what is empty.
     #[must_use]
-    pub fn denied(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
-        let mut about = qualify(resource, group);
+    pub fn denied(resource: GroupResource<'_>, name: &str, why: &str) -> Box<Self> {
+        let mut about = resource.to_string();
         if !name.is_empty() {
             about = format!("{about} {name:?}");
         }
         if !about.is_empty() {
             about += " is ";
         }
-        let details = Details {
-            name: name.to_owned(),
-            group: group.to_owned(),
-            kind: resource.to_owned(),
-            ..Details::default()
-        };
-        Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).with_details(details)
+        Status::new(403, "Forbidden", format!("{about}forbidden: {why}")).about(resource, name)
     }
 
-    /// 422: an admission policy does not admit the request. The message is that of a
-    /// 403, as the server's is.
+    /// 422: a validating admission policy denies the request. As in the API server, the
+    /// message is that of a 403.
     #[must_use]
-    pub fn denied_by_policy(group: &str, resource: &str, name: &str, why: &str) -> Box<Self> {
-        let mut status = Status::denied(group, resource, name, why);
+    pub fn denied_by_policy(resource: GroupResource<'_>, name: &str, why: &str) -> Box<Self> {
+        let mut status = Status::denied(resource, name, why);
         status.code = 422;
         status.reason = "Invalid";
         if let Some(details) = &mut status.details {
@@ -302,7 +279,7 @@ impl Status {
         status
     }
 
-    /// 403: a disruption budget that makes no sense.
+    /// 403: a disruption budget with a negative count.
     #[must_use]
     pub fn negative_budget(name: &str) -> Box<Self> {
         // The server has the resource in the singular here.
@@ -321,9 +298,13 @@ impl Status {
         })
     }
 
-    /// 403: nothing new may be created in a namespace that terminates.
+    /// 403: a create in a terminating namespace.
     #[must_use]
-    pub fn terminating_namespace(resource: &Resource, name: &str, namespace: &str) -> Box<Self> {
+    pub fn terminating_namespace(
+        resource: GroupResource<'_>,
+        name: &str,
+        namespace: &str,
+    ) -> Box<Self> {
         let mut status = Status::forbidden(
             resource,
             name,
@@ -341,13 +322,13 @@ impl Status {
         status
     }
 
-    /// 410: a version that is no longer kept.
+    /// 410: a version that the history no longer has.
     #[must_use]
     pub fn expired(message: impl Into<String>) -> Box<Self> {
         Status::new(410, "Expired", message)
     }
 
-    /// 413: more than the server reads.
+    /// 413: the body is too large.
     #[must_use]
     pub fn too_large(why: impl AsRef<str>) -> Box<Self> {
         Status::new(
@@ -443,7 +424,7 @@ impl Status {
         Status::new(500, "", message)
     }
 
-    /// 500 for a broken invariant of the server's own.
+    /// 500 for a broken invariant of the server.
     #[must_use]
     pub fn internal(message: impl AsRef<str>) -> Box<Self> {
         let message = message.as_ref();
@@ -461,13 +442,13 @@ impl Status {
         })
     }
 
-    /// 501: something the simulator leaves out.
+    /// 501: the simulator does not implement this.
     #[must_use]
     pub fn not_simulated(what: &str) -> Box<Self> {
         Status::new(501, "NotImplemented", format!("{what} is not simulated"))
     }
 
-    /// 503: try again later.
+    /// 503: the server is unavailable for a while.
     #[must_use]
     pub fn unavailable(message: impl Into<String>) -> Box<Self> {
         Status::new(503, "ServiceUnavailable", message)
@@ -524,8 +505,8 @@ impl Status {
     }
 }
 
-/// The body that says a request went well: after a deletion with the object's
-/// coordinates, after an eviction or a binding with the code.
+/// The body of a success: with the object's coordinates after a deletion, with the code
+/// after an eviction or a binding.
 #[must_use]
 pub fn success(details: Option<&Details>, code: Option<u16>) -> Value {
     let mut body = json!({

@@ -7,10 +7,10 @@ use crate::object::Object;
 use crate::resource::{Custom, Resource};
 use crate::time::Time;
 
-type By = fn(&Object, Time) -> Value;
+type CellFunction = fn(&Object, Time) -> Value;
 
 /// Name, type, whether only `-o wide` shows it, cell.
-type Row = (&'static str, &'static str, bool, By);
+type Row = (&'static str, &'static str, bool, CellFunction);
 
 const TEXT: &str = "string";
 const NUMBER: &str = "integer";
@@ -42,7 +42,7 @@ pub(super) fn of(resource: &Resource) -> Vec<Column> {
             }),
     );
     if resource.kind == "Event" {
-        // The one table that begins with something else.
+        // The only table with another first column.
         columns.rotate_left(1);
     }
     columns

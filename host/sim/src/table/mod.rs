@@ -14,7 +14,7 @@ use crate::time::Time;
 /// What a row carries beside its cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Include {
-    /// Nothing.
+    /// No object.
     None,
     /// The object's metadata.
     Metadata,

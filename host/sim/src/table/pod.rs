@@ -22,8 +22,8 @@ pub(super) fn restarts(pod: &Object, _: Time) -> Value {
         .into()
 }
 
-/// The phase, or what is more telling: why a container waits or ended, or that
-/// the pod terminates.
+/// The phase, or a more specific reason: why a container waits or terminated, or that the
+/// pod terminates.
 pub(super) fn status(pod: &Object, _: Time) -> Value {
     let phase = pod.text(&["status", "phase"]);
     let reason = pod.text(&["status", "reason"]);

@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{go, name};
+use super::go;
 use crate::access::GROUP;
+use crate::name::{self, NameRule};
 use crate::object::Object;
-use crate::resource::NameRule;
 use crate::status::FieldError;
 
 /// A role of either kind.

@@ -13,7 +13,7 @@ static NOTHING: Value = Value::Null;
 #[derive(Clone)]
 pub(crate) struct At<'a> {
     path: String,
-    /// The value; `null` if there is none.
+    /// The value; `null` if the field is missing.
     pub(crate) value: &'a Value,
 }
 
@@ -72,7 +72,7 @@ impl<'a> At<'a> {
         })
     }
 
-    /// Whether there is a value.
+    /// Whether the field is set.
     pub(crate) fn is_set(&self) -> bool {
         !self.value.is_null()
     }
@@ -82,7 +82,7 @@ impl<'a> At<'a> {
         self.value == &Value::Bool(true)
     }
 
-    /// Whether there is no element, entry or text.
+    /// Whether the list, the map or the text is empty.
     pub(crate) fn is_empty(&self) -> bool {
         match self.value {
             Value::Null => true,
@@ -118,7 +118,7 @@ impl<'a> At<'a> {
         FieldError::invalid(&*self.path, printed, why)
     }
 
-    /// The text cannot be this; nothing counts as `""`.
+    /// The text is invalid; a missing text counts as `""`.
     pub(crate) fn invalid_text(&self, why: impl AsRef<str>) -> FieldError {
         FieldError::invalid(&*self.path, &json!(self.text()), why)
     }

@@ -76,7 +76,7 @@ pub(super) fn job_update(new: &Object, old: &Object, errors: &mut Vec<FieldError
             "field is immutable",
         ));
     }
-    // A job that is suspended and has not started may be scheduled anew.
+    // The template of a suspended job may change until the job starts.
     let movable = old.at(&["spec", "suspend"]) == Some(&json!(true))
         && old.at(&["status", "startTime"]).is_none_or(Value::is_null);
     if field(new, "template") != field(old, "template") && !movable {
@@ -131,7 +131,7 @@ pub(super) fn cron_job(cron_job: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The number of fields is checked, not what is in them.
+/// Checks the number of fields, not their values.
 fn schedule_problem(schedule: &str) -> Option<String> {
     let mut fields: Vec<&str> = schedule.split_whitespace().collect();
     if fields

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::name;
+use crate::name;
 use crate::status::FieldError;
 
 /// The containers of a pod.
@@ -138,7 +138,7 @@ pub(super) fn port_number(port: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with the name of a port.
+/// Validates the name of a port.
 pub(super) fn port_name(name: &str) -> Vec<String> {
     let mut problems = Vec::new();
     if name.len() > 15 {

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{metadata, name, toleration};
+use super::{metadata, toleration};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 

@@ -55,7 +55,7 @@ pub(super) fn status_update(
     new_duplicates(custom, new, old, errors);
 }
 
-/// What occurs twice is let pass if that was so before.
+/// A duplicate is valid if the old object has it too.
 fn new_duplicates(custom: &Custom, new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let Some(schema) = &custom.schema else {
         return;

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{metadata, name, structural};
+use super::{metadata, structural};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 
@@ -259,7 +260,7 @@ fn conversion(conversion: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Groups of Kubernetes' own domains say who approved them.
+/// Groups of Kubernetes' own domains need an approval.
 fn approval(definition: &Object, errors: &mut Vec<FieldError>) {
     const ANNOTATION: &str = "api-approved.kubernetes.io";
     let group = definition.text(&["spec", "group"]);

@@ -2,15 +2,14 @@
 
 use serde_json::{Value, json};
 
-use super::name;
+use crate::name::{self, NameRule};
 use crate::object::{Metadata, OwnerReference};
-use crate::resource::NameRule;
 use crate::status::FieldError;
 
 /// The bytes that all annotations of an object may have.
 const ANNOTATIONS_LIMIT: usize = 256 * 1024;
 
-/// What is wrong with metadata, new or changed (`ValidateObjectMeta`).
+/// Validates metadata (`ValidateObjectMeta`).
 #[must_use]
 pub(crate) fn whole(rule: NameRule, metadata: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -46,7 +45,7 @@ pub(crate) fn whole(rule: NameRule, metadata: &Metadata) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with a change of metadata (`ValidateObjectMetaUpdate`).
+/// Validates a change of metadata (`ValidateObjectMetaUpdate`).
 #[must_use]
 pub(crate) fn change(new: &Metadata, old: &Metadata) -> Vec<FieldError> {
     let mut errors = Vec::new();

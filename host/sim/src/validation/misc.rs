@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{go, metadata, name, selector, workload};
+use super::{go, metadata, selector, workload};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 
@@ -296,7 +297,7 @@ pub(super) fn new_event(event: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What `events.k8s.io` lets nobody change: all but the series.
+/// An update of an `events.k8s.io` event may change the series only.
 pub(super) fn event_update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     const FIXED: [(&str, &str); 13] = [
         ("involvedObject", "involvedObject"),

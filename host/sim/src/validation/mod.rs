@@ -1,6 +1,5 @@
-//! What the API server refuses, kind by kind, in its own words and order: the
-//! findings of the generic layer (`rest.BeforeCreate`, `rest.BeforeUpdate`)
-//! and those of each kind's strategy.
+//! Validation of each kind, with the API server's messages in its order: first the
+//! generic layer (`rest.BeforeCreate`, `rest.BeforeUpdate`), then the kind's strategy.
 
 mod access;
 mod at;
@@ -12,7 +11,6 @@ mod definition;
 pub(crate) mod go;
 mod metadata;
 mod misc;
-pub(crate) mod name;
 mod pod;
 mod selector;
 mod service;
@@ -22,11 +20,12 @@ mod workload;
 
 use crate::access::GROUP;
 use crate::events;
+use crate::name::NameRule;
 use crate::object::Object;
-use crate::resource::{NameRule, Resource};
+use crate::resource::Resource;
 use crate::status::FieldError;
 
-/// What is wrong with a new object.
+/// Validates a new object.
 #[must_use]
 pub(crate) fn create(resource: &Resource, object: &Object) -> Vec<FieldError> {
     let mut errors = Vec::new();
@@ -38,15 +37,13 @@ pub(crate) fn create(resource: &Resource, object: &Object) -> Vec<FieldError> {
         _ => {}
     }
     if errors.is_empty() {
-        // What the kind's own validation lets through, the generic layer
-        // still looks at.
+        // The generic layer checks what the kind's own validation accepts.
         errors = metadata::whole(NameRule::PathSegment, &object.metadata);
     }
     errors
 }
 
-/// What is wrong with a change, written through `subresource` (empty: the
-/// object's own endpoint).
+/// Validates an update through `subresource` (empty: the object's own endpoint).
 #[must_use]
 pub(crate) fn update(
     resource: &Resource,
@@ -72,7 +69,7 @@ pub(crate) fn update(
     errors
 }
 
-/// How a kind's own validation looks at metadata.
+/// The metadata rules of a kind's own validation.
 fn own_metadata(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
     let own = match (resource.group.as_str(), resource.kind.as_str()) {
         _ if resource.custom.is_some() => true,
@@ -98,7 +95,7 @@ fn uses_core_metadata(resource: &Resource) -> bool {
         && !["coordination.k8s.io", "apiextensions.k8s.io"].contains(&resource.group.as_str())
 }
 
-/// Whether a kind's own validation looks at the change of metadata, too.
+/// Whether a kind's own validation checks changes of metadata too.
 fn checks_change(resource: &Resource, subresource: &str) -> bool {
     if resource.custom.is_some() {
         return true;
@@ -124,7 +121,7 @@ fn main_update(resource: &Resource, new: &Object, old: &Object, errors: &mut Vec
             core::immutable_data(new, old, errors);
         }
         ("", "Service") => service::update(new, old, errors),
-        // These are not asked what they are, only what changed.
+        // Updates of these are only checked for what changed.
         ("", "Namespace") | ("internal.apiserver.k8s.io", _) => return,
         _ => {}
     }
@@ -182,7 +179,7 @@ fn status_update(resource: &Resource, new: &Object, old: &Object, errors: &mut V
     }
 }
 
-/// What a kind demands of the rest of an object, new or changed.
+/// The rules of a kind for everything but metadata, on create and on update.
 fn specification(resource: &Resource, object: &Object, errors: &mut Vec<FieldError>) {
     if let Some(custom) = &resource.custom {
         custom::create(custom, object, errors);
@@ -210,7 +207,7 @@ fn specification(resource: &Resource, object: &Object, errors: &mut Vec<FieldErr
     }
 }
 
-/// What is wrong with a question about what a user may do.
+/// Validates an access review.
 pub(crate) fn access_review(
     kind: &str,
     namespace: &str,

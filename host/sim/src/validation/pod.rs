@@ -3,9 +3,9 @@
 use serde_json::{Map, Value, json};
 
 use super::at::At;
-use super::{container, metadata, name, selector, toleration};
+use super::{container, metadata, selector, toleration};
+use crate::name::{self, NameRule};
 use crate::object::Object;
-use crate::resource::NameRule;
 use crate::status::FieldError;
 
 /// A new pod or one that was changed.
@@ -45,7 +45,7 @@ pub(super) fn spec(spec: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What only a new pod is asked.
+/// The rules for new pods.
 pub(super) fn new(pod: &Object, errors: &mut Vec<FieldError>) {
     let spec = At::field(pod, "spec");
     let ephemeral = spec.child("ephemeralContainers");
@@ -142,7 +142,7 @@ pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// What is wrong with a change through the status endpoint.
+/// Validates an update of the status.
 pub(super) fn status(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     const SYSTEM: [&str; 3] = ["PodScheduled", "Ready", "Initialized"];
     for condition in At::field(new, "status").child("conditions").items() {
@@ -171,7 +171,7 @@ pub(super) fn status(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Containers that have ended for good do not start again.
+/// A container that terminated and is not restarted stays terminated.
 fn transitions(new: &Object, old: &Object, restart: &str, errors: &mut Vec<FieldError>) {
     let list = |pod| At::field(pod, "status").child("containerStatuses");
     for (before, place) in list(old).items().zip(0..) {

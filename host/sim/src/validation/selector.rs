@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::at::At;
-use super::{go, name};
+use super::go;
+use crate::name;
 use crate::selector::LabelSelector;
 use crate::status::FieldError;
 
@@ -39,7 +40,7 @@ pub(super) fn label_selector(selector: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A map of labels: what is found is told of the whole map.
+/// A map of labels: every finding is about the whole map.
 pub(super) fn label_map(labels: &At<'_>, errors: &mut Vec<FieldError>) {
     for (key, value) in labels.entries() {
         for problem in name::qualified(key) {

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::at::At;
-use super::{container, go, name, selector};
+use super::{container, go, selector};
+use crate::name;
 use crate::object::Object;
 use crate::status::FieldError;
 
@@ -60,7 +61,7 @@ pub(super) fn service(service: &Object, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An address that was given stays.
+/// An allocated address does not change.
 pub(super) fn update(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let external = |service: &Object| service.text(&["spec", "type"]) == "ExternalName";
     if external(new) || external(old) {

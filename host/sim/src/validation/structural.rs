@@ -133,7 +133,7 @@ fn is_int_or_string(schema: &At<'_>) -> bool {
         && schema.child("anyOf").value == &json!([{"type": "integer"}, {"type": "string"}])
 }
 
-/// What stands under logical operators says nothing of structure.
+/// Schemas under logical operators do not define structure.
 fn nested_validation(schema: &At<'_>, skips_any_of: bool, errors: &mut Vec<FieldError>) {
     for junctor in JUNCTORS {
         if junctor == "anyOf" && skips_any_of {

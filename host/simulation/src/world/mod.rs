@@ -3,6 +3,7 @@
 mod calls;
 mod plans;
 mod reads;
+mod records;
 mod streams;
 
 #[cfg(test)]
@@ -14,6 +15,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use davit_core::api::HostStatus;
+use davit_core::control::{RecordId, Remembered};
 use davit_core::controller::Outcome;
 use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{ReadAnswer, ReadId};
@@ -23,9 +26,10 @@ use davit_core::object::ApiResource;
 use davit_core::stream::{StreamId, Update};
 use davit_core::time::{Instant, Now, Wall};
 use davit_core::traffic::Traffic;
-use davit_sim::{Model, Time, Work};
+use davit_sim::{Model, RequestInfo, Time};
 
 use crate::dice::Dice;
+use crate::records::Records;
 use crate::schedule::Schedule;
 use crate::server::Server;
 use crate::stream::Stream;
@@ -33,6 +37,7 @@ use crate::trace::Trace;
 use calls::{Call, CallId, Exchange};
 use plans::Execution;
 use reads::Reading;
+use records::RecordCall;
 
 /// Names a plan that is being executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,6 +71,26 @@ pub enum Notice {
         /// The answer.
         answer: ReadAnswer,
     },
+    /// A record was read, or cannot be.
+    Remembered {
+        /// Which read.
+        id: RecordId,
+        /// Whose record.
+        controller: String,
+        /// What it holds.
+        remembered: Box<Remembered>,
+    },
+    /// A write to a record has ended.
+    Recorded {
+        /// Which write.
+        id: RecordId,
+        /// Whose record.
+        controller: String,
+        /// Another host that has written, or why nobody knows whether it was written.
+        result: Result<Option<HostStatus>, String>,
+        /// How many decisions the record had seen by then, if this was one.
+        written: Option<usize>,
+    },
     /// Something that the owner had asked to be reminded of.
     Reminder(u64),
 }
@@ -89,8 +114,18 @@ pub struct Conditions {
     pub holdup: Range<Duration>,
     /// How likely discovery fails.
     pub no_discovery: f64,
+    /// How likely a record is not written.
+    pub no_records: f64,
+    /// How likely a record is written, and the answer lost.
+    pub lost_records: f64,
+    /// How likely a record cannot be read.
+    pub unreadable_records: f64,
+    /// How likely a revision cannot be loaded, whatever its source holds.
+    pub no_loads: f64,
     /// Group versions (`apps/v1`) that discovery cannot reach.
     pub unreached: Vec<String>,
+    /// Resources (`pods`) that discovery does not have.
+    pub unlisted: Vec<String>,
 }
 
 impl Default for Conditions {
@@ -105,7 +140,12 @@ impl Default for Conditions {
             hold_up: 0.0,
             holdup: Duration::from_secs(5)..Duration::from_secs(60),
             no_discovery: 0.0,
+            no_records: 0.0,
+            lost_records: 0.0,
+            unreadable_records: 0.0,
+            no_loads: 0.0,
             unreached: Vec::new(),
+            unlisted: Vec::new(),
         }
     }
 }
@@ -120,7 +160,7 @@ pub struct Write {
     /// The plan it belongs to.
     pub execution: ExecutionId,
     /// What it asked for.
-    pub work: Work,
+    pub work: RequestInfo,
     /// The status code of the answer; 0 if the server never looked at it.
     pub code: u16,
 }
@@ -150,6 +190,8 @@ pub struct World {
     waiting: BTreeMap<davit_core::traffic::Ticket, Call>,
     executions: BTreeMap<ExecutionId, Execution>,
     readings: BTreeMap<ReadId, Reading>,
+    records: Records,
+    record_calls: BTreeMap<u64, RecordCall>,
     writes: Vec<Write>,
     may_write: bool,
     violations: Vec<String>,
@@ -174,6 +216,8 @@ enum Due {
     Turns,
     /// The answer of discovery reaches the host.
     Discover(u64),
+    /// A call reaches the records, or its answer the host.
+    RecordCall(u64),
     /// The owner wants to be reminded.
     Remind(u64, Option<u64>),
 }
@@ -205,6 +249,8 @@ impl World {
             waiting: BTreeMap::new(),
             executions: BTreeMap::new(),
             readings: BTreeMap::new(),
+            records: Records::default(),
+            record_calls: BTreeMap::new(),
             writes: Vec::new(),
             may_write: true,
             violations: Vec::new(),
@@ -324,6 +370,7 @@ impl World {
         self.waiting.clear();
         self.executions.clear();
         self.readings.clear();
+        self.end_record_calls();
         self.traffic = Traffic::new(self.rate);
     }
 
@@ -353,6 +400,7 @@ impl World {
                 self.deliver(stream);
             }
             Due::Turns => self.give_turns(),
+            Due::RecordCall(call) => self.record_due(call),
             Due::Discover(incarnation) if incarnation == self.incarnation => self.discovered(),
             Due::Remind(what, incarnation)
                 if incarnation.is_none_or(|incarnation| incarnation == self.incarnation) =>
@@ -383,7 +431,7 @@ impl World {
             let reason = "ask what is served: connection reset";
             Err(Failure::new(FailureClass::Timeout, reason))
         } else {
-            Ok(discovery(&self.server.model, &self.conditions.unreached))
+            Ok(discovery(&self.server.model, &self.conditions))
         };
         self.note(format_args!("discovery answers: {}", answer.is_ok()));
         self.notices.push_back(Notice::Discovered(answer));
@@ -392,10 +440,13 @@ impl World {
 
 /// What the server says that it serves. Of a group version that could not be
 /// reached it says nothing, but that it could not be reached.
-fn discovery(model: &Model, unreached: &[String]) -> Discovery {
+fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
+    let (unreached, unlisted) = (&conditions.unreached, &conditions.unlisted);
     let served = model.resources().iter().filter_map(|resource| {
         let api = ApiResource::new(&resource.group, &resource.version, &resource.plural);
-        (!unreached.contains(&api.api_version())).then(|| Served {
+        let is_there =
+            !unreached.contains(&api.api_version()) && !unlisted.contains(&resource.plural);
+        is_there.then(|| Served {
             resource: api,
             kind: resource.kind.clone(),
             namespaced: resource.namespaced,

@@ -82,7 +82,7 @@ fn deletion(target: &ObjectRef) -> Arc<Plan> {
 }
 
 fn mapping(world: &World) -> Arc<Mapping> {
-    Arc::new(discovery(world.model(), &[]).mapping)
+    Arc::new(discovery(world.model(), &Conditions::default()).mapping)
 }
 
 fn execute(world: &mut World, target: &ObjectRef) -> Outcome {

@@ -152,7 +152,7 @@ async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_turns_everything_away_is_given_up() {
+async fn a_plan_fails_when_the_server_keeps_throttling() {
     let server = Server::new(|_, _| Reply::Later(429, "1", json!({})));
     let step = Step::Delete(DeleteOptions::default());
     let failure = execute(&server, step).await.unwrap_err();

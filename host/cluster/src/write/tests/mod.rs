@@ -11,7 +11,7 @@ use davit_core::plan::{Create, DeleteOptions, Event, Patch, PatchKind, Propagati
 use serde_json::{Value, json};
 
 use super::*;
-use crate::testing::{Reply, Seen, Server, mapping, pod, status};
+use crate::testing::{RecordedRequest, Reply, Server, mapping, pod, status};
 
 fn writer(server: &Server) -> Writer {
     let api = server.api();
@@ -76,7 +76,7 @@ fn status_patch(body: &Value) -> Step {
     patch(PatchKind::StrategicMerge, "status", body)
 }
 
-fn line(seen: &Seen) -> String {
+fn line(seen: &RecordedRequest) -> String {
     format!("{} {}", seen.method, seen.uri)
 }
 

@@ -125,9 +125,11 @@ impl<G: Clone> Controller<G> {
             describes_stable: stable.is_some_and(|stable| self.is_described(stable)),
             steps: spec.map_or_else(Vec::new, |spec| spec.rollout.steps.clone()),
             failure: self.failure.clone(),
-            is_update: spec
-                .zip(former)
-                .is_some_and(|(spec, former)| is_update_of(spec, former)),
+            // Only then it matters.
+            is_update: self.rollout.loss().is_some()
+                && spec
+                    .zip(former)
+                    .is_some_and(|(spec, former)| is_update_of(spec, former)),
             asked: Asked {
                 abandon: self.in_force.abandons(recorded),
                 swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),

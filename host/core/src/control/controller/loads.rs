@@ -48,6 +48,7 @@ impl<G: Clone> Controller<G> {
         id: LoadId,
         result: Result<LoadResult<G>, LoadProblem>,
     ) {
+        self.rest.end();
         match self.loading.handle(now, id, result, self.spec.as_ref()) {
             // The candidate may be loaded from its source.
             loading::Loaded::Nothing

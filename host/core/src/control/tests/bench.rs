@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::{
-    ControllerSpec, ControllerStatus, ModuleSource, RolloutConfig, SpecError, StepConfig,
-    encode_config,
+    CandidateStatus, ControllerSpec, ControllerStatus, ModuleSource, RolloutConfig, SpecError,
+    StepConfig, encode_config,
 };
 use crate::control::{
     Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration, Declared,
@@ -51,8 +51,15 @@ pub(super) struct Bench {
     pub(super) last_owner: Option<Owner>,
     /// Whether writes succeed.
     pub(super) is_recording: bool,
+    /// Why the record cannot be read, if so.
+    pub(super) unreadable: Option<String>,
     /// Whether recorded revisions cannot be loaded.
     pub(super) is_cache_lost: bool,
+    /// Whether the source of what a spec describes cannot be read.
+    pub(super) is_source_away: bool,
+    /// The stable revision that is observed, although another has to run: that one
+    /// still waits for its watches.
+    pub(super) former_stable: Option<RevisionIdentity>,
 }
 
 pub(super) fn spec(config: u32, steps: &[&str]) -> ControllerSpec {
@@ -158,7 +165,10 @@ impl Bench {
             remembering: Vec::new(),
             last_owner: None,
             is_recording: true,
+            unreadable: None,
             is_cache_lost: false,
+            is_source_away: false,
+            former_stable: None,
         };
         bench.declare();
         bench
@@ -263,7 +273,10 @@ impl Bench {
         if !self.remembering.is_empty() {
             let (id, _) = self.remembering.remove(0);
             let remembered = Box::new(Remembered {
-                status: Ok(self.record.status.clone()),
+                status: self
+                    .unreadable
+                    .clone()
+                    .map_or_else(|| Ok(self.record.status.clone()), Err),
                 paused: None,
             });
             self.handle(ControlInput::Remembered { id, remembered });
@@ -313,6 +326,9 @@ impl Bench {
     fn load(&self, load: &Load) -> Result<LoadResult<Guest>, LoadProblem> {
         let version = Some(SourceVersion("1".into()));
         match &load.target {
+            LoadTarget::Desired { .. } if self.is_source_away => {
+                Err(LoadProblem::new(LoadFailure::NotFound, "it cannot be read"))
+            }
             LoadTarget::Desired { spec, before } if before.is_none() => Ok(LoadResult::Loaded {
                 revision: loaded(spec),
                 spec: spec.clone(),
@@ -372,8 +388,9 @@ impl Bench {
     fn observe(&self) -> BTreeMap<String, Observation> {
         let observed = self.running.iter().map(|desired| {
             let candidate = desired.candidate.as_ref();
+            let stable = self.former_stable.as_ref();
             let observation = Observation {
-                stable: Some(desired.stable.identity.clone()),
+                stable: Some(stable.unwrap_or(&desired.stable.identity).clone()),
                 pending: None,
                 complete: true,
                 circuit_open: None,
@@ -395,6 +412,25 @@ impl Bench {
         let mut statuses = self.control.statuses();
         let found = statuses.find(|(name, _)| *name == NAME);
         found.map(|(_, status)| status.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn candidate(&self) -> CandidateStatus {
+        let candidate = self.status().candidate;
+        candidate.expect("a candidate is rolling out")
+    }
+
+    /// The name of the stable revision of the status.
+    pub(super) fn stable(&self) -> String {
+        let stable = self.status().stable;
+        stable.expect("a revision is stable").revision
+    }
+
+    /// Status, reason and message of a condition.
+    pub(super) fn condition(&self, type_: &str) -> (String, String, String) {
+        let conditions = self.status().conditions;
+        let found = conditions.into_iter().find(|one| one.type_ == type_);
+        let found = found.expect("every status has it");
+        (found.status, found.reason, found.message)
     }
 
     /// The names of the revisions that run, and the weight of the candidate.

@@ -488,6 +488,28 @@ fn nothing_runs_after_a_start_with_a_spec_that_cannot_be_read() {
     assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
 }
 
+/// Otherwise the revision of the spec would become stable as if it were the first, also
+/// one that was rolled back.
+#[test]
+fn nothing_runs_after_a_start_until_the_record_is_read() {
+    let mut bench = rolling_out();
+    aborts(&mut bench);
+    bench.settle();
+    let rejected = bench.status().rejected;
+    assert!(rejected.is_some());
+    let mut next = bench.crash();
+    next.unreadable = Some("the API server is away".to_owned());
+    next.settle();
+    next.pass(60);
+    assert_eq!(next.runs(), None);
+    assert!(next.control.is_settled(), "nobody waits for it");
+    assert_eq!(next.record.status.rejected, rejected, "nothing is written");
+    next.unreadable = None;
+    next.pass(3);
+    assert_eq!(next.runs(), Some((name_of(&first()), None)));
+    assert_eq!(next.status().rejected, rejected);
+}
+
 /// The second revision, of another module.
 fn third() -> ControllerSpec {
     ControllerSpec {

@@ -92,6 +92,30 @@ fn a_shadow_decides_and_writes_nothing() {
 }
 
 #[test]
+fn a_shorter_window_holds_for_targets_that_wait_already() {
+    let mut bench = Bench::enforcing();
+    bench.start_candidate(0);
+    let long = CandidateStep {
+        window: Some(Duration::from_hours(24)),
+        ..step(0)
+    };
+    bench.controller.set_step(bench.now, long);
+    bench.see("a", 1, "n1");
+    bench.decide(Role::Candidate, &["a"]);
+    bench.decide(Role::Stable, &[]);
+    bench.pass(10 * WINDOW);
+    let only_candidate = |bench: &mut Bench| {
+        let snapshot = bench.store.snapshot();
+        bench.controller.housekeep(bench.now, &snapshot);
+        let comparison = bench.controller.comparison().unwrap();
+        comparison.counts().only_candidate
+    };
+    assert_eq!(only_candidate(&mut bench), 0);
+    bench.controller.set_step(bench.now, step(0));
+    assert_eq!(only_candidate(&mut bench), 1);
+}
+
+#[test]
 fn each_target_has_one_owner_at_every_weight() {
     let pods: Vec<String> = (0..40).map(|number| format!("pod-{number}")).collect();
     let all: Vec<&str> = pods.iter().map(String::as_str).collect();

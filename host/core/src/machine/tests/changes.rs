@@ -44,6 +44,62 @@ fn a_rolled_back_candidate_loses_what_has_not_begun() {
     assert_eq!(*bench.executes[0].revision, *name);
 }
 
+/// A candidate of the pods with this label.
+fn of_tier(tier: &str) -> DesiredController<Guest> {
+    let mut both = beside("one", "two", 100);
+    both.cohort.labels = [("tier".to_owned(), tier.to_owned())].into();
+    if let Some((_, step)) = &mut both.candidate {
+        step.share.cohort.clone_from(&both.cohort);
+    }
+    both
+}
+
+/// Every call that waits is answered; only the candidate deletes.
+fn answer_harmfully(bench: &mut Bench) {
+    while let Some(call) = bench.calls.pop_front() {
+        bench.answer(&call, call.guest == "two");
+    }
+}
+
+/// A candidate that does harm outside of a cohort must not continue until the labels of
+/// every pod are listed.
+#[test]
+fn a_narrower_cohort_holds_before_its_labels_are_listed() {
+    let mut bench = Bench::running(&["a"]);
+    bench.answer_all(false);
+    bench.apply(vec![beside("one", "two", 100)]);
+    bench.pass(SECOND);
+    answer_harmfully(&mut bench);
+    assert_eq!(bench.deleting(), ["a"]);
+    let plan = bench.executes.pop_front().unwrap();
+    bench.executed(&plan);
+
+    bench.apply(vec![of_tier("batch")]);
+    let pod = bench.object("b");
+    bench.update("pods", Update::Apply(pod));
+    bench.pass(60 * SECOND);
+    answer_harmfully(&mut bench);
+    assert!(bench.executes.is_empty());
+
+    let stream = *bench.streams.last_key_value().unwrap().0;
+    assert_ne!(Some(stream), bench.stream("pods"), "another list is needed");
+    let items = [("b", "web"), ("c", "batch"), ("d", "web")].map(|(name, tier)| {
+        let labels = serde_json::json!({"metadata": {"labels": {"tier": tier}}});
+        ProjectedObject {
+            data: crate::api::encode_config(&labels).unwrap().into(),
+            ..bench.object(name)
+        }
+    });
+    let updates = vec![Update::Reset {
+        items: items.into(),
+        resource_version: bench.version.to_string().into(),
+    }];
+    bench.input(Input::Stream(Batch { stream, updates }));
+    bench.pass(60 * SECOND);
+    answer_harmfully(&mut bench);
+    assert_eq!(bench.deleting(), ["c"]);
+}
+
 #[test]
 fn a_candidate_that_was_never_started_is_dropped_without_a_trace() {
     let mut bench = Bench::running(&["a"]);

@@ -1,17 +1,14 @@
-//! Requests as the model understands them: the URL taken apart.
+//! Requests without their transport, and query strings.
+
+mod attributes;
 
 use bytes::Bytes;
 use http::Method;
 
 use crate::access::{Attributes, Impersonation};
-use crate::fault::Match;
-use crate::model::{Body, Model, Target};
+use crate::body::Body;
 use crate::protobuf;
 use crate::status::{Result, Status};
-
-/// What a request asks for: verb, resource and coordinates, as far as the URL
-/// says.
-pub type Work = Match;
 
 /// A request without its transport.
 #[derive(Clone, Debug, Default)]
@@ -30,50 +27,19 @@ pub struct Request {
     pub user_agent: String,
     /// The bearer's token, or empty.
     pub bearer: String,
-    /// Whom the sender speaks as, if not for itself.
+    /// The user to impersonate, if any.
     pub impersonation: Option<Impersonation>,
     /// The body, or empty.
     pub body: Bytes,
 }
 
 impl Request {
-    /// What is asked for, as authorization sees it.
+    /// The attributes for authorization.
     #[must_use]
     pub fn attributes(&self) -> Attributes {
         let parts = segments(&self.path);
         let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        Attributes::of(&self.method, &self.path, &parts, &self.query)
-    }
-
-    /// What is asked for, as faults are matched and requests logged.
-    #[must_use]
-    pub fn work(&self, model: &Model) -> Work {
-        let Route::Resource(target) = Route::of(model, &self.path) else {
-            return Work {
-                verb: self.method.to_string().to_lowercase(),
-                ..Work::default()
-            };
-        };
-        let one = !target.name.is_empty();
-        let verb = match self.method.as_str() {
-            "GET" if self.query.flag("watch") => "watch",
-            "GET" if one => "get",
-            "GET" => "list",
-            "POST" => "create",
-            "PUT" => "update",
-            "PATCH" => "patch",
-            "DELETE" if one => "delete",
-            "DELETE" => "deletecollection",
-            other => other,
-        };
-        Work {
-            verb: verb.to_owned(),
-            group: target.resource.group.clone(),
-            resource: target.resource.plural.clone(),
-            subresource: target.subresource,
-            namespace: target.namespace,
-            name: target.name,
-        }
+        attributes::attributes(&self.method, &self.path, &parts, &self.query)
     }
 
     /// The body of a create or an update, or 415.
@@ -179,97 +145,9 @@ pub(crate) fn decode(text: &str) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Where a path leads.
-#[derive(Clone, Debug)]
-pub enum Route {
-    /// `/healthz`, `/livez`, `/readyz` and what lies below them.
-    Health,
-    /// `/version`.
-    Version,
-    /// `/api`.
-    CoreVersions,
-    /// `/apis`.
-    Groups,
-    /// `/apis/{group}`.
-    Group(String),
-    /// `/api/v1`, `/apis/{group}/{version}`: group and version.
-    Resources(String, String),
-    /// `/openapi/…`.
-    OpenApi(String),
-    /// A collection, an object or a subresource.
-    Resource(Target),
-    /// A served group and version, but no such resource in it.
-    NoResource,
-    /// Nothing.
-    Nowhere,
-}
-
-impl Route {
-    /// Finds out where a path leads.
-    #[must_use]
-    pub fn of(model: &Model, path: &str) -> Route {
-        let parts = segments(path);
-        let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-        match parts.as_slice() {
-            ["healthz" | "livez" | "readyz", ..] => Route::Health,
-            ["version"] => Route::Version,
-            ["openapi", rest @ ..] => Route::OpenApi(rest.join("/")),
-            ["api"] => Route::CoreVersions,
-            ["api", "v1"] => Route::Resources(String::new(), "v1".to_owned()),
-            ["api", "v1", rest @ ..] => resource(model, "", "v1", rest),
-            ["apis"] => Route::Groups,
-            ["apis", group] => Route::Group((*group).to_owned()),
-            ["apis", group, version] => {
-                Route::Resources((*group).to_owned(), (*version).to_owned())
-            }
-            ["apis", group, version, rest @ ..] => resource(model, group, version, rest),
-            _ => Route::Nowhere,
-        }
-    }
-}
-
-fn segments(path: &str) -> Vec<String> {
+pub(crate) fn segments(path: &str) -> Vec<String> {
     let parts = path.split('/').filter(|part| !part.is_empty());
     parts.map(decode).collect()
-}
-
-fn resource(model: &Model, group: &str, version: &str, path: &[&str]) -> Route {
-    let (namespace, rest) = match path {
-        ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => ("", path),
-        ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
-        _ => ("", path),
-    };
-    let [plural, rest @ ..] = rest else {
-        return Route::Nowhere;
-    };
-    let Some(resource) = model.resource(group, version, plural) else {
-        let served = model
-            .resources()
-            .iter()
-            .any(|resource| resource.group == group && resource.version == version);
-        return if served {
-            Route::NoResource
-        } else {
-            Route::Nowhere
-        };
-    };
-    let mut target = Target::new(resource, namespace, "");
-    match rest {
-        [] => {}
-        [name] => (*name).clone_into(&mut target.name),
-        [name, subresource] if resource.subresource(subresource).is_some() => {
-            (*name).clone_into(&mut target.name);
-            (*subresource).clone_into(&mut target.subresource);
-        }
-        _ => return Route::NoResource,
-    }
-    let scoped = !namespace.is_empty();
-    let fits = resource.namespaced == scoped || (!scoped && target.name.is_empty());
-    if fits {
-        Route::Resource(target)
-    } else {
-        Route::NoResource
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,19 @@
 //! The syntax of names, label keys and label values, in the server's words.
 
-use crate::resource::NameRule;
+/// The syntax of an object's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameRule {
+    /// RFC 1123 subdomain.
+    Subdomain,
+    /// RFC 1123 label.
+    Label,
+    /// RFC 1035 label.
+    Label1035,
+    /// Anything that can be a path segment.
+    PathSegment,
+    /// `<group>.<resource>`.
+    StorageVersion,
+}
 
 const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
@@ -9,7 +22,7 @@ const KEY: &str = "must consist of alphanumeric characters, '-', '_' or '.', and
 const LABEL_VALUE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 const DATA_KEY: &str = "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')";
 
-/// What is wrong with an object's name.
+/// Validates an object's name.
 #[must_use]
 pub(crate) fn problems(rule: NameRule, name: &str) -> Vec<String> {
     match rule {
@@ -21,7 +34,7 @@ pub(crate) fn problems(rule: NameRule, name: &str) -> Vec<String> {
     }
 }
 
-/// The same for `generateName`, which stands for whatever name it will give.
+/// Validates `generateName`.
 #[must_use]
 pub(crate) fn prefix_problems(rule: NameRule, prefix: &str) -> Vec<String> {
     match rule {
@@ -197,8 +210,8 @@ mod tests {
 
     #[test]
     fn names() {
-        for good in ["a", "a.b-c", "0"] {
-            assert!(subdomain(good).is_empty(), "{good}");
+        for valid in ["a", "a.b-c", "0"] {
+            assert!(subdomain(valid).is_empty(), "{valid}");
         }
         for bad in ["", "A", "-a", "a-", "a..b", "a_b"] {
             assert_eq!(subdomain(bad), [SUBDOMAIN], "{bad}");

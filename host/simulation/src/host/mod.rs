@@ -1,61 +1,43 @@
-//! The host: the machine, driven in the world.
+//! The host: the core's host, driven in the world.
 
-use std::collections::BTreeMap;
-use std::fmt;
+mod calls;
+mod control;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
 
-use davit_core::circuit::{CallFailure, CallFailureKind};
-use davit_core::controller::{CallId, PlanId};
-use davit_core::desired::DesiredController;
-use davit_core::machine::{
-    Call, Effect, Execute, Input, Machine, MachineSettings, ReadAnswer, ReadId, ReadRequest, Report,
+use davit_core::control::{
+    Change, ChangeError, ChangeId, ControlInput, Declaration, FileController, HostIdentity, Load,
+    Requests,
 };
-use davit_core::plan::Decision;
+use davit_core::controller::{CallId, PlanId};
+use davit_core::host::{Effect, HostSettings, Input};
+use davit_core::machine::{self, Execute, ReadId, Report};
 use davit_core::stream::Batch;
-use davit_core::time::Instant;
+use davit_core::time::{Instant, Now};
+use serde_json::Value;
 
+use crate::modules::{Describe, Modules};
 use crate::watchdog::Watchdog;
 use crate::world::{ExecutionId, Notice, World};
+use calls::InFlight;
+pub use calls::{Guest, NativeGuest, Reconciliation};
 
-/// How often the machine may be asked in one moment, before it counts as
-/// spinning.
+/// How often the host may be polled in one moment, before it counts as spinning.
 const MOST_ROUNDS: u32 = 20_000;
 
-/// A guest that runs in the process.
-///
-/// It decides from the call alone: a live read ends it, and it is asked again
-/// with the answers that are known by then. So everything else goes on
-/// meanwhile, as it does while a component is suspended.
-pub trait NativeGuest: fmt::Debug {
-    /// Decides about the items of a call. `answers` are those to the live reads
-    /// that it asked for before, in their order.
-    fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation;
-}
-
-/// A guest, as the machine holds it.
-pub type Guest = Arc<dyn NativeGuest>;
-
-/// What comes of a call.
-#[derive(Debug)]
-pub enum Reconciliation {
-    /// A decision for each item.
-    Decided(Vec<Decision>),
-    /// It needs a live read first.
-    Reads(ReadRequest),
-    /// It failed.
-    Failed(CallFailure),
-}
-
 /// The host in its world.
-#[derive(Debug)]
 pub struct Host {
     /// Everything outside of the host.
     pub world: World,
-    machine: Option<Machine<Guest>>,
+    /// Where its modules come from.
+    pub modules: Modules,
+    core: Option<davit_core::host::Host<Guest>>,
+    /// When its monotonic clock was at zero.
+    boot: Instant,
     calls: BTreeMap<CallId, InFlight>,
-    /// The calls that reminders are for.
-    reminders: BTreeMap<u64, CallId>,
+    /// What reminders are for.
+    reminders: BTreeMap<u64, Reminder>,
     /// The calls that wait for live reads.
     reads: BTreeMap<ReadId, CallId>,
     executions: BTreeMap<ExecutionId, Executing>,
@@ -67,6 +49,8 @@ pub struct Host {
     crashed: bool,
     /// What the machine has reported since this was last taken.
     reports: Vec<Report>,
+    /// The answers to changes since they were last taken.
+    answers: VecDeque<(ChangeId, Result<Value, ChangeError>)>,
     /// Every plan that was executed.
     executed: Vec<Executed>,
     watchdog: Watchdog,
@@ -88,12 +72,13 @@ pub struct Executed {
     pub plan: Arc<davit_core::plan::Plan>,
 }
 
+/// What a reminder is for.
 #[derive(Debug)]
-struct InFlight {
-    call: Box<Call<Guest>>,
-    answers: Vec<ReadAnswer>,
-    started: Instant,
-    next: Option<Reconciliation>,
+enum Reminder {
+    /// A guest has computed.
+    Computed(CallId),
+    /// A revision is loaded.
+    Loaded(Box<Load>),
 }
 
 #[derive(Debug)]
@@ -117,10 +102,12 @@ pub enum Stopped {
 impl Host {
     /// A world without a host.
     #[must_use]
-    pub fn new(world: World) -> Self {
+    pub fn new(world: World, describe: Describe) -> Self {
         Self {
             world,
-            machine: None,
+            modules: Modules::new(describe),
+            core: None,
+            boot: Instant::ZERO,
             calls: BTreeMap::new(),
             reminders: BTreeMap::new(),
             reads: BTreeMap::new(),
@@ -129,6 +116,7 @@ impl Host {
             crash: 0.0,
             crashed: false,
             reports: Vec::new(),
+            answers: VecDeque::new(),
             executed: Vec::new(),
             watchdog: Watchdog::default(),
             leading: true,
@@ -138,31 +126,52 @@ impl Host {
     }
 
     /// Starts the host, with nothing but what was recorded.
-    pub fn start(&mut self, desired: Vec<DesiredController<Guest>>) {
+    pub fn start(&mut self) {
         self.starts += 1;
-        self.watchdog.forget();
-        let settings = MachineSettings {
-            run: format!("run{}", self.starts),
+        self.watchdog.restarted();
+        let identity = HostIdentity {
+            id: self.starts.to_string(),
+            name: "simulated".to_owned(),
         };
-        let now = self.world.now();
+        let settings = HostSettings {
+            run: format!("run{}", self.starts),
+            namespace: "davit".to_owned(),
+            identity: self.world.records().are_shared.then_some(identity),
+        };
         self.world.note(format_args!("the host starts"));
-        self.machine = Some(Machine::new(now, settings));
+        let now = self.now();
+        self.core = Some(davit_core::host::Host::new(now, settings));
         if !self.leading {
-            self.handle(Input::Leadership { held: false });
+            self.handle(machine::Input::Leadership { held: false });
         }
-        self.desire(desired);
+    }
+
+    /// The host runs on a machine that has just started: its monotonic clock is at
+    /// zero.
+    pub fn reboot(&mut self) {
+        self.boot = self.world.now().instant;
+    }
+
+    /// The clocks, as the host sees them.
+    fn now(&self) -> Now {
+        let now = self.world.now();
+        let since = now.instant.as_nanos().saturating_sub(self.boot.as_nanos());
+        Now {
+            instant: Instant::from_nanos(since),
+            ..now
+        }
     }
 
     /// Whether the host runs.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.machine.is_some()
+        self.core.is_some()
     }
 
-    /// The machine, if the host runs.
+    /// The core's host, if it runs.
     #[must_use]
-    pub fn machine(&self) -> Option<&Machine<Guest>> {
-        self.machine.as_ref()
+    pub fn core(&self) -> Option<&davit_core::host::Host<Guest>> {
+        self.core.as_ref()
     }
 
     /// Every plan that the machine has admitted, in order.
@@ -176,43 +185,68 @@ impl Host {
         std::mem::take(&mut self.reports)
     }
 
-    /// These controllers should run, and no others. What was decided before has
-    /// begun by then.
-    pub fn desire(&mut self, desired: Vec<DesiredController<Guest>>) {
-        self.pump();
-        let now = self.world.now().instant;
-        self.watchdog.desired(&desired, now);
-        let now = self.world.now();
-        if let Some(machine) = &mut self.machine {
-            machine.apply(now, desired);
-        }
+    /// An answer to a change, if there is one.
+    pub fn take_answer(&mut self) -> Option<(ChangeId, Result<Value, ChangeError>)> {
+        self.answers.pop_front()
     }
 
-    /// An operator resets a controller's tripped guardrails.
-    pub fn reset(&mut self, controller: &str) {
-        self.watchdog.reset(controller, self.world.now().instant);
-        let now = self.world.now().instant;
-        if let Some(machine) = &mut self.machine {
-            machine.reset(now, controller);
-        }
+    /// The host learns that these controllers are declared, and no others.
+    pub fn declare(&mut self, declarations: Vec<Declaration>) {
+        self.watchdog.declared(&declarations, self.world.now());
+        let declared = declarations.into_iter();
+        let declared = declared.map(|declaration| davit_core::control::Declared {
+            declaration,
+            loaded: None,
+        });
+        self.control(ControlInput::Declared(declared.collect()));
+    }
+
+    /// The host applies a configuration file.
+    pub fn apply_file(&mut self, controllers: Vec<FileController<Guest>>) {
+        self.watchdog.applied(&controllers, self.world.now());
+        self.control(ControlInput::File(controllers));
+    }
+
+    /// An operator changes a controller of the file; `requests` are all that is asked of
+    /// it by then. The answer comes by [`Self::take_answer`].
+    pub fn change(&mut self, id: ChangeId, controller: &str, change: Change, requests: &Requests) {
+        self.watchdog.changed(controller, requests);
+        let controller = controller.to_owned();
+        self.control(ControlInput::Change {
+            id,
+            controller,
+            change,
+        });
+    }
+
+    /// The host's wall clock jumps.
+    pub fn shift_wall_clock(&mut self, millis: i64) {
+        self.watchdog.clock_jumped();
+        self.world.shift_wall_clock(millis);
+    }
+
+    /// A source holds another module, or none: what a spec describes may change.
+    pub fn modules_changed(&mut self) {
+        self.watchdog.modules_changed();
     }
 
     /// This replica gains or loses leadership.
     pub fn lead(&mut self, held: bool) {
         self.leading = held;
         self.world.note(format_args!("leadership: {held}"));
-        self.handle(Input::Leadership { held });
+        self.handle(machine::Input::Leadership { held });
         self.pump();
         self.world.allow_writes(held);
     }
 
     /// The host is gone, at once.
     pub fn crash(&mut self) {
-        self.machine = None;
+        self.core = None;
         self.calls.clear();
         self.reminders.clear();
         self.reads.clear();
         self.executions.clear();
+        self.answers.clear();
         self.world.crash();
     }
 
@@ -224,24 +258,23 @@ impl Host {
             if std::mem::take(&mut self.crashed) {
                 return Stopped::Crashed;
             }
-            let now = self.world.now();
-            if now.instant > moment {
-                (rounds, moment) = (0, now.instant);
+            let now = self.world.now().instant;
+            if now > moment {
+                (rounds, moment) = (0, now);
             }
             rounds += 1;
             if rounds > MOST_ROUNDS {
                 self.world
-                    .violated("the machine does not come to rest".to_owned());
+                    .violated("the host does not come to rest".to_owned());
                 return Stopped::Time;
             }
-            let wake = self.machine.as_ref().map(|machine| machine.next_wake(now));
-            let next = wake.unwrap_or(until).min(until);
+            let next = self.next_wake().unwrap_or(until).min(until);
             match self.world.next(next) {
                 Some(notice) => {
                     if let Some(reminder) = self.notice(notice) {
                         return Stopped::Reminder(reminder);
                     }
-                    // Several things may happen before the machine is asked.
+                    // Several things may happen before the host is polled.
                     while self.world.dice().chance(0.3)
                         && let Some(notice) = self.world.next(self.world.now().instant)
                     {
@@ -256,31 +289,53 @@ impl Host {
         }
     }
 
-    /// Takes the machine's effects. The host may crash after any of them.
+    /// When to poll the host again, by the world's clock.
+    fn next_wake(&self) -> Option<Instant> {
+        let wake = self.core.as_ref()?.next_wake(self.now());
+        let nanos = wake.as_nanos().saturating_add(self.boot.as_nanos());
+        Some(Instant::from_nanos(nanos))
+    }
+
+    /// Takes the host's effects. It may crash after any of them.
     fn pump(&mut self) {
         loop {
-            let now = self.world.now();
-            let Some(effect) = self.machine.as_mut().and_then(|machine| machine.poll(now)) else {
-                return;
+            let now = self.now();
+            let Some(effect) = self.core.as_mut().and_then(|core| core.poll(now)) else {
+                break;
             };
-            let counts = !matches!(effect, Effect::Report(_) | Effect::Release(_));
-            self.effect(effect);
+            let counts = !matches!(
+                effect,
+                Effect::Machine(machine::Effect::Report(_) | machine::Effect::Release(_))
+            );
+            match effect {
+                Effect::Control(effect) => self.carry_out(effect),
+                Effect::Machine(effect) => self.effect(effect),
+            }
             if counts && self.crash > 0.0 && self.world.dice().chance(self.crash) {
                 self.crash();
                 self.crashed = true;
-                return;
+                break;
             }
         }
+        self.watchdog.settle();
     }
 
-    fn handle(&mut self, input: Input) {
-        let now = self.world.now();
-        if let Some(machine) = &mut self.machine {
-            machine.handle(now, input);
+    fn handle(&mut self, input: machine::Input) {
+        let now = self.now();
+        if let Some(core) = &mut self.core {
+            core.handle(now, Input::Machine(input));
         }
     }
 
-    fn effect(&mut self, effect: Effect<Guest>) {
+    fn control(&mut self, input: ControlInput<Guest>) {
+        let now = self.now();
+        if let Some(core) = &mut self.core {
+            core.handle(now, Input::Control(input));
+        }
+    }
+
+    fn effect(&mut self, effect: machine::Effect<Guest>) {
+        use machine::Effect;
         match effect {
             Effect::StartStream { stream, spec } => self.world.start_stream(stream, spec),
             Effect::StopStream(stream) => self.world.stop_stream(stream),
@@ -340,7 +395,7 @@ impl Host {
             revision,
             plan,
         };
-        for problem in self.watchdog.executes(&executed) {
+        for problem in self.watchdog.executes(&executed, self.world.records()) {
             self.world.violated(problem);
         }
         self.executed.push(executed);
@@ -352,63 +407,13 @@ impl Host {
         self.executions.insert(execution, executing);
     }
 
-    fn call(&mut self, call: Box<Call<Guest>>) {
-        let id = call.id;
-        let in_flight = InFlight {
-            call,
-            answers: Vec::new(),
-            started: self.world.now().instant,
-            next: None,
-        };
-        self.calls.insert(id, in_flight);
-        self.compute(id);
-    }
-
-    /// The guest computes, for a while.
-    fn compute(&mut self, id: CallId) {
-        let traps = self.trap > 0.0 && self.world.dice().chance(self.trap);
-        let Some(in_flight) = self.calls.get_mut(&id) else {
-            return;
-        };
-        in_flight.next = Some(if traps {
-            let trap = CallFailure::new(CallFailureKind::Trap, "the story traps it");
-            Reconciliation::Failed(trap)
-        } else {
-            in_flight
-                .call
-                .guest
-                .reconcile(&in_flight.call, &in_flight.answers)
-        });
-        // Some calls are still under way when the next thing happens.
-        let longest = if self.world.dice().chance(0.1) {
-            Duration::from_secs(2)
-        } else {
-            Duration::from_millis(5)
-        };
-        let range = Duration::from_micros(50)..longest;
-        let took = self.world.dice().duration(&range);
-        self.last_id += 1;
-        self.reminders.insert(self.last_id, id);
-        let at = self.world.now().instant.after(took);
-        self.world.remind(at, self.last_id);
-    }
-
-    fn resume(&mut self, read: ReadId, answer: ReadAnswer) {
-        if let Some(id) = self.reads.remove(&read)
-            && let Some(in_flight) = self.calls.get_mut(&id)
-        {
-            in_flight.answers.push(answer);
-            self.compute(id);
-        }
-    }
-
-    /// Hands a notice to the machine. A reminder of the owner is returned.
+    /// Hands a notice to the host. A reminder of the owner is returned.
     fn notice(&mut self, notice: Notice) -> Option<u64> {
         match notice {
             Notice::Stream { stream, updates } => {
-                self.handle(Input::Stream(Batch { stream, updates }));
+                self.handle(machine::Input::Stream(Batch { stream, updates }));
             }
-            Notice::Discovered(result) => self.handle(Input::Discovered(result)),
+            Notice::Discovered(result) => self.handle(machine::Input::Discovered(result)),
             Notice::Executed {
                 execution,
                 outcome,
@@ -416,52 +421,41 @@ impl Host {
             } => {
                 if let Some(executing) = self.executions.remove(&execution) {
                     let plan = executing.plan;
-                    self.handle(Input::Executed {
+                    self.handle(machine::Input::Executed {
                         plan,
                         outcome,
                         took,
                     });
                 }
             }
-            Notice::Read { read, answer } => self.handle(Input::ReadDone { read, answer }),
+            Notice::Read { read, answer } => {
+                self.handle(machine::Input::ReadDone { read, answer });
+            }
+            Notice::Remembered {
+                id,
+                controller,
+                remembered,
+            } => self.remembered(id, &controller, remembered),
+            Notice::Recorded {
+                id,
+                controller,
+                result,
+                written,
+            } => self.recorded(id, &controller, result, written),
             Notice::Reminder(reminder) => match self.reminders.remove(&reminder) {
-                Some(call) => self.computed(call),
+                Some(Reminder::Computed(call)) => self.computed(call),
+                Some(Reminder::Loaded(load)) => self.loaded(&load),
                 None => return Some(reminder),
             },
         }
         None
     }
 
-    /// The guest has computed.
-    fn computed(&mut self, id: CallId) {
-        let now = self.world.now().instant;
-        let Some(in_flight) = self.calls.get_mut(&id) else {
-            return;
-        };
-        let took = now.since(in_flight.started);
-        let result = match in_flight.next.take() {
-            Some(Reconciliation::Reads(request)) => {
-                self.last_id += 1;
-                let read = ReadId(self.last_id);
-                let controller = Arc::clone(&in_flight.call.controller);
-                self.reads.insert(read, id);
-                self.handle(Input::ReadRequested {
-                    read,
-                    call: id,
-                    controller,
-                    request,
-                });
-                return;
-            }
-            Some(Reconciliation::Decided(decisions)) => Ok(decisions),
-            Some(Reconciliation::Failed(failure)) => Err(failure),
-            None => return,
-        };
-        self.calls.remove(&id);
-        self.handle(Input::Answered {
-            call: id,
-            result,
-            took,
-        });
+    /// Comes back to this after a while, unless the host crashes.
+    fn remind(&mut self, after: std::time::Duration, what: Reminder) {
+        self.last_id += 1;
+        self.reminders.insert(self.last_id, what);
+        let at = self.world.now().instant.after(after);
+        self.world.remind(at, self.last_id);
     }
 }

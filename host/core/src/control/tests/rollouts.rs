@@ -1,0 +1,298 @@
+//! Rollouts from their start to their end: time, restarts, changes of the spec, and the
+//! limits of the analysis.
+
+use super::bench::{Bench, identity, name_of, spec};
+use crate::api::ControllerSpec;
+use crate::control::requests::{abandon, abort, promote_fully, retry};
+use crate::rollout::compare::Counts;
+use crate::rollout::progress::StepObservation;
+
+const STEPS: &[&str] = &["shadow for 2m", "weight 10 for 2m", "weight 50 for 2m"];
+
+/// The stable revision.
+fn first() -> ControllerSpec {
+    spec(1, STEPS)
+}
+
+/// The candidate.
+fn second() -> ControllerSpec {
+    spec(2, STEPS)
+}
+
+fn rolling_out_to(candidate: ControllerSpec) -> Bench {
+    let mut bench = Bench::running(first());
+    bench.change(candidate);
+    bench.settle();
+    assert_eq!(bench.candidate().step, 1);
+    bench
+}
+
+fn rolling_out() -> Bench {
+    rolling_out_to(second())
+}
+
+#[test]
+fn a_step_continues_after_a_restart_without_the_time_in_between() {
+    let mut bench = rolling_out();
+    bench.pass(120 + 55);
+    let before = bench.candidate();
+    assert_eq!(before.step, 2);
+    // A minute without a host follows.
+    let mut next = bench.crash();
+    next.settle();
+    next.pass(20);
+    let after = next.candidate();
+    assert_eq!((after.step, &after.since), (2, &before.since));
+    assert!((50..=80).contains(&after.elapsed_seconds), "{after:?}");
+    next.pass(40);
+    assert_eq!(next.candidate().step, 2, "not too early");
+    next.pass(20);
+    assert_eq!(next.candidate().step, 3);
+    let mut last = next.crash();
+    last.settle();
+    last.pass(130);
+    assert_eq!(last.stable(), before.revision);
+    assert_eq!(last.status().candidate, None);
+}
+
+#[test]
+fn no_time_passes_in_a_step_that_is_paused() {
+    let mut paused = second();
+    paused.rollout.paused = true;
+    let mut bench = rolling_out_to(paused);
+    bench.pass(600);
+    let candidate = bench.candidate();
+    assert_eq!((candidate.step, candidate.elapsed_seconds), (1, 0));
+    assert_eq!(candidate.waits_for, "paused by an operator");
+    bench.change(second());
+    bench.pass(122);
+    assert_eq!(bench.candidate().step, 2);
+}
+
+#[test]
+fn a_step_without_decisions_is_inconclusive() {
+    let mut spec = second();
+    spec.rollout.analysis.min_decisions = 10;
+    let mut bench = rolling_out_to(spec);
+    bench.pass(600);
+    let candidate = bench.candidate();
+    assert_eq!(candidate.step, 1);
+    assert_eq!(
+        candidate.waits_for,
+        "inconclusive: 0 targets were compared, and it takes 10"
+    );
+}
+
+/// Before the former spec is loaded again, its lack of steps must not promote what
+/// another spec described.
+#[test]
+fn the_former_spec_ends_a_rollout_also_without_steps_and_while_its_source_is_away() {
+    for steps in [STEPS, &[]] {
+        for is_source_away in [false, true] {
+            let mut bench = rolling_out();
+            let before = bench.record.status.stable.clone();
+            bench.is_source_away = is_source_away;
+            bench.change(spec(1, steps));
+            bench.look();
+            assert_eq!(bench.status().stable, before);
+            bench.settle();
+            bench.pass(3);
+            let status = bench.status();
+            assert_eq!((&status.stable, status.candidate), (&before, None));
+            assert_eq!(status.rejected, None);
+            assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+        }
+    }
+}
+
+/// The next stable revision still waits for its watches: what the candidate does is
+/// compared with a revision that is replaced.
+#[test]
+fn a_candidate_is_judged_beside_the_stable_revision_alone() {
+    let mut bench = Bench::running(spec(0, &[]));
+    bench.former_stable = Some(identity(&spec(0, &[])));
+    bench.change(spec(1, &[]));
+    bench.settle();
+    assert_eq!(bench.stable(), name_of(&first()));
+    bench.change(second());
+    bench.settle();
+    bench.disagree(100);
+    bench.pass(300);
+    let candidate = bench.candidate();
+    assert_eq!((candidate.step, candidate.elapsed_seconds), (1, 0));
+    assert_eq!(candidate.comparison.different, 0);
+    bench.former_stable = None;
+    bench.observed = StepObservation::default();
+    bench.pass(122);
+    assert_eq!(bench.candidate().step, 2);
+}
+
+#[test]
+fn an_abort_holds_when_the_steps_are_taken_away() {
+    let mut bench = rolling_out();
+    let before = bench.stable();
+    let value = abort(&bench.candidate());
+    bench.declaration.requests.abort = Some(value);
+    bench.change(spec(2, &[]));
+    bench.settle();
+    let status = bench.status();
+    assert_eq!(status.stable.unwrap().revision, before);
+    let rejected = status.rejected.unwrap();
+    assert_eq!(rejected.reason, "an operator aborted the rollout");
+}
+
+/// `davit rollback` returns to the revision that was stable before, not to one that
+/// was only a candidate.
+#[test]
+fn the_record_knows_which_revisions_were_stable() {
+    let mut bench = rolling_out();
+    let before = bench.status().stable.unwrap();
+    let value = abort(&bench.candidate());
+    bench.ask(|requests| requests.abort = Some(value));
+    bench.settle();
+    bench.change(spec(3, STEPS));
+    bench.settle();
+    let value = promote_fully(&bench.candidate());
+    bench.ask(|requests| requests.promote = Some(value));
+    bench.settle();
+    let stable = bench.status().stable.unwrap();
+    assert_eq!(stable.revision, name_of(&spec(3, STEPS)));
+    let history = bench.record.history();
+    let since: Vec<_> = history.into_iter().map(|one| one.stable_since).collect();
+    assert_eq!(since, [Some(stable.since), None, Some(before.since)]);
+}
+
+/// The spec may have changed while no host was there.
+#[test]
+fn a_recorded_candidate_that_the_spec_does_not_describe_owns_nothing() {
+    let all = &["weight 100 until promoted"];
+    let mut bench = Bench::running(first());
+    bench.change(spec(2, all));
+    bench.settle();
+    let candidate = (name_of(&second()), 100);
+    assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate))));
+    bench.declaration.spec = Ok(spec(3, all));
+    let mut next = bench.crash();
+    next.is_source_away = true;
+    next.settle();
+    next.pass(300);
+    assert_eq!(next.runs(), Some((name_of(&first()), None)));
+    assert_eq!(next.candidate().revision, name_of(&second()));
+    // The spec describes it again: its recorded module is enough.
+    next.change(spec(2, all));
+    next.settle();
+    next.pass(3);
+    let candidate = (name_of(&second()), 100);
+    assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate))));
+}
+
+/// The spec asks for more than the update of a guest: an operator has to say whether that
+/// becomes stable without a rollout.
+#[test]
+fn a_lost_revision_is_replaced_only_when_an_operator_abandons_it() {
+    let bench = Bench::running(first());
+    let before = bench.status().stable.unwrap();
+    let mut next = bench.crash();
+    next.is_cache_lost = true;
+    next.change(second());
+    next.settle();
+    next.pass(10);
+    let lost = next.status().lost.unwrap();
+    let ready = name_of(&second());
+    assert_eq!(lost.ready.as_ref(), Some(&ready));
+    let (is, reason, message) = next.condition("Degraded");
+    assert_eq!((is.as_str(), reason.as_str()), ("True", "StableLost"));
+    for part in ["it is not kept", &ready, "davit promote --full podgc"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    next.pass(300);
+    assert_eq!(next.runs(), None);
+    assert_eq!(next.status().stable.as_ref(), Some(&before));
+    assert_eq!(next.status().lost.as_ref(), Some(&lost), "it is one loss");
+
+    let value = abandon(&before, &lost);
+    next.ask(|requests| requests.abandon = Some(value));
+    next.settle();
+    assert_eq!(next.runs(), Some((ready, None)));
+    assert_eq!(next.status().lost, None);
+}
+
+/// What is observed of a candidate that exceeds a limit, with a text of the reason.
+fn excesses() -> [(StepObservation, &'static str); 3] {
+    let failed_calls = StepObservation {
+        failed_calls: 1,
+        last_failure: "trap: unreachable".into(),
+        ..StepObservation::default()
+    };
+    let disagreement = StepObservation {
+        counts: Counts {
+            only_candidate: 8,
+            ..Counts::default()
+        },
+        ..StepObservation::default()
+    };
+    let spent = StepObservation {
+        spent: Some("deletesPerMinute of 4".into()),
+        ..StepObservation::default()
+    };
+    [
+        (failed_calls, "trap: unreachable"),
+        (disagreement, "on 8 of 8 targets"),
+        (spent, "deletesPerMinute of 4"),
+    ]
+}
+
+#[test]
+fn a_candidate_that_exceeds_a_limit_is_rolled_back_until_an_operator_retries_it() {
+    for (observed, reason) in excesses() {
+        let mut candidate = second();
+        candidate.rollout.analysis.max_disagreement_percent = Some(20);
+        let mut bench = rolling_out_to(candidate);
+        let before = bench.status().stable;
+        bench.observed = observed;
+        bench.pass(1);
+        let status = bench.status();
+        assert_eq!((&status.stable, status.candidate), (&before, None));
+        let rejected = status.rejected.unwrap();
+        assert!(rejected.reason.contains(reason), "{rejected:?}");
+        let (is, why, message) = bench.condition("Progressing");
+        assert_eq!((is.as_str(), why.as_str()), ("False", "RolledBack"));
+        assert!(message.contains(&rejected.reason), "{message}");
+        bench.pass(300);
+        assert_eq!(bench.status().rejected.as_ref(), Some(&rejected));
+        assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+
+        bench.observed = StepObservation::default();
+        bench.ask(|requests| requests.retry = Some(retry(&rejected)));
+        bench.settle();
+        assert_eq!(bench.candidate().revision, rejected.revision);
+    }
+}
+
+/// Restarts must not make a bad candidate a good one.
+#[test]
+fn failed_calls_of_a_candidate_are_counted_over_restarts() {
+    let with_limit = |most| {
+        let mut spec = second();
+        spec.rollout.analysis.max_failed_calls = most;
+        spec
+    };
+    let failed = |calls| StepObservation {
+        failed_calls: calls,
+        ..StepObservation::default()
+    };
+    let mut bench = rolling_out_to(with_limit(1000));
+    bench.observed = failed(10);
+    bench.pass(15);
+    assert_eq!(bench.candidate().failed_calls, 10);
+    let mut next = bench.crash();
+    next.observed = failed(1);
+    next.settle();
+    next.pass(2);
+    assert_eq!(next.candidate().failed_calls, 11);
+    next.change(with_limit(10));
+    next.pass(2);
+    let reason = next.status().rejected.unwrap().reason;
+    let expected = "11 calls failed, of which 10 may";
+    assert!(reason.contains(expected), "{reason}");
+}

@@ -1,0 +1,211 @@
+//! Guardrails over the whole host: what trips, for how long, and who resets it.
+
+use super::*;
+use crate::api::{CooldownConfig, GuardrailConfig, RequestResult, RequestStatus, TrippedStatus};
+use crate::budget::Cooldown;
+
+const MINUTE: Duration = Duration::from_mins(1);
+const COOLDOWN: Cooldown = Cooldown::After(Duration::from_mins(10));
+
+/// A controller that deletes every pod, so many in a minute.
+fn guarded(deletes: u32, cooldown: Cooldown) -> ControllerSpec {
+    ControllerSpec {
+        guardrails: GuardrailConfig {
+            deletes_per_minute: Some(deletes),
+            cooldown: Some(CooldownConfig(cooldown)),
+            ..GuardrailConfig::default()
+        },
+        ..spec(1, &[])
+    }
+}
+
+/// Runs that beside so many pods until its guardrail trips.
+fn tripped(pods: usize, spec: &ControllerSpec) -> Bench {
+    let mut bench = Bench::new();
+    bench.declare(spec.clone(), Requests::default());
+    let names: Vec<String> = (0..pods).map(|number| format!("p-{number:02}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    bench.list(&names);
+    bench.work(Duration::from_secs(3));
+    assert!(bench.is_tripped());
+    bench
+}
+
+impl Bench {
+    fn is_tripped(&self) -> bool {
+        !self.status().tripped.is_empty()
+    }
+
+    /// The only guardrail that is tripped.
+    fn trip(&self) -> TrippedStatus {
+        let [tripped] = self.status().tripped.as_slice() else {
+            panic!("{:?}", self.status().tripped);
+        };
+        tripped.clone()
+    }
+
+    fn degraded(&self) -> (String, String, String) {
+        let mut conditions = self.status().conditions.iter();
+        let found = conditions.find(|one| one.type_ == "Degraded").unwrap();
+        let found = found.clone();
+        (found.status, found.reason, found.message)
+    }
+
+    /// Requests the reset of the guardrails that had tripped by then.
+    fn reset(&mut self, spec: &ControllerSpec, since: &str) {
+        self.declare(spec.clone(), resetting(since));
+        self.work(Duration::from_secs(3));
+    }
+}
+
+fn resetting(since: &str) -> Requests {
+    Requests {
+        reset: Some(since.to_owned()),
+        ..Requests::default()
+    }
+}
+
+#[test]
+fn plans_wait_for_the_whole_cooldown_of_a_tripped_guardrail() {
+    let mut bench = tripped(5, &guarded(3, COOLDOWN));
+    let tripped = bench.trip();
+    assert_eq!(
+        (tripped.guardrail.as_str(), tripped.limit),
+        ("deletesPerMinute", 3)
+    );
+    let [since, until] = [&tripped.since, tripped.until.as_ref().unwrap()]
+        .map(|time| time.parse::<jiff::Timestamp>().unwrap());
+    let seconds = until.as_second() - since.as_second();
+    assert!((599..=601).contains(&seconds), "{tripped:?}");
+    let (is, reason, message) = bench.degraded();
+    assert_eq!((is.as_str(), reason.as_str()), ("True", "Guardrail"));
+    for part in ["deletesPerMinute of 3 plans in 60 seconds", "davit reset"] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert_eq!(bench.status().summary, "Guardrail: deletesPerMinute");
+
+    // There is room for more after a minute, and still nothing is deleted.
+    bench.work(Duration::from_secs(590));
+    assert_eq!(bench.pods.len(), 2);
+    assert_eq!(bench.trip(), tripped);
+    bench.work(Duration::from_secs(20));
+    assert_eq!(bench.pods.len(), 0);
+    assert!(!bench.is_tripped());
+    let (is, reason, _) = bench.degraded();
+    assert_eq!((is.as_str(), reason.as_str()), ("False", "Healthy"));
+    assert_eq!(bench.status().summary, "Running");
+}
+
+#[test]
+fn a_reset_is_of_one_trip() {
+    let spec = guarded(3, Cooldown::UntilReset);
+    let mut bench = tripped(8, &spec);
+    let first = bench.trip();
+    assert_eq!(first.until, None);
+    bench.reset(&spec, "2026-11-20T09:00:00.000Z");
+    bench.work(3 * MINUTE);
+    assert_eq!(bench.pods.len(), 5);
+    assert_eq!(bench.trip(), first);
+    let (_, _, message) = bench.degraded();
+    assert!(message.contains("wait until it is reset"), "{message}");
+
+    bench.reset(&spec, &first.since);
+    let second = bench.trip();
+    assert_ne!(second.since, first.since);
+    // The request that reset the first one stands.
+    bench.work(3 * MINUTE);
+    assert_eq!(bench.pods.len(), 2);
+    assert_eq!(bench.trip(), second);
+    bench.reset(&spec, &second.since);
+    assert_eq!(bench.pods.len(), 0);
+    assert!(!bench.is_tripped());
+}
+
+/// Restarts are no way around a guardrail.
+#[test]
+fn a_trip_outlives_the_host_until_it_is_reset() {
+    let spec = guarded(3, Cooldown::UntilReset);
+    let mut bench = tripped(8, &spec);
+    let first = bench.trip();
+    for _ in 0..3 {
+        bench = bench.crash(declaration(NAME, spec.clone()));
+        bench.work(3 * MINUTE);
+        assert_eq!(bench.pods.len(), 5);
+        assert_eq!(bench.trip(), first);
+        assert_eq!(bench.degraded().1, "Guardrail");
+    }
+    bench.reset(&spec, &first.since);
+    assert_eq!(bench.pods.len(), 2);
+    assert_ne!(bench.trip().since, first.since);
+}
+
+#[test]
+fn a_cooldown_continues_after_a_restart() {
+    let spec = guarded(3, COOLDOWN);
+    let bench = tripped(5, &spec);
+    let tripped = bench.trip();
+    // A minute without a host follows.
+    let mut next = bench.crash(declaration(NAME, spec));
+    next.work(Duration::from_secs(530));
+    assert_eq!(next.pods.len(), 2);
+    assert_eq!(next.trip(), tripped);
+    next.work(Duration::from_secs(20));
+    assert_eq!(next.pods.len(), 0);
+}
+
+/// Another limit is another decision of the operator's.
+#[test]
+fn a_recorded_trip_of_another_limit_holds_nothing_back() {
+    let bench = tripped(5, &guarded(3, Cooldown::UntilReset));
+    let another = guarded(30, Cooldown::UntilReset);
+    let mut next = bench.crash(declaration(NAME, another));
+    next.work(Duration::from_secs(10));
+    assert_eq!(next.pods.len(), 0);
+    assert!(!next.is_tripped());
+}
+
+#[test]
+fn a_limit_in_percent_is_of_the_objects_that_the_controller_watches() {
+    let spec = ControllerSpec {
+        guardrails: GuardrailConfig {
+            deletes_percent_per_minute: Some(50),
+            ..GuardrailConfig::default()
+        },
+        ..spec(1, &[])
+    };
+    let mut bench = tripped(20, &spec);
+    let tripped = bench.trip();
+    assert_eq!(
+        (tripped.guardrail.as_str(), tripped.limit),
+        ("deletesPercentPerMinute", 10)
+    );
+    bench.work(3 * MINUTE);
+    assert_eq!(bench.pods.len(), 10);
+    // After the default cooldown, a share of those that are left.
+    bench.work(3 * MINUTE);
+    assert_eq!(bench.pods.len(), 5);
+}
+
+/// What is reset is not in the record: a host that ends right after its answer leaves
+/// the reset to the next one.
+#[test]
+fn a_reset_that_was_answered_is_repeated_by_the_next_host() {
+    let spec = guarded(3, Cooldown::UntilReset);
+    let mut bench = tripped(5, &spec);
+    let value = bench.trip().since;
+    let record = bench.records.get_mut(NAME).unwrap();
+    assert_eq!(record.status.last_trip(), Some(value.as_str()));
+    record.status.requests = vec![RequestStatus {
+        request: "reset".into(),
+        value: value.clone(),
+        result: RequestResult::Done,
+        message: "the tripped guardrails were reset: deletesPerMinute".into(),
+        at: "2026-11-20T10:00:00Z".into(),
+    }];
+    let mut next = bench.crash(Declaration {
+        requests: resetting(&value),
+        ..declaration(NAME, spec)
+    });
+    next.work(Duration::from_secs(10));
+    assert_eq!(next.pods.len(), 0);
+}

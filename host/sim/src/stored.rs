@@ -1,0 +1,145 @@
+//! Objects as the storage keeps them and as every answer carries them: bytes.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use crate::object::{Metadata, Object};
+use crate::resource::Resource;
+use crate::status::{Result, Status};
+
+/// A stored version of an object: the JSON as it is served, shared by the
+/// store, the watch log and every answer that carries it.
+#[derive(Clone, Debug)]
+pub struct StoredObject {
+    json: Bytes,
+    metadata: (u32, u32),
+    version: u64,
+    selectable: Box<str>,
+}
+
+impl StoredObject {
+    /// Serialises `object` with the type of `resource`.
+    pub fn new(resource: &Resource, object: &Object) -> Result<Self> {
+        let mut json = type_prefix(&resource.kind, &resource.api_version());
+        json.extend_from_slice(b"\"metadata\":");
+        let start = json.len();
+        let failed = |error: serde_json::Error| Status::internal(error.to_string());
+        serde_json::to_writer(&mut json, &object.metadata).map_err(failed)?;
+        let end = json.len();
+        for (name, value) in &object.body {
+            json.push(b',');
+            serde_json::to_writer(&mut json, name).map_err(failed)?;
+            json.push(b':');
+            serde_json::to_writer(&mut json, value).map_err(failed)?;
+        }
+        json.push(b'}');
+        let range =
+            |at: usize| u32::try_from(at).map_err(|_| Status::internal("object larger than 4 GiB"));
+        Ok(StoredObject {
+            // Without spare capacity: this is what stays in memory.
+            json: json.into_boxed_slice().into(),
+            metadata: (range(start)?, range(end)?),
+            version: object.metadata.resource_version.parse().unwrap_or(0),
+            selectable: resource.selectable_values(object).into(),
+        })
+    }
+
+    /// The whole object, as served in its storage version.
+    #[must_use]
+    pub fn json(&self) -> &Bytes {
+        &self.json
+    }
+
+    /// The bytes of `metadata`'s value.
+    #[must_use]
+    pub fn metadata_json(&self) -> &[u8] {
+        let (start, end) = self.metadata;
+        self.json
+            .get(start as usize..end as usize)
+            .unwrap_or_default()
+    }
+
+    /// The object without `kind` and `apiVersion`, from `"metadata":` on to
+    /// and with the closing brace.
+    #[must_use]
+    pub fn untyped_json(&self) -> &[u8] {
+        let start = (self.metadata.0 as usize).saturating_sub("\"metadata\":".len());
+        self.json.get(start..).unwrap_or_default()
+    }
+
+    /// The version that this write got.
+    #[must_use]
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The values of the resource's selectable fields, in the resource's
+    /// order, each ended by a NUL.
+    #[must_use]
+    pub fn selectable(&self) -> &str {
+        &self.selectable
+    }
+
+    /// The same object under another version.
+    pub fn at_version(&self, version: u64) -> Result<Self> {
+        let mut metadata = self.metadata()?;
+        metadata.resource_version = version.to_string();
+        let (start, end) = self.metadata;
+        let head = self.json.get(..start as usize).unwrap_or_default();
+        let tail = self.json.get(end as usize..).unwrap_or_default();
+        let mut json = Vec::with_capacity(self.json.len() + 20);
+        json.extend_from_slice(head);
+        serde_json::to_writer(&mut json, &metadata)
+            .map_err(|error| Status::internal(error.to_string()))?;
+        let end =
+            u32::try_from(json.len()).map_err(|_| Status::internal("object larger than 4 GiB"))?;
+        json.extend_from_slice(tail);
+        Ok(StoredObject {
+            json: json.into_boxed_slice().into(),
+            metadata: (start, end),
+            version,
+            selectable: self.selectable.clone(),
+        })
+    }
+
+    /// Parses the metadata.
+    pub fn metadata(&self) -> Result<Metadata> {
+        serde_json::from_slice(self.metadata_json())
+            .map_err(|error| Status::internal(format!("stored metadata: {error}")))
+    }
+
+    /// Parses the whole object.
+    pub fn object(&self) -> Result<Object> {
+        let value = serde_json::from_slice(&self.json)
+            .map_err(|error| Status::internal(format!("stored object: {error}")))?;
+        Object::from_value(value).map_err(Status::internal)
+    }
+
+    /// Parses just the labels.
+    pub fn labels(&self) -> Result<BTreeMap<String, String>> {
+        #[derive(Deserialize)]
+        struct Labels {
+            #[serde(default)]
+            labels: BTreeMap<String, String>,
+        }
+        let parsed: Labels = serde_json::from_slice(self.metadata_json())
+            .map_err(|error| Status::internal(format!("stored labels: {error}")))?;
+        Ok(parsed.labels)
+    }
+}
+
+/// `{"kind":…,"apiVersion":…,`: how every served object begins.
+#[must_use]
+pub fn type_prefix(kind: &str, api_version: &str) -> Vec<u8> {
+    // Kinds and versions are DNS-like names: nothing to escape. Room for a
+    // typical small object.
+    let mut json = Vec::with_capacity(512);
+    json.extend_from_slice(b"{\"kind\":\"");
+    json.extend_from_slice(kind.as_bytes());
+    json.extend_from_slice(b"\",\"apiVersion\":\"");
+    json.extend_from_slice(api_version.as_bytes());
+    json.extend_from_slice(b"\",");
+    json
+}

@@ -1,0 +1,140 @@
+//! Calls into guests.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use davit_core::circuit::{CallFailure, CallFailureKind};
+use davit_core::controller::CallId;
+use davit_core::machine::{Call, Input, ReadAnswer, ReadId, ReadRequest};
+use davit_core::plan::Decision;
+use davit_core::time::Instant;
+
+use super::{Host, Reminder};
+
+/// A guest that runs in the process.
+///
+/// It decides from the call alone: a live read ends it, and it is asked again
+/// with the answers that are known by then. So everything else goes on
+/// meanwhile, as it does while a component is suspended.
+pub trait NativeGuest: fmt::Debug {
+    /// Decides about the items of a call. `answers` are those to the live reads
+    /// that it asked for before, in their order.
+    fn reconcile(&self, call: &Call<Guest>, answers: &[ReadAnswer]) -> Reconciliation;
+}
+
+/// A guest, as the machine holds it.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// The name of its revision.
+    pub revision: Arc<str>,
+    /// The program.
+    pub native: Arc<dyn NativeGuest>,
+}
+
+/// What comes of a call.
+#[derive(Debug)]
+pub enum Reconciliation {
+    /// A decision for each item.
+    Decided(Vec<Decision>),
+    /// It needs a live read first.
+    Reads(ReadRequest),
+    /// It failed.
+    Failed(CallFailure),
+}
+
+/// A call that is under way.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    call: Box<Call<Guest>>,
+    answers: Vec<ReadAnswer>,
+    started: Instant,
+    next: Option<Reconciliation>,
+}
+
+impl Host {
+    pub(super) fn call(&mut self, call: Box<Call<Guest>>) {
+        let (controller, revision) = (&call.controller, &call.guest.revision);
+        for problem in self
+            .watchdog
+            .calls(controller, revision, self.world.records())
+        {
+            self.world.violated(problem);
+        }
+        let id = call.id;
+        let in_flight = InFlight {
+            call,
+            answers: Vec::new(),
+            started: self.world.now().instant,
+            next: None,
+        };
+        self.calls.insert(id, in_flight);
+        self.compute(id);
+    }
+
+    /// The guest computes, for a while.
+    fn compute(&mut self, id: CallId) {
+        let traps = self.trap > 0.0 && self.world.dice().chance(self.trap);
+        let Some(in_flight) = self.calls.get_mut(&id) else {
+            return;
+        };
+        in_flight.next = Some(if traps {
+            let trap = CallFailure::new(CallFailureKind::Trap, "the story traps it");
+            Reconciliation::Failed(trap)
+        } else {
+            let native = &in_flight.call.guest.native;
+            native.reconcile(&in_flight.call, &in_flight.answers)
+        });
+        // Some calls are still under way when the next thing happens.
+        let longest = if self.world.dice().chance(0.1) {
+            Duration::from_secs(2)
+        } else {
+            Duration::from_millis(5)
+        };
+        let range = Duration::from_micros(50)..longest;
+        let took = self.world.dice().duration(&range);
+        self.remind(took, Reminder::Computed(id));
+    }
+
+    pub(super) fn resume(&mut self, read: ReadId, answer: ReadAnswer) {
+        if let Some(id) = self.reads.remove(&read)
+            && let Some(in_flight) = self.calls.get_mut(&id)
+        {
+            in_flight.answers.push(answer);
+            self.compute(id);
+        }
+    }
+
+    /// The guest has computed.
+    pub(super) fn computed(&mut self, id: CallId) {
+        let now = self.world.now().instant;
+        let Some(in_flight) = self.calls.get_mut(&id) else {
+            return;
+        };
+        let took = now.since(in_flight.started);
+        let result = match in_flight.next.take() {
+            Some(Reconciliation::Reads(request)) => {
+                self.last_id += 1;
+                let read = ReadId(self.last_id);
+                let controller = Arc::clone(&in_flight.call.controller);
+                self.reads.insert(read, id);
+                self.handle(Input::ReadRequested {
+                    read,
+                    call: id,
+                    controller,
+                    request,
+                });
+                return;
+            }
+            Some(Reconciliation::Decided(decisions)) => Ok(decisions),
+            Some(Reconciliation::Failed(failure)) => Err(failure),
+            None => return,
+        };
+        self.calls.remove(&id);
+        self.handle(Input::Answered {
+            call: id,
+            result,
+            took,
+        });
+    }
+}

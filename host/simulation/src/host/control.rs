@@ -1,0 +1,95 @@
+//! Effects of the control half: loads, records, and what people are told.
+
+use std::time::Duration;
+
+use davit_core::api::HostStatus;
+use davit_core::control::{
+    ControlEffect, ControlInput, Load, LoadFailure, LoadProblem, RecordId, Remembered,
+};
+
+use super::{Guest, Host, Reminder};
+
+/// How long a load takes that is held up.
+const SLOW: Duration = Duration::from_secs(20);
+
+impl Host {
+    pub(super) fn carry_out(&mut self, effect: ControlEffect<Guest>) {
+        match effect {
+            ControlEffect::Load(load) => {
+                let longest = if self.world.dice().chance(0.05) {
+                    SLOW
+                } else {
+                    Duration::from_millis(100)
+                };
+                let range = Duration::from_millis(1)..longest;
+                let took = self.world.dice().duration(&range);
+                self.remind(took, Reminder::Loaded(Box::new(load)));
+            }
+            ControlEffect::Remember { id, owner } => self.world.read_record(id, owner),
+            ControlEffect::Record { id, owner, record } => {
+                self.world.write_record(id, owner, record);
+            }
+            ControlEffect::KeepModules(digests) => self.modules.keep(&digests),
+            ControlEffect::Event {
+                controller, notice, ..
+            } => {
+                self.world.note(format_args!(
+                    "{controller}: {} {}",
+                    notice.reason, notice.message
+                ));
+                self.watchdog.notified(&controller, &notice);
+            }
+            ControlEffect::Answer { id, result } => self.answers.push_back((id, result)),
+            ControlEffect::Report(report) => self.world.note(format_args!("{report:?}")),
+            ControlEffect::Run(_) | ControlEffect::Reset { .. } => {
+                let what = "the host gives away what concerns its machine";
+                self.world.violated(what.to_owned());
+            }
+        }
+    }
+
+    pub(super) fn loaded(&mut self, load: &Load) {
+        let fails = self.world.conditions.no_loads;
+        let result = if self.world.dice().chance(fails) {
+            let failures = [LoadFailure::Busy, LoadFailure::Unanswered];
+            let failure = self.world.dice().pick(&failures).copied();
+            let failure = failure.unwrap_or(LoadFailure::Busy);
+            Err(LoadProblem::new(failure, "the machine is busy"))
+        } else {
+            self.modules.load(load, self.world.records())
+        };
+        if let Err(problem) = &result {
+            self.world.note(format_args!(
+                "{} cannot be loaded: {}",
+                load.owner.name, problem.message
+            ));
+        }
+        let id = load.id;
+        self.control(ControlInput::Loaded { id, result });
+    }
+
+    pub(super) fn remembered(
+        &mut self,
+        id: RecordId,
+        controller: &str,
+        remembered: Box<Remembered>,
+    ) {
+        let (now, records) = (self.world.now(), self.world.records());
+        self.watchdog.remembered(controller, records, now);
+        self.control(ControlInput::Remembered { id, remembered });
+    }
+
+    pub(super) fn recorded(
+        &mut self,
+        id: RecordId,
+        controller: &str,
+        result: Result<Option<HostStatus>, String>,
+        written: Option<usize>,
+    ) {
+        if let (Ok(_), Some(written)) = (&result, written) {
+            let (now, records) = (self.world.now(), self.world.records());
+            self.watchdog.recorded(controller, written, records, now);
+        }
+        self.control(ControlInput::Recorded { id, result });
+    }
+}

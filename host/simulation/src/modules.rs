@@ -1,0 +1,216 @@
+//! Modules: where they come from, what is kept of them, and what a load finds.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use davit_core::api::{ControllerSpec, ModuleConfig, ModuleSource, encode_config};
+use davit_core::control::{Load, LoadFailure, LoadProblem, LoadResult, LoadTarget, SourceVersion};
+use davit_core::digest::ModuleDigest;
+use davit_core::manifest::Manifest;
+use davit_core::revision::{LoadedRevision, RevisionIdentity};
+
+use crate::host::{Guest, NativeGuest};
+use crate::records::Records;
+
+/// A module: the program that it was built of, and which build it is. Builds of one
+/// program differ in their digests alone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// The name of the program.
+    pub program: String,
+    /// The number of the build.
+    pub build: u32,
+}
+
+impl Module {
+    /// What identifies it.
+    #[must_use]
+    pub fn digest(&self) -> ModuleDigest {
+        ModuleDigest::of(format!("{} {}", self.program, self.build).as_bytes())
+    }
+}
+
+/// A guest and its manifest, or why the guest refuses its configuration.
+pub type Described = Result<(Arc<dyn NativeGuest>, Manifest), String>;
+
+/// A guest that was described.
+type Native = (Arc<dyn NativeGuest>, Arc<Manifest>);
+
+/// Describes a program with a configuration (MessagePack).
+pub type Describe = fn(program: &str, config: &[u8]) -> Described;
+
+/// The sources of modules, and the module cache of the host's machine.
+pub struct Modules {
+    describe: Describe,
+    /// What each source holds; none while it is away.
+    sources: BTreeMap<String, (Option<Module>, u64)>,
+    cache: BTreeMap<ModuleDigest, Module>,
+    /// By program and configuration.
+    described: BTreeMap<(String, Arc<[u8]>), Native>,
+}
+
+impl fmt::Debug for Modules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.sources).finish()
+    }
+}
+
+type Result<T, E = LoadProblem> = std::result::Result<T, E>;
+
+impl Modules {
+    /// No source holds anything yet.
+    #[must_use]
+    pub fn new(describe: Describe) -> Self {
+        Self {
+            describe,
+            sources: BTreeMap::new(),
+            cache: BTreeMap::new(),
+            described: BTreeMap::new(),
+        }
+    }
+
+    /// A source holds that module from now on; none: it cannot be read.
+    pub fn provide(&mut self, source: &ModuleSource, module: Option<Module>) {
+        let held = self.sources.entry(source.to_string()).or_default();
+        *held = (module, held.1 + 1);
+    }
+
+    /// The revision that a spec describes, if it can be loaded now.
+    pub fn load_now(&mut self, spec: &ControllerSpec) -> Option<LoadedRevision<Guest>> {
+        self.load_spec(spec).ok()
+    }
+
+    /// The module cache is empty: the host runs on another machine.
+    pub fn forget_cache(&mut self) {
+        self.cache.clear();
+    }
+
+    /// Other modules than these are not needed any more.
+    pub(crate) fn keep(&mut self, digests: &BTreeSet<ModuleDigest>) {
+        self.cache.retain(|digest, _| digests.contains(digest));
+    }
+
+    /// What becomes of a load.
+    pub(crate) fn load(&mut self, load: &Load, records: &Records) -> Result<LoadResult<Guest>> {
+        match &load.target {
+            LoadTarget::Desired { spec, before } => self.load_desired(spec, before.as_ref()),
+            LoadTarget::Stable { revision } | LoadTarget::Candidate { revision } => {
+                let spec = records.spec(&load.owner, revision).ok_or_else(|| {
+                    let message = format!("the spec of {revision} is not recorded");
+                    LoadProblem::new(LoadFailure::NotRecorded, &message)
+                })?;
+                let revision = self.load_recorded(&spec).map_err(|problem| LoadProblem {
+                    is_builtin: matches!(spec.module.source, ModuleSource::Builtin(_)),
+                    ..problem
+                })?;
+                Ok(LoadResult::Loaded {
+                    revision,
+                    spec: Box::new(spec),
+                    version: None,
+                })
+            }
+        }
+    }
+
+    /// What a spec describes, unless its source holds what it held before.
+    fn load_desired(
+        &mut self,
+        spec: &ControllerSpec,
+        before: Option<&SourceVersion>,
+    ) -> Result<LoadResult<Guest>> {
+        let module = &spec.module;
+        let held = self.sources.get(&module.source.to_string());
+        let version = match held {
+            _ if module.look_every().is_none() => None,
+            Some((Some(_), number)) => Some(SourceVersion(number.to_string())),
+            _ if module.digest.is_some() => Some(SourceVersion::unavailable()),
+            _ => return Err(unavailable()),
+        };
+        if version.is_some() && version.as_ref() == before {
+            return Ok(LoadResult::Unchanged);
+        }
+        let loaded = self.load_spec(spec);
+        match loaded {
+            Ok(revision) => Ok(LoadResult::Loaded {
+                revision,
+                spec: Box::new(spec.clone()),
+                version,
+            }),
+            Err(problem) => Err(LoadProblem { version, ..problem }),
+        }
+    }
+
+    fn load_spec(&mut self, spec: &ControllerSpec) -> Result<LoadedRevision<Guest>> {
+        let (found, away) = match self.fetch(&spec.module) {
+            Ok(module) => (module, None),
+            Err(problem) => match self.cached(&spec.module) {
+                Some(module) if problem.failure == LoadFailure::NotFound => {
+                    (module, Some(problem.message))
+                }
+                _ => return Err(problem),
+            },
+        };
+        self.revision(spec, &found, away)
+    }
+
+    /// A revision that ran before: from the module cache, else from its source.
+    fn load_recorded(&mut self, spec: &ControllerSpec) -> Result<LoadedRevision<Guest>> {
+        let found = match self.cached(&spec.module) {
+            Some(module) => module,
+            None => self.fetch(&spec.module)?,
+        };
+        self.revision(spec, &found, None)
+    }
+
+    fn cached(&self, config: &ModuleConfig) -> Option<Module> {
+        self.cache.get(&config.digest?).cloned()
+    }
+
+    /// What the source holds, if it may be used.
+    fn fetch(&self, config: &ModuleConfig) -> Result<Module> {
+        let held = self.sources.get(&config.source.to_string());
+        let module = held.and_then(|(module, _)| module.as_ref());
+        let module = module.ok_or_else(unavailable)?;
+        let found = module.digest();
+        if config.digest.is_some_and(|pinned| pinned != found) {
+            let message = format!("the source holds sha256:{found}");
+            return Err(LoadProblem::new(LoadFailure::OtherDigest, &message));
+        }
+        Ok(module.clone())
+    }
+
+    fn revision(
+        &mut self,
+        spec: &ControllerSpec,
+        module: &Module,
+        away: Option<String>,
+    ) -> Result<LoadedRevision<Guest>> {
+        let refused = |message: &str| LoadProblem::new(LoadFailure::Refused, message);
+        let config = encode_config(&spec.config).map_err(|error| refused(&error.to_string()))?;
+        let config: Arc<[u8]> = config.into();
+        let key = (module.program.clone(), Arc::clone(&config));
+        let (native, manifest) = if let Some(known) = self.described.get(&key) {
+            known.clone()
+        } else {
+            let described = (self.describe)(&module.program, &config);
+            let (native, manifest) = described.map_err(|message| refused(&message))?;
+            let made = (native, Arc::new(manifest));
+            self.described.insert(key, made.clone());
+            made
+        };
+        self.cache.insert(module.digest(), module.clone());
+        let identity = RevisionIdentity::new(module.digest(), config, spec.limits);
+        let revision = identity.to_string().into();
+        Ok(LoadedRevision {
+            guest: Guest { revision, native },
+            manifest,
+            identity,
+            away,
+        })
+    }
+}
+
+fn unavailable() -> LoadProblem {
+    LoadProblem::new(LoadFailure::NotFound, "the source cannot be read")
+}

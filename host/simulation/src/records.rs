@@ -1,0 +1,210 @@
+//! The records of controllers, which outlive a host, and what may never be written
+//! there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use davit_core::api::{
+    CandidateStatus, ControllerSpec, ControllerStatus, HostStatus, RequestResult,
+};
+use davit_core::control::{ControllerRecord, Owner, Record, Remembered, in_use};
+
+/// The records of all controllers.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Whether other hosts may write here too, as in a cluster: then a record belongs
+    /// to one resource, and goes with it.
+    pub are_shared: bool,
+    /// The uid of the resource of each controller.
+    uids: BTreeMap<String, String>,
+    held: BTreeMap<String, Held>,
+}
+
+/// The record of one controller.
+#[derive(Debug, Default)]
+struct Held {
+    record: ControllerRecord,
+    /// Every decision that was written, in order.
+    written: Vec<Arc<ControllerStatus>>,
+    /// The hosts that have written the status.
+    writers: BTreeSet<String>,
+    /// The rollouts that have ended.
+    ended: BTreeSet<String>,
+}
+
+/// What a write has come to.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Another host that has written since this one did.
+    pub(crate) other_host: Option<HostStatus>,
+    /// What may not be written.
+    pub(crate) problems: Vec<String>,
+}
+
+impl Records {
+    /// A resource of that name exists from now on. The record of a former one goes with
+    /// that.
+    pub fn create(&mut self, controller: &str, uid: &str) {
+        self.held.remove(controller);
+        self.uids.insert(controller.to_owned(), uid.to_owned());
+    }
+
+    /// The resource of that name is gone, and its record with it.
+    pub fn remove(&mut self, controller: &str) {
+        self.held.remove(controller);
+        self.uids.remove(controller);
+    }
+
+    /// What is recorded of a controller.
+    #[must_use]
+    pub fn status(&self, controller: &str) -> Option<&ControllerStatus> {
+        Some(&self.held.get(controller)?.record.status)
+    }
+
+    /// The recorded spec of the stable revision.
+    #[must_use]
+    pub fn stable_spec(&self, controller: &str) -> Option<ControllerSpec> {
+        let record = &self.held.get(controller)?.record;
+        record.spec(&record.status.stable.as_ref()?.revision)
+    }
+
+    /// Another host shows that it runs this controller too.
+    pub fn other_host_writes(&mut self, controller: &str, host: HostStatus) {
+        if let Some(held) = self.held.get_mut(controller) {
+            held.record.status.host = Some(host);
+        }
+    }
+
+    /// Every decision that was recorded of a controller, in order.
+    #[must_use]
+    pub fn written(&self, controller: &str) -> &[Arc<ControllerStatus>] {
+        let held = self.held.get(controller);
+        held.map(|held| held.written.as_slice()).unwrap_or_default()
+    }
+
+    /// The uid of a controller's resource, if it has one.
+    #[must_use]
+    pub fn uid(&self, controller: &str) -> Option<&str> {
+        self.uids.get(controller).map(String::as_str)
+    }
+
+    fn is_of(&self, owner: &Owner) -> bool {
+        owner.uid.is_none() || owner.uid.as_ref() == self.uids.get(&owner.name)
+    }
+
+    pub(crate) fn read(&self, owner: &Owner) -> Remembered {
+        let held = self.held.get(&owner.name).filter(|_| self.is_of(owner));
+        let record = held.map(|held| &held.record);
+        let paused = record.is_some_and(|record| record.paused);
+        Remembered {
+            status: Ok(record.map(|it| it.status.clone()).unwrap_or_default()),
+            paused: (!self.are_shared).then_some(Ok(paused)),
+        }
+    }
+
+    pub(crate) fn spec(&self, owner: &Owner, revision: &str) -> Option<ControllerSpec> {
+        let held = self.held.get(&owner.name).filter(|_| self.is_of(owner))?;
+        held.record.spec(revision)
+    }
+
+    /// Makes a write. A controller that is gone needs no record.
+    pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> Written {
+        let mut written = Written {
+            other_host: None,
+            problems: Vec::new(),
+        };
+        if !self.is_of(owner) {
+            return written;
+        }
+        let name = &owner.name;
+        let held = self.held.entry(name.clone()).or_default();
+        if let Record::Status(status) = &record {
+            written.problems = held.problems(name, status);
+            written.other_host = held.takes_over(status);
+            let decided = Arc::new(ControllerStatus {
+                host: None,
+                ..(**status).clone()
+            });
+            if !held
+                .written
+                .last()
+                .is_some_and(|last| is_same(last, &decided))
+            {
+                held.written.push(decided);
+            }
+        }
+        held.record.write(record);
+        written
+    }
+}
+
+impl Held {
+    /// Another host, if that has written since this one did.
+    fn takes_over(&mut self, status: &ControllerStatus) -> Option<HostStatus> {
+        let own = status.host.as_ref()?;
+        let has_written = !self.writers.insert(own.id.clone());
+        let former = self.record.status.host.clone();
+        former.filter(|former| has_written && former.id != own.id)
+    }
+
+    /// What is wrong with a status that is about to be written.
+    fn problems(&mut self, name: &str, status: &ControllerStatus) -> Vec<String> {
+        let before = &self.record.status;
+        let mut problems = Vec::new();
+        for revision in in_use(status) {
+            if self.record.spec(&revision).is_none() {
+                let what = format!("{name}: {revision} is recorded as active before its spec is");
+                problems.push(what);
+            }
+        }
+        for answer in &before.requests {
+            let again = status.answer(&answer.request, &answer.value);
+            if let Some(again) = again
+                && answer.result != RequestResult::Pending
+                && !again.is_same(answer)
+            {
+                problems.push(format!(
+                    "{name}: answered twice: {answer:?}, then {again:?}"
+                ));
+            }
+        }
+        let named = status.candidate.as_ref().map(rollout);
+        let former = before.candidate.as_ref().map(rollout);
+        if let Some(former) = former
+            && Some(&former) != named.as_ref()
+        {
+            self.ended.insert(former);
+        }
+        if let Some(named) = named
+            && self.ended.contains(&named)
+        {
+            problems.push(format!("{name}: the rollout {named} had ended"));
+        }
+        if let (Some(candidate), Some(rejected)) = (&status.candidate, &status.rejected)
+            && candidate.revision == rejected.revision
+        {
+            let revision = &rejected.revision;
+            problems.push(format!("{name}: {revision} is candidate and rejected"));
+        }
+        problems
+    }
+}
+
+/// The name of a rollout.
+fn rollout(candidate: &CandidateStatus) -> String {
+    format!("{}@{}", candidate.revision, candidate.since)
+}
+
+/// Whether two statuses hold the same decisions.
+fn is_same(one: &ControllerStatus, other: &ControllerStatus) -> bool {
+    let step = |status: &ControllerStatus| {
+        let candidate = status.candidate.as_ref();
+        candidate.map(|one| (rollout(one), one.step, one.weight))
+    };
+    one.stable == other.stable
+        && step(one) == step(other)
+        && one.rejected == other.rejected
+        && one.lost == other.lost
+        && one.tripped == other.tripped
+        && one.requests == other.requests
+}

@@ -1,0 +1,82 @@
+//! What a controller spends, and may spend, in a minute.
+
+use std::time::Duration;
+
+use davit_core::api::GuardrailConfig;
+use davit_core::plan::{Plan, Step};
+use davit_core::time::Instant;
+
+const MINUTE: Duration = Duration::from_mins(1);
+/// There are never more objects of one kind in a story.
+const MOST_OBJECTS: usize = 14;
+
+/// The plans of the last minute, and the limits.
+#[derive(Debug, Default)]
+pub(super) struct Spending {
+    limits: GuardrailConfig,
+    /// Since when they hold.
+    since: Instant,
+    spent: Vec<Spent>,
+}
+
+#[derive(Debug)]
+struct Spent {
+    at: Instant,
+    /// The kind of the object, if it is deleted.
+    deleted: Option<String>,
+}
+
+impl Spending {
+    /// These limits hold from now on.
+    pub(super) fn limit(&mut self, limits: &GuardrailConfig, now: Instant) {
+        if self.limits != *limits {
+            self.limits = limits.clone();
+            self.since = now;
+        }
+    }
+
+    /// Counts a plan that writes; returns what is wrong with that.
+    pub(super) fn spend(&mut self, controller: &str, plan: &Plan, at: Instant) -> Vec<String> {
+        let deletes = plan
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)));
+        let kind = plan.target.kind.clone();
+        self.spent.retain(|spent| spent.at.after(MINUTE) > at);
+        self.spent.push(Spent {
+            at,
+            deleted: deletes.then(|| kind.clone()),
+        });
+        let count = |counts: &dyn Fn(&Spent) -> bool| {
+            let spent = self.spent.iter().filter(|spent| spent.at >= self.since);
+            spent.filter(|spent| counts(spent)).count()
+        };
+        let most = |limit: Option<u32>| limit.map(|limit| limit as usize);
+        let percent = self.limits.deletes_percent_per_minute;
+        let percent = percent.map(|percent| (MOST_OBJECTS * usize::from(percent)).div_ceil(100));
+        let counts = [
+            (
+                "writes",
+                most(self.limits.writes_per_minute),
+                count(&|_| true),
+            ),
+            (
+                "deletes",
+                most(self.limits.deletes_per_minute),
+                count(&|spent| spent.deleted.is_some()),
+            ),
+            (
+                "deletes of a kind",
+                percent,
+                count(&|spent| spent.deleted.as_ref() == Some(&kind)),
+            ),
+        ];
+        let exceeded = counts.into_iter().filter_map(|(what, limit, count)| {
+            let limit = limit.filter(|limit| count > *limit)?;
+            Some(format!(
+                "{controller}: {count} {what} in a minute, and {limit} are allowed"
+            ))
+        });
+        exceeded.collect()
+    }
+}

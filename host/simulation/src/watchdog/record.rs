@@ -1,0 +1,286 @@
+//! What the record of a controller allows.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use davit_core::api::{ControllerSpec, ControllerStatus, TrippedStatus, UnitConfig};
+use davit_core::control::{Requests, requests};
+use davit_core::object::ObjectRef;
+use davit_core::plan::{Plan, Step};
+use davit_core::rollout::Role;
+use davit_core::rollout::cohort::Share;
+use davit_core::store::Store;
+use davit_core::time::{Instant, Now, Wall};
+use davit_sim::Time;
+
+use crate::records::Records;
+
+/// What was recorded of one controller, as far as its host knows.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// The last decision that the host knows to be recorded, and how many were written
+    /// up to it.
+    known: Option<(Arc<ControllerStatus>, usize)>,
+    /// The one that follows once what was decided before is executed.
+    next: Option<(Arc<ControllerStatus>, usize)>,
+    /// The stable revision that runs: it goes on until the next one can.
+    running: Option<String>,
+    /// The revisions that were rolled back.
+    rejected: BTreeSet<String>,
+    /// The guardrails that hold plans back, by field and time.
+    trips: BTreeMap<(String, String), Hold>,
+    tripping: BTreeMap<(String, String), Hold>,
+    /// Those that tripped by then hold nothing back any more.
+    released: Option<Wall>,
+    /// The last trip that an operator has reset.
+    reset: Option<String>,
+    /// Whether the cohorts have changed since the host knows the record.
+    new_cohorts: bool,
+}
+
+/// Until when a guardrail holds plans back; none: until it is reset.
+type Hold = Option<Instant>;
+
+impl Recorded {
+    pub(super) fn restarted(&mut self) {
+        (self.known, self.next, self.running) = (None, None, None);
+        self.trips.clear();
+        self.tripping.clear();
+        (self.released, self.reset) = (None, None);
+    }
+
+    /// The host knows so many of the decisions that were written; whether the last of
+    /// them is another one than before.
+    pub(super) fn acknowledge(
+        &mut self,
+        controller: &str,
+        written: usize,
+        records: &Records,
+    ) -> bool {
+        let all = records.written(controller);
+        let last = written.checked_sub(1).and_then(|last| all.get(last));
+        let last = last.cloned().unwrap_or_default();
+        let changed = self.known.as_ref().is_none_or(|(known, _)| *known != last);
+        self.next = Some((last, written));
+        changed
+    }
+
+    pub(super) fn settle(&mut self) {
+        if let Some((status, written)) = self.next.take() {
+            if let Some(rejected) = &status.rejected {
+                self.rejected.insert(rejected.revision.clone());
+            }
+            self.known = Some((status, written));
+            self.new_cohorts = false;
+        }
+        self.trips.append(&mut self.tripping);
+    }
+
+    /// Takes over the trips of what the host knows. Those of an earlier host hold only
+    /// for the limits that tripped.
+    pub(super) fn take_trips(&mut self, now: Now, jumped: bool, spec: Option<&ControllerSpec>) {
+        let latest = self.next.as_ref().or(self.known.as_ref());
+        let Some((status, _)) = latest.cloned() else {
+            return;
+        };
+        for trip in &status.tripped {
+            let name = (trip.guardrail.clone(), trip.since.clone());
+            let is_timed = trip.until.is_some();
+            let is_void = (is_timed && jumped) || spec.is_some_and(|spec| !holds(trip, spec));
+            let since = read(&trip.since);
+            let is_released = self
+                .released
+                .is_some_and(|at| since.is_none_or(|it| it <= at));
+            let is_reset = self.reset.as_ref().is_some_and(|at| trip.since <= *at);
+            if is_released || is_reset || is_void || self.trips.contains_key(&name) {
+                continue;
+            }
+            let until = trip
+                .until
+                .as_deref()
+                .map(|until| read(until).map_or(now.instant, |until| now.instant_at(until)));
+            self.tripping.insert(name, until);
+        }
+    }
+
+    /// The limits are others: what has tripped by now is judged anew.
+    pub(super) fn release(&mut self, now: Wall) {
+        self.trips.clear();
+        self.tripping.clear();
+        self.released = Some(now);
+    }
+
+    /// The wall clock jumped: nobody knows until when trips with an end hold.
+    pub(super) fn forget_times(&mut self) {
+        self.trips.retain(|_, until| until.is_none());
+        self.tripping.retain(|_, until| until.is_none());
+    }
+
+    /// A revision that was rolled back may be rolled out again.
+    pub(super) fn forgive(&mut self) {
+        self.rejected.clear();
+    }
+
+    pub(super) fn cohort_changed(&mut self) {
+        self.new_cohorts = true;
+    }
+
+    /// An operator asks for this.
+    pub(super) fn request(&mut self, asked: &Requests) {
+        for value in [&asked.retry, &asked.swap, &asked.abandon]
+            .into_iter()
+            .flatten()
+        {
+            let revision = value.split('@').next().unwrap_or_default();
+            self.rejected.remove(revision);
+            if asked.abandon.as_ref() == Some(value) {
+                // What replaces the lost revision is what the spec describes.
+                self.rejected.clear();
+            }
+        }
+        let Some(reset) = asked.reset.as_deref().map(requests::subject) else {
+            return;
+        };
+        let all = self.trips.keys().chain(self.tripping.keys());
+        // Who resets has seen them all.
+        let last = all.map(|(_, since)| since.as_str()).max();
+        if last.is_none_or(|last| last == reset) {
+            self.reset = Some(reset.to_owned());
+            self.trips.clear();
+            self.tripping.clear();
+        }
+    }
+
+    /// The decisions that the record may hold, as far as the host knows.
+    fn window<'a>(
+        &'a self,
+        controller: &str,
+        records: &'a Records,
+    ) -> impl Iterator<Item = &'a ControllerStatus> {
+        let known = self.known.as_ref().or(self.next.as_ref());
+        let from = known.map_or(usize::MAX, |(_, written)| *written);
+        let later = records.written(controller).get(from..).unwrap_or_default();
+        let known = known.map(|(known, _)| &**known);
+        known.into_iter().chain(later.iter().map(|one| &**one))
+    }
+
+    /// Whether the record has a revision that is called.
+    pub(super) fn may_run(
+        &mut self,
+        controller: &str,
+        revision: &str,
+        records: &Records,
+    ) -> Result<(), String> {
+        if self.rejected.contains(revision) {
+            return Err(format!(
+                "{controller}: {revision} runs, which was rolled back"
+            ));
+        }
+        let is_candidate = self.window(controller, records).any(|status| {
+            let candidate = status.candidate.as_ref();
+            candidate.is_some_and(|one| one.revision == revision)
+        });
+        if is_candidate || self.is_stable(controller, revision, records) {
+            return Ok(());
+        }
+        Err(format!(
+            "{controller}: {revision} runs, and no record says so"
+        ))
+    }
+
+    /// Whether the record has a revision as stable.
+    fn is_stable(&mut self, controller: &str, revision: &str, records: &Records) -> bool {
+        if self.running.as_deref() == Some(revision) {
+            return true;
+        }
+        let (mut is_stable, mut is_candidate) = (false, false);
+        for status in self.window(controller, records) {
+            let stable = status.stable.as_ref();
+            is_stable |= stable.is_some_and(|one| one.revision == revision);
+            let candidate = status.candidate.as_ref();
+            is_candidate |= candidate.is_some_and(|one| one.revision == revision);
+        }
+        if is_stable && !is_candidate {
+            // The former one goes on until this one can.
+            self.running = Some(revision.to_owned());
+        }
+        is_stable
+    }
+
+    /// Whether the record gives a target to a revision.
+    pub(super) fn may_execute(
+        &mut self,
+        controller: &str,
+        revision: &str,
+        target: &ObjectRef,
+        spec: Option<&ControllerSpec>,
+        records: &Records,
+    ) -> Result<(), String> {
+        self.may_run(controller, revision, records)?;
+        if self.is_stable(controller, revision, records) {
+            return Ok(());
+        }
+        let mut window = self.window(controller, records);
+        let owns = window.any(|status| {
+            let candidate = status.candidate.as_ref();
+            candidate
+                .filter(|one| one.revision == revision)
+                .is_some_and(|one| self.new_cohorts || owns(target, one.weight, spec))
+        });
+        if owns {
+            return Ok(());
+        }
+        Err(format!(
+            "{controller}: the candidate {revision} writes to {target}, and no record gives it that"
+        ))
+    }
+
+    /// What holds a plan back that writes.
+    pub(super) fn held_back(&self, controller: &str, plan: &Plan, now: Instant) -> Option<String> {
+        let deletes = plan
+            .steps
+            .iter()
+            .any(|step| matches!(step, Step::Delete(_) | Step::Evict(_)));
+        let mut trips = self.trips.iter();
+        let (name, _) = trips.find(|((guardrail, _), until)| {
+            let concerned = deletes || guardrail == "writesPerMinute";
+            concerned && until.is_none_or(|until| now < until)
+        })?;
+        let (guardrail, since) = name;
+        Some(format!(
+            "{controller}: {guardrail} has tripped at {since}, and a plan is executed for {}",
+            plan.target
+        ))
+    }
+}
+
+/// Reads a point in time, to the second before it.
+fn read(text: &str) -> Option<Wall> {
+    Time::parse(text).map(|at| Wall(at.unix().saturating_mul(1000)))
+}
+
+/// Whether a trip of an earlier host holds by this spec.
+fn holds(trip: &TrippedStatus, spec: &ControllerSpec) -> bool {
+    let limits = &spec.guardrails;
+    match trip.guardrail.as_str() {
+        "writesPerMinute" => limits.writes_per_minute == Some(trip.limit),
+        "deletesPerMinute" => limits.deletes_per_minute == Some(trip.limit),
+        _ => limits.deletes_percent_per_minute.is_some(),
+    }
+}
+
+/// Whether a candidate of that weight owns a target, where that can be told without the
+/// cache.
+fn owns(target: &ObjectRef, weight: u8, spec: Option<&ControllerSpec>) -> bool {
+    let Some(cohort) = spec.map(|spec| &spec.rollout.cohort) else {
+        return weight > 0;
+    };
+    if !matches!(cohort.by, UnitConfig::Uid | UnitConfig::Namespace) {
+        return weight > 0;
+    }
+    let share = Share {
+        cohort: cohort.into(),
+        weight,
+    };
+    share.owner(target, &Store::default().snapshot()) == Role::Candidate
+}

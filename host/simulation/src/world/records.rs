@@ -1,0 +1,182 @@
+//! Records that are read and written.
+
+use std::time::Duration;
+
+use davit_core::control::{Owner, Record, RecordId, Remembered};
+
+use super::{Due, Notice, World};
+use crate::records::Records;
+
+/// How long the host waits for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A read or a write of a record that is under way.
+#[derive(Debug)]
+pub(super) struct RecordCall {
+    incarnation: u64,
+    id: RecordId,
+    owner: Owner,
+    /// What to write; none for a read, or once it was written.
+    record: Option<Record>,
+    answer: Option<Notice>,
+}
+
+impl World {
+    /// The records, to look at.
+    #[must_use]
+    pub fn records(&self) -> &Records {
+        &self.records
+    }
+
+    /// The records, as others change them.
+    pub fn records_mut(&mut self) -> &mut Records {
+        &mut self.records
+    }
+
+    /// Reads a record. The answer is a [`Notice::Remembered`].
+    pub fn read_record(&mut self, id: RecordId, owner: Owner) {
+        self.call_records(id, owner, None);
+    }
+
+    /// Writes to a record. The answer is a [`Notice::Recorded`].
+    pub fn write_record(&mut self, id: RecordId, owner: Owner, record: Record) {
+        self.call_records(id, owner, Some(record));
+    }
+
+    fn call_records(&mut self, id: RecordId, owner: Owner, record: Option<Record>) {
+        let number = self.fresh_id();
+        let call = RecordCall {
+            incarnation: self.incarnation,
+            id,
+            owner,
+            record,
+            answer: None,
+        };
+        self.record_calls.insert(number, call);
+        let latency = self.latency();
+        self.schedule(latency, Due::RecordCall(number));
+    }
+
+    /// A call reaches the records, or its answer the host.
+    pub(super) fn record_due(&mut self, number: u64) {
+        let Some(mut call) = self.record_calls.remove(&number) else {
+            return;
+        };
+        if let Some(answer) = call.answer {
+            if call.incarnation == self.incarnation {
+                self.notices.push_back(answer);
+            }
+            return;
+        }
+        let latency = self.latency();
+        let (answer, after) = match call.record.take() {
+            None => (self.remembered(&call), latency),
+            Some(record) => {
+                let (answer, is_lost) = self.recorded(&call, record);
+                (answer, if is_lost { PATIENCE } else { latency })
+            }
+        };
+        call.answer = Some(answer);
+        self.record_calls.insert(number, call);
+        self.schedule(after, Due::RecordCall(number));
+    }
+
+    fn remembered(&mut self, call: &RecordCall) -> Notice {
+        let mut remembered = self.records.read(&call.owner);
+        if self.dice.chance(self.conditions.unreadable_records) {
+            self.note(format_args!("{} cannot be read", call.owner.name));
+            remembered = Remembered {
+                status: Err("the API server is away".to_owned()),
+                paused: remembered
+                    .paused
+                    .map(|_| Err("the API server is away".to_owned())),
+            };
+        }
+        Notice::Remembered {
+            id: call.id,
+            controller: call.owner.name.clone(),
+            remembered: Box::new(remembered),
+        }
+    }
+
+    fn recorded(&mut self, call: &RecordCall, record: Record) -> (Notice, bool) {
+        let controller = call.owner.name.clone();
+        let is_status = matches!(record, Record::Status(_));
+        let fails = self.dice.chance(self.conditions.no_records);
+        let is_lost = !fails && self.dice.chance(self.conditions.lost_records);
+        let mut result = Err("the API server is away".to_owned());
+        if fails {
+            self.note(format_args!("{controller} cannot be recorded"));
+        } else {
+            let other_host = self.write(&call.owner, record);
+            if !is_lost {
+                result = Ok(other_host);
+            }
+        }
+        let written = is_status.then(|| self.records.written(&controller).len());
+        let notice = Notice::Recorded {
+            id: call.id,
+            controller,
+            result,
+            written,
+        };
+        (notice, is_lost)
+    }
+
+    fn write(&mut self, owner: &Owner, record: Record) -> Option<davit_core::api::HostStatus> {
+        self.trace.note(
+            self.instant,
+            format_args!("{} records {}", owner.name, Summary(&record)),
+        );
+        let written = self.records.write(owner, record);
+        for problem in written.problems {
+            self.violated(problem);
+        }
+        written.other_host
+    }
+
+    /// The host is gone: what it was writing is written or not. Nobody reads the
+    /// answers.
+    pub(super) fn end_record_calls(&mut self) {
+        for (_, mut call) in std::mem::take(&mut self.record_calls) {
+            if let Some(record) = call.record.take()
+                && self.dice.chance(0.5)
+            {
+                self.write(&call.owner, record);
+            }
+        }
+    }
+}
+
+/// A write in one line.
+struct Summary<'a>(&'a Record);
+
+impl std::fmt::Display for Summary<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Record::Revision(activation) => write!(f, "the spec of {}", activation.revision),
+            Record::Paused(paused) => write!(f, "paused: {paused}"),
+            Record::Status(status) => {
+                let stable = status.stable.as_ref().map_or("-", |one| &one.revision);
+                write!(f, "{stable} stable")?;
+                if let Some(one) = &status.candidate {
+                    write!(
+                        f,
+                        ", {} at {} in step {}",
+                        one.revision, one.weight, one.step
+                    )?;
+                }
+                if let Some(one) = &status.rejected {
+                    write!(f, ", {} rejected: {}", one.revision, one.reason)?;
+                }
+                for one in &status.tripped {
+                    write!(f, ", {} tripped since {}", one.guardrail, one.since)?;
+                }
+                for one in &status.requests {
+                    write!(f, ", {} {} {:?}", one.request, one.value, one.result)?;
+                }
+                write!(f, ": {}", status.summary)
+            }
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! The five guests, compiled natively, and configurations that all decide alike.
+
+use std::sync::Arc;
+
+use davit_guest::Controller;
+use davit_simulation::Described;
+use serde_json::{Value, json};
+
+use davit_guest::testing::Native;
+
+/// A configuration that no guest accepts.
+pub(crate) const WRONG: u8 = u8::MAX;
+
+/// One of the configurations of a controller.
+pub(crate) fn config(name: &str, number: u8) -> Value {
+    if number == WRONG {
+        return json!({"wrong": true});
+    }
+    let parallel = 10 + u32::from(number);
+    match name {
+        "podgc" => json!({
+            "terminatedPodThreshold": 0,
+            "period": "5s",
+            "quarantine": "10s",
+            "maxParallelDeletes": parallel,
+        }),
+        "node-eviction" => json!({
+            "podEvictionTimeout": "60s",
+            "nodeEvictionRate": 1,
+            "largeClusterSizeThreshold": 40 + parallel,
+        }),
+        "garbage-collector" => json!({"concurrentSyncs": parallel}),
+        "taint-eviction" => json!({"maxParallelEvictions": parallel}),
+        _ => json!({}),
+    }
+}
+
+/// Describes a guest with a configuration.
+pub(crate) fn describe(program: &str, config: &[u8]) -> Described {
+    match program {
+        "podgc" => described::<podgc::PodGc>(config),
+        "garbage-collector" => described::<garbage_collector::GarbageCollector>(config),
+        "taint-eviction" => described::<taint_eviction::TaintEviction>(config),
+        "storage-version-gc" => described::<storage_version_gc::StorageVersionGc>(config),
+        "node-eviction" => described::<node_eviction::NodeEviction>(config),
+        other => Err(format!("no guest is called {other}")),
+    }
+}
+
+fn described<C: Controller + 'static>(config: &[u8]) -> Described {
+    let native = Native::<C>::describe(config)?;
+    let manifest = native.manifest().clone();
+    Ok((Arc::new(native), manifest))
+}

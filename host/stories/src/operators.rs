@@ -1,0 +1,481 @@
+//! What operators do: they declare controllers, change their specs, and ask for things
+//! by annotations, with nothing to go by but the status that is recorded.
+
+use std::collections::BTreeMap;
+
+use davit_core::api::{
+    ConditionStatus, ControllerSpec, ControllerStatus, GuardrailConfig, HostStatus, ModeConfig,
+    ModuleSource, SpecError, UnitConfig,
+};
+use davit_core::control::{
+    Change, ChangeId, Declaration, FileController, RequestKind, Requests, requests,
+};
+use davit_core::object::ObjectRef;
+use davit_simulation::{Dice, Guest, Host, Module};
+use serde_json::{Value, json};
+
+use crate::action::{Action, Plan, Request, Revision};
+use crate::guests::config;
+use crate::step::CONTROLLERS;
+
+/// The controllers that operators declare.
+#[derive(Debug)]
+pub(crate) struct Operators {
+    /// Whether they are resources of a cluster, and not entries of a file.
+    pub(crate) in_cluster: bool,
+    declared: BTreeMap<&'static str, Declared>,
+    /// The build that each source held last.
+    builds: BTreeMap<&'static str, u32>,
+    counted: u64,
+}
+
+/// A controller.
+#[derive(Clone, Debug)]
+struct Declared {
+    uid: u64,
+    generation: i64,
+    spec: ControllerSpec,
+    /// Whether the spec has an error that it cannot be read for.
+    is_bad: bool,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Operators {
+    pub(crate) fn new(dice: &mut Dice) -> Self {
+        let mut operators = Self {
+            in_cluster: dice.chance(0.8),
+            declared: BTreeMap::new(),
+            builds: BTreeMap::new(),
+            counted: 0,
+        };
+        for name in CONTROLLERS {
+            let mut spec = ControllerSpec::of(source(name, dice.chance(0.3)).into());
+            spec.mode = ModeConfig::Enforce;
+            spec.config = config(name, 0);
+            let units = [UnitConfig::Uid, UnitConfig::Namespace, UnitConfig::Node];
+            spec.rollout.cohort.by = dice.pick(&units).copied().unwrap_or_default();
+            operators.builds.insert(name, 1);
+            operators.declare(name, spec);
+        }
+        operators
+    }
+
+    fn declare(&mut self, name: &'static str, spec: ControllerSpec) {
+        self.counted += 1;
+        let declared = Declared {
+            uid: self.counted,
+            generation: 1,
+            spec,
+            is_bad: false,
+            annotations: BTreeMap::new(),
+        };
+        self.declared.insert(name, declared);
+    }
+
+    /// What the world has of all this before the host starts.
+    pub(crate) fn settle_in(&self, host: &mut Host) {
+        host.world.records_mut().are_shared = self.in_cluster;
+        for (name, declared) in &self.declared {
+            let module = self.module(name);
+            host.modules
+                .provide(&declared.spec.module.source, Some(module));
+            if self.in_cluster {
+                let uid = declared.uid.to_string();
+                host.world.records_mut().create(name, &uid);
+            }
+        }
+    }
+
+    /// The host hears of what is declared by now.
+    pub(crate) fn tell(&self, host: &mut Host) {
+        if !host.is_running() {
+            return;
+        }
+        if self.in_cluster {
+            let all = self.declared.iter();
+            let all = all.map(|(name, declared)| declared.declaration(name, host));
+            let all = all.collect();
+            host.declare(all);
+        } else {
+            let all = self.declared.iter().map(|(name, declared)| {
+                let loaded = host.modules.load_now(&declared.spec);
+                FileController::<Guest> {
+                    name: (*name).to_owned(),
+                    spec: declared.spec.clone(),
+                    loaded,
+                }
+            });
+            let all = all.collect();
+            host.apply_file(all);
+        }
+    }
+
+    fn module(&self, name: &str) -> Module {
+        Module {
+            program: name.to_owned(),
+            build: self.builds.get(name).copied().unwrap_or(1),
+        }
+    }
+
+    fn one(&mut self, index: usize) -> Option<&mut Declared> {
+        self.declared.get_mut(CONTROLLERS.get(index)?)
+    }
+
+    /// An operator acts on a controller.
+    pub(crate) fn act(&mut self, index: usize, action: &Action, host: &mut Host) {
+        match action {
+            Action::Revise(revision, plan) => self.revise(index, *revision, plan),
+            Action::Plan(plan) => self.edit(index, |spec| plan.apply(spec)),
+            Action::ReturnToStable => self.return_to_stable(index, host),
+            Action::Ask(request) => self.ask(index, *request, host),
+            Action::Mode(mode) => self.edit(index, |spec| spec.mode = *mode),
+            Action::Limit(limits) => self.edit(index, |spec| limits.apply(&mut spec.guardrails)),
+            Action::Grant(all) => self.edit(index, |spec| {
+                spec.permissions = (!all).then(Vec::new);
+            }),
+            Action::Spoil => self.spoil(index),
+            Action::Remove => self.remove(index, host),
+            Action::Create(plan) => self.create(index, plan, host),
+            Action::Provide(build) => self.provide(index, *build, host),
+            Action::OtherHost => {
+                let other = HostStatus {
+                    id: "another".to_owned(),
+                    name: "another".to_owned(),
+                    renewed_at: "2026-06-01T00:00:00Z".to_owned(),
+                };
+                if let (Some(name), true) = (CONTROLLERS.get(index), self.in_cluster) {
+                    host.world.records_mut().other_host_writes(name, other);
+                }
+            }
+        }
+    }
+
+    /// Changes a spec.
+    fn edit(&mut self, index: usize, change: impl FnOnce(&mut ControllerSpec)) {
+        if let Some(one) = self.one(index) {
+            let before = one.spec.clone();
+            change(&mut one.spec);
+            if one.spec != before || one.is_bad {
+                one.generation += 1;
+                one.is_bad = false;
+            }
+        }
+    }
+
+    /// Another configuration or limits, or a module that is pinned or not; and how that
+    /// is rolled out.
+    fn revise(&mut self, index: usize, revision: Revision, plan: &Plan) {
+        let Some(name) = CONTROLLERS.get(index) else {
+            return;
+        };
+        let digest = self.module(name).digest();
+        self.edit(index, |spec| {
+            match revision {
+                Revision::Config(number) if *name == "storage-version-gc" => {
+                    spec.limits.memory_mib = 64 + u32::from(number);
+                }
+                Revision::Config(number) => spec.config = config(name, number),
+                Revision::Limits(instances) => spec.limits.instances = instances,
+                Revision::Pinned(pinned) => spec.module.digest = pinned.then_some(digest),
+            }
+            plan.apply(spec);
+        });
+    }
+
+    /// The spec cannot be read any more, until it is changed again.
+    fn spoil(&mut self, index: usize) {
+        if let Some(one) = self.one(index) {
+            one.generation += 1;
+            one.is_bad = true;
+        }
+    }
+
+    /// The spec describes the revision that is recorded as stable.
+    fn return_to_stable(&mut self, index: usize, host: &Host) {
+        let Some(name) = CONTROLLERS.get(index) else {
+            return;
+        };
+        let Some(former) = host.world.records().stable_spec(name) else {
+            return;
+        };
+        self.edit(index, |spec| {
+            spec.module = former.module;
+            spec.config = former.config;
+            spec.limits = former.limits;
+        });
+    }
+
+    fn remove(&mut self, index: usize, host: &mut Host) {
+        if let Some(name) = CONTROLLERS.get(index)
+            && self.declared.remove(name).is_some()
+            && self.in_cluster
+        {
+            host.world.records_mut().remove(name);
+        }
+    }
+
+    /// Declares a controller that was removed, as another resource of that name.
+    fn create(&mut self, index: usize, plan: &Plan, host: &mut Host) {
+        let Some(name) = CONTROLLERS.get(index).copied() else {
+            return;
+        };
+        if self.declared.contains_key(name) {
+            return;
+        }
+        let mut spec = ControllerSpec::of(source(name, false).into());
+        spec.mode = ModeConfig::Enforce;
+        spec.config = config(name, 0);
+        plan.apply(&mut spec);
+        host.modules
+            .provide(&spec.module.source, Some(self.module(name)));
+        self.declare(name, spec);
+        if self.in_cluster {
+            let uid = self.counted.to_string();
+            host.world.records_mut().create(name, &uid);
+        }
+    }
+
+    /// The source of a controller's module holds another build, or goes, or comes back.
+    fn provide(&mut self, index: usize, build: Option<u32>, host: &mut Host) {
+        let Some(name) = CONTROLLERS.get(index) else {
+            return;
+        };
+        if let Some(build) = build {
+            self.builds.insert(name, build);
+        }
+        let Some(declared) = self.declared.get(name) else {
+            return;
+        };
+        let module = build.map(|_| self.module(name));
+        host.modules.provide(&declared.spec.module.source, module);
+        host.modules_changed();
+    }
+
+    /// An operator asks for something, by what the status says.
+    fn ask(&mut self, index: usize, request: Request, host: &mut Host) {
+        let Some(name) = CONTROLLERS.get(index).copied() else {
+            return;
+        };
+        self.counted += 1;
+        let (in_cluster, number) = (self.in_cluster, self.counted);
+        let status = host.world.records().status(name).cloned();
+        let status = status.unwrap_or_default();
+        let Some(declared) = self.declared.get_mut(name) else {
+            return;
+        };
+        let Some((kind, value)) = asked(request, &status, declared.generation) else {
+            return;
+        };
+        // Told from the same one made before.
+        let value = format!("{value}#{number}");
+        host.world
+            .note(format_args!("{name}: {} {value}", kind.name()));
+        let annotation = kind.annotation().to_owned();
+        declared.annotations.insert(annotation, value.clone());
+        if !in_cluster {
+            let patch = json!({"metadata": {"annotations": {kind.annotation(): value}}});
+            let asked = Requests::read(&declared.annotations);
+            send(host, number, name, &patch, &asked);
+        }
+    }
+
+    /// What is asked of the controllers of a file is forgotten with the host.
+    pub(crate) fn restarted(&mut self) {
+        if !self.in_cluster {
+            for one in self.declared.values_mut() {
+                one.annotations.clear();
+            }
+        }
+    }
+
+    /// Every controller is declared, enforces, and has no limits; every source holds its
+    /// module. Some rollouts go on, others end.
+    pub(crate) fn calm(&mut self, host: &mut Host) {
+        for (index, name) in CONTROLLERS.into_iter().enumerate() {
+            self.create(index, &Plan::default(), host);
+            let plan = Plan::calm(host.world.dice());
+            self.edit(index, |spec| {
+                spec.mode = ModeConfig::Enforce;
+                spec.guardrails = GuardrailConfig::default();
+                spec.permissions = None;
+                if !matches!(spec.config, Value::Object(_)) || spec.config.get("wrong").is_some() {
+                    spec.config = config(name, 0);
+                }
+                plan.apply(spec);
+            });
+            let digest = self.module(name).digest();
+            self.edit(index, |spec| {
+                // What is pinned is there.
+                spec.module.digest = spec.module.digest.map(|_| digest);
+            });
+            let build = self.builds.get(name).copied();
+            self.provide(index, build, host);
+        }
+    }
+
+    /// What an operator does about what the statuses say, once all is well: whether there
+    /// was anything.
+    pub(crate) fn attend(&mut self, host: &mut Host) -> bool {
+        let mut acts = false;
+        for (index, name) in CONTROLLERS.iter().enumerate() {
+            let status = host
+                .world
+                .records()
+                .status(name)
+                .cloned()
+                .unwrap_or_default();
+            let request = if status.lost.is_some() {
+                Request::Abandon
+            } else if status.candidate.is_some() {
+                if host.world.dice().chance(0.5) {
+                    Request::PromoteAll
+                } else {
+                    Request::Abort
+                }
+            } else {
+                continue;
+            };
+            self.ask(index, request, host);
+            acts = true;
+        }
+        acts
+    }
+
+    /// What is wrong with the statuses, in a cluster at rest.
+    pub(crate) fn problems(&self, host: &mut Host) -> Vec<String> {
+        let mut problems = Vec::new();
+        for (name, declared) in &self.declared {
+            let wanted = host.modules.load_now(&declared.spec);
+            let wanted = wanted.map(|revision| revision.identity.to_string());
+            let own = host.core().and_then(|core| {
+                let mut statuses = core.statuses();
+                statuses
+                    .find(|(one, _)| one == name)
+                    .map(|(_, status)| status.clone())
+            });
+            let own = own.unwrap_or_default();
+            let recorded = host.world.records().status(name).cloned();
+            let recorded = recorded.unwrap_or_default();
+            let wrong = self.wrong(declared, wanted.as_deref(), &recorded, &own);
+            problems.extend(wrong.map(|what| format!("{name}: {what}: {recorded:?}")));
+        }
+        problems
+    }
+
+    fn wrong(
+        &self,
+        declared: &Declared,
+        wanted: Option<&str>,
+        recorded: &ControllerStatus,
+        own: &ControllerStatus,
+    ) -> Option<&'static str> {
+        let stable = recorded.stable.as_ref().map(|one| one.revision.as_str());
+        let rejected = recorded.rejected.as_ref().map(|one| one.revision.as_str());
+        if wanted.is_none() {
+            return Some("what the spec describes cannot be loaded");
+        }
+        if stable != wanted && (rejected != wanted || stable.is_none()) {
+            return Some("the stable revision is not what the spec describes");
+        }
+        if recorded.candidate.is_some() || recorded.lost.is_some() || !recorded.tripped.is_empty() {
+            return Some("its rollout has not ended");
+        }
+        let mut conditions = recorded.conditions.iter();
+        let ready = conditions.find(|one| one.type_ == "Ready");
+        let is_rolled_back = rejected == wanted;
+        let expected = |ready: &&ConditionStatus| {
+            if is_rolled_back {
+                ready.reason == "RolledBack"
+            } else {
+                ready.status == "True"
+            }
+        };
+        if !ready.iter().any(expected) {
+            return Some("it is not ready");
+        }
+        if self.in_cluster && recorded.observed_generation != Some(declared.generation) {
+            return Some("its last spec was not observed");
+        }
+        if recorded.stable != own.stable || recorded.rejected != own.rejected {
+            return Some("the record is not what the host decided");
+        }
+        let unanswered = declared.annotations.iter().any(|(annotation, value)| {
+            let name = annotation.trim_start_matches("davit.dev/");
+            let answer = recorded.answer(name, value);
+            answer.is_none_or(|one| one.result == davit_core::api::RequestResult::Pending)
+        });
+        unanswered.then_some("a request has no answer")
+    }
+}
+
+impl Declared {
+    fn declaration(&self, name: &str, host: &Host) -> Declaration {
+        Declaration {
+            name: name.to_owned(),
+            generation: Some(self.generation),
+            object: Some(ObjectRef {
+                api_version: "davit.dev/v1alpha1".to_owned(),
+                kind: "Controller".to_owned(),
+                namespace: String::new(),
+                name: name.to_owned(),
+                uid: self.uid.to_string(),
+            }),
+            status: host.world.records().status(name).cloned(),
+            spec: if self.is_bad {
+                Err(SpecError {
+                    field: "spec.mode".to_owned(),
+                    reason: "no such mode".to_owned(),
+                })
+            } else {
+                Ok(self.spec.clone())
+            },
+            requests: Requests::read(&self.annotations),
+        }
+    }
+}
+
+fn send(host: &mut Host, number: u64, name: &str, patch: &Value, asked: &Requests) {
+    if let Ok(change) = Change::read(patch)
+        && host.is_running()
+    {
+        host.change(ChangeId(number), name, change, asked);
+    }
+}
+
+/// The annotation of a request, and its value by that status; none if nothing fits.
+fn asked(
+    request: Request,
+    status: &ControllerStatus,
+    generation: i64,
+) -> Option<(RequestKind, String)> {
+    let candidate = status.candidate.as_ref();
+    Some(match request {
+        Request::Promote => (RequestKind::Promote, requests::promote_step(candidate?)),
+        Request::PromoteAll => (RequestKind::Promote, requests::promote_fully(candidate?)),
+        Request::Abort => (RequestKind::Abort, requests::abort(candidate?)),
+        Request::Retry => {
+            let rejected = status.rejected.as_ref()?;
+            (RequestKind::Retry, requests::retry(rejected))
+        }
+        Request::Swap => {
+            let rejected = status.rejected.as_ref().map(|one| &one.revision);
+            let revision = candidate.map(|one| &one.revision).or(rejected)?;
+            (RequestKind::Swap, requests::swap(revision, generation))
+        }
+        Request::Abandon => {
+            let (stable, lost) = (status.stable.as_ref()?, status.lost.as_ref()?);
+            (RequestKind::Abandon, requests::abandon(stable, lost))
+        }
+        Request::Reset => (RequestKind::Reset, status.last_trip()?.to_owned()),
+        Request::Nonsense => (RequestKind::Promote, "nonsense".to_owned()),
+    })
+}
+
+/// Where the module of a controller comes from.
+fn source(name: &str, builtin: bool) -> ModuleSource {
+    if builtin {
+        ModuleSource::Builtin(name.to_owned())
+    } else {
+        ModuleSource::File(format!("/guests/{name}.wasm").into())
+    }
+}
