@@ -17,6 +17,7 @@ mod declaration;
 mod exchange;
 mod file;
 mod loading;
+mod modules;
 mod notice;
 mod progress;
 mod record;
@@ -489,25 +490,6 @@ impl<G: Clone> Control<G> {
             self.outputs.push_back(Output::Run(desired.clone()));
             self.running = desired;
         }
-    }
-
-    /// Says which modules are needed, if those have changed.
-    fn keep_modules(&mut self) {
-        if let Some(modules) = self.modules()
-            && modules != self.kept_modules
-        {
-            self.push(ControlEffect::KeepModules(modules.clone()));
-            self.kept_modules = modules;
-        }
-    }
-
-    /// The modules that the controllers need; none as long as a record is not known.
-    fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
-        let mut needed = BTreeSet::new();
-        for entry in self.controllers.values() {
-            needed.extend(entry.known()?.modules()?);
-        }
-        Some(needed)
     }
 
     /// Reports that a record cannot be read, once for each reason.
