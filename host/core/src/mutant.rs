@@ -47,11 +47,25 @@ pub enum Mutant {
     ForgetResync,
     /// Nothing is decided again when the shares change.
     ForgetLeftPlans,
+    /// What a rollout decides takes effect before it is recorded.
+    ActUnrecorded,
+    /// A write to a record that failed counts as recorded.
+    CountFailedRecords,
+    /// A status is recorded before the specs of the revisions that it names.
+    RecordStatusFirst,
+    /// A host that starts forgets which guardrails had tripped.
+    ForgetTrips,
+    /// A host that starts forgets which revision was rolled back.
+    ForgetRejections,
+    /// A candidate that is rolled back keeps its share.
+    KeepRolledBack,
+    /// A request that has its answer is considered again.
+    AnswerTwice,
 }
 
 impl Mutant {
     /// Every mutant, in declaration order.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 25] = [
         Self::DropExpectations,
         Self::DeleteByName,
         Self::PatchByName,
@@ -70,6 +84,13 @@ impl Mutant {
         Self::ForgetDryRuns,
         Self::ForgetResync,
         Self::ForgetLeftPlans,
+        Self::ActUnrecorded,
+        Self::CountFailedRecords,
+        Self::RecordStatusFirst,
+        Self::ForgetTrips,
+        Self::ForgetRejections,
+        Self::KeepRolledBack,
+        Self::AnswerTwice,
     ];
 
     /// Whether the core has this fault.

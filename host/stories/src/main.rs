@@ -11,6 +11,8 @@ mod action;
 mod cluster;
 mod fate;
 mod guests;
+#[cfg(feature = "mutants")]
+mod hunt;
 mod operators;
 mod shrink;
 mod step;
@@ -66,10 +68,10 @@ fn main() -> Result<ExitCode> {
     }
     #[cfg(feature = "mutants")]
     if let Some(names) = &arguments.mutants {
-        return mutants(names, &arguments);
+        return hunt::hunt(names, &arguments.seeds, arguments.steps);
     }
     let started = Instant::now();
-    let failed = run(&arguments, usize::MAX)?;
+    let failed = run(&arguments.seeds, arguments.steps, usize::MAX)?;
     let seconds = started.elapsed().as_secs_f64();
     let count = arguments.seeds.end - arguments.seeds.start;
     println!("{count} stories in {seconds:.1} s, {} failed", failed.len());
@@ -122,34 +124,10 @@ fn show(seed: u64, arguments: &Arguments) -> Result<ExitCode> {
     })
 }
 
-/// Looks for a seed that shows each fault.
-#[cfg(feature = "mutants")]
-fn mutants(names: &[String], arguments: &Arguments) -> Result<ExitCode> {
-    use davit_core::mutant::Mutant;
-    let is_meant = |mutant: &Mutant| names.is_empty() || names.contains(&format!("{mutant:?}"));
-    let mut survivors = 0;
-    for mutant in Mutant::ALL.into_iter().filter(is_meant) {
-        Mutant::activate(Some(mutant));
-        let found = run(arguments, 1)?;
-        if let Some((seed, problems)) = found.first() {
-            let problem = problems.first().map_or("", String::as_str);
-            println!("{mutant:?}: seed {seed}: {problem}");
-        } else {
-            survivors += 1;
-            println!("{mutant:?}: NOT FOUND");
-        }
-    }
-    Ok(if survivors == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    })
-}
-
 /// Tells all stories, on every processor, until so many failed. Returns the seeds
 /// that failed.
-fn run(arguments: &Arguments, enough: usize) -> Result<Vec<(u64, Vec<String>)>> {
-    let next = AtomicU64::new(arguments.seeds.start);
+fn run(seeds: &Range<u64>, steps: usize, enough: usize) -> Result<Vec<(u64, Vec<String>)>> {
+    let next = AtomicU64::new(seeds.start);
     let failed = Mutex::new(Vec::new());
     let threads = thread::available_parallelism()?.get();
     thread::scope(|scope| {
@@ -157,15 +135,15 @@ fn run(arguments: &Arguments, enough: usize) -> Result<Vec<(u64, Vec<String>)>> 
             scope.spawn(|| {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= arguments.seeds.end {
+                    if seed >= seeds.end {
                         return;
                     }
-                    let problems = tell(seed, arguments.steps);
+                    let problems = tell(seed, steps);
                     if !problems.is_empty() {
                         let mut failed = failed.lock().unwrap_or_else(PoisonError::into_inner);
                         failed.push((seed, problems));
                         if failed.len() >= enough {
-                            next.store(arguments.seeds.end, Ordering::Relaxed);
+                            next.store(seeds.end, Ordering::Relaxed);
                         }
                     }
                 }

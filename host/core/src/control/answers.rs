@@ -9,6 +9,7 @@ use super::notice::Notice;
 use super::requests::{RequestKind, Requests, rollout_name, subject};
 use super::times::time;
 use crate::api::{CandidateStatus, ControllerStatus, RequestResult, RequestStatus};
+use crate::mutant::Mutant;
 use crate::time::Wall;
 
 /// A request without an answer that holds for good.
@@ -51,8 +52,8 @@ pub(super) fn review(
             // What resets a trip is no part of the status: if a host crashed in
             // between, the next one has to do it again.
             Some(RequestResult::Done) if kind == RequestKind::Reset => {}
-            Some(_) => in_force.clear(kind),
-            None => {
+            Some(_) if !Mutant::AnswerTwice.is_active() => in_force.clear(kind),
+            _ => {
                 let misfit = misfit(status, generation, kind, subject(value));
                 if misfit.is_some() {
                     in_force.clear(kind);

@@ -10,6 +10,7 @@ use super::decision::Decision;
 use super::record::{Activation, Record, RecordId};
 use super::times::time;
 use crate::api::{ComparisonStatus, ControllerSpec, ControllerStatus, HostStatus};
+use crate::mutant::Mutant;
 use crate::time::{Instant, Now};
 
 /// How often what only counts up is recorded.
@@ -165,7 +166,9 @@ impl Recording {
         if self.retry_at.is_some_and(|at| what.now.instant < at) {
             return None;
         }
-        if let Some((write, record)) = self.next_revision(what) {
+        if let Some((write, record)) = self.next_revision(what)
+            && !(Mutant::RecordStatusFirst.is_active() && self.is_due(what.status, what))
+        {
             return Some(self.start(id, write, record));
         }
         if !self.is_due(what.status, what) {
@@ -244,6 +247,10 @@ impl Recording {
                 self.fail(error, now)
             }
             (Write::Status(status) | Write::Conditions(status, _), Err(error)) => {
+                if Mutant::CountFailedRecords.is_active() {
+                    self.recorded(*status, now);
+                    return Recorded::Done { other_host: None };
+                }
                 // It may have been written all the same.
                 self.is_certain = false;
                 if self.decision != Some(Decision::of(&status)) {

@@ -11,6 +11,7 @@ use crate::api::{
     CandidateStatus, ComparisonStatus, ControllerStatus, HumanDuration, LostStatus, RejectedStatus,
     RevisionStatus, StepConfig,
 };
+use crate::mutant::Mutant;
 use crate::rollout::progress::{Step, StepObservation, StepWait};
 
 /// How much time is left in a step without an end.
@@ -97,6 +98,7 @@ impl Rollout {
         };
         let candidate = status.candidate.as_ref();
         let rejected = status.rejected.clone();
+        let rejected = rejected.filter(|_| !Mutant::ForgetRejections.is_active());
         // A host never records both of one revision.
         let candidate = candidate.filter(|candidate| {
             let rejected = rejected.as_ref();

@@ -6,6 +6,7 @@ use super::times;
 use crate::api::TrippedStatus;
 use crate::budget::{Guardrail, Trip};
 use crate::desired::TrippedGuardrail;
+use crate::mutant::Mutant;
 use crate::observation::Observation;
 use crate::rollout::Role;
 use crate::time::Now;
@@ -27,7 +28,11 @@ impl Trips {
         Self {
             observed: Vec::new(),
             statuses: statuses.to_vec(),
-            resumed: statuses.iter().filter_map(resumed).collect(),
+            resumed: if Mutant::ForgetTrips.is_active() {
+                Vec::new()
+            } else {
+                statuses.iter().filter_map(resumed).collect()
+            },
         }
     }
 

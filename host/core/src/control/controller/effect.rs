@@ -11,6 +11,7 @@ use crate::control::recording::{Recordable, Recorded};
 use crate::control::revision::Revision;
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
+use crate::mutant::Mutant;
 use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::time::Now;
 
@@ -60,7 +61,8 @@ impl<G: Clone> Controller<G> {
             let desired = desired.ahead_of_record();
             applied.settings = desired.settings.clone();
             applied.user.clone_from(&desired.user);
-            if desired.candidate.is_none() && desired.stable == applied.stable {
+            let keeps = Mutant::KeepRolledBack.is_active();
+            if desired.candidate.is_none() && desired.stable == applied.stable && !keeps {
                 applied.candidate = None;
             }
         }
@@ -71,7 +73,14 @@ impl<G: Clone> Controller<G> {
         let Some(desired) = self.desired(namespace) else {
             return;
         };
-        if let Some(desired) = desired.recorded(self.recording.decision()) {
+        if let Some(mut desired) = desired.recorded(self.recording.decision()) {
+            if Mutant::KeepRolledBack.is_active()
+                && desired.candidate.is_none()
+                && self.rollout.rejected().is_some()
+            {
+                let former = self.applied.take();
+                desired.candidate = former.and_then(|former| former.candidate);
+            }
             self.applied = Some(desired);
         }
     }
