@@ -49,16 +49,16 @@ impl<G: Clone> Control<G> {
         &mut self,
         now: Now,
         id: ChangeId,
-        controller: String,
+        controller: &str,
         change: Change,
     ) {
-        let known = self.controllers.get_mut(&controller);
+        let known = self.controllers.get_mut(controller);
         let known = known.and_then(Entry::known_mut);
-        let (entry, known) = match (self.files.get(&controller), known) {
+        let (entry, known) = match (self.files.get(controller), known) {
             (Some(entry), Some(known)) => (entry, known),
             (entry, _) => {
                 let is_in_file = entry.is_some();
-                return self.answer(id, Err(unknown(&controller, is_in_file)));
+                return self.answer(id, Err(unknown(controller, is_in_file)));
             }
         };
         if let Err(error) = entry.check(&change) {
@@ -69,15 +69,15 @@ impl<G: Clone> Control<G> {
             known.recording.pause(paused);
             Stage::Pausing(change)
         } else {
-            self.make_change(now, &controller, change);
+            self.make_change(now, controller, change);
             Stage::Made
         };
         self.changes.push(PendingChange {
             id,
-            controller: controller.clone(),
+            controller: controller.to_owned(),
             stage,
         });
-        self.record(now, &controller);
+        self.record(now, controller);
         self.run();
     }
 

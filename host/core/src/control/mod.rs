@@ -139,7 +139,7 @@ impl<G: Clone> Control<G> {
                 id,
                 controller,
                 change,
-            } => self.handle_change(now, id, controller, change),
+            } => self.handle_change(now, id, &controller, change),
             ControlInput::Remembered { id, remembered } => {
                 self.handle_remembered(now, id, *remembered);
             }
