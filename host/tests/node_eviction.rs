@@ -111,10 +111,10 @@ fn evictions(host: &Running, zone: &str) -> f64 {
     host.metric(&format!("{EVICTIONS}:\0:{zone}\"}}"))
 }
 
-/// `TestPodStatusChange`: the pods of a node that is unknown for long are told
-/// so and deleted.
+/// `TestPodStatusChange`: the pods of a node that is unknown for long are marked
+/// and deleted.
 #[test]
-fn ne_01_pod_status_change() {
+fn ne_01_pods_of_a_silent_node_are_marked_and_deleted() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 3).await;
         let (kubelet, host) = start(&bench, &enforce()).await;
@@ -283,7 +283,7 @@ fn ne_08_when_all_zones_are_down_nothing_is_evicted() {
 
 /// `TestDelNode`: a node that is back before its turn keeps its pods.
 #[test]
-fn ne_37_a_node_that_is_back_before_its_turn() {
+fn ne_37_a_node_that_is_ready_before_its_turn_keeps_its_pods() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 10).await;
         let (kubelet, _host) = start(&bench, &enforce()).await;
@@ -333,7 +333,7 @@ fn ne_41_the_queue_is_cleared_when_everything_is_down() {
 /// `TestSwapLimiter`: another rate holds at once, also one of exactly 1 and
 /// one after 0, and none gives out a burst.
 #[test]
-fn ne_42_another_rate_holds_at_once() {
+fn ne_42_a_changed_rate_takes_effect_immediately() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 20).await;
         let stopped = config("Enforce", "{nodeEvictionRate: 0}");
@@ -363,10 +363,10 @@ fn ne_42_another_rate_holds_at_once() {
     });
 }
 
-/// A new revision takes over in the middle of it all: no time begins anew, no
-/// node has a second turn, and the zone's rate goes on.
+/// A swap in the middle of it all: no time starts again, no node has a second turn,
+/// and the zone's rate continues.
 #[test]
-fn a_swap_forgets_nothing() {
+fn a_swap_keeps_times_turns_and_rates() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 10).await;
         zone(&bench, "down", 2).await;
@@ -396,7 +396,7 @@ fn a_swap_forgets_nothing() {
 /// That all zones were down is remembered too: the revision that takes over
 /// while they are does not take a zone's return for the usual state.
 #[test]
-fn a_swap_while_everything_is_down() {
+fn a_swap_keeps_that_all_zones_were_down() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 1).await;
         zone(&bench, "b", 1).await;
@@ -414,10 +414,10 @@ fn a_swap_while_everything_is_down() {
     });
 }
 
-/// A host that has just started has seen no node give a sign of life, nor for
-/// how long none was given.
+/// A host that has just started has seen no heartbeat of any node, and cannot tell
+/// for how long there was none.
 #[test]
-fn a_host_that_starts_gives_every_node_its_time() {
+fn a_started_host_gives_every_node_its_full_time() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 3).await;
         let (kubelet, first) = start(&bench, &enforce()).await;
@@ -435,7 +435,7 @@ fn a_host_that_starts_gives_every_node_its_time() {
 
 /// What a dry run showed for an hour is not made up for at once.
 #[test]
-fn after_a_dry_run_nodes_have_their_turn_one_by_one() {
+fn after_a_dry_run_nodes_are_evicted_at_the_rate() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 10).await;
         let (kubelet, host) = start(&bench, &config("DryRun", "{}")).await;
@@ -451,17 +451,17 @@ fn after_a_dry_run_nodes_have_their_turn_one_by_one() {
         for pair in gone.windows(2) {
             assert!(pair[1].1 - pair[0].1 >= 10, "{gone:?}");
         }
-        let (count, told) = (
+        let (count, events) = (
             evictions(&host, "a"),
             events(bench.sim(), "DeletingAllPods"),
         );
-        assert!((count - 4.0).abs() < 1e-9, "{count}: {told:?}, {gone:?}");
+        assert!((count - 4.0).abs() < 1e-9, "{count}: {events:?}, {gone:?}");
     });
 }
 
 /// The watch of the leases says nothing for minutes, while the nodes are well.
 #[test]
-fn a_watch_that_is_stuck_costs_no_pod() {
+fn a_stuck_watch_evicts_no_pod() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 3).await;
         zone(&bench, "b", 3).await;
@@ -492,7 +492,7 @@ fn a_watch_that_is_stuck_costs_no_pod() {
 
 /// More nodes go and come back at once than one decision has room for.
 #[test]
-fn thousands_of_nodes_that_change_at_once() {
+fn thousands_of_nodes_that_change_at_once_are_all_reconciled() {
     on_the_sim(|bench| async move {
         for number in 0..2_200 {
             let labels = json!({"topology.kubernetes.io/zone": format!("z{}", number % 2)});
@@ -519,7 +519,7 @@ fn thousands_of_nodes_that_change_at_once() {
 /// Everything goes wrong at once: pods of nodes that are down go, each once,
 /// and no other.
 #[test]
-fn pods_of_dead_nodes_go_and_nothing_else_whatever_breaks() {
+fn whatever_fails_pods_of_dead_nodes_are_evicted_and_no_others() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 10).await;
         zone(&bench, "b", 4).await;

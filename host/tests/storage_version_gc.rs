@@ -134,7 +134,7 @@ fn writes(sim: &Sim) -> usize {
 
 /// With both preconditions.
 #[test]
-fn sv_23_the_deletion_is_of_what_was_decided_on() {
+fn sv_23_the_deletion_carries_uid_and_resource_version() {
     on_the_sim(|bench| async move {
         let sim = bench.sim();
         hold(sim, "one");
@@ -213,7 +213,7 @@ fn sv_31_an_entry_added_before_the_deletion_survives() {
         until(sim, "group.resource", Some(&["two"])).await;
         sleep(Duration::from_secs(30)).await;
         assert_eq!(servers(sim, "group.resource").unwrap(), ["two"]);
-        let conflict = host.told().into_iter().any(|report| match report {
+        let conflict = host.work_reports().into_iter().any(|report| match report {
             Report::Executed { outcome, .. } => {
                 let failed = outcome.failed.map(|(_, failure)| failure.class.to_string());
                 failed.is_some_and(|class| class == "conflict")
@@ -239,7 +239,7 @@ fn a_dry_run_writes_nothing() {
 /// API servers come and go while writes fail in every way and watches break:
 /// in the end exactly the entries of those that are there are left.
 #[test]
-fn the_entries_of_those_that_live_are_left_whatever_breaks() {
+fn whatever_fails_entries_with_a_valid_id_are_kept() {
     on_the_sim(|bench| async move {
         let sim = bench.sim();
         let all = ["a", "b", "c", "d", "e", "f"];
@@ -301,7 +301,7 @@ fn failing_writes(sim: &Sim) {
 /// Where the alpha API is not served the controller runs, is healthy and does
 /// nothing; when the API appears, it begins.
 #[test]
-fn an_api_that_is_not_served_is_waited_for() {
+fn the_controller_waits_for_an_api_that_is_not_served() {
     on_the_sim(|bench: Bench| async move {
         let sim = bench.sim();
         let served = Arc::new(AtomicBool::new(false));
@@ -310,15 +310,15 @@ fn an_api_that_is_not_served_is_waited_for() {
         host.apply(&config("Enforce")).await;
         host.started().await;
         sleep(Duration::from_mins(5)).await;
-        let asked = sim.count(&Match {
+        let reads = sim.count(&Match {
             resource: "storageversions".to_owned(),
             ..Match::default()
         });
-        assert_eq!(asked, 0, "nobody serves it");
-        let told = host.told();
+        assert_eq!(reads, 0, "nobody serves it");
+        let reports = host.work_reports();
         assert!(
-            told.is_empty(),
-            "nothing to do, and nothing wrong: {told:?}"
+            reports.is_empty(),
+            "nothing to do, and nothing wrong: {reports:?}"
         );
         served.store(true, Ordering::Relaxed);
         until(sim, "group.resource", None).await;
@@ -326,7 +326,7 @@ fn an_api_that_is_not_served_is_waited_for() {
 }
 
 /// A host that talks to an API server which serves the group of storage
-/// versions only while it is told to.
+/// versions only while it is configured to.
 fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> Running {
     let sim = bench.sim().clone();
     let service = service_fn(move |request: Request<Body>| {

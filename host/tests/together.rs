@@ -1,11 +1,11 @@
 //! All five controllers together, on one cluster where much happens and much
-//! breaks, against a small model of what must remain.
+//! breaks, against a record of what must remain.
 //!
 //! A run is some hundred random steps: objects are created, owned, tainted,
 //! deleted in the three ways and created again under their names, nodes go and
 //! come back and fall silent, watches break and writes fail. Then everything is
 //! healed, and when the cluster has come to rest, the API server is compared
-//! with the model.
+//! with the record.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,8 +19,9 @@
 #[path = "e2e/bench.rs"]
 mod bench;
 
-#[path = "together/model.rs"]
-mod model;
+/// The stories of the simulation keep the same record.
+#[path = "../stories/src/fate.rs"]
+mod fate;
 #[path = "together/story.rs"]
 mod story;
 
@@ -34,7 +35,7 @@ const ONCE_FAILED: [u64; 0] = [];
 
 /// `DAVIT_TEST_SEEDS=7-100` runs these instead.
 #[test]
-fn what_must_remain_remains_and_the_rest_goes() {
+fn five_controllers_delete_what_has_to_go_and_nothing_else() {
     let chosen = std::env::var("DAVIT_TEST_SEEDS").unwrap_or_else(|_| "1-6".to_owned());
     let (first, last) = chosen.split_once('-').expect("DAVIT_TEST_SEEDS=FIRST-LAST");
     let (first, last): (u64, u64) = (first.parse().unwrap(), last.parse().unwrap());

@@ -19,7 +19,7 @@ use davit_cluster::connect::{self, ConnectOptions};
 use davit_core::watch;
 use davit_engine::{Engine, EngineConfig};
 use davit_sim::Sim;
-use davit_sim::fault::{Action, Fault, Match, Refusal, When};
+use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::model::DeletionKind;
 use http::{Method, Request};
 use http_body_util::BodyExt as _;
@@ -334,6 +334,21 @@ impl Bench {
         }
     }
 
+    /// The events in the test's namespace, as soon as there are so many.
+    pub(crate) async fn events(&self, count: usize) -> Vec<Value> {
+        let deadline = Instant::now() + PATIENCE;
+        let path = format!("/api/v1/namespaces/{}/events", self.namespace);
+        loop {
+            let list = self.must("GET", &path, &Value::Null).await;
+            let events = list["items"].as_array().unwrap();
+            if events.len() >= count {
+                return events.clone();
+            }
+            assert!(Instant::now() < deadline, "{events:?}");
+            sleep(Duration::from_millis(100)).await;
+        }
+    }
+
     /// Removes what the test made from a real API server.
     pub(crate) async fn remove(self) {
         if self.sim.is_some() {
@@ -445,8 +460,8 @@ impl Running {
             .expect("the controller did not begin");
     }
 
-    /// What was reported so far of starts, rulings and plans.
-    pub(crate) fn told(&mut self) -> Vec<Report> {
+    /// The reports since the last call that are about starts, rulings and plans.
+    pub(crate) fn work_reports(&mut self) -> Vec<Report> {
         let reports = std::iter::from_fn(|| self.reports.try_recv().ok());
         let is_work = |report: &Report| {
             matches!(
@@ -480,18 +495,30 @@ impl Running {
     }
 }
 
+/// The faults of a watch.
+pub(crate) const WATCH_FAULTS: [WatchFault; 6] = [
+    WatchFault::Abort,
+    WatchFault::End,
+    WatchFault::Expire,
+    WatchFault::Silence,
+    WatchFault::NoBookmarks,
+    WatchFault::Delay(Duration::from_secs(3)),
+];
+
+/// The ways in which a request fails.
+pub(crate) const FAILURES: [Action; 7] = [
+    Action::Refuse(Refusal::Conflict),
+    Action::Refuse(Refusal::TooManyRequests(1)),
+    Action::Refuse(Refusal::InternalError),
+    Action::Refuse(Refusal::Unavailable),
+    Action::CloseBefore,
+    Action::CloseAfter,
+    Action::CutBody(20),
+];
+
 /// Lets the requests that match fail in every way, in turn.
 pub(crate) fn break_requests(sim: &Sim, matches: &Match) {
-    let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::InternalError),
-        Action::Refuse(Refusal::Unavailable),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(20),
-    ];
-    for (number, action) in (3..).zip(actions) {
+    for (number, action) in (3..).zip(FAILURES) {
         sim.add_fault(Fault {
             matches: matches.clone(),
             when: When::Every(number),

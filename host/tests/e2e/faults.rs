@@ -9,7 +9,7 @@ use davit_sim::{Rng, Sim};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::bench::{Bench, accepted_deletions, break_requests, on_the_sim, podgc};
+use crate::bench::{Bench, WATCH_FAULTS, accepted_deletions, break_requests, on_the_sim, podgc};
 
 const CONFIG: &str = "{terminatedPodThreshold: 0, period: 2s, quarantine: 4s}";
 
@@ -30,7 +30,7 @@ fn uids(sim: &Sim) -> BTreeSet<String> {
 /// A watch is cut, expired, silent and starved of bookmarks, and writes fail in
 /// every way, while nodes go and pods are created again under their names.
 #[test]
-fn orphans_go_and_nothing_else_whatever_breaks() {
+fn whatever_fails_orphans_are_deleted_and_nothing_else() {
     for seed in 1..=3 {
         on_the_sim(|bench| run(bench, seed));
     }
@@ -59,19 +59,13 @@ async fn run(mut bench: Bench, seed: u32) {
     let host = bench.host(&podgc("Enforce", CONFIG)).await;
     let everything: BTreeSet<String> = uids(bench.sim());
     let mut spared = BTreeSet::new();
-    let troubles = [
-        WatchFault::Abort,
-        WatchFault::End,
-        WatchFault::Expire,
-        WatchFault::Silence,
-        WatchFault::NoBookmarks,
-        WatchFault::Delay(Duration::from_secs(3)),
-    ];
-    for (node, trouble) in doomed
-        .iter()
-        .zip(troubles.iter().cycle().skip(seed as usize % troubles.len()))
-    {
-        disturb_watches(bench.sim(), *trouble);
+    for (node, fault) in doomed.iter().zip(
+        WATCH_FAULTS
+            .iter()
+            .cycle()
+            .skip(seed as usize % WATCH_FAULTS.len()),
+    ) {
+        disturb_watches(bench.sim(), *fault);
         bench.delete_node(node).await;
         sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;
         // A workload's controller creates a pod again under its name, on a node
@@ -122,7 +116,7 @@ async fn run(mut bench: Bench, seed: u32) {
 /// While the API server does not answer at all, nothing is lost and nothing is
 /// done.
 #[test]
-fn an_api_server_that_is_away_is_waited_for() {
+fn the_host_waits_for_an_unreachable_api_server() {
     on_the_sim(|bench| async move {
         bench.pod("orphan", "missing", "Running").await;
         let away = bench.sim().add_fault(Fault {
@@ -133,7 +127,7 @@ fn an_api_server_that_is_away_is_waited_for() {
         let mut host = bench.host_without_controllers();
         host.apply(&podgc("Enforce", CONFIG)).await;
         sleep(Duration::from_secs(60)).await;
-        assert!(host.told().is_empty());
+        assert!(host.work_reports().is_empty());
         bench.sim().heal(away);
         bench.until_left(&[]).await;
         assert!(host.health.is_ready(), "{:?}", host.health);
@@ -182,9 +176,8 @@ fn a_cache_that_lags_deletes_nothing_twice() {
     });
 }
 
-/// A write that is forbidden is tried again at leisure.
 #[test]
-fn a_missing_permission_is_no_busy_loop() {
+fn a_write_that_fails_is_retried_with_back_off() {
     on_the_sim(|bench| async move {
         bench.pod("orphan", "missing", "Failed").await;
         let closed = bench.sim().add_fault(Fault {
@@ -209,7 +202,7 @@ fn a_missing_permission_is_no_busy_loop() {
 /// An API server behind the API server has too much to do, and says so for half a
 /// minute each time it is asked. Only its own objects wait for it.
 #[test]
-fn a_pause_that_one_group_asks_for_holds_up_no_other() {
+fn a_pause_of_one_api_group_delays_no_other() {
     on_the_sim(|mut bench| async move {
         let live = bench.node("live").await;
         let owner = json!({
@@ -280,11 +273,14 @@ fn a_pause_that_one_group_asks_for_holds_up_no_other() {
         assert_eq!(left("Deployment"), 100);
         // Each request was sent once in a pause, not six times: some at the same
         // moment, and what each of a few calls reads.
-        let asked: usize = ["get", "patch", "delete"]
+        let requests: usize = ["get", "patch", "delete"]
             .map(|verb| bench.sim().count(&Match::new(verb, "deployments")))
             .iter()
             .sum();
-        assert!((1..=200).contains(&asked), "{asked} requests in a pause");
+        assert!(
+            (1..=200).contains(&requests),
+            "{requests} requests in a pause"
+        );
         for fault in refused {
             bench.sim().heal(fault);
         }

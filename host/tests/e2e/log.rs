@@ -178,17 +178,20 @@ fn an_unreachable_api_server_is_logged_once() {
     let run = Process(run);
     let lines = || std::fs::read_to_string(&log).unwrap();
     until("it is logged", || lines().contains("does not answer"));
-    // Discovery is tried again every two seconds.
+    // Discovery is repeated every two seconds.
     std::thread::sleep(Duration::from_secs(7));
     assert_eq!(run.terminate(), 0);
     let text = lines();
-    let told: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
-    let told: Vec<&&str> = told.iter().filter(|it| !it.contains("--cache")).collect();
-    assert_eq!(told.len(), 1, "{text}");
+    let warnings: Vec<&str> = text.lines().filter(|line| line.contains("WARN")).collect();
+    let warnings: Vec<&&str> = warnings
+        .iter()
+        .filter(|it| !it.contains("--cache"))
+        .collect();
+    assert_eq!(warnings.len(), 1, "{text}");
     assert!(
-        told[0].contains("the API server does not answer: GET /api"),
+        warnings[0].contains("the API server does not answer: GET /api"),
         "{text}"
     );
-    assert!(told[0].ends_with(": connection refused"), "{text}");
+    assert!(warnings[0].ends_with(": connection refused"), "{text}");
     assert!(!text.contains("ERROR"), "{text}");
 }

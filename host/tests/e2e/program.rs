@@ -169,7 +169,7 @@ fn run_executes_plans_and_exits_0_after_a_signal() {
     assert_eq!(page("livez").unwrap().0, 200);
     assert_eq!(page("nothing").unwrap().0, 404);
     until("the orphans are gone", || count() < 196);
-    // A changed file is taken on without a restart.
+    // The host reloads the file without a restart.
     let before = count();
     write(1);
     until("the terminated pods are gone", || count() < before);
@@ -309,10 +309,8 @@ fn inspect_prints_the_manifest_of_a_guest() {
     );
 }
 
-/// What is deployed can be parsed, and grants what the guest asks for and no
-/// more.
 #[test]
-fn the_shipped_roles_cover_the_permissions_of_the_guest() {
+fn the_shipped_configuration_files_are_valid_and_do_not_enforce() {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy");
     let parse = |path: &str| {
         let path = deploy.join(path);
@@ -323,36 +321,6 @@ fn the_shipped_roles_cover_the_permissions_of_the_guest() {
     let by_file = parse("overlays/file/davit.yaml").controllers.unwrap();
     assert_eq!(by_file.len(), 1);
     assert_eq!(by_file[0].spec.mode, ModeConfig::DryRun);
-
-    let role = std::fs::read_to_string(deploy.join("controllers/podgc/rbac.yaml")).unwrap();
-    let role = role.split("---").next().unwrap();
-    let role: Value = serde_saphyr::from_str(role).unwrap();
-    let mut granted: Vec<String> = role["rules"]
-        .as_array()
-        .unwrap()
-        .iter()
-        .flat_map(|rule| {
-            assert_eq!(rule["apiGroups"], serde_json::json!([""]));
-            let resource = rule["resources"][0].as_str().unwrap().to_owned();
-            let verbs = rule["verbs"].as_array().unwrap().iter();
-            let verbs: Vec<&str> = verbs.map(|verb| verb.as_str().unwrap()).collect();
-            verbs
-                .into_iter()
-                .map(move |verb| format!("{verb} {resource}"))
-                .collect::<Vec<_>>()
-        })
-        .collect();
-    granted.sort();
-    let expected = [
-        "delete pods",
-        "get nodes",
-        "list nodes",
-        "list pods",
-        "patch pods/status",
-        "watch nodes",
-        "watch pods",
-    ];
-    assert_eq!(granted, expected);
 }
 
 /// With kubectl installed: it renders what is deployed, and it is a client of the

@@ -89,11 +89,11 @@ fn check(threshold: usize, at_least: usize) {
 }
 
 #[test]
-fn with_kubernetes_own_threshold() {
+fn with_the_default_threshold_the_rules_decide_which_recorded_pods_go() {
     check(12_500, 5);
 }
 
 #[test]
-fn with_a_threshold_of_ten() {
+fn with_a_threshold_of_ten_the_rules_decide_which_recorded_pods_go() {
     check(10, 10);
 }

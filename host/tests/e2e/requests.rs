@@ -248,7 +248,7 @@ const MERGE: &str = "Content-Type: application/merge-patch+json\r\n";
 /// A page that somebody visits must not promote anything, even if its name resolved
 /// to another address a moment ago.
 #[test]
-fn browsers_are_refused() {
+fn requests_of_browsers_are_refused() {
     let place = Site::new();
     let host = with_a_candidate(&place);
     let own = format!("Host: 127.0.0.1:{}\r\n", place.port);

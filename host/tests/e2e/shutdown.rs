@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::bench::{on_the_sim, podgc};
 
 #[test]
-fn writes_in_flight_come_to_their_end() {
+fn a_stop_lets_plans_that_have_begun_end() {
     on_the_sim(|bench| async move {
         for number in 0..50 {
             let name = format!("p-{number:02}");
@@ -40,7 +40,7 @@ fn writes_in_flight_come_to_their_end() {
 
 /// A host that comes back finishes what the first one left.
 #[test]
-fn the_next_host_goes_on() {
+fn the_next_host_finishes_what_the_first_left() {
     on_the_sim(|bench| async move {
         for number in 0..20 {
             bench

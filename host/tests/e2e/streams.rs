@@ -18,15 +18,15 @@ const LIST: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(5);
 
 fn started(running: &mut Running, name: &str) -> bool {
-    let mut told = running.told().into_iter();
-    told.any(|report| matches!(report, Report::Started { controller, .. } if controller == name))
+    let mut reports = running.work_reports().into_iter();
+    reports.any(|report| matches!(report, Report::Started { controller, .. } if controller == name))
 }
 
 /// Another controller reads fields of the pods that nobody has read before, so
 /// they are listed again. Until the list is complete PodGC sees what changes as
 /// before, and afterwards both do.
 #[test]
-fn a_controller_that_needs_more_fields_holds_up_no_other() {
+fn a_controller_that_needs_more_fields_delays_no_other() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         bench.pod("stays", &node, "Running").await;

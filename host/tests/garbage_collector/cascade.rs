@@ -26,13 +26,13 @@ fn gc_04_a_dependent_costs_one_read_of_its_owner_and_one_deletion() {
         cluster.delete(&owner, "Background");
         cluster.until_gone(&[&dependent]).await;
         sleep(SETTLED).await;
-        let asked: Vec<String> = cluster
+        let requests: Vec<String> = cluster
             .requests()
             .iter()
             .map(|it| format!("{} {} {}", it.work.verb, it.work.resource, it.work.name))
             .collect();
         assert_eq!(
-            asked,
+            requests,
             ["get replicationcontrollers owner", "delete pods dependent"]
         );
         let requests = cluster.requests();
@@ -104,7 +104,7 @@ fn reads_for_two_thousand(policy: &'static str, patches: usize) -> usize {
 /// deletes a definition's objects before the definition, and both within the
 /// time that the dependents take.
 #[test]
-fn gc_71_a_definition_goes_with_its_objects_and_their_dependents() {
+fn gc_71_a_deleted_definition_deletes_its_objects_and_their_dependents() {
     test(|cluster| async move {
         let _host = cluster.collector().await;
         for round in 0..2 {
@@ -132,7 +132,7 @@ fn gc_71_a_definition_goes_with_its_objects_and_their_dependents() {
 
 /// `TestClusterScopedOwners`.
 #[test]
-fn gc_73_cluster_scoped_owners() {
+fn gc_73_only_dependents_of_a_valid_cluster_scoped_owner_stay() {
     test(|cluster| async move {
         // The owners' watch tells of them late.
         cluster.sim.add_fault(Fault {
@@ -164,7 +164,7 @@ fn gc_73_cluster_scoped_owners() {
 /// An owner that only a live read has found is asked about until the cache has
 /// it: its deletion would go unnoticed. (kubernetes/kubernetes issue 56121)
 #[test]
-fn an_owner_that_goes_before_its_watch_ever_told_of_it_is_missed() {
+fn an_owner_that_is_deleted_before_its_watch_shows_it_is_missing() {
     test(|cluster| async move {
         let _host = cluster.collector().await;
         cluster.sim.disturb(
@@ -176,7 +176,7 @@ fn an_owner_that_goes_before_its_watch_ever_told_of_it_is_missed() {
         sleep(Duration::from_secs(3)).await;
         assert!(cluster.is_there(&dependent));
         cluster.delete(&owner, "Background");
-        // Long before the silent watch is given up.
+        // Long before the host ends the silent watch.
         sleep(Duration::from_secs(20)).await;
         assert!(!cluster.is_there(&dependent));
     });
@@ -185,7 +185,7 @@ fn an_owner_that_goes_before_its_watch_ever_told_of_it_is_missed() {
 /// Objects that are there when the host starts are judged as well as those that
 /// come: nothing was seen to happen.
 #[test]
-fn what_was_left_behind_while_nobody_looked_is_collected() {
+fn orphans_from_before_the_start_are_deleted() {
     test(|cluster| async move {
         let owner = cluster.create(rc("owner"));
         let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
@@ -207,7 +207,7 @@ fn what_was_left_behind_while_nobody_looked_is_collected() {
 
 /// A name that was given again is another owner.
 #[test]
-fn a_dependent_of_the_former_owner_of_a_name_goes() {
+fn a_dependent_of_a_former_owner_of_the_same_name_is_deleted() {
     test(|cluster| async move {
         let former = cluster.create(rc("owner"));
         let dependent = cluster.create(owned(pod("dependent"), &[reference(&former)]));
@@ -223,7 +223,7 @@ fn a_dependent_of_the_former_owner_of_a_name_goes() {
 
 /// In the mode `DryRun` nothing is written, and nothing is tried over and over.
 #[test]
-fn a_dry_run_writes_nothing_and_rests() {
+fn a_dry_run_writes_nothing_and_comes_to_rest() {
     test(|cluster| async move {
         let garbage = cluster.create(owned(pod("garbage"), &[to_nowhere("v1", "Pod")]));
         let let_go = cluster.create(rc("let-go"));
@@ -234,7 +234,7 @@ fn a_dry_run_writes_nothing_and_rests() {
         assert!(cluster.is_there(&garbage) && cluster.is_there(&let_go));
         assert_eq!(cluster.owners(&orphan), [reference(&let_go)]);
         let shown: Vec<String> = host
-            .told()
+            .work_reports()
             .into_iter()
             .filter_map(|report| match report {
                 davit::host::Report::Ruled { plan, .. } => Some(plan.target.name.clone()),

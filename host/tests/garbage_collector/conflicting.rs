@@ -1,7 +1,7 @@
 //! `TestConflictingData`: references that contradict what there is. The
 //! original scripts the order of events and asserts each step of the graph;
 //! here the order is that of the objects' coming and going, and what is
-//! asserted is who lives in the end, and who was told.
+//! asserted is who lives in the end, and which warnings were written.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ fn with(mut reference: Value, field: &str, value: &str) -> Value {
     reference
 }
 
-/// What an operator is told of a reference across namespaces.
-fn told(child: &Value, reference: &Value) -> (String, String) {
+/// The warning of a reference across namespaces.
+fn warning(child: &Value, reference: &Value) -> (String, String) {
     let namespace = child["metadata"]["namespace"].as_str().unwrap_or_default();
     let text = |field: &str| reference[field].as_str().unwrap();
     let message = format!(
@@ -45,7 +45,7 @@ fn told(child: &Value, reference: &Value) -> (String, String) {
 }
 
 async fn until_told(cluster: &Cluster, child: &Value, reference: &Value) {
-    let wanted = told(child, reference);
+    let wanted = warning(child, reference);
     cluster
         .until("the event", || cluster.events(child).contains(&wanted))
         .await;
@@ -93,7 +93,7 @@ fn gc_21_a_child_in_another_namespace_goes_if_its_owner_is_seen_first() {
     test(|cluster| across_namespaces(cluster, false));
 }
 
-/// A cluster-scoped child with an owner in a namespace stays, and is told of.
+/// A cluster-scoped child with an owner in a namespace stays, with a warning.
 async fn cluster_scoped_child(cluster: Cluster, child_first: bool) {
     let (owner, child);
     let _host;
@@ -303,7 +303,7 @@ fn gc_32_a_missing_owner_of_a_cluster_scoped_child_seen_first() {
     test(|cluster| missing_parent(cluster, true));
 }
 
-/// The owner is seen late: the good child stays, and the bad one is told of.
+/// The owner is seen late: the good child stays, and the bad one has a warning.
 #[test]
 fn gc_33_an_owner_that_is_seen_late() {
     test(|cluster| async move {
@@ -385,7 +385,7 @@ fn gc_35_a_conflict_is_decided_from_what_is_there_by_then() {
 /// in other namespaces and of other kinds with the owner's uid go, valid ones
 /// stay; again after a restart.
 #[test]
-fn gc_60_cross_namespace_references() {
+fn gc_60_children_in_other_namespaces_are_deleted_and_valid_ones_are_kept() {
     const VALID: usize = 20;
     const INVALID: usize = 40;
     test(|cluster| async move {

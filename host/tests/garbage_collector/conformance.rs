@@ -61,7 +61,7 @@ async fn foos(bench: &Bench) -> impl Fn(&str) -> Value + use<> {
 /// `TestCascadingDeletion`: of a pod with two owners, one with the deleted one and
 /// one without any, only the second goes.
 #[test]
-fn gc_61_cascading_deletion() {
+fn gc_61_a_cascading_deletion_deletes_dependents_without_another_owner() {
     test(|bench| async move {
         let doomed = bench.create(rc("doomed")).await;
         let remaining = bench.create(rc("remaining")).await;
@@ -80,7 +80,7 @@ fn gc_61_cascading_deletion() {
 }
 
 #[test]
-fn gc_62_an_object_that_is_created_with_an_owner_that_never_was_goes() {
+fn gc_62_an_object_created_with_an_owner_that_never_existed_is_deleted() {
     test(|bench| async move {
         let host = collector(&bench).await;
         let reference = to_nowhere("v1", "ReplicationController");
@@ -93,7 +93,7 @@ fn gc_62_an_object_that_is_created_with_an_owner_that_never_was_goes() {
 
 /// `TestOrphaning`
 #[test]
-fn gc_64_orphaning() {
+fn gc_64_orphaned_dependents_stay_without_the_reference() {
     test(|bench| async move {
         let owner = bench.create(rc("owner")).await;
         let pods = pods(&bench, &owner, 3).await;
@@ -149,7 +149,7 @@ fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
 /// `TestDoubleDeletionWithFinalizer`: a deletion of what is being deleted changes
 /// nothing, and what a finalizer of another one holds is not asked to go again.
 #[test]
-fn gc_67_double_deletion_with_a_finalizer() {
+fn gc_67_a_second_deletion_changes_nothing() {
     test(|bench| async move {
         let host = collector(&bench).await;
         let pod = bench.create(held(pod("held"))).await;
@@ -207,7 +207,7 @@ fn gc_69_custom_resources_own_and_are_owned() {
 
 /// `TestMixedRelationships`: core and custom resources own each other.
 #[test]
-fn gc_70_mixed_relationships() {
+fn gc_70_core_and_custom_resources_own_each_other() {
     test(|bench| async move {
         let foo = foos(&bench).await;
         let custom_owner = bench.create(foo("owner")).await;

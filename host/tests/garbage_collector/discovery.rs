@@ -71,7 +71,7 @@ pub(crate) fn make_stale(answer: &mut Value, name: &str) {
 /// `TestGarbageCollectorConstruction`: no, two, one, two and one resource of the
 /// tests' own are followed. What goes, goes after two discoveries without it.
 #[test]
-fn gc_01_monitors_follow_what_is_served() {
+fn gc_01_watches_start_and_stop_with_the_served_resources() {
     test(|cluster| async move {
         let _host = cluster.collector().await;
         let ours = ["foos", "bars"];
@@ -113,7 +113,7 @@ fn gc_01_monitors_follow_what_is_served() {
 
 /// What disappears from the cache with its resource was not deleted.
 #[test]
-fn objects_of_a_resource_that_is_followed_no_longer_are_not_taken_for_gone() {
+fn objects_of_a_resource_that_is_no_longer_watched_are_not_absent() {
     test(|cluster| async move {
         cluster.create(definition("Foo", &["v1"], "Namespaced"));
         let owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));
@@ -136,7 +136,7 @@ fn objects_of_a_resource_that_is_followed_no_longer_are_not_taken_for_gone() {
 
 /// `TestGetDeletableResources`, by its outcome.
 #[test]
-fn gc_14_only_what_can_be_listed_watched_and_deleted_is_followed() {
+fn gc_14_only_resources_that_can_be_listed_watched_and_deleted_are_watched() {
     test(|cluster| async move {
         for kind in ["Foo", "Bar", "Baz"] {
             cluster.create(definition(kind, &["v1"], "Namespaced"));
@@ -171,13 +171,13 @@ fn gc_14_only_what_can_be_listed_watched_and_deleted_is_followed() {
 
 /// An error that names no group: what is there is kept, nothing is lost.
 #[test]
-fn gc_15_a_discovery_that_fails_takes_nothing_away() {
+fn gc_15_a_failed_discovery_removes_no_resource() {
     failing_discovery(|_| Discovery::Fails);
 }
 
-/// A group that cannot be reached: the others are taken on.
+/// A group cannot be reached: the others are watched.
 #[test]
-fn gc_16_a_group_that_does_not_answer_is_kept() {
+fn gc_16_a_group_that_does_not_answer_stays_watched() {
     failing_discovery(|answer| {
         make_stale(answer, "example.com");
         Discovery::Answers
@@ -186,7 +186,7 @@ fn gc_16_a_group_that_does_not_answer_is_kept() {
 
 /// An empty answer is not believed.
 #[test]
-fn gc_17_a_failure_without_any_result_takes_nothing_away() {
+fn gc_17_a_discovery_without_any_result_removes_no_resource() {
     failing_discovery(|answer| {
         *answer = json!("nonsense");
         Discovery::Answers
@@ -217,7 +217,7 @@ fn failing_discovery(edit: fn(&mut Value) -> Discovery) {
 /// fail, a resource may not sync, and deletions go on; afterwards all is
 /// followed.
 #[test]
-fn gc_18_neither_discovery_nor_an_unsyncable_resource_blocks() {
+fn gc_18_neither_discovery_nor_a_resource_that_cannot_sync_blocks() {
     test(|cluster| async move {
         let begun = Instant::now();
         let unsyncable = break_lists(&cluster, "secrets");
@@ -275,7 +275,7 @@ pub(crate) fn break_lists(cluster: &Cluster, resource: &str) -> Vec<davit_sim::f
 
 /// `TestCascadingDeleteOnCRDConversionFailure`
 #[test]
-fn gc_72_a_definition_whose_conversion_fails_blocks_nobody() {
+fn gc_72_a_definition_whose_conversion_fails_delays_no_other() {
     test(|cluster| async move {
         let _host = cluster.collector().await;
         cluster.create(definition("Foo", &["v1"], "Namespaced"));
@@ -342,7 +342,7 @@ fn a_new_preferred_version_takes_the_place_of_the_old_one() {
 /// names cannot be listed or read, and then it is the first one's turn again.
 /// The owner lives all the while.
 #[test]
-fn an_owner_whose_version_is_followed_no_longer_is_not_taken_for_gone() {
+fn an_owner_whose_version_is_no_longer_watched_is_not_absent() {
     test(|cluster| async move {
         let made = cluster.create(definition("Foo", &["v1beta1", "v1"], "Namespaced"));
         let owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));

@@ -7,6 +7,7 @@ use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::bench::{FAILURES, WATCH_FAULTS};
 use crate::cluster::{
     Cluster, blocking, config_map, definition, held, object, owned, pod, rc, reference, test,
 };
@@ -29,16 +30,8 @@ impl Numbers {
 
 /// Lets reads and writes fail in every way, each with some probability.
 fn break_requests(cluster: &Cluster) {
-    let actions = [
-        Action::Refuse(Refusal::Conflict),
-        Action::Refuse(Refusal::TooManyRequests(1)),
-        Action::Refuse(Refusal::InternalError),
-        Action::Refuse(Refusal::Unavailable),
-        Action::CloseBefore,
-        Action::CloseAfter,
-        Action::CutBody(10),
-        Action::Delay(Duration::from_secs(2)),
-    ];
+    let slow = Action::Delay(Duration::from_secs(2));
+    let actions: Vec<Action> = FAILURES.into_iter().chain([slow]).collect();
     for verb in ["get", "delete", "patch"] {
         for resource in RESOURCES {
             for action in &actions {
@@ -114,18 +107,10 @@ async fn run(cluster: Cluster, seed: u64) {
         .collect();
     break_requests(&cluster);
     let host = cluster.collector().await;
-    let troubles = [
-        WatchFault::Abort,
-        WatchFault::End,
-        WatchFault::Expire,
-        WatchFault::Silence,
-        WatchFault::NoBookmarks,
-        WatchFault::Delay(Duration::from_secs(3)),
-    ];
     for family in &families {
-        let trouble = troubles[numbers.below(troubles.len())];
+        let fault = WATCH_FAULTS[numbers.below(WATCH_FAULTS.len())];
         let resource = RESOURCES[numbers.below(RESOURCES.len())];
-        cluster.sim.disturb(&Match::new("watch", resource), trouble);
+        cluster.sim.disturb(&Match::new("watch", resource), fault);
         if family.fate != "stays" {
             cluster.delete(&family.owner, family.fate);
         }
@@ -161,7 +146,7 @@ async fn run(cluster: Cluster, seed: u64) {
 }
 
 #[test]
-fn garbage_goes_once_and_nothing_else_whatever_breaks() {
+fn whatever_fails_garbage_is_deleted_once_and_nothing_else() {
     for seed in [1, 2, 3] {
         test(|cluster| run(cluster, seed));
     }
@@ -169,7 +154,7 @@ fn garbage_goes_once_and_nothing_else_whatever_breaks() {
 
 /// A read that fails says nothing about an owner.
 #[test]
-fn an_owner_that_cannot_be_read_is_not_taken_for_gone() {
+fn an_owner_that_cannot_be_read_is_not_absent() {
     for refusal in [
         Refusal::InternalError,
         Refusal::Unavailable,
@@ -194,7 +179,7 @@ fn an_owner_that_cannot_be_read_is_not_taken_for_gone() {
     }
 }
 
-/// The cache has not heard of the deletions when the owner is looked at again.
+/// The cache lags behind the deletions when the owner is reconciled again.
 #[test]
 fn a_cache_that_lags_deletes_nothing_twice() {
     test(|cluster| async move {
@@ -219,7 +204,7 @@ fn a_cache_that_lags_deletes_nothing_twice() {
 
 /// Nothing is decided from a connection that says nothing.
 #[test]
-fn an_api_server_that_is_away_is_waited_for() {
+fn the_host_waits_for_an_unreachable_api_server() {
     test(|cluster| async move {
         let owner = cluster.create(rc("owner"));
         let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
@@ -243,7 +228,7 @@ fn an_api_server_that_is_away_is_waited_for() {
     });
 }
 
-/// A deletion in the foreground is taken back while the owner's watch is stuck:
+/// A deletion in the foreground is undone while the owner's watch is stuck:
 /// the cache has it wait all the while.
 #[test]
 fn an_owner_that_was_rescued_behind_a_stuck_watch_keeps_its_dependents() {

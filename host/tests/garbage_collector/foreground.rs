@@ -76,7 +76,7 @@ fn a_chain_is_no_circle() {
 
 /// The specification's recommendation: an object is no dependent of its own.
 #[test]
-fn an_object_that_owns_itself_can_go() {
+fn an_object_that_owns_itself_can_be_deleted() {
     for policy in ["Background", "Foreground", "Orphan"] {
         test(|cluster| async move {
             let pod = cluster.create(pod("pod"));
@@ -92,7 +92,7 @@ fn an_object_that_owns_itself_can_go() {
 
 /// A dependent that comes while its owner waits is deleted too.
 #[test]
-fn a_dependent_that_comes_late_goes_as_well() {
+fn a_dependent_that_is_created_late_is_deleted_too() {
     test(|cluster| async move {
         let owner = cluster.create(rc("owner"));
         let first = cluster.create(held(owned(pod("first"), &[blocking(&owner)])));
@@ -109,7 +109,7 @@ fn a_dependent_that_comes_late_goes_as_well() {
 
 /// A dependent that no longer blocks, or no longer depends, lets its owner go.
 #[test]
-fn an_owner_goes_when_its_dependent_lets_it() {
+fn an_owner_is_deleted_when_its_dependent_no_longer_blocks_it() {
     test(|cluster| async move {
         let owners = [cluster.create(rc("a")), cluster.create(rc("b"))];
         let [unblocks, leaves] = [0, 1].map(|number| {

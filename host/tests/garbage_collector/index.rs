@@ -147,7 +147,7 @@ fn dependents_of(snapshot: &Snapshot, view: ViewId, owner: &str) -> BTreeSet<Str
 /// `TestProcessEvent` test1: everything is added, in an order in which
 /// dependents come before their owners too.
 #[test]
-fn gc_05_objects_that_come() {
+fn gc_05_created_objects_are_indexed() {
     let mut graph = Graph::new();
     for (uid, owners) in [
         ("1", &[][..]),
@@ -162,7 +162,7 @@ fn gc_05_objects_that_come() {
 
 /// test2: one in the middle goes. Its dependents still name it.
 #[test]
-fn gc_06_an_object_in_the_middle_goes() {
+fn gc_06_a_deleted_object_leaves_its_dependents_indexed() {
     let mut graph = Graph::new();
     graph.put("1", &[]);
     graph.put("2", &["1"]);
@@ -175,7 +175,7 @@ fn gc_06_an_object_in_the_middle_goes() {
 
 /// test3: updates make it a circle.
 #[test]
-fn gc_07_objects_that_get_other_owners() {
+fn gc_07_changed_owner_references_are_indexed() {
     let mut graph = Graph::new();
     graph.put("1", &[]);
     graph.put("2", &["1"]);
@@ -194,7 +194,7 @@ fn gc_07_objects_that_get_other_owners() {
 
 /// "reverse test2": the same, dependents first.
 #[test]
-fn gc_08_dependents_that_come_before_their_owners() {
+fn gc_08_dependents_created_before_their_owners_are_indexed() {
     let mut graph = Graph::new();
     graph.put("5", &["2", "4"]);
     graph.put("4", &["3"]);
@@ -210,7 +210,7 @@ fn gc_08_dependents_that_come_before_their_owners() {
 /// `TestDependentsRace`: dependents are read while they come and go. A reader
 /// has a snapshot, which stays as it was.
 #[test]
-fn gc_09_reading_while_dependents_come_and_go() {
+fn gc_09_the_index_can_be_read_while_dependents_change() {
     let mut graph = Graph::new();
     let names: Vec<String> = (0..100).map(|number| format!("d-{number}")).collect();
     for name in &names {

@@ -49,7 +49,7 @@ fn gc_13_an_owner_waits_for_a_dependent_that_cannot_be_orphaned() {
 
 /// `TestStressingCascadingDeletion`: five collections, deleted in five ways.
 #[test]
-fn gc_63_stressing_cascading_deletion() {
+fn gc_63_a_hundred_and_fifty_owners_are_deleted_by_their_policies() {
     test(|cluster| async move {
         let _host = cluster.collector().await;
         // The default of a replication controller is to orphan.
@@ -132,7 +132,7 @@ fn gc_89_custom_resources_are_orphaned_with_a_merge_patch() {
 
 /// Terminating dependents lose the reference too, and are not deleted again.
 #[test]
-fn a_dependent_that_is_going_is_let_go_all_the_same() {
+fn a_terminating_dependent_is_orphaned_too() {
     test(|cluster| async move {
         let owner = cluster.create(rc("owner"));
         let going = cluster.create(held(owned(pod("going"), &[reference(&owner)])));

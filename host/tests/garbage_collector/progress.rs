@@ -7,6 +7,7 @@ use davit_sim::fault::{Action, Fault, FaultId, Match, Refusal, WatchFault, When}
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
+use crate::bench::Running;
 use crate::cluster::{
     Cluster, blocking, config_map, configuration, definition, held, object, owned, pod, rc,
     reference, test, to_nowhere,
@@ -168,7 +169,7 @@ fn a_dependent_that_names_its_owner_in_a_former_version_does_not_keep_it() {
 /// of the first deletion comes off: the conflict shows another finalizer, and the
 /// dependents have to be let go before that one.
 #[test]
-fn a_conflict_on_the_owner_is_decided_anew() {
+fn a_conflict_on_the_owner_is_decided_again() {
     test(|cluster| async move {
         let owner = cluster.create(config_map("owner"));
         let blocker = cluster.create(held(owned(pod("blocker"), &[blocking(&owner)])));
@@ -227,7 +228,7 @@ fn a_dependent_never_loses_its_last_owner_to_a_stale_cache() {
 /// A controller writes the dependent's status again and again, faster than a
 /// deletion arrives.
 #[test]
-fn a_dependent_that_always_changes_goes_all_the_same() {
+fn a_dependent_that_changes_all_the_time_is_deleted() {
     test(|cluster| async move {
         let owner = cluster.create(rc("owner"));
         let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
@@ -250,22 +251,26 @@ fn a_dependent_that_always_changes_goes_all_the_same() {
     });
 }
 
+/// A dependent of an owner that is deleted, a second before the deletion of the dependent
+/// arrives; with another owner that it can get meanwhile.
+async fn doomed_dependent(cluster: &Cluster) -> (Running, Value, Value) {
+    let owner = cluster.create(rc("owner"));
+    let haven = cluster.create(rc("haven"));
+    let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
+    let host = cluster.collector().await;
+    let deletions = Match::new("delete", "pods");
+    delay(cluster, deletions, Duration::from_secs(2));
+    cluster.delete(&owner, "Background");
+    sleep(Duration::from_secs(1)).await;
+    (host, dependent, haven)
+}
+
 /// What changes is who owns it: then nothing but its version proves that it is
 /// still garbage.
 #[test]
 fn a_dependent_whose_owners_change_is_deleted_only_at_its_version() {
     test(|cluster| async move {
-        let owner = cluster.create(rc("owner"));
-        let haven = cluster.create(rc("haven"));
-        let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
-        let _host = cluster.collector().await;
-        delay(
-            &cluster,
-            Match::new("delete", "pods"),
-            Duration::from_secs(2),
-        );
-        cluster.delete(&owner, "Background");
-        sleep(Duration::from_secs(1)).await;
+        let (_host, dependent, haven) = doomed_dependent(&cluster).await;
         cluster.set(&dependent, &json!({"ownerReferences": [reference(&haven)]}));
         cluster.stay(&[&dependent]).await;
     });
@@ -276,17 +281,7 @@ fn a_dependent_whose_owners_change_is_deleted_only_at_its_version() {
 #[test]
 fn a_dependent_that_changes_twice_is_not_deleted_by_its_uid_alone() {
     test(|cluster| async move {
-        let owner = cluster.create(rc("owner"));
-        let haven = cluster.create(rc("haven"));
-        let dependent = cluster.create(owned(pod("dependent"), &[reference(&owner)]));
-        let _host = cluster.collector().await;
-        delay(
-            &cluster,
-            Match::new("delete", "pods"),
-            Duration::from_secs(2),
-        );
-        cluster.delete(&owner, "Background");
-        sleep(Duration::from_secs(1)).await;
+        let (_host, dependent, haven) = doomed_dependent(&cluster).await;
         cluster.set(&dependent, &json!({"labels": {"changed": "true"}}));
         sleep(Duration::from_secs(2)).await;
         cluster.set(&dependent, &json!({"ownerReferences": [reference(&haven)]}));
@@ -297,7 +292,7 @@ fn a_dependent_that_changes_twice_is_not_deleted_by_its_uid_alone() {
 /// Many owners go with their kind, all at once: that each of them is gone is
 /// remembered for as long as a dependent needs it.
 #[test]
-fn dependents_of_many_owners_that_went_with_their_kind_go() {
+fn dependents_of_many_owners_that_vanished_with_their_kind_are_deleted() {
     const OWNERS: usize = 1_500;
     test(|cluster| async move {
         let definition = cluster.create(definition("Foo", &["v1"], "Namespaced"));

@@ -134,7 +134,7 @@ fn a_kind_whose_definition_is_deleted_keeps_no_owner_waiting() {
             let (definition, owner, dependent) = dependent_of_a_custom_kind(&cluster);
             let other = cluster.create(config_map("other"));
             let _host = cluster.collector().await;
-            // The deletion of the dependent is never told.
+            // The watch never shows the deletion of the dependent.
             let foos = Match::new("watch", "foos");
             cluster.sim.disturb(&foos, WatchFault::Silence);
             cluster.delete(&definition, "");
@@ -202,7 +202,7 @@ fn an_owner_waits_for_a_group_that_never_answered() {
             make_stale(answer, "example.com");
             Discovery::Answers
         });
-        // Only what discovery says is looked at here.
+        // Only the answers of discovery matter here.
         let config = "{ignoredResources: [{group: apiextensions.k8s.io, \
                       resource: customresourcedefinitions}]}";
         let host: Running = cluster.collector_with("Enforce", config).await;
@@ -218,7 +218,7 @@ fn an_owner_waits_for_a_group_that_never_answered() {
 /// A dependent that is to be deleted while its kind is not served: it changes
 /// nothing in the cache when it is served again, and goes all the same.
 #[test]
-fn a_plan_comes_again_when_the_kind_of_its_target_is_served_again() {
+fn a_plan_is_decided_again_when_the_kind_of_its_target_is_served_again() {
     for pause in [Duration::from_secs(20), Duration::from_mins(10)] {
         test(|cluster| async move {
             let (definition, owner, dependent) = dependent_of_a_custom_kind(&cluster);
@@ -269,7 +269,7 @@ fn an_owner_whose_kind_is_not_served_at_the_moment_keeps_its_dependents() {
 /// A resource that comes back is followed with the discovery that sees it, not
 /// when the pause of a watch that was answered 404 is over.
 #[test]
-fn a_resource_that_comes_back_is_followed_at_once() {
+fn a_resource_that_is_served_again_is_watched_immediately() {
     test(|cluster| async move {
         let definition = cluster.create(definition("Foo", &["v1"], "Namespaced"));
         let _host = cluster.collector().await;
@@ -289,7 +289,7 @@ fn a_resource_that_comes_back_is_followed_at_once() {
 
 /// Nothing of the metrics APIs can own or be owned, and they are often away.
 #[test]
-fn metrics_that_are_away_keep_no_owner_waiting() {
+fn a_metrics_api_that_is_unavailable_delays_no_owner() {
     test(|cluster| async move {
         cluster.discovery(|answer| {
             let Some(groups) = answer["items"].as_array_mut() else {
@@ -314,10 +314,10 @@ fn metrics_that_are_away_keep_no_owner_waiting() {
     });
 }
 
-/// A definition is deleted, and the watch of its objects ends before it told of
-/// their deletions: they went with it all the same.
+/// A definition is deleted, and the watch of its objects ends before it shows
+/// their deletions: they are gone with it.
 #[test]
-fn dependents_of_owners_whose_deletion_was_never_told_go_with_the_kind() {
+fn dependents_of_owners_that_vanished_with_their_kind_are_deleted() {
     test(|cluster| async move {
         let definition = cluster.create(definition("Foo", &["v1"], "Namespaced"));
         let owner = cluster.create(foo("owner"));
@@ -339,7 +339,7 @@ fn dependents_of_owners_whose_deletion_was_never_told_go_with_the_kind() {
 /// Another configuration takes over while a kind is not served: what the former
 /// one knew of its objects is known to the latter.
 #[test]
-fn what_is_known_of_a_kind_that_is_not_served_outlives_a_revision() {
+fn a_swap_keeps_what_is_known_of_a_kind_that_is_not_served() {
     test(|cluster| async move {
         let (definition, owner, dependent) = dependent_of_a_custom_kind(&cluster);
         let mut host = cluster

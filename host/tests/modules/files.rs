@@ -95,7 +95,7 @@ async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
         for wasm in [WASM, OTHER_WASM] {
             assert!(error.contains(&digest(wasm)), "{source}: {error}");
         }
-        // What ran before is asked for by its record.
+        // The record names the former revision.
         let recorded = module(pinned(source));
         assert_eq!(restarted.recall(&recorded).await.unwrap().wasm, WASM);
     }

@@ -50,7 +50,7 @@ async fn fetch(modules: &Modules, value: Value) -> Result<FetchedModule, String>
     fetched.map_err(|error| format!("{:#}", anyhow::Error::new(error)))
 }
 
-/// The error of a module that cannot be had, with its causes.
+/// The error of a module that cannot be loaded, with its causes.
 async fn refusal(modules: &Modules, value: Value) -> String {
     fetch(modules, value).await.unwrap_err()
 }

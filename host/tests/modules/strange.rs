@@ -38,7 +38,7 @@ struct Offer {
     /// Who is given a token: `None` for everybody, or the header
     /// `Authorization` of one user.
     user: Option<String>,
-    /// Where tokens are said to be had.
+    /// The address of the token service in the challenge.
     token_host: Option<String>,
     /// What those who are given a token are sent.
     token: (StatusCode, String),
@@ -46,7 +46,7 @@ struct Offer {
 
 struct Strange {
     host: String,
-    /// What was asked for, without the address: method, path and query.
+    /// The requests, without the address: method, path and query.
     seen: Arc<Mutex<Vec<String>>>,
 }
 
@@ -136,8 +136,14 @@ async fn a_token_is_requested_anonymously_or_with_the_pull_secret() {
     let open = Strange::start(honest()).await;
     let fetched = fetch(&modules(directory.path(), None), open.source()).await;
     assert_eq!(fetched.unwrap().wasm, WASM);
-    let asked = "GET /token?scope=repository%3Ateam%2Fa%3Apull&service=test";
-    assert!(open.seen.lock().unwrap().iter().any(|line| line == asked));
+    let expected = "GET /token?scope=repository%3Ateam%2Fa%3Apull&service=test";
+    assert!(
+        open.seen
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|line| line == expected)
+    );
 
     let directory = tempdir().unwrap();
     // "me:pass"

@@ -20,16 +20,16 @@ use crate::program::guests;
 const DAVIT: &str = "system:serviceaccount:davit-system:davit";
 const WRITER: &str = "system:serviceaccount:davit-system:podgc";
 
-/// In whose name, verb, resource with its subresource or name.
-type Asked = (String, String, String);
+/// A user, a verb, and a resource with its subresource or name.
+type AccessReview = (String, String, String);
 
-/// What an access review is answered with.
-type Rule = fn(&Asked) -> Result<bool, StatusCode>;
+/// The answer to an access review.
+type Rule = fn(&AccessReview) -> Result<bool, StatusCode>;
 
-/// A client whose access reviews are answered by a rule, and what is asked.
-fn reviewing(cluster: &Cluster, rule: Rule) -> (Client, Arc<Mutex<Vec<Asked>>>) {
-    let asked = Arc::new(Mutex::new(Vec::new()));
-    let (sim, log) = (cluster.sim.clone(), Arc::clone(&asked));
+/// A client whose access reviews are answered by a rule, and the reviews.
+fn reviewing(cluster: &Cluster, rule: Rule) -> (Client, Arc<Mutex<Vec<AccessReview>>>) {
+    let reviews = Arc::new(Mutex::new(Vec::new()));
+    let (sim, log) = (cluster.sim.clone(), Arc::clone(&reviews));
     let service = service_fn(move |request: Request<Body>| {
         let (sim, log) = (sim.clone(), Arc::clone(&log));
         async move {
@@ -65,7 +65,7 @@ fn reviewing(cluster: &Cluster, rule: Rule) -> (Client, Arc<Mutex<Vec<Asked>>>) 
                 .unwrap())
         }
     });
-    (Client::new(service, NAMESPACE), asked)
+    (Client::new(service, NAMESPACE), reviews)
 }
 
 async fn podgc(change: Value) -> Cluster {
@@ -89,27 +89,30 @@ fn arguments(more: &[&str]) -> CheckArguments {
 }
 
 /// The findings about what PodGC may do.
-async fn checked(cluster: &Cluster, rule: Rule) -> (Vec<Finding>, Vec<Asked>) {
-    let (client, asked) = reviewing(cluster, rule);
+async fn checked(cluster: &Cluster, rule: Rule) -> (Vec<Finding>, Vec<AccessReview>) {
+    let (client, reviews) = reviewing(cluster, rule);
     let findings = find(Some(&client), &arguments(&[])).await.unwrap();
     let about = findings
         .into_iter()
         .filter(|one| one.check == "permissions");
     let about = about.filter(|one| one.controller.is_some()).collect();
-    let asked = asked.lock().unwrap().clone();
-    (about, asked)
+    let reviews = reviews.lock().unwrap().clone();
+    (about, reviews)
 }
 
-fn is_asked(asked: &[Asked], user: &str, verb: &str, resource: &str) -> bool {
+fn has_review(reviews: &[AccessReview], user: &str, verb: &str, resource: &str) -> bool {
     let one = (user.to_owned(), verb.to_owned(), resource.to_owned());
-    asked.contains(&one)
+    reviews.contains(&one)
 }
 
 #[tokio::test]
 async fn check_reviews_every_permission_as_davits_account() {
     let cluster = podgc(json!({})).await;
-    let (findings, asked) = checked(&cluster, |_| Ok(true)).await;
-    assert!(asked.iter().all(|(user, ..)| user == DAVIT), "{asked:?}");
+    let (findings, reviews) = checked(&cluster, |_| Ok(true)).await;
+    assert!(
+        reviews.iter().all(|(user, ..)| user == DAVIT),
+        "{reviews:?}"
+    );
     for (verb, resource) in [
         ("list", "pods"),
         ("watch", "pods"),
@@ -121,7 +124,10 @@ async fn check_reviews_every_permission_as_davits_account() {
         ("patch", "controllers/status"),
         ("create", "controllerrevisions"),
     ] {
-        assert!(is_asked(&asked, DAVIT, verb, resource), "{verb} {resource}");
+        assert!(
+            has_review(&reviews, DAVIT, verb, resource),
+            "{verb} {resource}"
+        );
     }
     assert_eq!(findings.len(), 1, "{findings:?}");
     assert_eq!(findings[0].level, Level::Ok);
@@ -130,8 +136,9 @@ async fn check_reviews_every_permission_as_davits_account() {
 /// A dry run makes no write, so that a missing one is no error yet.
 #[tokio::test]
 async fn check_names_a_missing_permission() {
-    let rule =
-        |(_, verb, resource): &Asked| Ok((verb.as_str(), resource.as_str()) != ("delete", "pods"));
+    let rule = |(_, verb, resource): &AccessReview| {
+        Ok((verb.as_str(), resource.as_str()) != ("delete", "pods"))
+    };
     for (mode, level) in [("DryRun", Level::Warning), ("Enforce", Level::Error)] {
         let cluster = podgc(json!({"mode": mode})).await;
         let (findings, _) = checked(&cluster, rule).await;
@@ -140,8 +147,9 @@ async fn check_names_a_missing_permission() {
         assert_eq!(findings[0].message, format!("{DAVIT} may not delete pods"));
     }
     let cluster = podgc(json!({})).await;
-    let rule =
-        |(_, verb, resource): &Asked| Ok((verb.as_str(), resource.as_str()) != ("watch", "pods"));
+    let rule = |(_, verb, resource): &AccessReview| {
+        Ok((verb.as_str(), resource.as_str()) != ("watch", "pods"))
+    };
     let (findings, _) = checked(&cluster, rule).await;
     assert_eq!(findings[0].level, Level::Error, "nothing works without it");
 }
@@ -149,18 +157,18 @@ async fn check_names_a_missing_permission() {
 #[tokio::test]
 async fn check_reviews_the_writes_of_a_controller_with_an_account_as_that_account() {
     let cluster = podgc(json!({"mode": "Enforce", "serviceAccountName": "podgc"})).await;
-    let rule = |(user, verb, _): &Asked| Ok(user != WRITER || verb != "patch");
-    let (findings, asked) = checked(&cluster, rule).await;
-    assert!(is_asked(
-        &asked,
+    let rule = |(user, verb, _): &AccessReview| Ok(user != WRITER || verb != "patch");
+    let (findings, reviews) = checked(&cluster, rule).await;
+    assert!(has_review(
+        &reviews,
         DAVIT,
         "impersonate",
         "serviceaccounts/podgc"
     ));
-    assert!(is_asked(&asked, WRITER, "delete", "pods"));
-    assert!(is_asked(&asked, DAVIT, "list", "pods"));
-    assert!(!is_asked(&asked, DAVIT, "delete", "pods"));
-    assert!(!is_asked(&asked, WRITER, "list", "pods"));
+    assert!(has_review(&reviews, WRITER, "delete", "pods"));
+    assert!(has_review(&reviews, DAVIT, "list", "pods"));
+    assert!(!has_review(&reviews, DAVIT, "delete", "pods"));
+    assert!(!has_review(&reviews, WRITER, "list", "pods"));
     let errors = findings.iter().filter(|one| one.level == Level::Error);
     let errors: Vec<&str> = errors.map(|one| one.message.as_str()).collect();
     assert_eq!(errors, [format!("{WRITER} may not patch pods/status")]);
@@ -171,11 +179,11 @@ async fn check_reviews_the_writes_of_a_controller_with_an_account_as_that_accoun
 async fn check_reviews_no_permission_that_the_spec_does_not_grant() {
     let granted = json!([{"verb": "delete", "resource": "pods"}]);
     let cluster = podgc(json!({"permissions": granted})).await;
-    let (_, asked) = checked(&cluster, |_| Ok(true)).await;
-    assert!(is_asked(&asked, DAVIT, "delete", "pods"));
-    assert!(!is_asked(&asked, DAVIT, "patch", "pods/status"));
+    let (_, reviews) = checked(&cluster, |_| Ok(true)).await;
+    assert!(has_review(&reviews, DAVIT, "delete", "pods"));
+    assert!(!has_review(&reviews, DAVIT, "patch", "pods/status"));
     assert!(
-        is_asked(&asked, DAVIT, "watch", "pods"),
+        has_review(&reviews, DAVIT, "watch", "pods"),
         "it is watched anyway"
     );
 }
@@ -193,7 +201,7 @@ async fn a_review_that_fails_is_not_checked() {
         };
         let cluster = podgc(json!({})).await;
         let (findings, _) = checked(&cluster, rule).await;
-        assert_eq!(findings.len(), 1, "told once: {findings:?}");
+        assert_eq!(findings.len(), 1, "reported once: {findings:?}");
         assert_eq!(findings[0].level, Level::NotChecked);
         assert!(findings[0].message.contains(part), "{findings:?}");
     }
@@ -211,14 +219,14 @@ async fn check_reviews_a_file_as_the_kubeconfigs_user() {
         (vec!["--config", path], ""),
         (vec!["--config", path, "--service-account", "davit"], DAVIT),
     ] {
-        let (client, asked) = reviewing(&cluster, |_| Ok(true));
+        let (client, reviews) = reviewing(&cluster, |_| Ok(true));
         let findings = find(Some(&client), &arguments(&more)).await.unwrap();
         assert!(
             findings.iter().all(|one| one.level == Level::Ok),
             "{findings:?}"
         );
-        let asked = asked.lock().unwrap();
-        assert!(asked.iter().all(|(of, ..)| of == user), "{asked:?}");
-        assert!(is_asked(&asked, user, "delete", "pods"));
+        let reviews = reviews.lock().unwrap();
+        assert!(reviews.iter().all(|(of, ..)| of == user), "{reviews:?}");
+        assert!(has_review(&reviews, user, "delete", "pods"));
     }
 }

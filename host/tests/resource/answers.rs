@@ -42,24 +42,25 @@ fn a_request_that_no_host_answers_is_not_reported_as_done() {
         &["pause", "podgc"],
         &["resume", "podgc"],
     ] {
-        let said = site.davit(&[arguments, &["--wait=1s"]].concat());
-        assert_eq!(said.code, 3, "{arguments:?}: {said:?}");
-        assert_eq!(said.out, "", "{arguments:?}");
+        let output = site.davit(&[arguments, &["--wait=1s"]].concat());
+        assert_eq!(output.code, 3, "{arguments:?}: {output:?}");
+        assert_eq!(output.out, "", "{arguments:?}");
         assert!(
-            said.err
+            output
+                .err
                 .contains("requested, no host has answered within 1s"),
-            "{arguments:?}: {said:?}"
+            "{arguments:?}: {output:?}"
         );
-        assert!(said.err.contains("podgc"), "{said:?}");
+        assert!(output.err.contains("podgc"), "{output:?}");
     }
 }
 
 #[test]
 fn with_wait_0_the_command_reports_the_request_and_succeeds() {
     let site = without_host();
-    let said = site.davit(&["abort", "podgc", "--wait=0"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    assert!(said.out.contains("requested"), "{said:?}");
+    let output = site.davit(&["abort", "podgc", "--wait=0"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(output.out.contains("requested"), "{output:?}");
     let annotation = site.get()["metadata"]["annotations"]["davit.dev/abort"].clone();
     let annotation = annotation.as_str().unwrap().to_owned();
     assert!(
@@ -103,9 +104,9 @@ fn promote_pause_resume_abort_and_retry_take_effect_and_stale_requests_do_not() 
     );
 
     // Only a retry starts the rollout of a rejected revision again.
-    let said = site.davit(&["resume", "podgc"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("davit retry podgc"), "{said:?}");
+    let output = site.davit(&["resume", "podgc"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("davit retry podgc"), "{output:?}");
     let out = site.must(&["retry", "podgc"]);
     assert!(out.contains("step 1 of 2"), "{out}");
     assert_eq!(
@@ -122,14 +123,14 @@ fn promote_pause_resume_abort_and_retry_take_effect_and_stale_requests_do_not() 
 #[test]
 fn a_former_answer_does_not_answer_a_new_request() {
     let site = without_host();
-    let said = site.davit(&["abort", "podgc", "--wait=0"]);
-    assert_eq!(said.code, 0, "{said:?}");
-    let asked = &site.get()["metadata"]["annotations"]["davit.dev/abort"];
+    let output = site.davit(&["abort", "podgc", "--wait=0"]);
+    assert_eq!(output.code, 0, "{output:?}");
+    let requested = &site.get()["metadata"]["annotations"]["davit.dev/abort"];
     site.change_status(&json!({"requests": [{
-        "request": "abort", "value": asked, "result": "Done", "message": "done before", "at": AT,
+        "request": "abort", "value": requested, "result": "Done", "message": "done before", "at": AT,
     }]}));
-    let said = site.davit(&["abort", "podgc", "--wait=1s"]);
-    assert_eq!(said.code, 3, "{said:?}");
+    let output = site.davit(&["abort", "podgc", "--wait=1s"]);
+    assert_eq!(output.code, 3, "{output:?}");
 }
 
 #[test]
@@ -179,8 +180,8 @@ async fn abort_against(then: impl Fn(&str) -> Value + Send + 'static) -> anyhow:
             sleep(Duration::from_millis(10)).await;
         }
     };
-    let asked = requests::abort(&client, "podgc", Duration::from_secs(2));
-    tokio::join!(asked, host).0
+    let requested = requests::abort(&client, "podgc", Duration::from_secs(2));
+    tokio::join!(requested, host).0
 }
 
 fn answered(value: &str, result: &str, message: &str) -> Value {

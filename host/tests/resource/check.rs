@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::program::server::davit;
-use crate::program::{Said, Site, guests, said};
+use crate::program::{CommandOutput, Site, guests, output_of};
 
 fn deploy(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -21,24 +21,24 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 }
 
 /// Checks a file without a cluster.
-fn offline(flag: &str, path: &Path) -> Said {
+fn offline(flag: &str, path: &Path) -> CommandOutput {
     let mut command = davit();
     command.args(["check", "--offline", "-o", "json", flag]);
     command.arg(path).arg("--guests").arg(guests());
-    said(command.output().unwrap())
+    output_of(command.output().unwrap())
 }
 
-fn findings(said: &Said) -> Vec<Value> {
-    let all: Value = serde_json::from_str(&said.out).unwrap();
+fn findings(output: &CommandOutput) -> Vec<Value> {
+    let all: Value = serde_json::from_str(&output.out).unwrap();
     all["findings"].as_array().unwrap().clone()
 }
 
 /// The message of a finding.
-fn message(said: &Said, level: &str, check: &str) -> String {
-    let all = findings(said);
+fn message(output: &CommandOutput, level: &str, check: &str) -> String {
+    let all = findings(output);
     let mut all = all.iter();
     let found = all.find(|one| one["level"] == level && one["check"] == check);
-    let found = found.unwrap_or_else(|| panic!("{level} {check}: {said:?}"));
+    let found = found.unwrap_or_else(|| panic!("{level} {check}: {output:?}"));
     found["message"].as_str().unwrap().to_owned()
 }
 
@@ -49,17 +49,17 @@ fn config(controller: &str) -> tempfile::NamedTempFile {
 #[test]
 fn each_error_in_a_file_is_found_without_a_cluster() {
     let good = config("{name: podgc, module: {builtin: podgc}}");
-    let said = offline("--config", good.path());
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = offline("--config", good.path());
+    assert_eq!(output.code, 0, "{output:?}");
     assert!(
-        message(&said, "ok", "module").contains("sha256:"),
-        "{said:?}"
+        message(&output, "ok", "module").contains("sha256:"),
+        "{output:?}"
     );
     assert!(
-        message(&said, "ok", "guest").contains("podgc 0."),
-        "{said:?}"
+        message(&output, "ok", "guest").contains("podgc 0."),
+        "{output:?}"
     );
-    message(&said, "not-checked", "permissions");
+    message(&output, "not-checked", "permissions");
 
     let digest = "0".repeat(64);
     let pinned =
@@ -88,11 +88,11 @@ fn each_error_in_a_file_is_found_without_a_cluster() {
         ),
     ] {
         let bad = config(controller);
-        let said = offline("--config", bad.path());
-        assert_eq!(said.code, 1, "{controller}: {said:?}");
-        let message = message(&said, "error", check);
-        assert!(message.contains(part), "{controller}: {said:?}");
-        assert!(said.err.contains("failed"), "{said:?}");
+        let output = offline("--config", bad.path());
+        assert_eq!(output.code, 1, "{controller}: {output:?}");
+        let message = message(&output, "error", check);
+        assert!(message.contains(part), "{controller}: {output:?}");
+        assert!(output.err.contains("failed"), "{output:?}");
     }
 }
 
@@ -106,13 +106,17 @@ fn the_shipped_controllers_pass_the_checks() {
         "node-eviction",
     ] {
         let path = deploy(&format!("controllers/{name}/controller.yaml"));
-        let said = offline("--filename", &path);
-        assert_eq!(said.code, 0, "{said:?}");
-        assert!(findings(&said).iter().any(|one| one["controller"] == name));
+        let output = offline("--filename", &path);
+        assert_eq!(output.code, 0, "{output:?}");
+        assert!(
+            findings(&output)
+                .iter()
+                .any(|one| one["controller"] == name)
+        );
     }
-    let said = offline("--filename", &deploy("base/rbac.yaml"));
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.out.contains("holds no Controller"), "{said:?}");
+    let output = offline("--filename", &deploy("base/rbac.yaml"));
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.out.contains("holds no Controller"), "{output:?}");
 }
 
 #[test]
@@ -133,13 +137,13 @@ fn the_controllers_of_a_cluster_are_checked_and_not_changed() {
     assert_eq!(site.get(), before);
 
     site.change(&json!({"spec": {"config": {"quarantin": "1s"}}}));
-    let said = site.davit(&check);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.out.contains("quarantin"), "{said:?}");
-    let said = site.davit(&[&check[..], &["other"]].concat());
+    let output = site.davit(&check);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.out.contains("quarantin"), "{output:?}");
+    let output = site.davit(&[&check[..], &["other"]].concat());
     assert!(
-        said.out.contains("there is no controller of this name"),
-        "{said:?}"
+        output.out.contains("there is no controller of this name"),
+        "{output:?}"
     );
 }
 
@@ -159,9 +163,9 @@ fn an_unreachable_cluster_is_an_error() {
         .args(["check", "--kubeconfig", kubeconfig])
         .output()
         .unwrap();
-    let said = said(output);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.out.contains("does not answer"), "{said:?}");
+    let output = output_of(output);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.out.contains("does not answer"), "{output:?}");
 }
 
 /// What roles grant: `ClusterRole`, or the namespace of a `Role`; verb, group,
@@ -208,9 +212,9 @@ fn roles(guest: &str, arguments: &[&str]) -> String {
         .arg(guest)
         .arg("--rbac")
         .args(arguments);
-    let said = said(command.output().unwrap());
-    assert_eq!(said.code, 0, "{said:?}");
-    said.out
+    let output = output_of(command.output().unwrap());
+    assert_eq!(output.code, 0, "{output:?}");
+    output.out
 }
 
 /// The shipped roles grant what the guests ask for, and nothing else.

@@ -61,7 +61,7 @@ async fn controller(status: Value) -> Cluster {
     cluster
 }
 
-fn asked(cluster: &Cluster) -> Requests {
+fn requests_of(cluster: &Cluster) -> Requests {
     let annotations = &cluster.get("podgc")["metadata"]["annotations"];
     Requests::read(&serde_json::from_value(annotations.clone()).unwrap_or_default())
 }
@@ -69,35 +69,38 @@ fn asked(cluster: &Cluster) -> Requests {
 #[tokio::test]
 async fn a_promotion_names_the_step_that_the_command_read() {
     let cluster = controller(json!({"candidate": candidate("bbbb", 2)})).await;
-    let said = requests::promote(&cluster.client, "podgc", false, NO_WAIT)
+    let printed = requests::promote(&cluster.client, "podgc", false, NO_WAIT)
         .await
         .unwrap();
     assert_eq!(
-        said,
+        printed,
         "podgc: requested to promote the candidate bbbb from step 2 of 3 (weight 10 for 10m); the \
          host has not answered yet"
     );
     assert_eq!(
-        subject(asked(&cluster).promote.as_deref()),
+        subject(requests_of(&cluster).promote.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z/2"
     );
-    let said = requests::promote(&cluster.client, "podgc", true, NO_WAIT)
+    let printed = requests::promote(&cluster.client, "podgc", true, NO_WAIT)
         .await
         .unwrap();
     assert!(
-        said.contains("promote the candidate bbbb to the stable revision"),
-        "{said}"
+        printed.contains("promote the candidate bbbb to the stable revision"),
+        "{printed}"
     );
     assert_eq!(
-        subject(asked(&cluster).promote.as_deref()),
+        subject(requests_of(&cluster).promote.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z/all"
     );
-    let said = requests::abort(&cluster.client, "podgc", NO_WAIT)
+    let printed = requests::abort(&cluster.client, "podgc", NO_WAIT)
         .await
         .unwrap();
-    assert!(said.contains("roll the candidate bbbb back"), "{said}");
+    assert!(
+        printed.contains("roll the candidate bbbb back"),
+        "{printed}"
+    );
     assert_eq!(
-        subject(asked(&cluster).abort.as_deref()),
+        subject(requests_of(&cluster).abort.as_deref()),
         "bbbb@2026-11-20T10:00:00.000Z"
     );
 }
@@ -117,7 +120,7 @@ async fn without_a_candidate_promote_and_abort_fail() {
             )
         );
     }
-    assert_eq!(asked(&cluster), Requests::default());
+    assert_eq!(requests_of(&cluster), Requests::default());
     let error = error(requests::abort(client, "podgcs", NO_WAIT).await);
     assert!(
         error.contains(
@@ -136,28 +139,28 @@ async fn a_full_promotion_abandons_a_lost_stable_revision_for_the_one_that_is_re
     });
     let cluster = controller(status).await;
     let client = &cluster.client;
-    let said = error(requests::promote(client, "podgc", false, NO_WAIT).await);
+    let printed = error(requests::promote(client, "podgc", false, NO_WAIT).await);
     assert_eq!(
-        said,
+        printed,
         "the stable revision aaaa of podgc is lost, and nothing runs: its module is not cached; davit \
          promote --full podgc abandons it for bbbb, which the spec describes"
     );
-    assert_eq!(asked(&cluster), Requests::default());
-    let said = requests::promote(client, "podgc", true, NO_WAIT)
+    assert_eq!(requests_of(&cluster), Requests::default());
+    let printed = requests::promote(client, "podgc", true, NO_WAIT)
         .await
         .unwrap();
     assert!(
-        said.contains("abandon the lost stable revision aaaa for bbbb"),
-        "{said}"
+        printed.contains("abandon the lost stable revision aaaa for bbbb"),
+        "{printed}"
     );
     let status = &cluster.get("podgc")["status"];
     let status: ControllerStatus = serde_json::from_value(status.clone()).unwrap();
-    assert!(asked(&cluster).abandons(&status));
-    assert_eq!(asked(&cluster).promote, None);
+    assert!(requests_of(&cluster).abandons(&status));
+    assert_eq!(requests_of(&cluster).promote, None);
 
     cluster.change("podgc", json!({"status": {"lost": {"ready": null}}}));
-    let said = error(requests::promote(client, "podgc", true, NO_WAIT).await);
-    assert!(said.contains("cannot be loaded either"), "{said}");
+    let printed = error(requests::promote(client, "podgc", true, NO_WAIT).await);
+    assert!(printed.contains("cannot be loaded either"), "{printed}");
 }
 
 #[tokio::test]
@@ -165,8 +168,11 @@ async fn pausing_and_resuming_leave_the_spec_as_it_was() {
     let cluster = controller(json!({"candidate": candidate("bbbb", 1)})).await;
     let client = &cluster.client;
     let before = cluster.get("podgc")["spec"].clone();
-    let said = requests::pause(client, "podgc", NO_WAIT).await.unwrap();
-    assert!(said.contains("keep the candidate bbbb in step 1"), "{said}");
+    let printed = requests::pause(client, "podgc", NO_WAIT).await.unwrap();
+    assert!(
+        printed.contains("keep the candidate bbbb in step 1"),
+        "{printed}"
+    );
     let paused = cluster.get("podgc")["spec"].clone();
     assert_eq!(paused["rollout"]["paused"], true);
     requests::pause(client, "podgc", NO_WAIT).await.unwrap();
@@ -185,19 +191,22 @@ async fn only_a_retry_starts_the_rollout_of_a_rejected_revision_again() {
     let client = &cluster.client;
     requests::pause(client, "podgc", NO_WAIT).await.unwrap();
     requests::resume(client, "podgc", NO_WAIT).await.unwrap();
-    assert_eq!(asked(&cluster), Requests::default());
-    let said = error(requests::resume(client, "podgc", NO_WAIT).await);
+    assert_eq!(requests_of(&cluster), Requests::default());
+    let printed = error(requests::resume(client, "podgc", NO_WAIT).await);
     for part in ["not paused", "bbbb", "3 calls failed", "davit retry podgc"] {
-        assert!(said.contains(part), "{said}");
+        assert!(printed.contains(part), "{printed}");
     }
-    let said = requests::retry(client, "podgc", NO_WAIT).await.unwrap();
-    assert!(said.contains("start the rollout of bbbb again"), "{said}");
+    let printed = requests::retry(client, "podgc", NO_WAIT).await.unwrap();
+    assert!(
+        printed.contains("start the rollout of bbbb again"),
+        "{printed}"
+    );
     let status: ControllerStatus =
         serde_json::from_value(cluster.get("podgc")["status"].clone()).unwrap();
-    assert!(asked(&cluster).retries(&status.rejected.unwrap()));
+    assert!(requests_of(&cluster).retries(&status.rejected.unwrap()));
     cluster.change("podgc", json!({"status": {"rejected": null}}));
-    let said = error(requests::retry(client, "podgc", NO_WAIT).await);
-    assert!(said.contains("there is nothing to retry"), "{said}");
+    let printed = error(requests::retry(client, "podgc", NO_WAIT).await);
+    assert!(printed.contains("there is nothing to retry"), "{printed}");
 }
 
 #[tokio::test]
@@ -208,13 +217,13 @@ async fn a_reset_names_the_last_trip_and_reports_every_tripped_guardrail() {
         {"guardrail": "deletesPerMinute", "limit": 5, "since": before},
     ]);
     let cluster = controller(json!({"tripped": tripped})).await;
-    let said = requests::reset(&cluster.client, "podgc", NO_WAIT)
+    let printed = requests::reset(&cluster.client, "podgc", NO_WAIT)
         .await
         .unwrap();
     for part in ["writesPerMinute", "deletesPerMinute", AT, before] {
-        assert!(said.contains(part), "{said}");
+        assert!(printed.contains(part), "{printed}");
     }
-    assert_eq!(subject(asked(&cluster).reset.as_deref()), AT);
+    assert_eq!(subject(requests_of(&cluster).reset.as_deref()), AT);
     cluster.change("podgc", json!({"status": {"tripped": null}}));
     let error = error(requests::reset(&cluster.client, "podgc", NO_WAIT).await);
     assert_eq!(
@@ -232,11 +241,11 @@ async fn with_history(status: Value, asks_for: u32) -> Cluster {
 /// The same, of which only these were stable.
 async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Cluster {
     let cluster = Cluster::new();
-    let mut asked = spec(asks_for);
-    asked["mode"] = json!("Enforce");
-    asked["config"]["period"] = json!("1m");
-    asked["guardrails"] = json!({"deletesPerMinute": 7});
-    cluster.create("podgc", asked).await.unwrap();
+    let mut changed = spec(asks_for);
+    changed["mode"] = json!("Enforce");
+    changed["config"]["period"] = json!("1m");
+    changed["guardrails"] = json!({"deletesPerMinute": 7});
+    cluster.create("podgc", changed).await.unwrap();
     let records = Records::cluster(cluster.client.clone(), NAMESPACE);
     for (threshold, revision) in [(1, "a"), (2, "b"), (3, "c")] {
         let mut kept = spec(threshold);
@@ -348,8 +357,8 @@ async fn history_prints_json_one_spec_and_the_difference_of_two() {
 
 /// The configuration of the spec after a rollback.
 async fn rolled_back(cluster: &Cluster, to: Option<i64>) -> Value {
-    let said = history::rollback(&cluster.client, NAMESPACE, "podgc", &back(to)).await;
-    println!("{}", said.unwrap());
+    let printed = history::rollback(&cluster.client, NAMESPACE, "podgc", &back(to)).await;
+    println!("{}", printed.unwrap());
     let spec = cluster.get("podgc")["spec"].clone();
     assert_eq!(
         spec["mode"], "Enforce",

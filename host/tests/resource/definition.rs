@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, DIGEST, spec};
 
 #[test]
-fn the_file_is_what_the_types_say() {
+fn the_definition_in_deploy_is_that_of_the_types() {
     let file = "../deploy/crds/controllers.davit.dev.yaml";
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
     let written = std::fs::read_to_string(path).unwrap_or_default();
@@ -43,7 +43,7 @@ fn the_schema_is_structural() {
 }
 
 #[test]
-fn the_check_of_schemas_finds_what_is_wrong() {
+fn the_check_of_schemas_finds_each_mistake() {
     for (schema, found) in [
         (json!({"properties": {}}), "has no type"),
         (
@@ -205,7 +205,7 @@ fn full() -> Value {
 }
 
 #[tokio::test]
-async fn what_davit_reads_is_accepted_and_kept_as_it_is() {
+async fn the_api_server_keeps_every_field_that_davit_reads() {
     let cluster = Cluster::new();
     let created = cluster.create("podgc", full()).await.unwrap();
     assert_eq!(read(&created["spec"]), read(&full()));
@@ -222,7 +222,7 @@ fn read(spec: &Value) -> ControllerSpec {
 }
 
 #[tokio::test]
-async fn what_makes_no_sense_is_refused() {
+async fn invalid_specs_are_refused() {
     let cluster = Cluster::new();
     for (pointer, value, says) in [
         ("/mode", json!("On"), "spec.mode"),
@@ -275,8 +275,8 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
 }
 
 /// The API server in memory does not look at patterns: so this does, with an
-/// engine of the same syntax, and asks the host as well. What a pattern lets
-/// through, the host takes; what the documentation shows, both take.
+/// engine of the same syntax, and asks the host as well. What a pattern
+/// admits, the host takes; what the documentation shows, both take.
 #[test]
 fn the_patterns_and_the_host_agree() {
     let definition = serde_json::to_value(definition()).unwrap();
@@ -377,14 +377,14 @@ fn the_schema_and_the_host_know_the_same_verbs() {
 
 /// `kubectl get davit` is as good as `kubectl get controllers`.
 #[test]
-fn it_has_a_short_name() {
+fn the_resource_has_a_short_name() {
     let definition = serde_json::to_value(definition()).unwrap();
     assert_eq!(definition["spec"]["names"]["shortNames"], json!(["davit"]));
 }
 
 /// Nor does it look at rules, which only say early what the host says as well.
 #[test]
-fn names_and_sources_have_rules() {
+fn the_schema_has_rules_for_names_and_sources() {
     let definition = serde_json::to_value(definition()).unwrap();
     let schema = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let fields = &schema["properties"]["spec"]["properties"]["module"]["properties"];
@@ -405,7 +405,7 @@ fn names_and_sources_have_rules() {
 }
 
 #[tokio::test]
-async fn kubectl_get_tells_the_story() {
+async fn kubectl_get_prints_summary_and_step() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     cluster.change(

@@ -123,11 +123,11 @@ fn every_format_has_the_shape_that_kubectl_prints() {
     assert_eq!(yaml, json);
     let list: Value = serde_json::from_str(&site.must(&["get", "-o", "json"])).unwrap();
     assert_eq!((&list["kind"], &list["items"][0]), (&json!("List"), &json));
-    let said = site.davit(&["get", "podgcs"]);
-    assert_eq!(said.code, 1, "{said:?}");
+    let output = site.davit(&["get", "podgcs"]);
+    assert_eq!(output.code, 1, "{output:?}");
     assert!(
-        said.err.contains("the Controller podgcs cannot be read"),
-        "{said:?}"
+        output.err.contains("the Controller podgcs cannot be read"),
+        "{output:?}"
     );
 }
 
@@ -137,9 +137,9 @@ fn a_missing_definition_is_an_error_and_missing_controllers_are_none() {
     assert!(site.must(&["get"]).contains("no Controllers"));
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/controllers.davit.dev";
     site.server.must("DELETE", path, &Value::Null);
-    let said = site.davit(&["get"]);
-    assert_eq!(said.code, 1, "{said:?}");
-    assert!(said.err.contains("apply deploy/crds"), "{said:?}");
+    let output = site.davit(&["get"]);
+    assert_eq!(output.code, 1, "{output:?}");
+    assert!(output.err.contains("apply deploy/crds"), "{output:?}");
 }
 
 #[test]

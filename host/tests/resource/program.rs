@@ -32,16 +32,16 @@ impl Drop for Host {
     }
 }
 
-/// What a command said, and how it ended.
+/// The output of a command, and its exit code.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     pub(crate) code: i32,
     pub(crate) out: String,
     pub(crate) err: String,
 }
 
-pub(crate) fn said(output: Output) -> Said {
-    Said {
+pub(crate) fn output_of(output: Output) -> CommandOutput {
+    CommandOutput {
         code: output.status.code().unwrap(),
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
@@ -154,14 +154,14 @@ impl Site {
         command
     }
 
-    pub(crate) fn davit(&self, arguments: &[&str]) -> Said {
-        said(self.command(arguments).output().unwrap())
+    pub(crate) fn davit(&self, arguments: &[&str]) -> CommandOutput {
+        output_of(self.command(arguments).output().unwrap())
     }
 
     /// Runs a command that must succeed; returns what it printed.
     pub(crate) fn must(&self, arguments: &[&str]) -> String {
-        let said = self.davit(arguments);
-        assert_eq!(said.code, 0, "{arguments:?}: {said:?}");
-        said.out
+        let output = self.davit(arguments);
+        assert_eq!(output.code, 0, "{arguments:?}: {output:?}");
+        output.out
     }
 }

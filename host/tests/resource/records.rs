@@ -123,12 +123,12 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
 }
 
 #[tokio::test]
-async fn a_process_remembers() {
+async fn records_in_memory_hold_what_was_written() {
     remembers(&Records::memory(), || None).await;
 }
 
 #[tokio::test]
-async fn a_directory_remembers() {
+async fn records_in_a_directory_hold_what_was_written() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("records");
     let open = || Records::directory(path.clone()).unwrap();
@@ -143,7 +143,7 @@ async fn a_directory_remembers() {
 }
 
 #[tokio::test]
-async fn a_cluster_remembers() {
+async fn records_in_a_cluster_hold_what_was_written() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     cluster.create("other", spec(1)).await.unwrap();
@@ -181,7 +181,7 @@ async fn a_cluster_remembers() {
 }
 
 #[tokio::test]
-async fn a_status_is_written_only_when_it_is_another() {
+async fn a_status_is_written_only_if_it_differs() {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
     let requests = || cluster.requests.load(Ordering::Relaxed);

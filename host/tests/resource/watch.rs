@@ -33,7 +33,7 @@ fn names(declared: &[Declaration]) -> Vec<&str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_of_them_are_delivered_after_each_change() {
+async fn every_change_delivers_all_controllers() {
     let cluster = Cluster::new();
     cluster.create("b", spec(1)).await.unwrap();
     let mut receiver = watched(&cluster);
@@ -56,10 +56,10 @@ async fn all_of_them_are_delivered_after_each_change() {
 
     let annotations = json!({"davit.dev/promote": "abc@2", "davit.dev/abort": "def"});
     cluster.change("b", json!({"metadata": {"annotations": annotations}}));
-    let asked = next(&mut receiver).await[1].requests.clone();
-    assert_eq!(asked.promote.as_deref(), Some("abc@2"));
-    assert_eq!(asked.abort.as_deref(), Some("def"));
-    assert_eq!((asked.retry, asked.reset), (None, None));
+    let requests = next(&mut receiver).await[1].requests.clone();
+    assert_eq!(requests.promote.as_deref(), Some("abc@2"));
+    assert_eq!(requests.abort.as_deref(), Some("def"));
+    assert_eq!((requests.retry, requests.reset), (None, None));
 
     let controllers = cluster.controllers();
     controllers
@@ -70,7 +70,7 @@ async fn all_of_them_are_delivered_after_each_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_alone_wakes_nobody() {
+async fn a_change_of_the_status_alone_delivers_nothing() {
     let cluster = Cluster::new();
     cluster.create("a", spec(1)).await.unwrap();
     let mut receiver = watched(&cluster);
@@ -90,7 +90,7 @@ async fn a_status_alone_wakes_nobody() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_makes_no_sense_is_delivered_as_that() {
+async fn an_invalid_spec_is_delivered_as_an_error() {
     let cluster = Cluster::new();
     let two = json!({"module": {"builtin": "podgc", "file": "/a.wasm"}});
     cluster.create("a", two).await.unwrap();

@@ -230,7 +230,7 @@ impl Cluster {
     }
 }
 
-/// What is in `deploy/controllers/NAME/controller.yaml`, to be carried out, with
+/// What is in `deploy/controllers/NAME/controller.yaml`, in the mode Enforce, with
 /// another configuration.
 fn controller(name: &str, config: &Value) -> Value {
     let file = format!("controllers/{name}/controller.yaml");

@@ -114,7 +114,7 @@ fn podgc() -> Story {
 }
 
 #[test]
-fn podgc_with_its_roles() {
+fn podgc_works_with_its_shipped_role() {
     let story = podgc();
     let used = story.works();
     story.uses_all(&used, &[]);
@@ -123,7 +123,7 @@ fn podgc_with_its_roles() {
 }
 
 #[test]
-fn podgc_with_an_account_of_its_own() {
+fn podgc_works_with_a_service_account_of_its_own() {
     let story = podgc();
     let cluster = Cluster::new();
     (story.prepare)(&cluster.sim);
@@ -154,16 +154,16 @@ fn taint_eviction(deletion: &str) -> Story {
         },
         done: |sim| {
             let events = sim.list("v1", "Event", "default").unwrap();
-            let told = events
+            let is_reported = events
                 .iter()
                 .any(|event| event["reason"] == "TaintManagerEviction");
-            told && is_gone_or_going(sim, "p")
+            is_reported && is_gone_or_going(sim, "p")
         },
     }
 }
 
 #[test]
-fn taint_eviction_with_its_roles() {
+fn taint_eviction_works_with_its_shipped_role() {
     let story = taint_eviction("delete");
     let mut used = story.works();
     used.extend(taint_eviction("evict").works());
@@ -205,7 +205,7 @@ fn node_eviction() -> Story {
 }
 
 #[test]
-fn node_eviction_with_its_roles() {
+fn node_eviction_works_with_its_shipped_role() {
     let story = node_eviction();
     let used = story.works();
     story.uses_all(&used, &[]);
@@ -260,7 +260,7 @@ fn storage_version_gc() -> Story {
 }
 
 #[test]
-fn storage_version_gc_with_its_roles() {
+fn storage_version_gc_works_with_its_shipped_role() {
     let story = storage_version_gc();
     let used = story.works();
     story.uses_all(&used, &[]);
@@ -309,7 +309,7 @@ fn garbage_collector() -> Story {
 }
 
 #[test]
-fn the_garbage_collector_with_its_roles() {
+fn the_garbage_collector_works_with_its_shipped_role() {
     let story = garbage_collector();
     let used = story.works();
     // Its rules name no resource.

@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use crate::bench::{on_any_server, on_the_sim, text};
 use crate::cluster::{
-    KEY, assert_left, disruption_target, events, held_pod, is_terminating, messages, pod, taint,
+    KEY, assert_left, disruption_target, held_pod, is_terminating, messages, pod, taint,
     taint_eviction, toleration,
 };
 
@@ -21,7 +21,7 @@ const A_WHILE: Duration = Duration::from_secs(3);
 /// manager within the node lifecycle controller) no longer exists; in its place
 /// stands that of a dry run.
 #[test]
-fn te_60_a_taint_added_by_a_user() {
+fn te_60_a_taint_added_by_a_user_evicts_pods() {
     for (mode, evicts) in [("Disabled", false), ("DryRun", false), ("Enforce", true)] {
         on_any_server(|mut bench| async move {
             let node = bench.node("a").await;
@@ -40,7 +40,7 @@ fn te_60_a_taint_added_by_a_user() {
             let reason = condition.map(|it| text(it, "/reason"));
             let expected = evicts.then(|| "DeletionByTaintManager".to_owned());
             assert_eq!(reason, expected, "{mode}");
-            assert!(host.told().len() < 1000);
+            assert!(host.work_reports().len() < 1000);
             host.host.stop().await;
             bench
         });
@@ -51,7 +51,7 @@ fn te_60_a_taint_added_by_a_user() {
 /// matter, so a user does; the default of 300 s is what admission would add.
 /// On virtual time, the moment of the deletion can be asserted, too.
 #[test]
-fn te_61_taint_based_evictions() {
+fn te_61_a_pod_leaves_a_failing_node_when_its_toleration_ends() {
     for (key, seconds) in [
         (NOT_READY, 200),
         (NOT_READY, 300),
@@ -106,7 +106,7 @@ fn te_71_does_not_evict_a_pod_with_a_toleration() {
 }
 
 #[test]
-fn te_72_evicts_a_pod_with_a_finite_toleration_in_the_end() {
+fn te_72_evicts_a_pod_when_its_toleration_ends() {
     on_any_server(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "pod", &node, &[toleration(KEY, Some(4))]).await;
@@ -132,7 +132,7 @@ fn te_73_removing_a_taint_cancels_an_eviction() {
         taint(&bench, &node, &[]).await;
         sleep(Duration::from_secs(5)).await;
         assert_left(&bench.pods().await, &["pod"]);
-        let events = events(&bench, 1).await;
+        let events = bench.events(1).await;
         let cancelled = format!("Cancelling deletion of Pod {}/pod", bench.namespace);
         assert_eq!(messages(&events), [cancelled]);
         host.host.stop().await;
@@ -206,7 +206,7 @@ fn te_76_evicts_pods_with_minimum_toleration_seconds() {
 /// `TestEmitPodDeletionEvent` and `TestEmitCancelPodDeletionEvent`, as people see
 /// them. Kubernetes leaves the uid out.
 #[test]
-fn te_30_te_31_events_are_written() {
+fn te_30_te_31_evictions_and_cancellations_are_events() {
     on_any_server(|mut bench| async move {
         let node = bench.node("a").await;
         let gone = pod(&bench, "gone", &node, &[]).await;
@@ -215,7 +215,7 @@ fn te_30_te_31_events_are_written() {
         taint(&bench, &node, &[KEY]).await;
         bench.until_left(&["spared"]).await;
         taint(&bench, &node, &[]).await;
-        let mut events = events(&bench, 2).await;
+        let mut events = bench.events(2).await;
         events.sort_by_key(|event| text(event, "/involvedObject/name"));
         let namespace = &bench.namespace;
         for (event, name, uid, message) in [

@@ -7,9 +7,9 @@ use davit_sim::fault::{Action, Fault, Match, Refusal, WatchFault, When};
 use davit_sim::{Rng, Sim};
 use tokio::time::sleep;
 
-use crate::bench::{Bench, accepted_deletions, break_requests, on_the_sim, text};
+use crate::bench::{Bench, WATCH_FAULTS, accepted_deletions, break_requests, on_the_sim, text};
 use crate::cluster::{
-    KEY, assert_left, disruption_target, events, messages, pod, taint, taint_eviction, toleration,
+    KEY, assert_left, disruption_target, messages, pod, taint, taint_eviction, toleration,
 };
 
 /// Which writes fail, and how.
@@ -32,7 +32,7 @@ fn disturb_watches(sim: &Sim, fault: WatchFault) {
 /// Watches are cut, expired, silent and starved of bookmarks, and writes fail
 /// in every way, while nodes get taints, lose them and go.
 #[test]
-fn who_has_to_leave_leaves_and_nobody_else_whatever_breaks() {
+fn whatever_fails_tainted_pods_are_evicted_and_no_others() {
     for (seed, deletion) in [(1, "delete"), (2, "delete"), (3, "evict")] {
         on_the_sim(|bench| run(bench, seed, deletion));
     }
@@ -56,7 +56,7 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         stay.insert(pod(&bench, &format!("ever-{number}"), &node, &for_ever).await);
         tainted.push(node);
     }
-    // Longer than any trouble lasts: nobody here leaves.
+    // Longer than any fault lasts: nobody here leaves.
     let mut relieved = Vec::new();
     for number in 0..4 {
         let node = bench.node(&format!("r-{number}")).await;
@@ -78,16 +78,11 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
     for node in &relieved {
         taint(&bench, node, &[KEY]).await;
     }
-    let troubles = [
-        WatchFault::Abort,
-        WatchFault::End,
-        WatchFault::Expire,
-        WatchFault::Silence,
-        WatchFault::NoBookmarks,
-        WatchFault::Delay(Duration::from_secs(3)),
-    ];
-    for (node, trouble) in tainted.iter().zip(troubles.iter().cycle().skip(skipped)) {
-        disturb_watches(bench.sim(), *trouble);
+    for (node, fault) in tainted
+        .iter()
+        .zip(WATCH_FAULTS.iter().cycle().skip(skipped))
+    {
+        disturb_watches(bench.sim(), *fault);
         taint(&bench, node, &[KEY]).await;
         sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;
     }
@@ -123,7 +118,7 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
 /// The watch of nodes says nothing any more, the taint is gone, and pods come, or
 /// have tolerated it for long enough: the cache alone would evict them.
 #[test]
-fn a_taint_that_only_the_cache_shows_evicts_nobody() {
+fn a_taint_that_only_the_cache_shows_evicts_no_pod() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "early", &node, &[toleration(KEY, Some(20))]).await;
@@ -135,7 +130,7 @@ fn a_taint_that_only_the_cache_shows_evicts_nobody() {
             .disturb(&Match::new("watch", "nodes"), WatchFault::Silence);
         taint(&bench, &node, &[]).await;
         pod(&bench, "late", &node, &[]).await;
-        // Far below the time after which an idle watch is given up.
+        // Far below the time after which the host ends an idle watch.
         sleep(Duration::from_secs(40)).await;
         assert_left(&bench.pods().await, &["early", "late"]);
         assert_eq!(bench.sim().count(&Match::new("patch", "pods")), 0);
@@ -152,7 +147,7 @@ fn a_taint_that_only_the_cache_shows_evicts_nobody() {
 /// Kubernetes gives up after five attempts; the eviction is lost until
 /// something changes.
 #[test]
-fn an_eviction_is_not_given_up() {
+fn an_eviction_that_fails_is_retried() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "pod", &node, &[]).await;
@@ -167,11 +162,11 @@ fn an_eviction_is_not_given_up() {
         let sim = bench.sim();
         let tries = sim.count(&Match::new("delete", "pods"));
         assert!((15..60).contains(&tries), "{tries} tries in ten minutes");
-        // It is marked once, and told of once.
+        // It is marked once, with one event.
         assert_eq!(sim.count(&Match::new("patch", "pods")), 1);
         sim.heal(closed);
         bench.until_left(&[]).await;
-        assert_eq!(events(&bench, 1).await.len(), 1);
+        assert_eq!(bench.events(1).await.len(), 1);
         let latency = "taint_eviction_controller_pod_deletion_duration_seconds_sum";
         let latency = host.metric(&format!("{latency}{{controller=\"taint-eviction\"}}"));
         assert!((600.0..640.0).contains(&latency), "{latency} s");
@@ -199,7 +194,7 @@ fn an_eviction_that_fails_can_be_cancelled() {
         assert_left(&bench.pods().await, &["pod"]);
         let namespace = &bench.namespace;
         assert_eq!(
-            messages(&events(&bench, 2).await),
+            messages(&bench.events(2).await),
             [
                 format!("Cancelling deletion of Pod {namespace}/pod"),
                 format!("Marking for deletion Pod {namespace}/pod"),
@@ -209,9 +204,9 @@ fn an_eviction_that_fails_can_be_cancelled() {
 }
 
 /// A host that comes back finds what the first one left, and lets the
-/// tolerations begin anew (E10).
+/// tolerations start again (E10).
 #[test]
-fn the_next_host_goes_on() {
+fn the_next_host_finishes_what_the_first_left() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "now", &node, &[]).await;

@@ -1,7 +1,5 @@
 //! What the guest and the host do together.
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use davit_sim::fault::{Action, Fault, Match, WatchFault, When};
@@ -10,8 +8,8 @@ use tokio::time::sleep;
 
 use crate::bench::{Bench, on_the_sim, text};
 use crate::cluster::{
-    KEY, assert_left, disruption_target, events, held_pod, is_terminating, messages, pod,
-    set_tolerations, taint, taint_eviction, toleration,
+    KEY, assert_left, disruption_target, held_pod, is_terminating, messages, pod, set_tolerations,
+    taint, taint_eviction, toleration, until_resynced,
 };
 
 /// The golden patch of §1.7, with the uid as a precondition of both writes.
@@ -76,7 +74,7 @@ fn a_pod_is_marked_and_deleted_under_its_uid() {
 /// As many as in the design's numbers. Every pod costs two requests and every
 /// node one, and no node's pods wait for another's.
 #[test]
-fn twelve_hundred_pods_on_sixty_nodes() {
+fn twelve_hundred_pods_on_sixty_nodes_take_two_writes_a_pod_and_one_read_a_node() {
     on_the_sim(|mut bench| async move {
         let mut nodes = Vec::new();
         for number in 0..60 {
@@ -87,6 +85,7 @@ fn twelve_hundred_pods_on_sixty_nodes() {
             nodes.push(node);
         }
         let host = bench.host(&taint_eviction("Enforce", "{}")).await;
+        until_resynced().await;
         bench.sim().clear_log();
         for node in &nodes {
             taint(&bench, node, &[KEY]).await;
@@ -111,7 +110,7 @@ fn twelve_hundred_pods_on_sixty_nodes() {
 
 /// Timers are the controller's, not the revision's.
 #[test]
-fn timers_survive_a_change() {
+fn a_swap_keeps_timers() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "pod", &node, &[toleration(KEY, Some(60))]).await;
@@ -125,7 +124,7 @@ fn timers_survive_a_change() {
         sleep(Duration::from_millis(400)).await;
         assert_left(&bench.pods().await, &[]);
         // Nothing was called off in between.
-        let events = events(&bench, 1).await;
+        let events = bench.events(1).await;
         let marked = format!("Marking for deletion Pod {}/pod", bench.namespace);
         assert_eq!(messages(&events), [marked]);
     });
@@ -133,8 +132,8 @@ fn timers_survive_a_change() {
 
 /// When a pod leaves whose 30 s become another time after 10 s.
 #[test]
-fn a_changed_toleration_counts_from_when_its_time_began() {
-    for (policy, lasts, expected, told) in [
+fn a_changed_toleration_counts_from_the_start_of_its_taint() {
+    for (policy, lasts, expected, count) in [
         ("keep", 20, 30, 1),
         ("shorten-only", 20, 20, 1),
         ("shorten-only", 90, 30, 1),
@@ -153,8 +152,8 @@ fn a_changed_toleration_counts_from_when_its_time_began() {
             assert_left(&bench.pods().await, &["pod"]);
             sleep(Duration::from_millis(400)).await;
             assert_left(&bench.pods().await, &[]);
-            let events = events(&bench, told).await;
-            assert_eq!(events.len(), told, "{policy} {lasts}");
+            let events = bench.events(count).await;
+            assert_eq!(events.len(), count, "{policy} {lasts}");
         });
     }
 }
@@ -172,7 +171,7 @@ fn the_longest_toleration_is_a_timer_that_can_be_cancelled() {
             sleep(Duration::from_secs(3600)).await;
             assert_left(&bench.pods().await, &["pod"]);
             taint(&bench, &node, &[]).await;
-            let events = events(&bench, 1).await;
+            let events = bench.events(1).await;
             assert_eq!(events.len(), 1, "{policy}");
             assert!(text(&events[0], "/message").starts_with("Cancelling"));
         });
@@ -181,7 +180,7 @@ fn the_longest_toleration_is_a_timer_that_can_be_cancelled() {
 
 /// E4: Kubernetes deletes the pod that has the name when the time has come.
 #[test]
-fn a_pod_created_again_under_its_name_is_spared() {
+fn a_pod_created_again_under_its_name_is_kept() {
     on_the_sim(|mut bench| async move {
         let (node, other) = (bench.node("a").await, bench.node("b").await);
         let tolerations = [toleration(KEY, Some(10))];
@@ -200,7 +199,7 @@ fn a_pod_created_again_under_its_name_is_spared() {
 
 /// The same while the deletion is under way: the uid is its precondition.
 #[test]
-fn a_pod_created_again_during_the_deletion_is_spared() {
+fn a_pod_created_again_during_the_deletion_is_kept() {
     on_the_sim(|mut bench| async move {
         let (node, other) = (bench.node("a").await, bench.node("b").await);
         pod(&bench, "pod", &node, &[]).await;
@@ -238,7 +237,7 @@ fn a_node_that_goes_cancels_the_timers_of_its_pods() {
 
 /// A pod whose status changes all the time, and a node whose heartbeat does.
 #[test]
-fn heartbeats_make_no_work() {
+fn heartbeats_trigger_no_reconcile() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "pod", &node, &[toleration(KEY, Some(60))]).await;
@@ -267,7 +266,7 @@ fn heartbeats_make_no_work() {
 
 /// The eviction API asks the budget, and the pods that it keeps are not marked.
 #[test]
-fn budgets_are_respected_by_choice() {
+fn with_deletion_evict_disruption_budgets_hold() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         let budget = |allowed: i64| {
@@ -321,7 +320,7 @@ async fn ready_pod(bench: &Bench, name: &str, node: &str) {
 }
 
 #[test]
-fn a_dry_run_writes_nothing_and_an_enforcement_makes_up_for_it() {
+fn pods_of_a_dry_run_are_evicted_when_it_ends() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         pod(&bench, "now", &node, &[]).await;
@@ -359,35 +358,4 @@ fn a_cache_that_lags_deletes_nothing_twice() {
         assert_eq!(sim.count(&Match::new("patch", "pods")), 2);
         assert_left(&bench.pods().await, &["held"]);
     });
-}
-
-/// The role that is shipped grants what the guest declares (see its own tests),
-/// in either way of deletion, its watches, and nothing else. Events are Davit's own
-/// (`deploy/base`).
-#[test]
-fn the_shipped_role_fits_the_manifest() {
-    let path = "../deploy/controllers/taint-eviction/rbac.yaml";
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
-    let yaml = std::fs::read_to_string(path).unwrap();
-    let role: Value = serde_saphyr::from_str(yaml.split("---").next().unwrap()).unwrap();
-    let mut granted = BTreeSet::new();
-    for rule in role["rules"].as_array().unwrap() {
-        assert_eq!(rule["apiGroups"], json!([""]));
-        let resource = text(rule, "/resources/0");
-        assert_eq!(rule["resources"], json!([resource]));
-        for verb in rule["verbs"].as_array().unwrap() {
-            granted.insert(format!("{} {resource}", verb.as_str().unwrap()));
-        }
-    }
-    let expected = [
-        "create pods/eviction",
-        "delete pods",
-        "get nodes",
-        "list nodes",
-        "list pods",
-        "patch pods/status",
-        "watch nodes",
-        "watch pods",
-    ];
-    assert_eq!(granted.into_iter().collect::<Vec<_>>(), expected);
 }

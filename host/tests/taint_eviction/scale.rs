@@ -7,7 +7,7 @@ use serde_json::Value;
 use tokio::time::sleep;
 
 use crate::bench::{Bench, on_the_sim};
-use crate::cluster::{KEY, pod, taint, taint_eviction, toleration};
+use crate::cluster::{KEY, pod, taint, taint_eviction, toleration, until_resynced};
 
 /// With two commands for each: more than the host takes in one decision.
 const PODS: usize = 6_000;
@@ -31,13 +31,13 @@ fn left(bench: &Bench) -> usize {
 }
 
 #[test]
-fn six_thousand_pods_on_one_node() {
+fn six_thousand_pods_of_one_node_are_evicted() {
     on_the_sim(|bench| all_leave(bench, None));
 }
 
 /// A timer for each, which it takes two commands to start.
 #[test]
-fn six_thousand_timers_on_one_node() {
+fn six_thousand_timers_of_one_node_end() {
     on_the_sim(|bench| all_leave(bench, Some(15)));
 }
 
@@ -45,8 +45,7 @@ async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
     let node = bench.node("a").await;
     many_pods(&bench, &node, seconds).await;
     let host = bench.host(&taint_eviction("Enforce", "{}")).await;
-    // Every pod has been decided on: only its node can evict it.
-    sleep(Duration::from_secs(10)).await;
+    until_resynced().await;
     bench.sim().clear_log();
     taint(&bench, &node, &[KEY]).await;
     // Two writes and an event for each, at the client's 1,000 a second after
@@ -66,12 +65,12 @@ async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
 
 /// A dry run shows every pod, and comes to rest.
 #[test]
-fn a_dry_run_of_six_thousand_pods() {
+fn a_dry_run_of_six_thousand_pods_comes_to_rest() {
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
         many_pods(&bench, &node, Some(15)).await;
         let host = bench.host(&taint_eviction("DryRun", "{}")).await;
-        sleep(Duration::from_secs(10)).await;
+        until_resynced().await;
         bench.sim().clear_log();
         taint(&bench, &node, &[KEY]).await;
         sleep(Duration::from_secs(60)).await;

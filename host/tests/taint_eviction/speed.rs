@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use tower::service_fn;
 
 use crate::bench::{Bench, PATIENCE, Running, in_real_time, on_the_sim};
-use crate::cluster::{KEY, pod, taint, taint_eviction};
+use crate::cluster::{KEY, pod, taint, taint_eviction, until_resynced};
 
 const NODES: usize = 60;
 const PODS: usize = 20;
@@ -137,6 +137,7 @@ fn events_wait_while_pods_are_marked_and_deleted() {
         let mut host = Running::start(client.clone());
         host.apply(&taint_eviction("Enforce", "{}")).await;
         host.started().await;
+        until_resynced().await;
         let begun = tokio::time::Instant::now();
         for node in &nodes {
             taint(&bench, node, &[KEY]).await;
@@ -187,10 +188,10 @@ fn events_wait_while_pods_are_marked_and_deleted() {
 }
 
 /// When requests were answered.
-type Times = Arc<Mutex<Answered>>;
+type Times = Arc<Mutex<AnswerTimes>>;
 
 #[derive(Default)]
-struct Answered {
+struct AnswerTimes {
     marked: Vec<tokio::time::Instant>,
     deleted: Vec<tokio::time::Instant>,
 }

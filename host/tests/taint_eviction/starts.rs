@@ -7,13 +7,28 @@ use jiff::{Span, Timestamp};
 use serde_json::json;
 use tokio::time::sleep;
 
-use crate::bench::{Bench, in_real_time_since, on_the_sim};
+use crate::bench::{Bench, Running, in_real_time_since, on_the_sim};
 use crate::cluster::{
-    assert_left, events, messages, pod, set_tolerations, taint, taint_eviction, toleration,
+    assert_left, messages, pod, set_tolerations, taint, taint_eviction, toleration,
 };
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+
+/// A node, and a pod on it that tolerates a taint of each key for so many seconds.
+async fn pod_on_a_node(bench: &mut Bench, tolerated: &[(&str, i64)]) -> String {
+    let node = bench.node("a").await;
+    let tolerations = tolerated.iter();
+    let tolerations = tolerations.map(|(key, seconds)| toleration(key, Some(*seconds)));
+    pod(bench, "pod", &node, &tolerations.collect::<Vec<_>>()).await;
+    node
+}
+
+/// A host that enforces this policy.
+async fn host_with(bench: &Bench, policy: &str) -> Running {
+    let config = format!("{{reschedule: {policy}}}");
+    bench.host(&taint_eviction("Enforce", &config)).await
+}
 
 /// The pod is there until then, to the second.
 async fn leaves_after(bench: &mut Bench, seconds: u64) {
@@ -26,14 +41,11 @@ async fn leaves_after(bench: &mut Bench, seconds: u64) {
 /// As long as no taint is gone, the policies agree with Kubernetes on that a
 /// taint that is added ends no pod's time before its own seconds have passed.
 #[test]
-fn a_taint_that_is_added_later_counts_from_then() {
+fn a_later_taint_counts_from_when_it_was_added() {
     for (policy, after) in [("shorten-only", 15), ("recompute", 15), ("keep", 30)] {
         on_the_sim(|mut bench| async move {
-            let node = bench.node("a").await;
-            let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
-            pod(&bench, "pod", &node, &tolerations).await;
-            let config = format!("{{reschedule: {policy}}}");
-            let _host = bench.host(&taint_eviction("Enforce", &config)).await;
+            let node = pod_on_a_node(&mut bench, &[("a", 60), ("b", 15)]).await;
+            let _host = host_with(&bench, policy).await;
             taint(&bench, &node, &["a"]).await;
             sleep(Duration::from_secs(30)).await;
             taint(&bench, &node, &["a", "b"]).await;
@@ -44,17 +56,12 @@ fn a_taint_that_is_added_later_counts_from_then() {
 
 /// A node that is first not ready and then unreachable: 300 s and 60 s.
 #[test]
-fn an_unreachable_node_gives_its_pods_their_time() {
+fn pods_of_an_unreachable_node_stay_for_their_toleration() {
     for policy in ["shorten-only", "recompute", "keep"] {
         on_the_sim(|mut bench| async move {
-            let node = bench.node("a").await;
-            let tolerations = [
-                toleration(NOT_READY, Some(300)),
-                toleration(UNREACHABLE, Some(60)),
-            ];
-            pod(&bench, "pod", &node, &tolerations).await;
-            let config = format!("{{reschedule: {policy}}}");
-            let _host = bench.host(&taint_eviction("Enforce", &config)).await;
+            let tolerated = [(NOT_READY, 300), (UNREACHABLE, 60)];
+            let node = pod_on_a_node(&mut bench, &tolerated).await;
+            let _host = host_with(&bench, policy).await;
             taint(&bench, &node, &[NOT_READY]).await;
             sleep(Duration::from_secs(100)).await;
             taint(&bench, &node, &[UNREACHABLE]).await;
@@ -65,14 +72,11 @@ fn an_unreachable_node_gives_its_pods_their_time() {
 
 /// Whatever the policy: what remains of the taints decides.
 #[test]
-fn a_taint_that_goes_takes_its_time_with_it() {
+fn a_removed_taint_no_longer_limits_a_pods_time() {
     for policy in ["shorten-only", "recompute", "keep"] {
         on_the_sim(|mut bench| async move {
-            let node = bench.node("a").await;
-            let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
-            pod(&bench, "pod", &node, &tolerations).await;
-            let config = format!("{{reschedule: {policy}}}");
-            let _host = bench.host(&taint_eviction("Enforce", &config)).await;
+            let node = pod_on_a_node(&mut bench, &[("a", 60), ("b", 15)]).await;
+            let _host = host_with(&bench, policy).await;
             taint(&bench, &node, &["a"]).await;
             sleep(Duration::from_secs(30)).await;
             taint(&bench, &node, &["a", "b"]).await;
@@ -86,19 +90,17 @@ fn a_taint_that_goes_takes_its_time_with_it() {
             if policy != "keep" {
                 expected.insert(0, format!("Cancelling deletion of Pod {namespace}/pod"));
             }
-            let told = events(&bench, expected.len()).await;
-            assert_eq!(messages(&told), expected, "{policy}");
+            let found = bench.events(expected.len()).await;
+            assert_eq!(messages(&found), expected, "{policy}");
         });
     }
 }
 
 /// The watch does not say so, but the API server does when the time has come.
 #[test]
-fn a_taint_that_went_unseen_takes_its_time_with_it() {
+fn a_taint_that_was_removed_unseen_no_longer_limits_a_pods_time() {
     on_the_sim(|mut bench| async move {
-        let node = bench.node("a").await;
-        let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
-        pod(&bench, "pod", &node, &tolerations).await;
+        let node = pod_on_a_node(&mut bench, &[("a", 60), ("b", 15)]).await;
         let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
         taint(&bench, &node, &["a", "b"]).await;
         sleep(Duration::from_secs(5)).await;
@@ -111,11 +113,9 @@ fn a_taint_that_went_unseen_takes_its_time_with_it() {
 }
 
 #[test]
-fn a_taint_that_comes_back_starts_anew() {
+fn a_taint_that_is_added_again_starts_again() {
     on_the_sim(|mut bench| async move {
-        let node = bench.node("a").await;
-        let tolerations = [toleration("a", Some(60)), toleration("b", Some(15))];
-        pod(&bench, "pod", &node, &tolerations).await;
+        let node = pod_on_a_node(&mut bench, &[("a", 60), ("b", 15)]).await;
         let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
         for taints in [&["a", "b"][..], &["a"], &["a", "b"]] {
             taint(&bench, &node, taints).await;
@@ -128,11 +128,9 @@ fn a_taint_that_comes_back_starts_anew() {
 /// A taint keeps its start when another configuration, and so another revision,
 /// takes over.
 #[test]
-fn starts_survive_a_change() {
+fn a_swap_keeps_the_starts_of_taints() {
     on_the_sim(|mut bench| async move {
-        let node = bench.node("a").await;
-        let tolerations = [toleration("a", Some(60)), toleration("b", Some(40))];
-        pod(&bench, "pod", &node, &tolerations).await;
+        let node = pod_on_a_node(&mut bench, &[("a", 60), ("b", 40)]).await;
         let host = bench.host(&taint_eviction("Enforce", "{}")).await;
         taint(&bench, &node, &["a"]).await;
         sleep(Duration::from_secs(15)).await;
@@ -154,10 +152,9 @@ fn starts_survive_a_change() {
 
 /// The node that bears the name now has been tainted for 5 s.
 #[test]
-fn a_node_created_again_under_its_name_is_another() {
+fn a_node_created_again_under_its_name_has_starts_of_its_own() {
     on_the_sim(|mut bench| async move {
-        let node = bench.node("a").await;
-        pod(&bench, "pod", &node, &[toleration("a", Some(30))]).await;
+        let node = pod_on_a_node(&mut bench, &[("a", 30)]).await;
         let _host = bench.host(&taint_eviction("Enforce", "{}")).await;
         taint(&bench, &node, &["a"]).await;
         sleep(Duration::from_secs(20)).await;
@@ -208,12 +205,11 @@ fn a_taint_that_was_away_during_a_slow_call_starts_again() {
 /// By choice, a time counts from `timeAdded`, and so over a restart of the host.
 /// Its wall clock is the machine's: so is the time here.
 #[test]
-fn by_choice_a_time_counts_from_when_the_taint_was_added() {
+fn with_count_from_time_added_a_restart_keeps_the_start() {
     let begun = Timestamp::now();
     let long_ago = begun - Span::new().hours(1);
     in_real_time_since(long_ago, |mut bench| async move {
-        let node = bench.node("a").await;
-        pod(&bench, "pod", &node, &[toleration("a", Some(15))]).await;
+        let node = pod_on_a_node(&mut bench, &[("a", 15)]).await;
         let added = begun - Span::new().seconds(8);
         let taint = json!({
             "key": "a", "effect": "NoExecute",

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, text};
-use crate::model::{Model, left_over, uid};
+use crate::fate::{Fates, left_over, tolerates, uid};
 
 const NODES: u64 = 6;
 const NAMES: u64 = 60;
@@ -47,7 +47,7 @@ struct Story {
     namespace: String,
     kubelet: Kubelet,
     rng: Rng,
-    model: Model,
+    fates: Fates,
     /// When each node's taint was last lifted. Until every cache has heard of
     /// it, a new pod may be evicted for it, as kube-controller-manager does.
     lifted: BTreeMap<u64, Instant>,
@@ -65,7 +65,7 @@ pub(crate) async fn tell(bench: Bench, seed: u64, steps: u32) {
         kubelet: Kubelet::start(&sim, KubeletOptions::default()),
         namespace: bench.namespace.clone(),
         rng: Rng::new(seed),
-        model: Model::default(),
+        fates: Fates::default(),
         lifted: BTreeMap::new(),
         back: BTreeMap::new(),
         deleted: BTreeMap::new(),
@@ -121,7 +121,7 @@ impl Story {
             let candidates = self.maps();
             owners.extend(self.choose(&candidates));
         }
-        owners.dedup_by_key(|owner| uid(owner));
+        owners.dedup_by(|one, other| uid(one) == uid(other));
         let references: Vec<Value> = owners
             .iter()
             .map(|owner| {
@@ -167,14 +167,14 @@ impl Story {
         };
         let created_uid = uid(&created);
         if !is_pod {
-            self.deleted.insert(created_uid.clone(), 0);
+            self.deleted.insert(created_uid.to_owned(), 0);
         }
-        let owners: Vec<String> = owners.iter().map(uid).collect();
-        self.model.created(&created_uid, &name, &owners);
+        let owners: Vec<String> = owners.iter().map(|owner| uid(owner).to_owned()).collect();
+        self.fates.created(created_uid, &name, &owners);
         if let Some(node) = node
             && !self.is_safe(node, &created)
         {
-            self.model.doom(&created_uid);
+            self.fates.doom(created_uid);
         }
     }
 
@@ -221,7 +221,7 @@ impl Story {
         let Some(object) = self.any(kind) else {
             return;
         };
-        self.model.doom(&uid(&object));
+        self.fates.doom(uid(&object));
         self.delete_with(&object, policy);
     }
 
@@ -232,7 +232,7 @@ impl Story {
             return;
         };
         if object["metadata"]["deletionTimestamp"].is_string()
-            || !self.model.has_dependents(&uid(&object))
+            || !self.fates.has_dependents(uid(&object))
         {
             return;
         }
@@ -244,7 +244,7 @@ impl Story {
             uid(&now) == uid(&object) && now["metadata"]["deletionTimestamp"].is_null()
         });
         if still {
-            self.model.orphan(&uid(&object));
+            self.fates.orphan(uid(&object));
             self.delete_with(&object, "Orphan");
             sleep(CAUGHT_UP).await;
         }
@@ -275,7 +275,7 @@ impl Story {
         let deleted = self
             .sim
             .delete("v1", &kind, &self.namespace, &name, &options);
-        if let Some(count) = self.deleted.get_mut(&uid(object))
+        if let Some(count) = self.deleted.get_mut(uid(object))
             && deleted.is_ok()
         {
             *count += 1;
@@ -309,7 +309,7 @@ impl Story {
         if self.patch_node(node, &json!({"spec": {"taints": taints}})) && on {
             for pod in self.pods_on(node) {
                 if !tolerates(&pod) {
-                    self.model.doom(&uid(&pod));
+                    self.fates.doom(uid(&pod));
                 }
             }
         }
@@ -329,7 +329,7 @@ impl Story {
 
     fn doom_pods_on(&mut self, node: u64) {
         for pod in self.pods_on(node) {
-            self.model.doom(&uid(&pod));
+            self.fates.doom(uid(&pod));
         }
     }
 
@@ -404,7 +404,7 @@ impl Story {
         }
     }
 
-    /// One API server is gone for good. The first stays.
+    /// One API server is gone forever. The first stays.
     fn drop_a_lease(&mut self) {
         let name = format!("server-{}", 1 + self.pick(3));
         let options = DeleteOptions::default();
@@ -468,7 +468,7 @@ impl Story {
         let mut objects = self.objects("Pod");
         objects.extend(self.maps());
         let nodes = self.sim.list("v1", "Node", "").unwrap();
-        let mut problems = self.model.missing(&objects);
+        let mut problems = self.fates.missing(&objects);
         problems.extend(left_over(&objects, &nodes));
         problems.extend(self.stale_versions());
         problems.extend(self.deleted_twice());
@@ -520,8 +520,4 @@ impl Story {
             counts.collect()
         })
     }
-}
-
-fn tolerates(pod: &Value) -> bool {
-    pod["spec"]["tolerations"].is_array()
 }

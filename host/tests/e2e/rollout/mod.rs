@@ -1,21 +1,18 @@
-//! A candidate beside the stable revision: what it owns, how it is judged, and
-//! what is left of it.
+//! Rollouts with what they need of real parts: guests, module sources, records in the
+//! cluster, requests on the wire. The rules of a rollout are tested in
+//! `host/core/src/control`, and over the whole host in `host/core/src/host`.
 
-mod answers;
-mod brake;
-mod cohorts;
-mod guardrails;
-mod shared;
+mod candidate;
+mod records;
 mod sources;
-mod steps;
 mod swap;
-mod trial;
+mod withdraw;
+mod writes;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit::records::Records;
-use davit_core::api::SpecError;
 use davit_core::api::{CandidateStatus, ControllerStatus};
 use davit_core::control::{Declaration, Owner, Requests};
 use tokio::time::{Instant, sleep};
@@ -31,7 +28,7 @@ fn podgc(config: &str, rollout: &str) -> String {
     )
 }
 
-/// A host that remembers rollouts there.
+/// A host with these records.
 fn remembering(records: &Arc<Records>) -> Setup {
     Setup {
         records: Arc::clone(records),
@@ -42,12 +39,6 @@ fn remembering(records: &Arc<Records>) -> Setup {
 /// A host that runs what a configuration declares.
 async fn declared(bench: &Bench, config: &str) -> Running {
     declared_to(bench.host_without_controllers(), config, 1).await
-}
-
-/// A host that goes on with what was remembered.
-async fn resumed(bench: &Bench, records: &Arc<Records>, config: &str, generation: i64) -> Running {
-    let host = Running::start_with(bench.client(), remembering(records));
-    declared_to(host, config, generation).await
 }
 
 async fn declared_to(mut host: Running, config: &str, generation: i64) -> Running {
@@ -77,19 +68,6 @@ impl Running {
         self.host.declare(declared.collect()).await;
     }
 
-    /// Declares PodGC with a spec of this generation that cannot be read.
-    async fn declare_nonsense(&self, error: SpecError, generation: i64) {
-        let declared = Declaration {
-            name: "podgc".into(),
-            generation: Some(generation),
-            object: None,
-            status: None,
-            spec: Err(error),
-            requests: Requests::default(),
-        };
-        self.host.declare(vec![declared]).await;
-    }
-
     async fn status(&self) -> ControllerStatus {
         self.records.status(&Owner::named("podgc")).await.unwrap()
     }
@@ -102,7 +80,7 @@ impl Running {
             if fits(&status) {
                 return status;
             }
-            assert!(Instant::now() < deadline, "it stays at {status:#?}");
+            assert!(Instant::now() < deadline, "the status stays {status:#?}");
             sleep(Duration::from_millis(500)).await;
         }
     }

@@ -1,14 +1,12 @@
-//! Modules and configurations that cannot be had or used: what runs goes on.
+//! Modules and configurations that cannot be loaded: what runs continues.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use davit::records::Records;
 use davit_core::api::encode_config;
 use davit_core::api::{ControllerStatus, RevisionStatus};
-use davit_core::control::requests::{abandon, abort};
-use davit_core::control::{Activation, Owner, Record, Requests};
+use davit_core::control::{Activation, Owner, Record};
 use davit_core::revision::RevisionIdentity;
 use tokio::time::sleep;
 
@@ -25,7 +23,7 @@ fn with(module: &str, config: &str) -> String {
     )
 }
 
-/// What cannot be used never replaces what runs; the condition says why.
+/// What cannot be loaded never replaces what runs; a condition names the reason.
 fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]) {
     let broken = with(module, config);
     on_the_sim(|bench| async move {
@@ -57,18 +55,18 @@ fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]
         assert_eq!(status.observed_generation, Some(2));
         bench.pod("orphan", "missing", "Running").await;
         bench.until_left(&[]).await;
-        // What is mended is taken on.
+        // The corrected spec is applied.
         host.declare(&podgc(EAGER, "{}"), 3).await;
-        let mended = host
+        let corrected = host
             .until_status(|status| condition(status, type_).0 == "True")
             .await;
-        assert_eq!(mended.summary, "Running");
-        assert_eq!(condition(&mended, "Ready").0, "True");
+        assert_eq!(corrected.summary, "Running");
+        assert_eq!(condition(&corrected, "Ready").0, "True");
     });
 }
 
 #[test]
-fn a_file_that_is_not_there() {
+fn a_file_that_does_not_exist_is_not_found() {
     let words = ["/not/there.wasm", "cannot be read"];
     refused(
         "{file: /not/there.wasm}",
@@ -80,7 +78,7 @@ fn a_file_that_is_not_there() {
 }
 
 #[test]
-fn a_module_that_is_no_wasm() {
+fn a_text_file_is_not_webassembly() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), b"#!/bin/sh\n").unwrap();
     let module = format!("{{file: {}}}", file.path().display());
@@ -94,7 +92,7 @@ fn a_module_that_is_no_wasm() {
 }
 
 #[test]
-fn a_configuration_that_the_guest_refuses() {
+fn a_configuration_that_the_guest_refuses_is_named() {
     let module = "{builtin: podgc}";
     let words = ["terminatedPodThreshold"];
     refused(
@@ -107,7 +105,7 @@ fn a_configuration_that_the_guest_refuses() {
 }
 
 #[test]
-fn another_digest_than_the_pinned_one() {
+fn another_module_than_the_pinned_one_is_refused() {
     let digest = "0123456789abcdef".repeat(4);
     let module = format!("{{builtin: podgc, digest: \"sha256:{digest}\"}}");
     let words = ["digest pins", digest.as_str()];
@@ -115,7 +113,7 @@ fn another_digest_than_the_pinned_one() {
 }
 
 #[test]
-fn a_registry_that_does_not_answer() {
+fn a_registry_that_does_not_answer_is_not_found() {
     let module = "{oci: {reference: \"127.0.0.1:1/guests/podgc:1\", insecure: true}}";
     refused(
         module,
@@ -193,9 +191,9 @@ async fn updated(bench: &Bench, is_cached: bool) -> (Image, RevisionStatus) {
     (image, before)
 }
 
-/// Its image comes with another guest, and what was kept went with the pod.
+/// The cache went with the former pod.
 #[test]
-fn an_update_of_davit_updates_its_guests() {
+fn an_update_of_davit_replaces_its_guests_without_a_rollout_if_the_former_ones_are_gone() {
     on_the_sim(|bench| async move {
         let (image, before) = updated(&bench, false).await;
         let host = declared_to(image.start(&bench, false), &config(), 1).await;
@@ -207,9 +205,8 @@ fn an_update_of_davit_updates_its_guests() {
     });
 }
 
-/// The former guest is kept: the update is a change like any other.
 #[test]
-fn an_updated_guest_is_tried_if_it_can_be() {
+fn an_update_of_davit_is_rolled_out_if_the_former_guest_is_cached() {
     on_the_sim(|bench| async move {
         let (image, before) = updated(&bench, true).await;
         let host = declared_to(image.start(&bench, true), &config(), 1).await;
@@ -259,9 +256,8 @@ async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
     (image, before)
 }
 
-/// What an earlier Davit kept is no reason to run nothing.
 #[test]
-fn a_kept_guest_that_this_davit_cannot_run_is_updated() {
+fn a_cached_guest_that_this_davit_cannot_run_is_replaced() {
     on_the_sim(|bench| async move {
         let (image, before) = outdated(&bench).await;
         let host = declared_to(image.start(&bench, true), &config(), 1).await;
@@ -273,94 +269,34 @@ fn a_kept_guest_that_this_davit_cannot_run_is_updated() {
     });
 }
 
-/// Somebody asks for more than the update.
 #[test]
-fn a_kept_guest_that_this_davit_cannot_run_is_named() {
-    on_the_sim(|bench| async move {
-        let (image, before) = outdated(&bench).await;
-        let host = image.start(&bench, true);
-        let other = podgc("{quarantine: 2s, period: 1s}", STEPS);
-        host.declare(&other, 2).await;
-        let status = host.until_status(|status| status.lost.is_some()).await;
-        let (is, reason, message) = condition(&status, "Ready");
-        assert_eq!((is.as_str(), reason.as_str()), ("False", "StableLost"));
-        for part in [before.digest.as_str(), "this Davit cannot run"] {
-            assert!(message.contains(part), "{part}: {message}");
-        }
-    });
+fn a_stable_guest_that_cannot_be_loaded_is_named_if_the_spec_has_changed() {
+    for (is_cached, why) in [(true, "this Davit cannot run"), (false, "")] {
+        on_the_sim(|bench| async move {
+            let (image, before) = if is_cached {
+                outdated(&bench).await
+            } else {
+                updated(&bench, false).await
+            };
+            let host = image.start(&bench, is_cached);
+            let other = podgc("{quarantine: 2s, period: 1s}", STEPS);
+            host.declare(&other, 2).await;
+            let status = host.until_status(|status| status.lost.is_some()).await;
+            let (is, reason, message) = condition(&status, "Ready");
+            assert_eq!((is.as_str(), reason.as_str()), ("False", "StableLost"));
+            for part in [before.digest.as_str(), why] {
+                assert!(message.contains(part), "{part}: {message}");
+            }
+            assert!(!message.contains("change the digest"), "{message}");
+            sleep(Duration::from_secs(60)).await;
+            assert!(host.health.is_ready(), "other controllers run");
+        });
+    }
 }
 
-/// It was tried beside the former one, and taken back: without the former one it
-/// is no better.
+/// A rollback has pinned the digest, and an operator names another source.
 #[test]
-fn an_updated_guest_that_was_taken_back_stays_so() {
-    on_the_sim(|bench| async move {
-        let (image, before) = updated(&bench, true).await;
-        let host = declared_to(image.start(&bench, true), &config(), 1).await;
-        let candidate = host.until_candidate(|one| one.step == 1).await;
-        let asked = Requests {
-            abort: Some(abort(&candidate)),
-            ..Requests::default()
-        };
-        host.request(&config(), 1, asked.clone()).await;
-        host.until_status(|status| status.rejected.is_some()).await;
-        host.host.stop().await;
-
-        let host = image.start(&bench, false);
-        host.request(&config(), 1, asked).await;
-        let status = host.until_status(|status| status.lost.is_some()).await;
-        assert_eq!(status.stable.as_ref(), Some(&before));
-        sleep(Duration::from_secs(300)).await;
-        let status = host.status().await;
-        assert_eq!(status.stable, Some(before));
-        assert_eq!(status.lost.unwrap().ready, Some(candidate.revision));
-    });
-}
-
-/// Somebody has asked for more than the update: an operator has to say whether
-/// that may take over untried.
-#[test]
-fn a_lost_revision_is_given_up_by_an_operator() {
-    on_the_sim(|bench| async move {
-        let (image, before) = updated(&bench, false).await;
-        let host = image.start(&bench, false);
-        let other = podgc("{quarantine: 2s, period: 1s}", STEPS);
-        host.declare(&other, 2).await;
-        let is_ready = |status: &ControllerStatus| {
-            let lost = status.lost.as_ref();
-            lost.is_some_and(|lost| lost.ready.is_some())
-        };
-        let status = host.until_status(is_ready).await;
-        let lost = status.lost.clone().unwrap();
-        let ready = lost.ready.clone().unwrap();
-        let (is, reason, message) = condition(&status, "Degraded");
-        assert_eq!((is.as_str(), reason.as_str()), ("True", "StableLost"));
-        for part in [&before.digest, &ready, "davit promote --full podgc"] {
-            assert!(message.contains(part), "{part}: {message}");
-        }
-        assert!(!message.contains("change the digest"), "{message}");
-        bench.pod("orphan", "missing", "Running").await;
-        sleep(Duration::from_secs(300)).await;
-        let status = host.status().await;
-        assert_eq!(status.stable.as_ref(), Some(&before));
-        assert_eq!(status.lost.as_ref(), Some(&lost), "the same loss");
-        assert_eq!(bench.pods().await.len(), 1, "nothing runs");
-
-        let asked = Requests {
-            abandon: Some(abandon(&before, &lost)),
-            ..Requests::default()
-        };
-        host.request(&other, 2, asked).await;
-        bench.until_left(&[]).await;
-        let status = host.status().await;
-        assert_eq!(status.stable.unwrap().revision, ready);
-        assert_eq!(status.lost, None);
-    });
-}
-
-/// A rollback has pinned a digest, and another source is named beside it.
-#[test]
-fn a_pin_does_not_hide_another_source() {
+fn a_pinned_digest_does_not_hide_another_source() {
     on_the_sim(|bench| async move {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.wasm");
@@ -392,7 +328,7 @@ fn a_pin_does_not_hide_another_source() {
         bench.pod("orphan", "missing", "Running").await;
         bench.until_left(&[]).await;
 
-        // The same after a restart: what ran goes on, and the spec is refused.
+        // The same after a restart.
         host.host.stop().await;
         let host = declared_to(image.start(&bench, true), &pinned(&named), 3).await;
         bench.pod("orphan", "missing", "Running").await;
@@ -402,9 +338,8 @@ fn a_pin_does_not_hide_another_source() {
     });
 }
 
-/// A pinned file that is replaced while it runs, taken away and brought back.
 #[test]
-fn a_pinned_file_that_changes_is_noticed() {
+fn a_pinned_file_that_changes_is_reported_and_changes_nothing() {
     on_the_sim(|bench| async move {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.wasm");
@@ -436,9 +371,8 @@ fn a_pinned_file_that_changes_is_noticed() {
     });
 }
 
-/// The file is gone when the host starts again: the module is kept.
 #[test]
-fn a_restart_while_the_source_is_away() {
+fn the_cached_module_runs_after_a_restart_without_its_source() {
     on_the_sim(|bench| async move {
         let directory = tempfile::tempdir().unwrap();
         let (file, cache) = (
@@ -477,9 +411,8 @@ fn a_restart_while_the_source_is_away() {
     });
 }
 
-/// A file that is replaced is another revision, and goes through the rollout.
 #[test]
-fn a_file_that_changes_is_a_candidate() {
+fn a_file_whose_guest_does_not_know_the_configuration_is_no_candidate() {
     on_the_sim(|bench| async move {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.wasm");
@@ -493,7 +426,6 @@ fn a_file_that_changes_is_a_candidate() {
         sleep(Duration::from_secs(30)).await;
         assert_eq!(host.status().await.candidate, None);
         std::fs::copy(builtin_guest("garbage-collector"), &file).unwrap();
-        // Its configuration is no longer one that the guest knows.
         let status = host
             .until_status(|one| condition(one, "Configured").0 == "False")
             .await;
@@ -506,33 +438,8 @@ fn a_file_that_changes_is_a_candidate() {
     });
 }
 
-/// A spec that is taken back ends the rollout, also while its source is away.
 #[test]
-fn the_former_spec_ends_a_rollout_while_its_source_is_away() {
-    on_the_sim(|bench| async move {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("mine.wasm");
-        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
-        let former = with(&format!("{{file: {}}}", file.display()), EAGER);
-        let host = declared(&bench, &former).await;
-        let before = host.until_status(|status| status.stable.is_some()).await;
-        let other = "{quarantine: 24h, period: 1s}";
-        let candidate = podgc(other, "{steps: [weight 100 until promoted]}");
-        host.declare(&candidate, 2).await;
-        host.until_candidate(|one| one.step == 1).await;
-        std::fs::remove_file(&file).unwrap();
-        host.declare(&former, 3).await;
-        let after = host.until_status(|status| status.candidate.is_none()).await;
-        assert_eq!((after.stable, after.rejected), (before.stable, None));
-        // The stable revision has its work back, and it is the eager one.
-        bench.pod("orphan", "missing", "Running").await;
-        bench.until_left(&[]).await;
-    });
-}
-
-/// What cannot be used is refused for as long as it lies there, and no longer.
-#[test]
-fn a_file_that_cannot_be_used_until_it_changes() {
+fn a_file_that_does_not_compile_is_refused_until_it_changes() {
     on_the_sim(|bench| async move {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("mine.wasm");
@@ -549,7 +456,7 @@ fn a_file_that_cannot_be_used_until_it_changes() {
         compiled("False").await;
         sleep(Duration::from_secs(60)).await;
         assert_eq!(condition(&host.status().await, "Compiled").0, "False");
-        // Away for a while, and the same again.
+        // The same file again.
         std::fs::rename(&file, directory.path().join("away")).unwrap();
         host.until_status(|status| condition(status, "Resolved").0 == "False")
             .await;
@@ -557,43 +464,5 @@ fn a_file_that_cannot_be_used_until_it_changes() {
         compiled("False").await;
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();
         compiled("True").await;
-    });
-}
-
-const CANDIDATE: &str = "{steps: [weight 100 until promoted]}";
-
-/// A host that tried an eager candidate, whose source goes away with it.
-async fn trying(bench: &Bench, image: &Image, config: &str, file: &Path) {
-    let lenient = podgc("{quarantine: 24h, period: 1s}", CANDIDATE);
-    let host = declared_to(image.start(bench, true), &lenient, 1).await;
-    host.declare(config, 2).await;
-    host.until_candidate(|one| one.step == 1).await;
-    host.host.stop().await;
-    std::fs::remove_file(file).unwrap();
-}
-
-/// The candidate goes on after a restart without its source, unless the spec
-/// has replaced it meanwhile.
-#[test]
-fn a_candidate_that_was_replaced_meanwhile_gets_no_share() {
-    on_the_sim(|bench| async move {
-        let image = Image::new();
-        let file = image.directory.path().join("mine.wasm");
-        std::fs::copy(builtin_guest("podgc"), &file).unwrap();
-        let config = |quarantine: &str| {
-            let module = format!("{{file: {}}}", file.display());
-            let config = format!("{{quarantine: {quarantine}, period: 1s}}");
-            format!("{}  rollout: {CANDIDATE}\n", with(&module, &config))
-        };
-        trying(&bench, &image, &config("1s"), &file).await;
-        // While no host was there, another was asked for, which cannot be had.
-        let host = declared_to(image.start(&bench, true), &config("2s"), 3).await;
-        bench.pod("orphan", "missing", "Running").await;
-        sleep(Duration::from_secs(300)).await;
-        assert_eq!(bench.pods().await.len(), 1);
-        assert!(host.status().await.candidate.is_some());
-        // It is asked for again.
-        host.declare(&config("1s"), 4).await;
-        bench.until_left(&[]).await;
     });
 }

@@ -23,7 +23,7 @@ use tokio::time::sleep;
 use crate::bench::{Bench, Running, Setup, builtin_guest, on_real_time};
 
 const SWAPS: usize = 200;
-/// How long after a swap, and as often without one, delays are looked at.
+/// How long after a swap delays are measured; as often without a swap.
 const WINDOW: Duration = Duration::from_millis(30);
 /// What a swap may add to the delay of a decision; unoptimised code takes
 /// several times as long for everything.
@@ -67,7 +67,7 @@ struct Ledger {
     begun: usize,
 }
 
-type Shared = Arc<Mutex<Ledger>>;
+type SharedLedger = Arc<Mutex<Ledger>>;
 /// From when to when.
 type Span = (Instant, Instant);
 
@@ -77,7 +77,7 @@ fn read(message: &str) -> (usize, usize) {
     (change.parse().unwrap(), revision.parse().unwrap())
 }
 
-async fn keep(ledger: Shared, mut reports: mpsc::UnboundedReceiver<Report>) {
+async fn keep(ledger: SharedLedger, mut reports: mpsc::UnboundedReceiver<Report>) {
     while let Some(report) = reports.recv().await {
         let now = Instant::now();
         let mut ledger = ledger.lock().unwrap();
@@ -123,8 +123,8 @@ fn create(sim: &Sim, pods: usize) {
     }
 }
 
-/// Changes one pod after the other at a steady rate until it is told to stop.
-fn change(sim: &Sim, scale: &Scale, ledger: &Shared, stop: &AtomicBool) {
+/// Changes one pod after the other at a steady rate until `stop` is set.
+fn change(sim: &Sim, scale: &Scale, ledger: &SharedLedger, stop: &AtomicBool) {
     let start = Instant::now();
     let pause = Duration::from_secs(1) / scale.changes_per_second;
     for number in 0.. {
@@ -157,7 +157,7 @@ fn modules(directory: &tempfile::TempDir) -> [PathBuf; 2] {
     [first, second]
 }
 
-async fn until(ledger: &Shared, what: &str, fits: impl Fn(&Ledger) -> bool) {
+async fn until(ledger: &SharedLedger, what: &str, fits: impl Fn(&Ledger) -> bool) {
     let deadline = Instant::now() + Duration::from_secs(120);
     while !fits(&ledger.lock().unwrap()) {
         assert!(Instant::now() < deadline, "{what}");
@@ -165,8 +165,7 @@ async fn until(ledger: &Shared, what: &str, fits: impl Fn(&Ledger) -> bool) {
     }
 }
 
-/// Looks, until it is told to stop, how long the machine keeps a thread waiting
-/// that has nothing to do: no program can answer while the machine holds it up.
+/// Measures, until `stop` is set, how long the machine keeps an idle thread waiting: no program can answer while the machine holds it up.
 fn hold_ups(stop: &AtomicBool) -> Vec<Span> {
     let pause = Duration::from_millis(1);
     let mut held_up = Vec::new();
@@ -239,7 +238,7 @@ fn check(ledger: &Ledger, sim: &Sim, pods: usize) {
 }
 
 #[test]
-fn swaps_under_load_lose_nothing_and_hold_up_nothing() {
+fn swaps_under_load_lose_no_change_and_delay_no_decision() {
     on_real_time(async {
         let scale = scale();
         let bench = Bench::in_memory();
@@ -264,7 +263,7 @@ fn swaps_under_load_lose_nothing_and_hold_up_nothing() {
         };
         let mut host = Running::start_with(bench.client(), setup);
         let (_, nothing) = mpsc::unbounded_channel();
-        let ledger = Shared::default();
+        let ledger = SharedLedger::default();
         tokio::spawn(keep(
             Arc::clone(&ledger),
             std::mem::replace(&mut host.reports, nothing),
@@ -316,7 +315,7 @@ fn swaps_under_load_lose_nothing_and_hold_up_nothing() {
             }
         });
         println!(
-            "{} changes of {} pods, {} of {SWAPS} swaps looked at; the longest delay of a \
+            "{} changes of {} pods, {} of {SWAPS} swaps measured; the longest delay of a \
              decision in a window",
             ledger.changed.len(),
             scale.pods,

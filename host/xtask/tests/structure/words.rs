@@ -30,6 +30,7 @@ const CLEAN: &[&str] = &[
     "host/sim",
     "host/src/http",
     "host/src/metrics",
+    "host/tests",
     "wit",
 ];
 

@@ -1,4 +1,5 @@
-//! What is stopped when an operator stops a controller.
+//! Plans that have not begun are withdrawn when an operator stops a controller, and when
+//! the host stops.
 
 use std::time::Duration;
 
@@ -24,10 +25,8 @@ async fn slow_deletions(bench: &Bench) {
     });
 }
 
-/// The guest has decided on hundreds: the operator's word holds for all that
-/// have not begun.
 #[test]
-fn what_has_not_begun_never_does_once_a_controller_is_off() {
+fn plans_that_have_not_begun_are_withdrawn_when_their_controller_is_disabled() {
     on_the_sim(|bench| async move {
         slow_deletions(&bench).await;
         let enforce = podgc(ALL, "{}");
@@ -37,18 +36,18 @@ fn what_has_not_begun_never_does_once_a_controller_is_off() {
         host.declare(&disabled, 2).await;
         sleep(Duration::from_secs(3600)).await;
         let left = bench.pods().await.len();
-        // Sixty-four of one controller are under way at once.
+        // One controller has at most 64 plans under way at once.
         assert_eq!(left, 300 - 64);
-        // Nothing is lost of it.
+        // They are decided again.
         host.declare(&enforce, 3).await;
         sleep(Duration::from_secs(3600)).await;
         assert_eq!(bench.pods().await.len(), 1);
     });
 }
 
-/// Its successor decides on what the host has not begun when it stops.
+/// The next host decides on the others again.
 #[test]
-fn a_host_that_stops_waits_only_for_what_has_begun() {
+fn a_host_that_stops_waits_only_for_plans_that_have_begun() {
     on_the_sim(|bench| async move {
         slow_deletions(&bench).await;
         let host = declared(&bench, &podgc(ALL, "{}")).await;

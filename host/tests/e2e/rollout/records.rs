@@ -1,5 +1,5 @@
-//! What is recorded in the cluster, where other hosts may write too, or where
-//! nothing can be written.
+//! Records in the cluster, where other hosts may write too, or where nothing can be
+//! written; and what the status and the probe say of it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,14 +24,14 @@ use crate::bench::{Bench, PATIENCE, Running, Setup, on_the_sim, parse, text};
 const NAMESPACE: &str = "davit-system";
 const EAGER: &str = "{quarantine: 1s, period: 1s}";
 
-/// The Controller podgc, as its API server has it.
-struct Shared {
+/// The Controller podgc of the API server.
+struct Resource {
     object: ObjectRef,
     /// How many requests the hosts have sent that write records.
     writes: Arc<AtomicUsize>,
 }
 
-impl Shared {
+impl Resource {
     fn new(bench: &Bench) -> Self {
         let definition = serde_json::to_value(definition()).unwrap();
         bench.sim().create(definition).unwrap();
@@ -90,8 +90,8 @@ impl Shared {
         running
     }
 
-    /// The status that the API server has: what the hosts' records remember of it
-    /// is theirs.
+    /// The status that the API server has, which may differ from what a host
+    /// remembers of it.
     fn status(bench: &Bench) -> ControllerStatus {
         let found = bench
             .sim()
@@ -131,96 +131,95 @@ fn event_reasons(bench: &Bench) -> Vec<String> {
     events.iter().map(|event| text(event, "/reason")).collect()
 }
 
-/// Neither knows of the other beforehand; both say so, and both go on.
+/// Neither knows of the other beforehand; both continue.
 #[test]
-fn two_hosts_on_one_controller_say_so() {
+fn each_of_two_hosts_on_one_controller_reports_the_other() {
     on_the_sim(|bench| async move {
-        let shared = Shared::new(&bench);
-        Shared::make_namespace(&bench);
-        let _first = shared.start(&bench).await;
-        Shared::until_ready(&bench, "Running").await;
-        let before = shared.writes();
+        let resource = Resource::new(&bench);
+        Resource::make_namespace(&bench);
+        let _first = resource.start(&bench).await;
+        Resource::until_ready(&bench, "Running").await;
+        let before = resource.writes();
         sleep(Duration::from_secs(600)).await;
-        let status = Shared::status(&bench);
+        let status = Resource::status(&bench);
         assert!(is_ready(&status, "Running"), "{status:?}");
         assert_eq!(condition(&status, "Leading").0, "True");
-        let heartbeats = shared.writes() - before;
+        let heartbeats = resource.writes() - before;
         assert!(
             (50..=61).contains(&heartbeats),
             "{heartbeats} in ten minutes"
         );
         let alone = status.host.unwrap();
 
-        let second = shared.start(&bench).await;
-        let mut accused = BTreeSet::new();
+        let second = resource.start(&bench).await;
+        let mut reported = BTreeSet::new();
         for _ in 0..120 {
             sleep(Duration::from_millis(500)).await;
-            let status = Shared::status(&bench);
+            let status = Resource::status(&bench);
             if is_ready(&status, "AnotherHost") {
                 let (_, _, message) = condition(&status, "Ready");
                 let host = status.host.clone().unwrap();
                 assert!(!message.contains(&host.id), "{message}");
-                accused.insert(message);
+                reported.insert(message);
                 assert_eq!(condition(&status, "Leading").0, "Unknown");
             }
         }
-        assert_eq!(accused.len(), 2, "each accuses the other: {accused:?}");
-        assert!(accused.iter().any(|message| message.contains(&alone.id)));
+        assert_eq!(reported.len(), 2, "each reports the other: {reported:?}");
+        assert!(reported.iter().any(|message| message.contains(&alone.id)));
         assert!(event_reasons(&bench).contains(&"AnotherHost".to_owned()));
         bench.pod("orphan", "missing", "Running").await;
         bench.until_left(&[]).await;
 
         second.host.stop().await;
-        Shared::until_ready(&bench, "Running").await;
+        Resource::until_ready(&bench, "Running").await;
         sleep(Duration::from_secs(600)).await;
-        assert!(is_ready(&Shared::status(&bench), "Running"));
+        assert!(is_ready(&Resource::status(&bench), "Running"));
     });
 }
 
-/// A host that takes over from one that has ended is no second host.
 #[test]
-fn a_restart_is_no_second_host() {
+fn a_host_that_replaces_one_that_has_ended_reports_no_other() {
     on_the_sim(|bench| async move {
-        let shared = Shared::new(&bench);
-        Shared::make_namespace(&bench);
-        let first = shared.start(&bench).await;
-        Shared::until_ready(&bench, "Running").await;
+        let resource = Resource::new(&bench);
+        Resource::make_namespace(&bench);
+        let first = resource.start(&bench).await;
+        Resource::until_ready(&bench, "Running").await;
         first.host.stop().await;
-        let _second = shared.start(&bench).await;
+        let _second = resource.start(&bench).await;
         for _ in 0..240 {
             sleep(Duration::from_millis(500)).await;
-            assert!(!is_ready(&Shared::status(&bench), "AnotherHost"));
+            assert!(!is_ready(&Resource::status(&bench), "AnotherHost"));
         }
-        assert!(is_ready(&Shared::status(&bench), "Running"));
+        assert!(is_ready(&Resource::status(&bench), "Running"));
     });
 }
 
-/// Davit's namespace is not there: the cause is said where people look, and the
+/// Davit's namespace does not exist: status, event and probe name the cause, and the
 /// API server is not asked several times a second.
 #[test]
-fn what_cannot_be_recorded_is_said_and_tried_less_and_less_often() {
+fn nothing_runs_until_its_revision_can_be_recorded() {
     on_the_sim(|bench| async move {
-        let shared = Shared::new(&bench);
-        let host = shared.start(&bench).await;
-        let status = Shared::until_ready(&bench, "NotRecorded").await;
+        let resource = Resource::new(&bench);
+        let host = resource.start(&bench).await;
+        let status = Resource::until_ready(&bench, "NotRecorded").await;
         assert_eq!(status.summary, "NotRecorded: not found");
         let (is, _, message) = condition(&status, "Ready");
         assert_eq!(is, "False");
         assert!(message.contains(NAMESPACE), "{message}");
         assert_eq!(status.stable, None, "nothing is recorded");
         assert!(!host.health.is_ready());
-        let before = shared.writes();
+        let before = resource.writes();
         bench.pod("orphan", "missing", "Running").await;
         sleep(Duration::from_secs(600)).await;
-        let tries = shared.writes() - before;
+        let tries = resource.writes() - before;
         // One for the spec and one for the status, every 30 s.
         assert!(tries <= 50, "{tries} in ten minutes");
         assert_eq!(bench.pods().await.len(), 1, "nothing runs");
-        let told = event_reasons(&bench);
-        assert!(told.contains(&"NotRecorded".to_owned()), "{told:?}");
+        let reasons = event_reasons(&bench);
+        assert!(reasons.contains(&"NotRecorded".to_owned()), "{reasons:?}");
 
-        Shared::make_namespace(&bench);
-        Shared::until_ready(&bench, "Running").await;
+        Resource::make_namespace(&bench);
+        Resource::until_ready(&bench, "Running").await;
         bench.until_left(&[]).await;
         sleep(Duration::from_secs(5)).await;
         assert!(host.health.is_ready());
@@ -230,12 +229,10 @@ fn what_cannot_be_recorded_is_said_and_tried_less_and_less_often() {
     });
 }
 
-/// What keeps a controller from running: the operator reads it in the status and
-/// from the probe.
 #[test]
 fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
     on_the_sim(|bench| async move {
-        Shared::make_namespace(&bench);
+        Resource::make_namespace(&bench);
         let refused = ["list", "watch"].map(|verb| {
             bench.sim().add_fault(Fault {
                 matches: Match::new(verb, "nodes"),
@@ -243,11 +240,11 @@ fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
                 action: Action::Refuse(Refusal::InternalError),
             })
         });
-        let shared = Shared::new(&bench);
-        let host = shared.start(&bench).await;
-        Shared::until_ready(&bench, "Starting").await;
+        let resource = Resource::new(&bench);
+        let host = resource.start(&bench).await;
+        Resource::until_ready(&bench, "Starting").await;
         sleep(Duration::from_secs(5)).await;
-        let status = Shared::status(&bench);
+        let status = Resource::status(&bench);
         assert_eq!(status.summary, "Starting: a list fails");
         let named = |text: &str| text.contains("v1/nodes cannot be listed: ");
         let (is, _, message) = condition(&status, "Ready");
@@ -263,7 +260,7 @@ fn a_list_that_fails_is_named_in_the_status_and_by_the_probe() {
         for fault in refused {
             bench.sim().heal(fault);
         }
-        let status = Shared::until_ready(&bench, "Running").await;
+        let status = Resource::until_ready(&bench, "Running").await;
         assert!(!named(&condition(&status, "Ready").2));
         sleep(Duration::from_secs(5)).await;
         assert!(host.health.is_ready(), "{:?}", host.health);
