@@ -399,7 +399,9 @@ impl Operators {
         if recorded.stable != own.stable || recorded.rejected != own.rejected {
             return Some("the record is not what the host decided");
         }
-        let unanswered = declared.annotations.iter().any(|(annotation, value)| {
+        // A host that does not know the controller of a file yet refuses the request.
+        let mut asked = declared.annotations.iter().filter(|_| self.in_cluster);
+        let unanswered = asked.any(|(annotation, value)| {
             let name = annotation.trim_start_matches("davit.dev/");
             let answer = recorded.answer(name, value);
             answer.is_none_or(|one| one.result == davit_core::api::RequestResult::Pending)
