@@ -79,8 +79,9 @@ enum Precondition {
     /// It is the same object. An object whose version changes faster than a
     /// deletion arrives could never be deleted at a version. So the uid is
     /// enough once repeated conflicts have turned out to be about something
-    /// else than the owners. It proves nothing about changes while the deletion
-    /// waits for its turn.
+    /// else than the owners, as in kube-controller-manager. It proves nothing about
+    /// changes between the read and the deletion: the API server has no precondition
+    /// on owner references.
     Uid,
 }
 

@@ -53,8 +53,12 @@ pub(crate) fn decide(
     let rest = Rest::parse(cursor);
     let count = count(cx, threshold);
     let excess = count.saturating_sub(threshold);
-    // Others may have deleted pods since the first page.
-    let due = rest.as_ref().map_or(excess, |rest| rest.count.min(excess));
+    // Others may have deleted pods since the first page, and what this pass has deleted
+    // may still be counted.
+    let due = rest.as_ref().map_or(excess, |rest| {
+        let left = excess.saturating_sub(shown_before(cx, rest));
+        rest.count.min(left)
+    });
     let message = format!("{count} terminated pods, the threshold is {threshold}");
     if due == 0 {
         return None;
@@ -76,7 +80,7 @@ pub(crate) fn decide(
             return Some(rest.to_string());
         }
         last = Some((evicted, place(&pod)));
-        if is_evicted(&pod) == evicted && !is_being_orphaned(cx, &pod) {
+        if is_in_turn(cx, evicted, &pod) {
             taken += 1;
             plans.add(cx, pod, Reason::Terminated, message.clone());
         }
@@ -84,7 +88,39 @@ pub(crate) fn decide(
     None
 }
 
+/// How many of the pods that the pass has decided about the cache still shows: their
+/// deletion failed, takes its time, or is not observed yet. They are part of the excess,
+/// and no other pod is deleted in their place.
+fn shown_before(cx: &Context<'_>, rest: &Rest) -> usize {
+    let before = in_turn(cx, None).take(MAX_READ);
+    let before = before.take_while(|(evicted, pod)| !rest.is_before(*evicted, pod));
+    before
+        .filter(|(evicted, pod)| is_in_turn(cx, *evicted, pod))
+        .count()
+}
+
+/// Whether a pod that is read as evicted, or among all, is decided about there.
+fn is_in_turn(cx: &Context<'_>, evicted: bool, pod: &Object<Pod>) -> bool {
+    is_evicted(pod) == evicted && !is_being_orphaned(cx, pod)
+}
+
 impl Rest {
+    /// Whether the place is before a pod that is read as evicted, or among all.
+    fn is_before(&self, evicted: bool, pod: &Object<Pod>) -> bool {
+        if evicted != self.evicted {
+            return self.evicted;
+        }
+        let (namespace, name) = self.place.key.split_once('/').unwrap_or_default();
+        let created = pod.view.metadata.creation_timestamp.as_deref();
+        let reference = &pod.reference;
+        let pod = (
+            created.unwrap_or_default(),
+            reference.name.as_str(),
+            reference.namespace.as_str(),
+        );
+        (self.place.order.as_str(), name, namespace) < pod
+    }
+
     /// None for a text that is not a cursor of this stage.
     fn parse(cursor: &str) -> Option<Self> {
         let mut fields = cursor.splitn(4, '/');

@@ -20,7 +20,8 @@ use std::collections::BTreeMap;
 
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::control::{
-    Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, StepProgress,
+    ChangeError, Control, ControlEffect, ControlInput, ControlSettings, HostIdentity, Output,
+    StepProgress,
 };
 use crate::machine::{self, Machine, MachineSettings};
 use crate::observation::Disagreements;
@@ -56,9 +57,8 @@ pub enum Input<G> {
 /// Something to do.
 #[derive(Debug)]
 pub enum Effect<G> {
-    /// With revisions, records or events; never
-    /// [`ControlEffect::Run`] or [`ControlEffect::Reset`], which concern the machine.
-    Control(ControlEffect<G>),
+    /// With revisions, records or events.
+    Control(ControlEffect),
     /// With the API server or a guest.
     Machine(machine::Effect<G>),
 }
@@ -96,11 +96,11 @@ impl<G: Clone> Host<G> {
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
         loop {
             match self.control.poll() {
-                Some(ControlEffect::Run(desired)) => self.machine.apply(now, desired),
-                Some(ControlEffect::Reset { controller }) => {
+                Some(Output::Run(desired)) => self.machine.apply(now, desired),
+                Some(Output::Reset { controller }) => {
                     self.machine.reset(now.instant, &controller);
                 }
-                Some(effect) => return Some(Effect::Control(effect)),
+                Some(Output::Effect(effect)) => return Some(Effect::Control(effect)),
                 None if self.control.next_wake() <= now.instant => {
                     let observed = self.machine.observe(now);
                     self.control.advance(now, &observed);
@@ -152,15 +152,15 @@ impl<G: Clone> Host<G> {
         self.control.statuses()
     }
 
-    /// A controller of the configuration file in the form of the custom resource.
-    #[must_use]
-    pub fn file_controller(&self, name: &str) -> Option<Value> {
+    /// A controller of the configuration file in the form of the custom resource. Fails
+    /// if the file does not have it, or its record is still being read.
+    pub fn file_controller(&self, name: &str) -> Result<Value, ChangeError> {
         self.control.file_controller(name)
     }
 
-    /// All controllers of the configuration file.
-    #[must_use]
-    pub fn file_controllers(&self) -> Vec<Value> {
+    /// All controllers of the configuration file. Fails while the record of one is still
+    /// being read: a list never lacks a controller that there is.
+    pub fn file_controllers(&self) -> Result<Vec<Value>, ChangeError> {
         self.control.file_controllers()
     }
 }

@@ -4,14 +4,20 @@
 //! whatever they are, the answer is a value or [`DecodeError`], in bounded stack.
 //! Maps have text keys, and of two equal keys the first counts.
 
+mod json;
+
 use rmp::Marker;
 use rmp::decode::{RmpRead, ValueReadError};
 
 use crate::path::{FieldPath, FieldTree, Segment};
+pub use json::{NotJson, check_json};
 
 /// How deep a path or a tree descends into lists and maps. Kubernetes' own
 /// schemas have less than 30 levels.
 pub const MAX_DEPTH: usize = 128;
+
+/// How deep a value may be nested that is sent as JSON.
+const MAX_JSON_DEPTH: u32 = 64;
 
 /// Bytes that are not a MessagePack value, or a value that is nested deeper
 /// than [`MAX_DEPTH`] where a path or a tree descends.

@@ -2,7 +2,8 @@
 //! written, then one after each pause, with the number of those left out.
 //!
 //! The pause starts at 10 seconds and doubles with each line, up to 10 minutes.
-//! A cause that stays quiet for longer than its pause starts again.
+//! A cause that stays quiet for longer than its pause, and for longer than anything
+//! waits between two attempts, starts again.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,6 +15,9 @@ use crate::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
+/// A cause is not over that was quiet for less: whatever is attempted again and again
+/// waits for up to 30 seconds in between.
+const QUIET: Duration = Duration::from_mins(1);
 /// How many causes are remembered. A new one beyond takes the place of the one
 /// that has been quiet for longest.
 const MOST_CAUSES: usize = 1_000;
@@ -94,7 +98,7 @@ impl<K: Ord + Clone> Throttle<K> {
 
 impl Cause {
     fn admit(&mut self, now: Instant) -> Option<SuppressedCount> {
-        let was_quiet = now.since(self.last) > self.pause;
+        let was_quiet = now.since(self.last) > self.pause.max(QUIET);
         self.last = now;
         if now < self.until {
             self.left_out += 1;
@@ -144,6 +148,19 @@ mod tests {
                 (2430, 599),
                 (3030, 599),
             ]
+        );
+    }
+
+    /// Records, watches and loads are attempted that often.
+    #[test]
+    fn attempts_every_30_seconds_are_one_cause() {
+        let mut throttle = Throttle::default();
+        let attempts = (0..=3600).step_by(30);
+        let lines = attempts.filter(|second| throttle.admit("refused", at(*second)).is_some());
+        let lines: Vec<u64> = lines.collect();
+        assert_eq!(
+            lines,
+            [0, 30, 60, 120, 210, 390, 720, 1320, 1920, 2520, 3120]
         );
     }
 

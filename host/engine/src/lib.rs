@@ -28,7 +28,7 @@ mod world;
 
 pub use artifacts::{ArtifactsError, UnsafeProblem};
 pub use call::{Call, LiveReads};
-pub use convert::{AnswerError, BodyError, Place};
+pub use convert::{AnswerError, Place};
 pub use engine::{Engine, EngineConfig, EngineError, LoadError};
 pub use error::{CallError, DescribeError, TrapReport};
 pub use guest::Guest;

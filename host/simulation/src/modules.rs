@@ -122,7 +122,7 @@ impl Modules {
         let module = &spec.module;
         let held = self.sources.get(&module.source.to_string());
         let version = match held {
-            _ if module.look_every().is_none() => None,
+            _ if module.check_interval().is_none() => None,
             Some((Some(_), number)) => Some(SourceVersion(number.to_string())),
             _ if module.digest.is_some() => Some(SourceVersion::unavailable()),
             _ => return Err(unavailable()),

@@ -34,7 +34,7 @@ struct Held {
 
 /// What a write has come to.
 #[derive(Debug)]
-pub(crate) struct Written {
+pub(crate) struct WriteResult {
     /// Another host that has written since this one did.
     pub(crate) other_host: Option<HostStatus>,
     /// What may not be written.
@@ -108,8 +108,8 @@ impl Records {
     }
 
     /// Makes a write. A controller that is gone needs no record.
-    pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> Written {
-        let mut written = Written {
+    pub(crate) fn write(&mut self, owner: &Owner, record: Record) -> WriteResult {
+        let mut written = WriteResult {
             other_host: None,
             problems: Vec::new(),
         };

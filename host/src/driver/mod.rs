@@ -24,7 +24,7 @@ use davit_core::observation::Disagreements;
 use davit_core::time::Now;
 use davit_core::watch;
 use davit_engine::Guest;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
@@ -101,15 +101,16 @@ impl Handle {
     }
 
     /// A controller of the configuration file as a custom resource.
-    pub async fn file_controller(&self, name: &str) -> Option<Value> {
-        let mut all = self.file_controllers().await.into_iter();
-        all.find(|one| one.pointer("/metadata/name") == Some(&json!(name)))
+    pub async fn file_controller(&self, name: &str) -> Result<Value, ChangeError> {
+        let name = name.to_owned();
+        let found = self.query(move |host, _| host.file_controller(&name)).await;
+        found.unwrap_or(Err(ChangeError::Stopping))
     }
 
     /// The controllers of the configuration file as custom resources.
-    pub async fn file_controllers(&self) -> Vec<Value> {
+    pub async fn file_controllers(&self) -> Result<Vec<Value>, ChangeError> {
         let all = self.query(|host, _| host.file_controllers()).await;
-        all.unwrap_or_default()
+        all.unwrap_or(Err(ChangeError::Stopping))
     }
 
     /// Changes a controller of the file; returns it as it is then.

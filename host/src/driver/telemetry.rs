@@ -60,8 +60,7 @@ impl Telemetry {
         statuses: impl Iterator<Item = (&'a str, &'a ControllerStatus)>,
     ) {
         for (controller, status) in statuses {
-            let candidate = status.candidate.as_ref();
-            self.metrics.rollouts.set(controller, candidate);
+            self.metrics.rollouts.set(controller, status);
         }
     }
 

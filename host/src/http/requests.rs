@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, ORIGIN};
+use hyper::header::{CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
@@ -66,7 +66,12 @@ pub(super) async fn answer(
             (code, status)
         }
     };
-    with_type("application/json", answer.0, answer.1.to_string())
+    let mut response = with_type("application/json", answer.0, answer.1.to_string());
+    if answer.0 == StatusCode::SERVICE_UNAVAILABLE {
+        let headers = response.headers_mut();
+        headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+    }
+    response
 }
 
 async fn respond(
@@ -80,13 +85,16 @@ async fn respond(
     let rest = parts.uri.path().strip_prefix(PATH).unwrap_or_default();
     let name = rest.strip_prefix('/').unwrap_or_default();
     match parts.method {
-        Method::GET if name.is_empty() => Ok(json!({
-            "apiVersion": "davit.dev/v1alpha1", "kind": "ControllerList", "metadata": {},
-            "items": endpoints.host.file_controllers().await,
-        })),
+        Method::GET if name.is_empty() => {
+            let items = endpoints.host.file_controllers().await;
+            Ok(json!({
+                "apiVersion": "davit.dev/v1alpha1", "kind": "ControllerList", "metadata": {},
+                "items": items.map_err(|error| refusal(&error))?,
+            }))
+        }
         Method::GET => {
             let found = endpoints.host.file_controller(name).await;
-            found.ok_or_else(|| refusal(&ChangeError::NotFound(name.to_owned())))
+            found.map_err(|error| refusal(&error))
         }
         Method::PATCH if !name.is_empty() => {
             let change = read_change(&parts, body).await?;
@@ -183,7 +191,9 @@ fn refusal(error: &ChangeError) -> Refusal {
             (StatusCode::UNPROCESSABLE_ENTITY, "Invalid")
         }
         ChangeError::Unrecorded(_) => (StatusCode::INTERNAL_SERVER_ERROR, "InternalError"),
-        ChangeError::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable"),
+        ChangeError::Reading(_) | ChangeError::Stopping => {
+            (StatusCode::SERVICE_UNAVAILABLE, "ServiceUnavailable")
+        }
     };
     let message = davit_cluster::api::chain(error);
     Refusal {

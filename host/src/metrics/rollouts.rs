@@ -4,7 +4,7 @@ use prometheus::GaugeVec;
 
 use super::CONTROLLER;
 use super::registration::{MetricError, Registrar, total};
-use davit_core::api::{CandidateStatus, ComparisonStatus};
+use davit_core::api::{ComparisonStatus, ControllerStatus};
 
 /// `davit_rollout_*`
 #[derive(Debug)]
@@ -12,6 +12,7 @@ pub struct RolloutMetrics {
     step: GaugeVec,
     weight: GaugeVec,
     comparison: GaugeVec,
+    lost: GaugeVec,
 }
 
 impl RolloutMetrics {
@@ -32,12 +33,20 @@ impl RolloutMetrics {
                 "Targets compared in the current step of a rollout, by result.",
                 &[CONTROLLER, "result"],
             )?,
+            lost: registrar.gauge(
+                "davit_stable_revision_lost",
+                "1 while the stable revision cannot be loaded, so that the controller does nothing.",
+                &[CONTROLLER],
+            )?,
         })
     }
 
     /// Sets the gauges of a controller's rollout.
-    pub fn set(&self, controller: &str, candidate: Option<&CandidateStatus>) {
+    pub fn set(&self, controller: &str, status: &ControllerStatus) {
         let labels = [controller];
+        let candidate = status.candidate.as_ref();
+        let gauge = self.lost.with_label_values(&labels);
+        gauge.set(if status.lost.is_some() { 1.0 } else { 0.0 });
         let (step, weight) = candidate.map_or((0, 0), |one| (one.step, one.weight));
         let gauge = self.step.with_label_values(&labels);
         gauge.set(f64::from(step));
@@ -55,6 +64,7 @@ impl RolloutMetrics {
         // It may never have had any.
         let _ = self.step.remove_label_values(&[controller]);
         let _ = self.weight.remove_label_values(&[controller]);
+        let _ = self.lost.remove_label_values(&[controller]);
         for (result, _) in results(&ComparisonStatus::default()) {
             let labels = [controller, result];
             let _ = self.comparison.remove_label_values(&labels);

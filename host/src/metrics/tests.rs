@@ -3,7 +3,7 @@ use davit_core::plan::{Amount, Measure};
 use davit_core::time::Instant;
 
 use super::*;
-use davit_core::api::{CandidateStatus, ComparisonStatus};
+use davit_core::api::{CandidateStatus, ComparisonStatus, ControllerStatus, LostStatus};
 
 fn spec(kind: MetricKind) -> MetricSpec {
     MetricSpec {
@@ -113,7 +113,11 @@ fn the_gauges_of_a_rollout_are_set_and_removed() {
         },
         ..CandidateStatus::default()
     };
-    metrics.rollouts.set("podgc", Some(&candidate));
+    let rolling_out = ControllerStatus {
+        candidate: Some(candidate),
+        ..ControllerStatus::default()
+    };
+    metrics.rollouts.set("podgc", &rolling_out);
     let shows = |line: &str| {
         let page = metrics.render();
         assert!(page.lines().any(|one| one == line), "{line}: {page}");
@@ -130,10 +134,18 @@ fn the_gauges_of_a_rollout_are_set_and_removed() {
         let labels = format!("controller=\"podgc\",result=\"{result}\"");
         shows(&format!("davit_rollout_comparison{{{labels}}} {count}"));
     }
-    metrics.rollouts.set("podgc", None);
+    shows("davit_stable_revision_lost{controller=\"podgc\"} 0");
+    let lost = ControllerStatus {
+        lost: Some(LostStatus::default()),
+        ..ControllerStatus::default()
+    };
+    metrics.rollouts.set("podgc", &lost);
     shows("davit_rollout_step{controller=\"podgc\"} 0");
+    shows("davit_stable_revision_lost{controller=\"podgc\"} 1");
     metrics.rollouts.remove("podgc");
-    assert!(!metrics.render().contains("davit_rollout"));
+    for name in ["davit_rollout", "davit_stable_revision_lost"] {
+        assert!(!metrics.render().contains(name), "{name}");
+    }
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         build::version_in(&metrics.render()).as_deref(),

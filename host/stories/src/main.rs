@@ -49,6 +49,10 @@ struct Arguments {
     #[cfg(feature = "mutants")]
     #[arg(long, num_args = 0.., value_name = "NAME")]
     mutants: Option<Vec<String>>,
+    /// Looks for a seed that shows each fault that was found before.
+    #[cfg(feature = "mutants")]
+    #[arg(long, conflicts_with = "mutants")]
+    known_mutants: bool,
     /// Prints a failing story as it was drawn.
     #[arg(long)]
     whole: bool,
@@ -67,7 +71,9 @@ fn main() -> Result<ExitCode> {
         return show(seed, &arguments);
     }
     #[cfg(feature = "mutants")]
-    if let Some(names) = &arguments.mutants {
+    let known = arguments.known_mutants.then(hunt::known);
+    #[cfg(feature = "mutants")]
+    if let Some(names) = arguments.mutants.as_ref().or(known.as_ref()) {
         return hunt::hunt(names, &arguments.seeds, arguments.steps);
     }
     let started = Instant::now();

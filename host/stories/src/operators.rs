@@ -23,7 +23,7 @@ use crate::step::CONTROLLERS;
 pub(crate) struct Operators {
     /// Whether they are resources of a cluster, and not entries of a file.
     pub(crate) in_cluster: bool,
-    declared: BTreeMap<&'static str, Declared>,
+    declared: BTreeMap<&'static str, DeclaredSpec>,
     /// The build that each source held last.
     builds: BTreeMap<&'static str, u32>,
     counted: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Operators {
 
 /// A controller.
 #[derive(Clone, Debug)]
-struct Declared {
+struct DeclaredSpec {
     uid: u64,
     generation: i64,
     spec: ControllerSpec,
@@ -62,7 +62,7 @@ impl Operators {
 
     fn declare(&mut self, name: &'static str, spec: ControllerSpec) {
         self.counted += 1;
-        let declared = Declared {
+        let declared = DeclaredSpec {
             uid: self.counted,
             generation: 1,
             spec,
@@ -117,7 +117,7 @@ impl Operators {
         }
     }
 
-    fn one(&mut self, index: usize) -> Option<&mut Declared> {
+    fn one(&mut self, index: usize) -> Option<&mut DeclaredSpec> {
         self.declared.get_mut(CONTROLLERS.get(index)?)
     }
 
@@ -364,7 +364,7 @@ impl Operators {
 
     fn wrong(
         &self,
-        declared: &Declared,
+        declared: &DeclaredSpec,
         wanted: Option<&str>,
         recorded: &ControllerStatus,
         own: &ControllerStatus,
@@ -399,7 +399,9 @@ impl Operators {
         if recorded.stable != own.stable || recorded.rejected != own.rejected {
             return Some("the record is not what the host decided");
         }
-        let unanswered = declared.annotations.iter().any(|(annotation, value)| {
+        // A host that does not know the controller of a file yet refuses the request.
+        let mut asked = declared.annotations.iter().filter(|_| self.in_cluster);
+        let unanswered = asked.any(|(annotation, value)| {
             let name = annotation.trim_start_matches("davit.dev/");
             let answer = recorded.answer(name, value);
             answer.is_none_or(|one| one.result == davit_core::api::RequestResult::Pending)
@@ -408,7 +410,7 @@ impl Operators {
     }
 }
 
-impl Declared {
+impl DeclaredSpec {
     fn declaration(&self, name: &str, host: &Host) -> Declaration {
         Declaration {
             name: name.to_owned(),

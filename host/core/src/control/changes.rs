@@ -49,14 +49,17 @@ impl<G: Clone> Control<G> {
         &mut self,
         now: Now,
         id: ChangeId,
-        controller: String,
+        controller: &str,
         change: Change,
     ) {
-        let known = self.controllers.get_mut(&controller);
+        let known = self.controllers.get_mut(controller);
         let known = known.and_then(Entry::known_mut);
-        let (Some(entry), Some(known)) = (self.files.get(&controller), known) else {
-            let error = ChangeError::NotFound(controller);
-            return self.answer(id, Err(error));
+        let (entry, known) = match (self.files.get(controller), known) {
+            (Some(entry), Some(known)) => (entry, known),
+            (entry, _) => {
+                let is_in_file = entry.is_some();
+                return self.answer(id, Err(unknown(controller, is_in_file)));
+            }
         };
         if let Err(error) = entry.check(&change) {
             return self.answer(id, Err(error));
@@ -67,27 +70,42 @@ impl<G: Clone> Control<G> {
             known.recording.pause(paused);
             Stage::Pausing(change)
         } else {
-            self.make_change(now, &controller, change);
+            self.make_change(now, controller, change);
             Stage::Made
         };
         self.changes.push(PendingChange {
             id,
-            controller: controller.clone(),
+            controller: controller.to_owned(),
             stage,
         });
-        self.record(now, &controller);
+        self.record(now, controller);
         self.run();
+    }
+
+    /// A controller of the configuration file in the form of the custom resource.
+    pub fn file_controller(&self, name: &str) -> Result<Value, ChangeError> {
+        let known = self.controllers.get(name).and_then(Entry::known);
+        match (self.files.get(name), known) {
+            (Some(entry), Some(known)) => Ok(entry.object(name, known.status())),
+            (entry, _) => Err(unknown(name, entry.is_some())),
+        }
+    }
+
+    /// All controllers of the configuration file.
+    pub fn file_controllers(&self) -> Result<Vec<Value>, ChangeError> {
+        let names = self.files.keys();
+        names.map(|name| self.file_controller(name)).collect()
     }
 
     fn make_change(&mut self, now: Now, controller: &str, change: Change) {
         let known = self.controllers.get_mut(controller);
         let known = known.and_then(Entry::known_mut);
         if let (Some(entry), Some(known)) = (self.files.get_mut(controller), known) {
-            self.effects
-                .push_back(ControlEffect::Report(Report::Requested {
-                    controller: controller.to_owned(),
-                    change: change.clone(),
-                }));
+            let report = Report::Requested {
+                controller: controller.to_owned(),
+                change: change.clone(),
+            };
+            self.outputs.push_back(ControlEffect::Report(report).into());
             entry.change(change);
             known.declare(entry.declaration(controller), None, now.instant);
             self.due = now.instant;
@@ -95,7 +113,7 @@ impl<G: Clone> Control<G> {
     }
 
     pub(super) fn answer(&mut self, id: ChangeId, result: Result<Value, ChangeError>) {
-        self.effects.push_back(ControlEffect::Answer { id, result });
+        self.push(ControlEffect::Answer { id, result });
     }
 
     /// Answers the changes of a controller whose decisions are recorded.
@@ -108,8 +126,7 @@ impl<G: Clone> Control<G> {
             one.controller == name && matches!(one.stage, Stage::Reconciled)
         };
         for change in self.changes.extract_if(.., is_answered).collect::<Vec<_>>() {
-            let object = self.file_controller(name);
-            let result = object.ok_or_else(|| ChangeError::NotFound(name.to_owned()));
+            let result = self.file_controller(name);
             self.answer(change.id, result);
         }
     }
@@ -133,5 +150,16 @@ impl<G: Clone> Control<G> {
             (_, Err(error)) => self.answer(id, Err(ChangeError::Unrecorded(error))),
             (_, Ok(())) => {}
         }
+    }
+}
+
+/// Why nothing can be said of a controller: the file does not have it, or its record was
+/// not read yet.
+fn unknown(name: &str, is_in_file: bool) -> ChangeError {
+    let name = name.to_owned();
+    if is_in_file {
+        ChangeError::Reading(name)
+    } else {
+        ChangeError::NotFound(name)
     }
 }

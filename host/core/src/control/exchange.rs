@@ -117,9 +117,29 @@ pub enum ControlInput<G> {
     },
 }
 
-/// An effect, for the drivers.
+/// What the control half wants done next.
 #[derive(Debug)]
-pub enum ControlEffect<G> {
+pub(crate) enum Output<G> {
+    /// By drivers.
+    Effect(ControlEffect),
+    /// By the data half: to run exactly these controllers.
+    Run(Vec<DesiredController<G>>),
+    /// By the data half: to reset the tripped guardrails of a controller.
+    Reset {
+        /// Its name.
+        controller: String,
+    },
+}
+
+impl<G> From<ControlEffect> for Output<G> {
+    fn from(effect: ControlEffect) -> Self {
+        Self::Effect(effect)
+    }
+}
+
+/// What drivers have to do.
+#[derive(Debug)]
+pub enum ControlEffect {
     /// Load a revision.
     Load(Load),
     /// Read the record of a controller.
@@ -138,14 +158,7 @@ pub enum ControlEffect<G> {
         /// The write.
         record: Record,
     },
-    /// Run exactly these controllers.
-    Run(Vec<DesiredController<G>>),
-    /// Reset the tripped guardrails of a controller.
-    Reset {
-        /// Its name.
-        controller: String,
-    },
-    /// Keep these modules; no others are needed.
+    /// Modules other than these are not needed any more.
     KeepModules(BTreeSet<ModuleDigest>),
     /// Notify the operator: a line in the log, and a Kubernetes event if there is an
     /// object.

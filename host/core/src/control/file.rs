@@ -35,12 +35,15 @@ pub struct Change {
     pub(super) paused: Option<bool>,
 }
 
-/// Why a controller of the file is not changed.
+/// Why a controller of the file is not shown or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such controller.
     #[error("the configuration file of this host has no controller \"{0}\"")]
     NotFound(String),
+    /// Its record is still being read: asking again helps.
+    #[error("the host is still reading the record of the controller \"{0}\": retry in a moment")]
+    Reading(String),
     /// The file is where this is changed.
     #[error("{0}: this host runs the controllers of its configuration file: change it there")]
     InFile(String),

@@ -17,6 +17,7 @@ mod declaration;
 mod exchange;
 mod file;
 mod loading;
+mod modules;
 mod notice;
 mod progress;
 mod record;
@@ -38,6 +39,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 pub use declaration::{Declaration, Owner};
+pub(crate) use exchange::Output;
 pub use exchange::{
     ChangeId, ControlEffect, ControlInput, ControlSettings, DeclaredController, FileController,
     HostIdentity, Report,
@@ -55,6 +57,7 @@ pub use revision::is_same_revision;
 
 use crate::api::{ControllerSpec, ControllerStatus};
 use crate::desired::DesiredController;
+use crate::digest::ModuleDigest;
 use crate::object::ObjectRef;
 use crate::observation::Observation;
 use crate::throttle::Throttle;
@@ -63,7 +66,6 @@ use changes::{PendingChange, Stage};
 use controller::Controller;
 use file::FileEntry;
 use recording::RecordOutcome;
-use serde_json::Value;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -81,11 +83,11 @@ pub struct Control<G> {
     /// Those of a configuration file.
     files: BTreeMap<String, FileEntry>,
     changes: Vec<PendingChange>,
-    effects: VecDeque<ControlEffect<G>>,
-    /// The controllers that the data half was last told to run.
+    outputs: VecDeque<Output<G>>,
+    /// What the data half was last asked to run.
     running: Vec<DesiredController<G>>,
-    /// Whether a module that was in use may be unused now.
-    modules_changed: bool,
+    /// The modules that drivers were last asked to keep.
+    kept_modules: BTreeSet<ModuleDigest>,
     /// Failures to record, by controller and cause.
     failures: Throttle<(String, String)>,
     /// When the controllers were last reconciled.
@@ -118,9 +120,9 @@ impl<G: Clone> Control<G> {
             controllers: BTreeMap::new(),
             files: BTreeMap::new(),
             changes: Vec::new(),
-            effects: VecDeque::new(),
+            outputs: VecDeque::new(),
             running: Vec::new(),
-            modules_changed: false,
+            kept_modules: BTreeSet::new(),
             failures: Throttle::default(),
             reconciled_at: now.instant,
             due: now.instant,
@@ -137,7 +139,7 @@ impl<G: Clone> Control<G> {
                 id,
                 controller,
                 change,
-            } => self.handle_change(now, id, controller, change),
+            } => self.handle_change(now, id, &controller, change),
             ControlInput::RecordRead { id, record } => {
                 self.handle_record_read(now, id, *record);
             }
@@ -146,9 +148,9 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// The next effect for the drivers; none if nothing is left.
-    pub fn poll(&mut self) -> Option<ControlEffect<G>> {
-        self.effects.pop_front()
+    /// What is to be done next; none if nothing is left.
+    pub(crate) fn poll(&mut self) -> Option<Output<G>> {
+        self.outputs.pop_front()
     }
 
     /// When [`Self::advance`] is due.
@@ -170,15 +172,16 @@ impl<G: Clone> Control<G> {
                 continue;
             }
             for notice in controller.reconcile(seen, passed, now) {
-                self.effects.push_back(ControlEffect::Event {
+                let event = ControlEffect::Event {
                     controller: name.clone(),
                     object: controller.object.clone(),
                     notice,
-                });
+                };
+                self.outputs.push_back(event.into());
             }
             if controller.is_reset(seen) {
                 let controller = name.clone();
-                self.effects.push_back(ControlEffect::Reset { controller });
+                self.outputs.push_back(Output::Reset { controller });
             }
         }
         // A candidate that is rolled back loses its share before anything else.
@@ -204,6 +207,7 @@ impl<G: Clone> Control<G> {
             self.record(now, &name);
         }
         self.run();
+        self.keep_modules();
     }
 
     /// The controllers that the data half has to run.
@@ -250,23 +254,6 @@ impl<G: Clone> Control<G> {
         Some(StepProgress::of(candidate, spec))
     }
 
-    /// A controller of the configuration file in the form of the custom resource.
-    #[must_use]
-    pub fn file_controller(&self, name: &str) -> Option<Value> {
-        let entry = self.files.get(name)?;
-        let controller = self.controllers.get(name)?.known()?;
-        Some(entry.object(name, controller.status()))
-    }
-
-    /// All controllers of the configuration file.
-    #[must_use]
-    pub fn file_controllers(&self) -> Vec<Value> {
-        let names = self.files.keys();
-        names
-            .filter_map(|name| self.file_controller(name))
-            .collect()
-    }
-
     fn handle_declared(&mut self, now: Now, all: Vec<DeclaredController<G>>) {
         let names: BTreeSet<&str> = all.iter().map(DeclaredController::name).collect();
         let gone = self.controllers.keys();
@@ -297,8 +284,7 @@ impl<G: Clone> Control<G> {
             None => {
                 let id = RecordId(self.next_id());
                 let owner = Owner::of(&name, declared.declaration.object.as_ref());
-                self.effects
-                    .push_back(ControlEffect::ReadRecord { id, owner });
+                self.push(ControlEffect::ReadRecord { id, owner });
                 let pending = PendingController {
                     id,
                     declared,
@@ -368,7 +354,7 @@ impl<G: Clone> Control<G> {
                     entry.restore(true);
                     let controller = name.clone();
                     let report = Report::PauseUnreadable { controller, error };
-                    self.effects.push_back(ControlEffect::Report(report));
+                    self.outputs.push_back(ControlEffect::Report(report).into());
                 }
                 None => {}
             }
@@ -454,11 +440,12 @@ impl<G: Clone> Control<G> {
         let cause = (name.to_owned(), error.clone());
         if let Some(suppressed) = self.failures.admit(cause, now.instant) {
             let message = format!("the rollout cannot be recorded: {error}{suppressed}");
-            self.effects.push_back(ControlEffect::Event {
+            let event = ControlEffect::Event {
                 controller: name.to_owned(),
                 object: controller.object.clone(),
                 notice: Notice::warning("NotRecorded", message),
-            });
+            };
+            self.push(event);
         }
         self.report_recording(name, Some(error));
         self.answer_changes(name);
@@ -493,25 +480,15 @@ impl<G: Clone> Control<G> {
     fn write(&mut self, name: &str, id: RecordId, record: Record) {
         let object = self.controllers.get(name).and_then(Entry::object);
         let owner = Owner::of(name, object);
-        self.effects
-            .push_back(ControlEffect::Record { id, owner, record });
+        self.push(ControlEffect::Record { id, owner, record });
     }
 
     /// Tells the data half what to run, if that has changed.
     fn run(&mut self) {
         let desired = self.desired();
         if desired != self.running {
-            self.effects.push_back(ControlEffect::Run(desired.clone()));
+            self.outputs.push_back(Output::Run(desired.clone()));
             self.running = desired;
-            self.modules_changed = true;
-        }
-        // The modules of a controller are unknown until its record is read.
-        let is_known = |entry: &Entry<G>| entry.known().is_some();
-        if self.modules_changed && self.controllers.values().all(is_known) {
-            self.modules_changed = false;
-            let known = self.controllers.values().filter_map(Entry::known);
-            let modules = known.flat_map(Controller::modules).collect();
-            self.effects.push_back(ControlEffect::KeepModules(modules));
         }
     }
 
@@ -538,10 +515,11 @@ impl<G: Clone> Control<G> {
                 self.last_id += 1;
                 pending.id = RecordId(self.last_id);
                 let object = pending.declared.declaration.object.as_ref();
-                self.effects.push_back(ControlEffect::ReadRecord {
+                let read = ControlEffect::ReadRecord {
                     id: pending.id,
                     owner: Owner::of(name, object),
-                });
+                };
+                self.outputs.push_back(read.into());
             }
         }
     }
@@ -557,17 +535,19 @@ impl<G: Clone> Control<G> {
             let desired = controller.next_load(now, &mut id);
             let recorded = controller.next_recorded_load(now, &mut id);
             for (id, target) in desired.into_iter().chain(recorded) {
-                self.effects.push_back(ControlEffect::Load(Load {
-                    id,
-                    owner: owner.clone(),
-                    target,
-                }));
+                let owner = owner.clone();
+                let load = ControlEffect::Load(Load { id, owner, target });
+                self.outputs.push_back(load.into());
             }
         }
     }
 
     fn report(&mut self, report: Report) {
-        self.effects.push_back(ControlEffect::Report(report));
+        self.push(ControlEffect::Report(report));
+    }
+
+    fn push(&mut self, effect: ControlEffect) {
+        self.outputs.push_back(effect.into());
     }
 
     fn report_recording(&mut self, name: &str, failure: Option<String>) {

@@ -3,7 +3,7 @@
 //! The specs of active revisions are recorded before the status that names them. One
 //! write is under way at a time.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::decision::Decision;
@@ -30,6 +30,9 @@ pub(super) struct Recording {
     decision: Option<Decision>,
     /// Whether the record certainly holds [`Self::status`].
     is_certain: bool,
+    /// The modules that the record may name: after a write whose end is not known, also
+    /// those of that write. None if the record was not read.
+    modules: Option<BTreeSet<String>>,
     recorded_at: Option<Instant>,
     /// When the next write may start after a failure.
     retry_at: Option<Instant>,
@@ -93,6 +96,7 @@ impl Recording {
             under_way: None,
             decision: Some(Decision::of(&status)),
             is_certain: true,
+            modules: Some(modules(&status).collect()),
             recorded_at: None,
             retry_at: None,
             pause: RETRY_FIRST,
@@ -105,6 +109,12 @@ impl Recording {
     /// The record could not be read: its content is unknown until a write succeeds.
     pub(super) fn doubt(&mut self) {
         (self.decision, self.is_certain) = (None, false);
+        self.modules = None;
+    }
+
+    /// The digests of the modules that the record may name; none if nobody knows.
+    pub(super) fn modules(&self) -> Option<&BTreeSet<String>> {
+        self.modules.as_ref()
     }
 
     /// The recorded decision, if it is known.
@@ -163,6 +173,9 @@ impl Recording {
         }
         if !self.is_due(what.status, what) {
             return None;
+        }
+        if let Some(named) = &mut self.modules {
+            named.extend(modules(what.status));
         }
         let write = Write::Status(Box::new(what.status.clone()));
         Some(self.start(id, write, Record::Status(with_host(what.status, what))))
@@ -250,6 +263,7 @@ impl Recording {
 
     fn recorded(&mut self, status: ControllerStatus, now: Instant) {
         self.decision = Some(Decision::of(&status));
+        self.modules = Some(modules(&status).collect());
         self.status = status;
         self.is_certain = true;
         self.recorded_at = Some(now);
@@ -306,7 +320,14 @@ fn active(status: &ControllerStatus) -> BTreeMap<String, Option<String>> {
     candidate.chain(stable).collect()
 }
 
-/// A status without rising counts and times.
+/// The digests of the modules that a status names.
+fn modules(status: &ControllerStatus) -> impl Iterator<Item = String> {
+    let stable = status.stable.iter().map(|one| &one.digest);
+    let candidate = status.candidate.iter().map(|one| &one.digest);
+    stable.chain(candidate).cloned()
+}
+
+/// A status without what only counts up.
 fn material(status: &ControllerStatus) -> ControllerStatus {
     let mut status = status.clone();
     if let Some(candidate) = &mut status.candidate {

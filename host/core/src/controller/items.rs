@@ -80,7 +80,26 @@ impl WorkItems {
         }
     }
 
-    /// Items are dequeued for a call.
+    /// The queues of these items are gone: what they waited for does not matter any
+    /// more. Plans that are executed come to their end.
+    pub(super) fn forget(&mut self, items: &[QueueKey]) {
+        for item in items {
+            self.waiters.forget(item);
+            if let Some(WorkItemState::Queued(_)) = self.states.get(item) {
+                self.states.remove(item);
+            }
+        }
+    }
+
+    /// The items whose plans are executed.
+    pub(super) fn executing(&self) -> impl Iterator<Item = &QueueKey> {
+        let is_executing = |state: &WorkItemState| matches!(state, WorkItemState::Executing(_));
+        let states = self.states.iter();
+        states.filter_map(move |(item, state)| is_executing(state).then_some(item))
+    }
+
+    /// Items were dequeued for a call. None of them has plans that are executed: its
+    /// queue gives none out that is being reconciled.
     pub(super) fn enter_call(&mut self, items: &[WorkItem]) {
         for item in items {
             let item = key(item);

@@ -152,8 +152,15 @@ impl<G: Clone> Revision<G> {
             self.queues.done(now, &queue, &key, Finish::PutBack);
         }
         self.items.supersede();
-        self.queues
+        let gone = self
+            .queues
             .reconfigure(now, &manifest.queues, &manifest.ticks);
+        self.items.forget(&gone);
+        // A queue that was gone may be declared again while plans of its items are
+        // executed: a key is reconciled at most once at a time.
+        for item in self.items.executing() {
+            self.queues.resume(now, item);
+        }
         self.id = id;
         self.name = identity.to_string().into();
         self.identity = identity;

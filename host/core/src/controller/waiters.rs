@@ -34,7 +34,19 @@ impl Waiters {
         self.by_uid.keys().cloned().collect()
     }
 
-    /// The object was observed. Returns the items that wait for no other.
+    /// The item waits for nothing any more.
+    pub(super) fn forget(&mut self, item: &QueueKey) {
+        if self.left.remove(item).is_none() {
+            return;
+        }
+        self.by_uid.retain(|_, waiting| {
+            waiting.retain(|other| other != item);
+            !waiting.is_empty()
+        });
+    }
+
+    /// Nobody needs to wait for the object any longer; returns the items for
+    /// which it was the last one.
     pub(super) fn release(&mut self, uid: &Uid) -> Vec<QueueKey> {
         let mut released = self.by_uid.remove(uid).unwrap_or_default();
         released.retain(|item| {

@@ -155,7 +155,7 @@ impl Bench {
         }
     }
 
-    fn control(&mut self, effect: ControlEffect<Guest>) {
+    fn control(&mut self, effect: ControlEffect) {
         let input = match effect {
             ControlEffect::Load(load) => {
                 let spec = match load.target {
@@ -199,9 +199,6 @@ impl Bench {
             }
             ControlEffect::Record { id, owner, record } => {
                 return self.writes.push_back((id, owner, record));
-            }
-            ControlEffect::Run(_) | ControlEffect::Reset { .. } => {
-                panic!("a driver never has to do this: {effect:?}")
             }
             _ => return,
         };
@@ -331,20 +328,10 @@ impl Bench {
         let mut called = Vec::new();
         while let Some(call) = self.calls.pop_front() {
             called.push(call.guest);
-            let decisions = call.items.iter().map(|item| {
-                let plan = delete(&item.key);
-                let is_there = call.snapshot.find(&Uid::new(&plan.target.uid)).is_some();
-                Decision {
-                    plans: is_there.then_some(plan).into_iter().collect(),
-                    commands: vec![],
-                    verdict: Verdict::Done,
-                    parallel: 0,
-                }
-            });
             let result = if self.failing == Some(call.guest) {
                 Err(CallFailure::new(CallFailureKind::Trap, "unreachable"))
             } else {
-                Ok(decisions.collect())
+                Ok(deletions(&call))
             };
             let input = machine::Input::Answered {
                 call: call.id,
@@ -372,6 +359,21 @@ impl Bench {
         let mut statuses = self.host.statuses();
         statuses.next().expect("its record was read").1
     }
+}
+
+/// The decisions of a guest that wants each pod deleted that there is.
+fn deletions(call: &Call<Guest>) -> Vec<Decision> {
+    let decisions = call.items.iter().map(|item| {
+        let plan = delete(&item.key);
+        let is_there = call.snapshot.find(&Uid::new(&plan.target.uid)).is_some();
+        Decision {
+            plans: is_there.then_some(plan).into_iter().collect(),
+            commands: vec![],
+            verdict: Verdict::Done,
+            parallel: 0,
+        }
+    });
+    decisions.collect()
 }
 
 /// The name of the revision of a spec.
@@ -518,4 +520,36 @@ fn a_record_that_cannot_be_read_is_written_before_anything_runs() {
     );
     bench.record();
     assert!(!bench.streams.is_empty());
+}
+
+/// A driver takes several inputs before it asks for effects.
+#[test]
+fn a_plan_decided_in_the_moment_in_which_it_may_not_be_executed_any_more_never_leaves() {
+    let dry_run = ControllerSpec {
+        mode: crate::api::ModeConfig::DryRun,
+        ..spec(1, &[])
+    };
+    let declared = DeclaredController {
+        declaration: declaration(NAME, dry_run),
+        loaded: None,
+    };
+    for ends in [
+        Input::Machine(machine::Input::Leadership { held: false }),
+        Input::Machine(machine::Input::Stop),
+        Input::Control(ControlInput::Declared(vec![declared])),
+        Input::Control(ControlInput::Declared(vec![])),
+    ] {
+        let mut bench = Bench::running(spec(1, &[]));
+        let what = format!("{ends:?}");
+        let call = bench.calls.pop_front().expect("the pod is listed");
+        let decided = machine::Input::Answered {
+            call: call.id,
+            result: Ok(deletions(&call)),
+            took: Duration::from_millis(1),
+        };
+        bench.host.handle(bench.now, Input::Machine(decided));
+        bench.input(ends);
+        bench.pass(Duration::from_secs(2));
+        assert!(bench.executes.is_empty(), "{what}");
+    }
 }

@@ -3,10 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::Machine;
-use super::exchange::Effect;
 use super::hosted::{HostedController, PendingRevision};
 use super::report::Report;
-use crate::controller::Views;
+use crate::controller::{Controller, Views};
 use crate::desired::DesiredController;
 use crate::revision::LoadedRevision;
 use crate::rollout::cohort::{CandidateStep, Cohort};
@@ -20,9 +19,9 @@ impl<G: Clone> Machine<G> {
         let removed = self
             .controllers
             .extract_if(.., |name, _| !names.contains(name));
-        for (controller, hosted) in removed {
+        for (controller, hosted) in removed.collect::<Vec<_>>() {
             if let Some(removed) = &hosted.controller {
-                self.outbox.push(Effect::Withdraw(removed.id()));
+                self.withdraw(now.instant, removed.id());
             }
             self.outbox.report(Report::Removed { controller });
             self.outbox.release(hosted.into_guests());
@@ -44,9 +43,10 @@ impl<G: Clone> Machine<G> {
             tripped,
         } = desired;
         let mut hosted = self.controllers.remove(&name).unwrap_or_default();
+        let mut withdrawn = None;
         if let Some(controller) = &mut hosted.controller {
             if *controller.settings() != settings || hosted.user != user {
-                self.outbox.push(Effect::Withdraw(controller.id()));
+                withdrawn = Some(controller.id());
             }
             controller.set(now, settings.clone());
         }
@@ -54,8 +54,14 @@ impl<G: Clone> Machine<G> {
         hosted.tripped = tripped;
         hosted.user = user;
         self.apply_stable(now, &name, &mut hosted, stable, &cohort);
-        self.apply_candidate(now, &mut hosted, candidate);
+        if self.apply_candidate(now, &mut hosted, candidate) {
+            withdrawn = hosted.controller.as_ref().map(Controller::id);
+        }
         self.controllers.insert(name, hosted);
+        // Only now: the end of a plan lets another of its item be ruled on.
+        if let Some(controller) = withdrawn {
+            self.withdraw(now, controller);
+        }
     }
 
     fn apply_stable(
@@ -93,23 +99,22 @@ impl<G: Clone> Machine<G> {
         self.outbox.release(former.map(|one| one.loaded.guest));
     }
 
+    /// Returns whether a candidate was dropped, and its plans are to be withdrawn.
     fn apply_candidate(
         &mut self,
         now: Instant,
         hosted: &mut HostedController<G>,
         desired: Option<(LoadedRevision<G>, CandidateStep)>,
-    ) {
+    ) -> bool {
         let Some((desired, step)) = desired else {
             let pending = hosted.candidate.take();
             self.outbox
                 .release(pending.map(|(one, _)| one.loaded.guest));
-            if let Some(controller) = &mut hosted.controller
-                && let Some(guest) = controller.drop_candidate(now)
-            {
-                self.outbox.push(Effect::Withdraw(controller.id()));
-                self.outbox.push(Effect::Release(guest));
-            }
-            return;
+            let controller = hosted.controller.as_mut();
+            let dropped = controller.and_then(|controller| controller.drop_candidate(now));
+            let is_dropped = dropped.is_some();
+            self.outbox.release(dropped);
+            return is_dropped;
         };
         let fields = step.share.cohort.fields();
         if let Some(controller) = &mut hosted.controller
@@ -121,14 +126,14 @@ impl<G: Clone> Machine<G> {
             let pending = hosted.candidate.take();
             self.outbox
                 .release(pending.map(|(one, _)| one.loaded.guest));
-            return;
+            return false;
         }
         if let Some((pending, pending_step)) = &mut hosted.candidate
             && pending.loaded == desired
             && pending.views.cohort.fields() == fields
         {
             *pending_step = step;
-            return;
+            return false;
         }
         if let Some(controller) = &mut hosted.controller {
             // Until the cache shows which targets are the candidate's by the new
@@ -139,6 +144,7 @@ impl<G: Clone> Machine<G> {
         let pending = self.pending(now, hosted, desired, &cohort);
         let former = hosted.candidate.replace((pending, step));
         self.outbox.release(former.map(|(one, _)| one.loaded.guest));
+        false
     }
 
     /// A revision that waits for its watches. It shares the views of identical

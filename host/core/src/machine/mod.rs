@@ -35,6 +35,7 @@ use crate::coverage::Unlisted;
 use crate::mapping::Mapping;
 use crate::mutant::Mutant;
 use crate::plan::Decision;
+use crate::request::plan::withdrawn;
 use crate::store::Store;
 use crate::time::{Instant, Now};
 
@@ -64,6 +65,8 @@ pub struct Machine<G> {
     /// None until the first discovery.
     mapping: Option<Arc<Mapping>>,
     controllers: BTreeMap<String, HostedController<G>>,
+    /// What the API server served when each call was made that has no answer yet.
+    calls: BTreeMap<CallId, Arc<Mapping>>,
     /// The resources of which views may lack objects; none if that may have
     /// changed.
     unlisted: Option<UnlistedByView>,
@@ -89,6 +92,7 @@ impl<G: Clone> Machine<G> {
             streams: Streams::default(),
             mapping: None,
             controllers: BTreeMap::new(),
+            calls: BTreeMap::new(),
             unlisted: None,
             outbox: Outbox::new(settings.run),
             reachable: true,
@@ -111,11 +115,13 @@ impl<G: Clone> Machine<G> {
             }
             Input::ReadRequested {
                 read,
-                call: _,
+                call,
                 controller,
                 request,
             } => {
-                let mapping = self.mapping.clone().unwrap_or_default();
+                // The guest was shown that one.
+                let mapping = self.calls.get(&call).or(self.mapping.as_ref());
+                let mapping = mapping.cloned().unwrap_or_default();
                 self.outbox.push(Effect::Read {
                     read,
                     controller,
@@ -134,7 +140,7 @@ impl<G: Clone> Machine<G> {
             Input::Leadership { held } => self.handle_leadership(now.instant, held),
             Input::Stop => {
                 self.outbox.stopping = true;
-                self.withdraw_all();
+                self.withdraw_all(now.instant);
             }
         }
     }
@@ -217,6 +223,7 @@ impl<G: Clone> Machine<G> {
         result: Result<Vec<Decision>, CallFailure>,
         took: Duration,
     ) {
+        self.calls.remove(&call);
         let Some(mapping) = self.mapping.clone() else {
             return;
         };
@@ -290,17 +297,25 @@ impl<G: Clone> Machine<G> {
                 .for_each(|(_, controller)| controller.resync(now));
         } else {
             self.settle(now);
-            self.withdraw_all();
+            self.withdraw_all(now);
         }
     }
 
-    fn withdraw_all(&mut self) {
+    fn withdraw_all(&mut self, now: Instant) {
+        let ids: Vec<ControllerId> = self.running().map(|(_, one)| one.id()).collect();
+        for id in ids {
+            self.withdraw(now, id);
+        }
+    }
+
+    /// Withdraws the plans of a controller. Those that the driver has not taken yet
+    /// end here; it withdraws the others that have not begun.
+    fn withdraw(&mut self, now: Instant, controller: ControllerId) {
         if Mutant::WithdrawNothing.is_active() {
             return;
         }
-        let ids: Vec<ControllerId> = self.running().map(|(_, one)| one.id()).collect();
-        for id in ids {
-            self.outbox.push(Effect::Withdraw(id));
+        for (id, plan) in self.outbox.withdraw(controller) {
+            self.handle_outcome(now, id, withdrawn(&plan), Duration::ZERO);
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::exchange::{Effect, Execute};
 use super::log::LogPolicy;
 use super::report::Report;
-use crate::controller::{self, Controller, Outcome, PlanId};
+use crate::controller::{self, Controller, ControllerId, Outcome, PlanId};
 use crate::gate::Mode;
 use crate::mapping::Mapping;
 use crate::plan::Plan;
@@ -61,6 +61,21 @@ impl<G: Clone> Outbox<G> {
     pub(super) fn release(&mut self, guests: impl IntoIterator<Item = G>) {
         let guests = guests.into_iter().map(Effect::Release);
         self.effects.extend(guests);
+    }
+
+    /// No plan of this controller begins any more. Returns those that the driver has
+    /// not taken yet: it never will, and they have come to their end.
+    pub(super) fn withdraw(&mut self, controller: ControllerId) -> Vec<(PlanId, Arc<Plan>)> {
+        let is_withdrawn = |effect: &Effect<G>| matches!(effect, Effect::Execute(one) if one.id.controller == controller);
+        let effects = std::mem::take(&mut self.effects).into_iter();
+        let (withdrawn, left): (Vec<_>, _) = effects.partition(is_withdrawn);
+        self.effects = left.into();
+        self.push(Effect::Withdraw(controller));
+        let plans = withdrawn.into_iter().filter_map(|effect| match effect {
+            Effect::Execute(one) => Some((one.id, one.plan)),
+            _ => None,
+        });
+        plans.collect()
     }
 
     pub(super) fn is_executing(&self) -> bool {

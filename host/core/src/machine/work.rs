@@ -38,6 +38,7 @@ impl<G: Clone> Machine<G> {
     fn call_all(&mut self, now: Now, shown: &CallInputs) {
         let Self {
             controllers,
+            calls,
             outbox,
             ..
         } = self;
@@ -49,6 +50,7 @@ impl<G: Clone> Machine<G> {
             for role in Role::ALL {
                 while let Some(request) = controller.poll_call(now.instant, role, &shown.snapshot) {
                     let call = call(name, request, shown, now);
+                    calls.insert(call.id, Arc::clone(&call.mapping));
                     outbox.push(Effect::Call(Box::new(call)));
                 }
             }

@@ -209,6 +209,15 @@ impl Queues {
         gone.into_iter().flat_map(queue_keys).collect()
     }
 
+    /// An item is being reconciled whose queue was gone for a while: it is not
+    /// dequeued until [`Self::done`] ends that. Nothing happens if its queue is
+    /// not declared, or knows already that the item is being reconciled.
+    pub fn resume(&mut self, now: Instant, item: &QueueKey) {
+        if let Some(known) = self.queues.get_mut(item.queue.as_str()) {
+            known.queue.resume(now, &item.key);
+        }
+    }
+
     /// A copy of the queues for another revision. Items that are being
     /// reconciled are pending in the copy.
     #[must_use]

@@ -230,6 +230,25 @@ impl Queue {
         })
     }
 
+    /// An item is being reconciled that was not dequeued here. If it is pending, it
+    /// is reconciled again afterwards.
+    pub(super) fn resume(&mut self, now: Instant, key: &str) {
+        if self.work.contains_key(key) {
+            return;
+        }
+        let pending = self.take_out(now, key);
+        let place = self.place(now, Origin::Fresh, Arc::default());
+        let resumed = ProcessingItem {
+            started: now,
+            entry: Entry::new(place, now),
+        };
+        let key: Arc<str> = Arc::from(key);
+        self.work.insert(Arc::clone(&key), resumed);
+        if let Some(entry) = pending {
+            self.waiting.insert(key, entry);
+        }
+    }
+
     /// Every item that is being reconciled becomes pending again.
     pub(super) fn put_back_all(&mut self, now: Instant) {
         for key in self.work.keys().cloned().collect::<Vec<_>>() {

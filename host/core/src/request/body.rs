@@ -1,17 +1,18 @@
 //! The bodies of writes.
 
 use crate::failure::chain;
+use crate::msgpack::{NotJson, check_json};
 use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Create, DeleteOptions, Patch, PatchKind};
-use serde::{Deserialize as _, Serialize};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 /// Why no body can be made of what a guest gave.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
-    #[error("its body is no MessagePack: {0}")]
-    MessagePack(String),
+    #[error("its body cannot be sent as JSON: {0}")]
+    NotJson(#[from] NotJson),
     #[error("its body cannot be written as JSON: {0}")]
     Json(String),
     #[error("its body is {found} where {wanted} is needed")]
@@ -155,16 +156,9 @@ fn require_uid(body: &mut Value, uid: &str, version: &str) -> Result<(), BodyErr
     Ok(())
 }
 
-fn decode(mut messagepack: &[u8]) -> Result<Value, BodyError> {
-    let mut deserializer = rmp_serde::Deserializer::new(&mut messagepack);
-    let value = Value::deserialize(&mut deserializer)
-        .map_err(|error| BodyError::MessagePack(chain(&error)))?;
-    if messagepack.is_empty() {
-        Ok(value)
-    } else {
-        let reason = format!("{} bytes follow the value", messagepack.len());
-        Err(BodyError::MessagePack(reason))
-    }
+fn decode(messagepack: &[u8]) -> Result<Value, BodyError> {
+    check_json(messagepack)?;
+    rmp_serde::from_slice(messagepack).map_err(|error| BodyError::Json(chain(&error)))
 }
 
 /// Sorted keys make equal bodies equal bytes, whatever the guest's order, and

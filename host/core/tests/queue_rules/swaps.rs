@@ -83,3 +83,21 @@ fn ticks_are_added_removed_and_kept_with_their_times() {
     queues.reconfigure(at(9), &[spec("q")], &[tick("c", 20)]);
     assert_eq!(queues.next_due(at(9)), Some(at(22)));
 }
+
+#[test]
+fn an_item_that_is_reconciled_while_its_queue_is_declared_again_is_not_dequeued() {
+    let mut queues = Queues::new(at(0), &[spec("q")], &[tick("gc", 20)]);
+    assert_eq!(dequeue(&mut queues, at(1)), ["gc"]);
+    queues.reconfigure(at(2), &[], &[]);
+    queues.reconfigure(at(3), &[spec("q")], &[tick("gc", 20)]);
+    let item = enqueue("gc", 0).item;
+    queues.resume(at(3), &item);
+    queues.resume(at(3), &item);
+    assert_eq!(dequeue(&mut queues, at(4)), [] as [&str; 0]);
+    assert_eq!(stats(&mut queues, at(4)).processing, 1);
+    done(&mut queues, at(5), "gc", retry());
+    let item = dequeue_one(&mut queues, at(5));
+    assert_eq!((item.key.as_str(), item.attempt), ("gc", 1));
+    done(&mut queues, at(5), "gc", Finish::Done);
+    assert_eq!(queues.next_due(at(5)), Some(at(25)));
+}

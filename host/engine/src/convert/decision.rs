@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use davit_core::manifest::{Manifest, MetricKind, MetricSpec, Rate};
+use davit_core::msgpack;
 use davit_core::object::ObjectRef;
 use davit_core::plan::{
     Amount, Command, Create, Decision, DeleteOptions, Enqueue, Event, Measure, MeasureWhen, Patch,
@@ -342,7 +343,7 @@ impl Reader<'_> {
     }
 
     fn check_body(&self, what: &'static str, body: &[u8]) -> Result<(), AnswerError> {
-        body::check(body).map_err(|source| AnswerError::Body {
+        msgpack::check_json(body).map_err(|source| AnswerError::Body {
             place: self.place,
             what,
             source,

@@ -11,7 +11,6 @@ mod manifest;
 mod object;
 
 pub use answer_error::{AnswerError, Place};
-pub use body::BodyError;
 
 pub(crate) use decision::decisions;
 pub(crate) use manifest::manifest;

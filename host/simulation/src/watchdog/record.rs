@@ -67,7 +67,14 @@ impl Recorded {
 
     pub(super) fn settle(&mut self) {
         if let Some((status, written)) = self.next.take() {
-            if let Some(rejected) = &status.rejected {
+            // What was forgiven stays so, also if the record has it for a while yet.
+            let known = self
+                .known
+                .as_ref()
+                .and_then(|(known, _)| known.rejected.as_ref());
+            if let Some(rejected) = &status.rejected
+                && known != Some(rejected)
+            {
                 self.rejected.insert(rejected.revision.clone());
             }
             self.known = Some((status, written));

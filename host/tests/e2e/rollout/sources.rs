@@ -288,6 +288,8 @@ fn a_stable_guest_that_cannot_be_loaded_is_named_if_the_spec_has_changed() {
                 assert!(message.contains(part), "{part}: {message}");
             }
             assert!(!message.contains("change the digest"), "{message}");
+            sleep(Duration::from_secs(60)).await;
+            assert!(host.health.is_ready(), "other controllers run");
         });
     }
 }

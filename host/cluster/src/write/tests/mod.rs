@@ -128,8 +128,8 @@ async fn what_must_not_be_sent_is_not_sent() {
             patch(PatchKind::Json, "", &json!({})),
             "a map where a list",
         ),
-        (pod(), broken, "no MessagePack"),
-        (pod(), trailing, "1 bytes follow"),
+        (pod(), broken, "it is truncated"),
+        (pod(), trailing, "bytes follow the value"),
     ] {
         let failure = execute_on(&writer(&server), &target, step)
             .await

@@ -1,7 +1,7 @@
 //! A driver in memory: it loads whatever is asked for, records in a
 //! [`ControllerRecord`], and observes what was last asked to run.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::api::{
 use crate::control::{
     Control, ControlEffect, ControlInput, ControlSettings, ControllerRecord, Declaration,
     DeclaredController, HostIdentity, Load, LoadFailure, LoadId, LoadProblem, LoadResult,
-    LoadTarget, Owner, Record, RecordId, Requests, SourceVersion, StoredRecord,
+    LoadTarget, Output, Owner, Record, RecordId, Requests, SourceVersion, StoredRecord,
 };
 use crate::desired::DesiredController;
 use crate::digest::ModuleDigest;
@@ -41,6 +41,8 @@ pub(super) struct Bench {
     /// What is observed of the candidate in its step.
     pub(super) observed: StepObservation,
     pub(super) reasons: Vec<&'static str>,
+    /// The modules that were to be kept last.
+    pub(super) modules: Option<BTreeSet<ModuleDigest>>,
     /// Effects that are not executed yet: writes and loads.
     pub(super) writes: Vec<(RecordId, Owner, Record)>,
     pub(super) loads: Vec<Load>,
@@ -72,9 +74,14 @@ pub(super) fn spec(config: u32, steps: &[&str]) -> ControllerSpec {
     spec
 }
 
+/// The module at the source of a spec.
+pub(super) fn module(spec: &ControllerSpec) -> ModuleDigest {
+    ModuleDigest::of(format!("{:?}", spec.module.source).as_bytes())
+}
+
 pub(super) fn identity(spec: &ControllerSpec) -> RevisionIdentity {
     let config = encode_config(&spec.config).unwrap();
-    RevisionIdentity::new(ModuleDigest([1; 32]), config.into(), spec.limits)
+    RevisionIdentity::new(module(spec), config.into(), spec.limits)
 }
 
 pub(super) fn name_of(spec: &ControllerSpec) -> String {
@@ -152,6 +159,7 @@ impl Bench {
             running: Vec::new(),
             observed: StepObservation::default(),
             reasons: Vec::new(),
+            modules: None,
             writes: Vec::new(),
             loads: Vec::new(),
             pending: Vec::new(),
@@ -233,7 +241,15 @@ impl Bench {
 
     /// Takes over what the control half wants done.
     fn poll(&mut self) {
-        while let Some(effect) = self.control.poll() {
+        while let Some(output) = self.control.poll() {
+            let effect = match output {
+                Output::Effect(effect) => effect,
+                Output::Run(desired) => {
+                    self.running = desired;
+                    continue;
+                }
+                Output::Reset { .. } => continue,
+            };
             match effect {
                 ControlEffect::Load(load) => self.loads.push(load),
                 ControlEffect::ReadRecord { id, owner } => {
@@ -244,12 +260,9 @@ impl Bench {
                     self.last_owner = Some(owner.clone());
                     self.writes.push((id, owner, record));
                 }
-                ControlEffect::Run(desired) => self.running = desired,
                 ControlEffect::Event { notice, .. } => self.reasons.push(notice.reason),
-                ControlEffect::Reset { .. }
-                | ControlEffect::KeepModules(_)
-                | ControlEffect::Answer { .. }
-                | ControlEffect::Report(_) => {}
+                ControlEffect::KeepModules(modules) => self.modules = Some(modules),
+                ControlEffect::Answer { .. } | ControlEffect::Report(_) => {}
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Orders of inputs and effects that matter: crashes, late answers, records that fail.
 
-use super::bench::{Bench, NAME, identity, name_of, spec};
-use crate::api::{ControllerSpec, ControllerStatus, RequestResult};
+use super::bench::{Bench, NAME, identity, module, name_of, spec};
+use crate::api::{ControllerSpec, ControllerStatus, ModuleSource, RequestResult};
 use crate::control::requests::{abort, promote_fully, promote_step, retry, swap};
 use crate::control::{ControllerRecord, LoadTarget, Record};
 
@@ -508,4 +508,71 @@ fn nothing_runs_after_a_start_until_the_record_is_read() {
     next.pass(3);
     assert_eq!(next.runs(), Some((name_of(&first()), None)));
     assert_eq!(next.status().rejected, rejected);
+}
+
+/// The second revision, of another module.
+fn third() -> ControllerSpec {
+    ControllerSpec {
+        module: ModuleSource::File("/guests/b.wasm".into()).into(),
+        ..second()
+    }
+}
+
+#[test]
+fn modules_that_the_record_names_are_kept_until_it_names_them_no_more() {
+    let mut bench = Bench::running(first());
+    bench.change(third());
+    bench.settle();
+    let (stable, candidate) = (module(&first()), module(&third()));
+    let both = Some([stable, candidate].into());
+    assert_eq!(bench.modules, both);
+    bench.is_recording = false;
+    aborts(&mut bench);
+    bench.change(first());
+    bench.pass(60);
+    assert_eq!(bench.runs(), Some((name_of(&first()), None)));
+    assert_eq!(
+        bench.modules, both,
+        "a host that crashes now needs the candidate"
+    );
+    bench.is_recording = true;
+    bench.pass(60);
+    assert_eq!(bench.modules, Some([stable].into()));
+}
+
+/// Nobody knows whether a write without an answer took place.
+#[test]
+fn modules_of_a_write_without_an_answer_are_kept() {
+    let mut bench = Bench::running(first());
+    bench.change(third());
+    bench.look();
+    let starts_it =
+        |record: &Record| matches!(record, Record::Status(status) if status.candidate.is_some());
+    while !bench
+        .writes
+        .first()
+        .is_some_and(|(_, _, record)| starts_it(record))
+    {
+        assert!(bench.execute_one());
+        bench.look();
+    }
+    let (id, ..) = bench.writes.remove(0);
+    bench.fail(id);
+    bench.is_recording = false;
+    bench.change(first());
+    bench.pass(60);
+    let both = [module(&first()), module(&third())];
+    assert_eq!(bench.modules, Some(both.into()));
+}
+
+#[test]
+fn a_failure_to_record_is_notified_rarely_while_it_lasts() {
+    let mut bench = Bench::running(first());
+    bench.reasons.clear();
+    bench.is_recording = false;
+    bench.change(second());
+    bench.pass(900);
+    let failures = bench.reasons.iter().filter(|one| **one == "NotRecorded");
+    let count = failures.count();
+    assert!((2..9).contains(&count), "{count} in 15 minutes");
 }

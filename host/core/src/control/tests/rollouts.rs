@@ -232,7 +232,7 @@ fn excesses() -> [(StepObservation, &'static str); 3] {
         ..StepObservation::default()
     };
     let spent = StepObservation {
-        spent: Some("deletesPerMinute of 4".into()),
+        trip: Some("deletesPerMinute of 4".into()),
         ..StepObservation::default()
     };
     [

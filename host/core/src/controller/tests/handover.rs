@@ -100,6 +100,64 @@ fn plans_of_a_replaced_revision_that_did_not_begin_never_do() {
     assert!(bench.carried().is_empty());
 }
 
+fn reconfigure(bench: &mut Bench, manifest: Manifest) {
+    let views = views(bench.view);
+    bench
+        .controller
+        .reconfigure(bench.now, loaded(manifest), views);
+}
+
+/// The same without the queue `pods`.
+fn without_pods() -> Manifest {
+    let mut manifest = manifest();
+    manifest.triggers.retain(|trigger| trigger.queue != "pods");
+    manifest.queues.retain(|queue| queue.name != "pods");
+    manifest
+}
+
+#[test]
+fn a_plan_that_fails_after_its_queue_was_gone_for_a_while_is_retried_with_its_failure() {
+    let mut bench = Bench::enforcing();
+    let plan = deleting(&mut bench);
+    reconfigure(&mut bench, without_pods());
+    reconfigure(&mut bench, manifest());
+    bench.see("b", 1, "");
+    let mut keys = Vec::new();
+    while let Some((call, _, called)) = bench.keys() {
+        bench.answer(call, vec![decide(vec![], Verdict::Done)]);
+        keys.extend(called);
+    }
+    assert_eq!(keys, ["ns/b"], "a key is reconciled at most once at a time");
+    bench.outcome(plan, failed(FailureClass::Server));
+    bench.pass(SECOND);
+    let call = bench.call().unwrap();
+    let item = &call.items[0];
+    assert_eq!((item.key.as_str(), item.attempt), ("ns/a", 1));
+    assert_eq!(item.failures[0].failure.class, FailureClass::Server);
+    // The run that follows is counted by its own plans.
+    bench.answer(call.id, vec![decide(vec![delete("a")], Verdict::Done)]);
+    let plan = bench.carried()[0].0;
+    bench.outcome(plan, succeeded(WriteResult::Gone));
+    bench.lose("a");
+    bench.settle();
+    assert_eq!(bench.timeout(), None);
+}
+
+#[test]
+fn an_item_of_a_queue_that_is_gone_waits_for_nothing() {
+    let mut bench = Bench::enforcing();
+    bench.see("a", 1, "");
+    let (call, ..) = bench.keys().unwrap();
+    let decision = decide(vec![delete("a")], Verdict::RequeueWhenObserved);
+    bench.answer(call, vec![decision]);
+    let plan = bench.carried()[0].0;
+    bench.outcome(plan, succeeded(WriteResult::Version(2)));
+    reconfigure(&mut bench, without_pods());
+    bench.see("a", 2, "");
+    bench.settle();
+    assert_eq!(bench.timeout(), None);
+}
+
 #[test]
 fn a_tick_whose_plans_are_the_others_keeps_its_period() {
     let mut bench = Bench::new(with_timers(), enforce());

@@ -148,21 +148,84 @@ fn without_leadership_nothing_is_executed() {
     assert_eq!(bench.deleting(), ["b"]);
 }
 
-/// Whatever was admitted before is withdrawn, also what no effect was taken of.
+/// How many plans leave the machine, and how many withdrawals.
+fn left(bench: &mut Bench) -> (usize, usize) {
+    let before = bench.withdrawn.len();
+    bench.run();
+    (bench.executes.len(), bench.withdrawn.len() - before)
+}
+
 #[test]
-fn leadership_that_is_lost_in_the_moment_of_a_decision_withdraws_it() {
+fn a_plan_admitted_in_the_moment_in_which_leadership_is_lost_never_leaves() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
-    let lost = Input::Leadership { held: false };
+    let (now, machine) = (bench.now, &mut bench.machine);
+    machine.handle(now, answered(&call, true));
+    machine.handle(now, Input::Leadership { held: false });
+    assert_eq!(left(&mut bench), (0, 1));
+    // It is decided again, with leadership.
+    bench.input(Input::Leadership { held: true });
+    bench.pass(10 * SECOND);
+    bench.answer_all(true);
+    assert_eq!(bench.deleting(), ["a"]);
+}
+
+/// Every plan ends, so that a stop does not wait for one that nobody executes.
+#[test]
+fn a_plan_that_waits_for_the_driver_when_the_host_stops_ends_as_withdrawn() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    let (now, machine) = (bench.now, &mut bench.machine);
+    machine.handle(now, answered(&call, true));
+    machine.handle(now, Input::Leadership { held: true });
+    machine.settle(now.instant);
+    machine.handle(now, Input::Stop);
+    assert_eq!(left(&mut bench), (0, 1));
+    let ended = |report: &Report| matches!(report, Report::Executed { outcome, .. } if outcome.failed.is_some());
+    assert!(bench.reports.iter().any(ended));
+    assert!(bench.machine.is_stopped());
+}
+
+/// What is taken back makes room for other plans of its item: these are ruled on by
+/// the settings that hold by now.
+#[test]
+fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
+    let mut bench = Bench::running(&["a", "b"]);
+    let call = bench.calls.pop_front().unwrap();
+    let decision = Decision {
+        plans: ["ns/a", "ns/b"].map(delete).into(),
+        commands: vec![],
+        verdict: Verdict::Done,
+        parallel: 1,
+    };
+    let answer = Input::Answered {
+        call: call.id,
+        result: Ok(vec![decision]),
+        took: Duration::ZERO,
+    };
+    bench.machine.handle(bench.now, answer);
+    let dry_run = desired("one", Settings::default());
+    bench.machine.apply(bench.now, vec![dry_run]);
+    assert_eq!(left(&mut bench), (0, 1));
+    let ruled = |report: &Report| {
+        matches!(
+            report,
+            Report::Ruled {
+                ruling: Ruling::DryRun,
+                ..
+            }
+        )
+    };
+    assert!(bench.reports.iter().any(ruled));
+}
+
+#[test]
+fn plans_of_a_controller_that_is_removed_in_the_same_moment_never_leave() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
     bench.machine.handle(bench.now, answered(&call, true));
-    bench.machine.handle(bench.now, lost);
-    let mut order = Vec::new();
-    while let Some(effect) = bench.machine.poll(bench.now) {
-        match effect {
-            Effect::Execute(_) => order.push("execute"),
-            Effect::Withdraw(_) => order.push("withdraw"),
-            _ => {}
-        }
-    }
-    assert_eq!(order, ["execute", "withdraw"]);
+    bench.machine.apply(bench.now, vec![]);
+    assert_eq!(left(&mut bench), (0, 1));
+    bench.input(Input::Stop);
+    assert!(bench.machine.is_stopped(), "no plan is left");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::circuit::{CallFailure, CallFailureKind};
-use crate::plan::GetRequest;
+use crate::plan::{GetRequest, ListRequest};
 
 #[test]
 fn a_guest_takes_as_many_calls_at_once_as_it_has_instances() {
@@ -111,6 +111,35 @@ fn a_guest_that_fails_opens_its_circuit() {
         }
     }
     panic!("the circuit stays closed");
+}
+
+/// The guest has seen what was served when it was called: a kind that it found there
+/// has to be found by its reads.
+#[test]
+fn a_live_read_uses_the_mapping_of_its_call() {
+    let mut bench = Bench::running(&["a"]);
+    let call = bench.calls.pop_front().unwrap();
+    bench.discover(&["pods"]);
+    let request = ReadRequest::List(ListRequest {
+        resource: resource("nodes"),
+        namespace: String::new(),
+        label_selector: String::new(),
+        field_selector: String::new(),
+        fields: vec![],
+    });
+    bench.input(Input::ReadRequested {
+        read: ReadId(1),
+        call: call.id,
+        controller: Arc::clone(&call.controller),
+        request,
+    });
+    let Some(Effect::Read { mapping, .. }) = bench.others.pop() else {
+        panic!("{:?}", bench.others);
+    };
+    assert_eq!(mapping, call.mapping);
+    assert_ne!(Some(&mapping), bench.machine.mapping.as_ref());
+    bench.answer(&call, false);
+    assert!(bench.machine.calls.is_empty());
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! Which revision of a controller is stable, which is the candidate, and how the
+//! candidate's step goes on.
+
+use std::time::Duration;
+
+use super::Controller;
+use crate::api::{ControllerStatus, ModeConfig};
+use crate::control::notice::Notice;
+use crate::control::revision::is_update_of;
+use crate::control::state::{Candidate, Rollout};
+use crate::control::times::precise_time;
+use crate::control::transition::{self, Circumstances, OperatorRequests, Phase, Transition};
+use crate::observation::Observation;
+use crate::rollout::progress::{self, Analysis, Progress, Request, StepObservation};
+use crate::time::Wall;
+
+impl<G: Clone> Controller<G> {
+    pub(super) fn choose_stable(&mut self, now: Wall, notices: &mut Vec<Notice>) {
+        self.take_stable();
+        loop {
+            let circumstances = self.circumstances();
+            let next = transition::next(Phase::Stable, &self.rollout, &circumstances);
+            let Some(next) = next else { break };
+            self.apply(next, &circumstances, now, notices);
+        }
+        if self.stable.is_some() {
+            self.failure = None;
+        }
+    }
+
+    pub(super) fn choose_candidate(&mut self, now: Wall, notices: &mut Vec<Notice>) {
+        let circumstances = self.circumstances();
+        let next = transition::next(Phase::Candidate, &self.rollout, &circumstances);
+        if let Some(next) = next {
+            self.apply(next, &circumstances, now, notices);
+        }
+    }
+
+    /// Decides how the step of the candidate goes on.
+    pub(super) fn judge(
+        &mut self,
+        seen: Option<&Observation>,
+        passed: Duration,
+        now: Wall,
+        notices: &mut Vec<Notice>,
+    ) {
+        let is_current = self.is_candidate_described();
+        let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate()) else {
+            return;
+        };
+        let rollout = &spec.rollout;
+        let is_held = rollout.paused || !is_current;
+        let seen = self.seen_in_step(seen, candidate).cloned();
+        let counts_time = !is_held && spec.mode != ModeConfig::Disabled;
+        let request = self.in_force.of(&candidate_status(&self.rollout));
+        let request = request.filter(|request| is_current || *request == Request::Abort);
+        let steps = rollout.steps();
+        let analysis = Analysis::from(&rollout.analysis);
+        let Some(candidate) = self.rollout.candidate_mut() else {
+            return;
+        };
+        if let Some(seen) = &seen {
+            candidate.counts.observe(seen);
+            if counts_time {
+                candidate.elapsed += passed;
+            }
+        }
+        let progress = Progress {
+            step: (candidate.number as usize).saturating_sub(1),
+            elapsed: candidate.elapsed,
+        };
+        let counted = candidate.counts.sum();
+        let next = progress::next(&steps, &analysis, &progress, counted, is_held, request);
+        if let Some(next) = self.rollout.end_step(next, is_current) {
+            let circumstances = self.circumstances();
+            self.apply(next, &circumstances, now, notices);
+        }
+        if let (Some(spec), Some(candidate)) = (&self.spec, self.rollout.candidate_mut()) {
+            candidate.follow(&spec.rollout.steps);
+        }
+    }
+
+    fn apply(
+        &mut self,
+        transition: Transition,
+        circumstances: &Circumstances,
+        now: Wall,
+        notices: &mut Vec<Notice>,
+    ) {
+        let named = &mut self.named;
+        let name = || {
+            // Never the same twice, whatever the wall clock does.
+            *named = now.max(Wall(named.0.saturating_add(1)));
+            precise_time(*named)
+        };
+        notices.extend(self.rollout.apply(transition, circumstances, name));
+        self.take_stable();
+    }
+
+    /// Keeps the loaded stable revision that of the state.
+    fn take_stable(&mut self) {
+        let Some(name) = self.rollout.stable().map(|stable| &stable.revision) else {
+            return;
+        };
+        if self
+            .stable
+            .as_ref()
+            .is_none_or(|stable| stable.name() != *name)
+        {
+            let desired = self.desired.as_ref().filter(|one| one.name() == *name);
+            self.stable = desired.cloned();
+        }
+    }
+
+    fn circumstances(&self) -> Circumstances {
+        let described = self.described();
+        let described = described.map(|one| one.status(String::new()));
+        let name = described.as_ref().map(|one| one.revision.as_str());
+        let stable = self.stable.as_ref();
+        let spec = self.spec.as_ref();
+        let former = self.rollout.stable();
+        let (recorded, rejected) = (&self.status, self.rollout.rejected());
+        Circumstances {
+            stable_loaded: stable.is_some(),
+            describes_stable: stable.is_some_and(|stable| self.is_described(stable)),
+            steps: spec.map_or_else(Vec::new, |spec| spec.rollout.steps.clone()),
+            failure: self.failure.clone(),
+            // Only then it matters.
+            is_update: self.rollout.loss().is_some()
+                && spec
+                    .zip(former)
+                    .is_some_and(|(spec, former)| is_update_of(spec, former)),
+            asked: OperatorRequests {
+                abandon: self.in_force.abandons(recorded),
+                swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),
+                retry: rejected.is_some_and(|rejected| self.in_force.retries(rejected)),
+            },
+            described,
+        }
+    }
+
+    /// What is seen of the candidate in this step, while both revisions run.
+    fn seen_in_step<'a>(
+        &self,
+        seen: Option<&'a Observation>,
+        candidate: &Candidate,
+    ) -> Option<&'a StepObservation> {
+        let stable = self.stable.as_ref()?;
+        let seen = seen.filter(|seen| seen.complete)?;
+        // Beside a revision that has been replaced it says nothing.
+        if seen.stable.as_ref() != Some(stable.identity()) {
+            return None;
+        }
+        let running = seen.candidate.as_ref().filter(|one| one.complete)?;
+        let is_it = running.identity.to_string() == candidate.revision.revision;
+        (is_it && running.step == candidate.number).then_some(&running.observed)
+    }
+}
+
+/// The candidate as requests name it.
+fn candidate_status(rollout: &Rollout) -> crate::api::CandidateStatus {
+    let mut status = ControllerStatus::default();
+    rollout.write(&mut status, None);
+    status.candidate.unwrap_or_default()
+}

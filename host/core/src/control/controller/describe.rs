@@ -1,0 +1,133 @@
+//! The status of a controller: a projection of its state, with the conditions and the
+//! answers to requests.
+
+use super::{Controller, is_running};
+use crate::api::{ConditionStatus, ControllerStatus, RequestStatus};
+use crate::control::answers::{self, Outcome};
+use crate::control::conditions::{self, ConditionInputs, LoadedModule, Readiness};
+use crate::control::notice::Notice;
+use crate::control::revision::Revision;
+use crate::control::state::Candidate;
+use crate::control::times::time;
+use crate::observation::Observation;
+use crate::time::Wall;
+
+impl<G: Clone> Controller<G> {
+    /// The status, but for its answers to requests.
+    pub(super) fn project(
+        &mut self,
+        seen: Option<&Observation>,
+        now: Wall,
+        notices: &mut Vec<Notice>,
+    ) -> ControllerStatus {
+        let mut status = ControllerStatus {
+            observed_generation: self.generation,
+            tripped: self.trips.statuses().to_vec(),
+            ..ControllerStatus::default()
+        };
+        self.rollout
+            .write(&mut status, self.described().map(Revision::name));
+        let digest = self
+            .desired
+            .as_ref()
+            .map(|one| format!("sha256:{}", one.digest()));
+        let inputs = self.condition_inputs(&status, seen, digest.as_deref());
+        let is_settled = inputs.loaded.is_some() || inputs.problem.is_some();
+        let description = conditions::describe(&inputs);
+        status.summary = description.summary;
+        let conditions = description.conditions.into_iter();
+        let conditions =
+            conditions.map(|one| condition(one, &self.status.conditions, self.generation, now));
+        status.conditions = conditions.collect();
+        self.reported
+            .report(description.notices, is_settled, notices);
+        status
+    }
+
+    fn condition_inputs<'a>(
+        &'a self,
+        status: &'a ControllerStatus,
+        seen: Option<&'a Observation>,
+        digest: Option<&'a str>,
+    ) -> ConditionInputs<'a> {
+        let spec = self.spec.as_ref();
+        let loaded = self
+            .described()
+            .zip(digest)
+            .map(|(desired, digest)| LoadedModule {
+                origin: &desired.origin,
+                digest,
+                away: desired.loaded.away.as_deref(),
+                is_pinned: spec.is_some_and(|spec| spec.module.digest.is_some()),
+            });
+        ConditionInputs {
+            name: &self.name,
+            status,
+            mode: spec.map(|spec| spec.mode),
+            spec_error: self.spec_error.as_ref(),
+            problem: self.problem.as_ref(),
+            loaded,
+            running: self.readiness(seen),
+            pending: seen.and_then(|seen| seen.pending.as_ref()),
+            circuit: seen.and_then(|seen| seen.circuit_open.as_deref()),
+            hold: self.rollout.candidate().and_then(Candidate::hold),
+            unrecorded: self.unrecorded.as_deref(),
+            other_host: self.other_host.as_ref().map(|(host, _)| host),
+        }
+    }
+
+    fn readiness(&self, seen: Option<&Observation>) -> Readiness {
+        let (Some(stable), Some(seen)) = (&self.stable, seen) else {
+            return Readiness::No;
+        };
+        match &seen.stable {
+            Some(running) if running == stable.identity() && seen.complete => Readiness::Yes,
+            Some(running) if running == stable.identity() => Readiness::NotServed,
+            _ => Readiness::Starting,
+        }
+    }
+
+    pub(super) fn answer(
+        &self,
+        open: Vec<answers::OpenRequest>,
+        status: &ControllerStatus,
+        seen: Option<&Observation>,
+        now: Wall,
+        notices: &mut Vec<Notice>,
+    ) -> Vec<RequestStatus> {
+        let described = self.described().map(Revision::name);
+        let problem = self.spec_error.as_ref().map(ToString::to_string);
+        let outcome = Outcome {
+            status,
+            in_force: &self.in_force,
+            is_running: is_running(seen),
+            described: described.as_deref(),
+            problem: problem.or_else(|| Some(self.problem.as_ref()?.message.clone())),
+        };
+        let former = &self.status.requests;
+        answers::answer(former, &self.asked, open, &outcome, now, notices)
+    }
+}
+
+/// A condition as it is written; its time changes with its status only.
+fn condition(
+    one: conditions::Condition,
+    former: &[ConditionStatus],
+    generation: Option<i64>,
+    now: Wall,
+) -> ConditionStatus {
+    let status = one.status.as_str();
+    let mut former = former.iter();
+    let former = former.find(|former| former.type_ == one.type_ && former.status == status);
+    ConditionStatus {
+        type_: one.type_.to_owned(),
+        status: status.to_owned(),
+        reason: one.reason.to_owned(),
+        message: one.message,
+        last_transition_time: match former {
+            Some(former) => former.last_transition_time.clone(),
+            None => time(now),
+        },
+        observed_generation: generation,
+    }
+}

@@ -1,0 +1,144 @@
+//! What follows from the decisions about a controller: what is recorded, what runs once
+//! that is, and which modules it takes.
+
+use std::collections::BTreeSet;
+
+use super::Controller;
+use crate::api::HostStatus;
+use crate::control::decision::{Decision, Unrecorded};
+use crate::control::record::{Record, RecordId};
+use crate::control::recording::{RecordInputs, RecordOutcome};
+use crate::control::revision::Revision;
+use crate::desired::DesiredController;
+use crate::digest::ModuleDigest;
+use crate::mutant::Mutant;
+use crate::rollout::cohort::{CandidateStep, Cohort, Share};
+use crate::time::Now;
+
+impl<G: Clone> Controller<G> {
+    /// What follows from the decisions so far: of no use until they are recorded. None
+    /// if there is nothing to run yet.
+    fn desired(&self, namespace: &str) -> Option<Unrecorded<DesiredController<G>>> {
+        let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
+        let cohort = Cohort::from(&spec.rollout.cohort);
+        let candidate = self.rollout.candidate().and_then(|candidate| {
+            let desired = self.desired.as_ref()?;
+            let step = CandidateStep {
+                share: Share {
+                    cohort: cohort.clone(),
+                    weight: candidate.weight(),
+                },
+                number: candidate.number,
+                window: spec.rollout.analysis.window.map(|window| window.0),
+            };
+            let is_it = desired.name() == candidate.revision.revision;
+            is_it.then(|| (desired.loaded.clone(), step))
+        });
+        let account = spec.service_account_name.as_ref();
+        let desired = DesiredController {
+            name: self.name.clone(),
+            settings: spec.settings(),
+            user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
+            stable: stable.loaded.clone(),
+            // Without steps there is never a candidate: nothing beyond what the guest
+            // reads has to be held.
+            cohort: if spec.rollout.steps.is_empty() && candidate.is_none() {
+                Cohort::default()
+            } else {
+                cohort
+            },
+            candidate,
+            tripped: self.trips.resumed().to_vec(),
+        };
+        Some(Unrecorded::new(Decision::of(&self.status), desired))
+    }
+
+    /// Applies what must not wait for the record: what an operator has decided, and
+    /// that a candidate is withdrawn.
+    pub(in crate::control) fn apply_at_once(&mut self, namespace: &str) {
+        let desired = self.desired(namespace);
+        if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
+            let desired = desired.ahead_of_record();
+            applied.settings = desired.settings.clone();
+            applied.user.clone_from(&desired.user);
+            let keeps = Mutant::KeepRolledBack.is_active();
+            if desired.candidate.is_none() && desired.stable == applied.stable && !keeps {
+                applied.candidate = None;
+            }
+        }
+    }
+
+    /// Applies the decisions, if they are recorded.
+    pub(in crate::control) fn apply_recorded(&mut self, namespace: &str) {
+        let Some(desired) = self.desired(namespace) else {
+            return;
+        };
+        if let Some(mut desired) = desired.recorded(self.recording.decision()) {
+            if Mutant::KeepRolledBack.is_active()
+                && desired.candidate.is_none()
+                && self.rollout.rejected().is_some()
+            {
+                let former = self.applied.take();
+                desired.candidate = former.and_then(|former| former.candidate);
+            }
+            self.applied = Some(desired);
+        }
+    }
+
+    /// The next write to its record, if there is something to record now.
+    pub(in crate::control) fn next_record(
+        &mut self,
+        now: Now,
+        host: Option<HostStatus>,
+        id: RecordId,
+    ) -> Option<(RecordId, Record)> {
+        let loaded = [&self.stable, &self.desired].into_iter().flatten();
+        let what = RecordInputs {
+            now,
+            status: &self.status,
+            revisions: loaded.map(|one| (one.name(), &one.spec)).collect(),
+            host,
+        };
+        self.recording.next(&what, id)
+    }
+
+    /// Records why the specs of its revisions are not recorded.
+    pub(in crate::control) fn explain(
+        &mut self,
+        error: String,
+        now: Now,
+        host: Option<HostStatus>,
+        id: RecordId,
+    ) -> Result<(RecordId, Record), RecordOutcome> {
+        let what = RecordInputs {
+            now,
+            status: &self.status,
+            revisions: Vec::new(),
+            host,
+        };
+        self.recording.explain(error, &what, id)
+    }
+
+    /// The modules that the controller needs: those of the revisions that are decided,
+    /// also of those that are still to be loaded after a start, of those that run, and
+    /// of those that the record may name. None as long as nobody knows the record.
+    pub(in crate::control) fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
+        let recorded = self.recording.modules()?;
+        let stable = self.rollout.stable().map(|one| &one.digest);
+        let candidate = self.rollout.candidate().map(|one| &one.revision.digest);
+        let named = recorded.iter().chain(stable).chain(candidate);
+        let named = named.filter_map(|text| text.parse().ok());
+        let loaded = self.stable.iter().chain(&self.desired);
+        let running = self.applied.iter().flat_map(|applied| {
+            let candidate = applied.candidate.iter().map(|(candidate, _)| candidate);
+            candidate.chain([&applied.stable])
+        });
+        let running = running.map(|one| one.identity.digest());
+        Some(
+            named
+                .chain(loaded.map(Revision::digest))
+                .chain(running)
+                .collect(),
+        )
+    }
+}

@@ -1,0 +1,82 @@
+//! Which revision of a controller is loaded next, and what a load brings.
+
+use super::Controller;
+use crate::control::loading::{LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget};
+use crate::control::revision::Revision;
+use crate::control::transition::LoadFailureOfStable;
+use crate::rollout::Role;
+use crate::time::Instant;
+
+impl<G: Clone> Controller<G> {
+    /// The next revision to load, if one is due.
+    pub(in crate::control) fn next_load(
+        &mut self,
+        now: Instant,
+        id: impl FnOnce() -> LoadId,
+    ) -> Option<(LoadId, LoadTarget)> {
+        self.loading.start_desired(now, self.spec.as_ref(), id)
+    }
+
+    /// The next revision of the record to load, if one is due.
+    pub(in crate::control) fn next_recorded_load(
+        &mut self,
+        now: Instant,
+        id: impl FnOnce() -> LoadId,
+    ) -> Option<(LoadId, LoadTarget)> {
+        if !self.loading.may_restore(now) {
+            return None;
+        }
+        let (which, revision) = if self.stable.is_none() {
+            let stable = self.rollout.stable()?;
+            (Role::Stable, stable.revision.clone())
+        } else if self.desired.is_none() && self.spec.is_some() {
+            let candidate = self.rollout.candidate()?;
+            (Role::Candidate, candidate.revision.revision.clone())
+        } else {
+            self.loading.restored();
+            return None;
+        };
+        Some(self.loading.start_recorded(which, revision, id()))
+    }
+
+    /// Takes the result of an attempt to load a revision.
+    pub(in crate::control) fn handle_loaded(
+        &mut self,
+        now: Instant,
+        id: LoadId,
+        result: Result<LoadResult<G>, LoadProblem>,
+    ) {
+        self.rest.end();
+        match self.loading.handle(now, id, result, self.spec.as_ref()) {
+            // The candidate may be loaded from its source.
+            LoadOutcome::Nothing | LoadOutcome::Missing(Role::Candidate, _) => {}
+            LoadOutcome::Desired { revision, problem } => {
+                if let Some((loaded, spec)) = revision {
+                    self.desired = Some(Revision::new(loaded, &spec));
+                }
+                self.problem = problem;
+            }
+            LoadOutcome::Recorded(Role::Stable, loaded, spec) => {
+                let loaded = Revision::new(loaded, &spec);
+                self.stable.get_or_insert(loaded);
+            }
+            LoadOutcome::Recorded(Role::Candidate, loaded, spec) => {
+                let loaded = Revision::new(loaded, &spec);
+                // The spec may have changed while no host was there.
+                if self.is_described(&loaded) {
+                    self.desired.get_or_insert(loaded);
+                } else {
+                    self.loading.restored();
+                }
+            }
+            LoadOutcome::Missing(Role::Stable, problem) => {
+                if self.stable.is_none() {
+                    self.failure = Some(LoadFailureOfStable {
+                        is_updated: problem.is_updated(),
+                        reason: problem.message,
+                    });
+                }
+            }
+        }
+    }
+}
