@@ -102,7 +102,7 @@ impl Story {
         };
         let oldest_first = found.last.iter().rev();
         for Disagreement {
-            verdict,
+            agreement,
             stable,
             candidate,
             ..
@@ -111,7 +111,7 @@ impl Story {
             if let Some(side) = candidate.as_ref().or(stable.as_ref())
                 && printed.insert(side.plan.target.uid.clone())
             {
-                self.screen.disagreement(verdict.as_str(), &side.plan);
+                self.screen.disagreement(agreement.as_str(), &side.plan);
             }
         }
     }

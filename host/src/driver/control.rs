@@ -148,7 +148,7 @@ impl ControlDriver {
 }
 
 async fn read_record(records: &Records, owner: &Owner) -> StoredRecord {
-    RecordRead {
+    StoredRecord {
         status: in_time(records.status(owner)).await,
         paused: records
             .is_paused(owner)
