@@ -181,7 +181,7 @@ impl<G: Clone> Controller<G> {
     }
 
     /// The loaded revision that the present spec describes. Without one nothing starts
-    /// and nothing advances: the spec may be what an operator has just taken back.
+    /// and nothing advances: the spec may be what an operator has just reverted.
     fn described(&self) -> Option<&Revision<G>> {
         self.desired.as_ref().filter(|one| self.is_described(one))
     }

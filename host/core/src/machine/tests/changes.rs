@@ -186,7 +186,7 @@ fn a_plan_that_waits_for_the_driver_when_the_host_stops_ends_as_withdrawn() {
     assert!(bench.machine.is_stopped());
 }
 
-/// What is taken back makes room for other plans of its item: these are ruled on by
+/// What is undone makes room for other plans of its item: these are ruled on by
 /// the settings that hold by now.
 #[test]
 fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
