@@ -169,7 +169,7 @@ fn swaps(workspace: &Path) -> Result<()> {
         .current_dir(workspace)
         .env("DAVIT_TEST_SWAP", "full")
         .args(["test", "--quiet", "--release", "--locked", "-p", "davit"])
-        .args(["--test", "e2e", "rollout::swap", "--", "--nocapture"])
+        .args(["--test", "swap", "--", "--nocapture"])
         .status()?;
     ensure!(status.success(), "the swaps failed");
     Ok(())

@@ -5,7 +5,6 @@
 mod candidate;
 mod records;
 mod sources;
-mod swap;
 mod withdraw;
 mod writes;
 
