@@ -89,13 +89,13 @@ fn a_request_that_does_not_fit_is_refused_with_the_reason() {
     for (request, reason) in [
         (
             "promote",
-            "has to be REVISION@SINCE/STEP or REVISION@SINCE/all",
+            "must have the form REVISION@SINCE/STEP or REVISION@SINCE/all",
         ),
-        ("abort", "has to be REVISION@SINCE"),
-        ("abandon", "has to be REVISION@SINCE"),
+        ("abort", "must have the form REVISION@SINCE"),
+        ("abandon", "must have the form REVISION@SINCE"),
         ("retry", "no revision is rejected"),
         ("reset", "no guardrail is tripped"),
-        ("swap", "generation 1, not 7"),
+        ("swap", "generation is 1, not 7"),
     ] {
         let answer = bench.answer_to(request);
         assert_eq!(answer.result, RequestResult::Refused, "{answer:?}");
