@@ -105,7 +105,7 @@ fn dependent(number: usize, (namespace, [api_version, kind, name], _): &Dependen
 }
 
 fn left(harness: &Gc) -> Vec<String> {
-    let mut keys: Vec<String> = harness.keys("Pod").into_iter().map(str::to_owned).collect();
+    let mut keys = harness.keys("Pod");
     keys.sort();
     keys
 }

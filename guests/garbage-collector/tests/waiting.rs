@@ -125,7 +125,7 @@ fn a_dependent_that_stays_forever_counts_as_decided() {
         harness.put(pod("child", &[to_pod("owner"), unknown]));
         harness.advance(Duration::from_mins(10));
         assert_eq!(finalizers(&harness, "owner").is_none(), known);
-        assert!(harness.keys("Pod").contains(&"default/child"));
+        assert!(harness.keys("Pod").contains(&"default/child".to_owned()));
     }
 }
 

@@ -113,7 +113,7 @@ fn pgc_38_of_1000_pods_100_are_left() {
     let harness = pass(100, &pods);
     let left = harness.keys("Pod");
     assert_eq!(left.len(), 100);
-    assert_eq!(left.first(), Some(&"default/pod-0900"));
+    assert_eq!(left.first().map(String::as_str), Some("default/pod-0900"));
     assert_counted(&harness, "terminated", 900, 0);
 }
 

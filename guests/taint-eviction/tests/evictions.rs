@@ -233,8 +233,8 @@ fn a_pod_that_is_gone_already_is_not_a_failure() {
         let left = harness.object("Pod", "default/pod0");
         assert_eq!(left.is_some(), successor.is_some());
         assert_eq!(
-            left.map(|it| &it["metadata"]["deletionTimestamp"]),
-            left.map(|_| &Value::Null)
+            left.as_ref().map(|it| &it["metadata"]["deletionTimestamp"]),
+            left.as_ref().map(|_| &Value::Null)
         );
     }
 }

@@ -11,8 +11,8 @@ use crate::store::Snapshot;
 use crate::time::{Instant, Now};
 
 /// What calls are made with.
-struct Shown {
-    snapshot: Snapshot,
+pub(super) struct Shown {
+    pub(super) snapshot: Snapshot,
     mapping: Arc<Mapping>,
     unlisted: UnlistedByView,
 }
@@ -24,15 +24,19 @@ impl<G: Clone> Machine<G> {
             return;
         };
         if !self.outbox.stopping {
-            let shown = Shown {
-                snapshot: self.store.snapshot(),
-                unlisted: self.unlisted(&mapping, now.instant),
-                mapping,
-            };
+            let shown = self.shown(mapping, now);
             self.call_all(now, &shown);
         }
         // After the calls: dequeueing items is an effect, too.
         self.settle(now.instant);
+    }
+
+    pub(super) fn shown(&mut self, mapping: Arc<Mapping>, now: Now) -> Shown {
+        Shown {
+            snapshot: self.store.snapshot(),
+            unlisted: self.unlisted(&mapping, now.instant),
+            mapping,
+        }
     }
 
     fn call_all(&mut self, now: Now, shown: &Shown) {
@@ -70,7 +74,7 @@ impl<G: Clone> Machine<G> {
     }
 }
 
-fn call<G>(name: &str, request: CallRequest<G>, shown: &Shown, now: Now) -> Call<G> {
+pub(super) fn call<G>(name: &str, request: CallRequest<G>, shown: &Shown, now: Now) -> Call<G> {
     Call {
         id: request.id,
         controller: name.into(),

@@ -39,8 +39,6 @@ const EXCEPTIONS: &[(&str, &str, &str)] = &[
     (SIM, "resource", "object"),
     (SIM, "selector", "validation"),
     (SIM, "status", "resource"),
-    (SDK, "testing::objects", "testing::host"),
-    (SDK, "testing::queues", "testing::host"),
 ];
 
 #[test]
