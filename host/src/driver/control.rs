@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
+use davit_core::api::ControllerStatus;
 use davit_core::control::{
-    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Owner, Remembered, Report,
+    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Remembered, Report,
 };
 use davit_core::object::ObjectRef;
 use davit_engine::Guest;
@@ -22,6 +23,7 @@ use crate::loader::Loader;
 use crate::loading;
 use crate::metrics::HostMetrics;
 use crate::records::{RecordError, Records};
+use crate::tasks::caught;
 
 /// How long reading or writing a record may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,14 +69,22 @@ impl ControlDriver {
                     ControlInput::Loaded { id, result }
                 });
             }
-            ControlEffect::Remember { id, owner } => self.spawn(async move {
-                let remembered = Box::new(remember(&records, &owner).await);
-                ControlInput::Remembered { id, remembered }
-            }),
-            ControlEffect::Record { id, owner, record } => self.spawn(async move {
-                let result = in_time(records.write(&owner, record)).await;
-                ControlInput::Recorded { id, result }
-            }),
+            // Called for here, so that the effects' order is kept.
+            ControlEffect::Remember { id, owner } => {
+                let (record, is_in_file) = (records.remember(&owner), !records.are_shared());
+                self.spawn(async move {
+                    let remembered = remembered(in_time(record).await, is_in_file);
+                    let remembered = Box::new(remembered);
+                    ControlInput::Remembered { id, remembered }
+                });
+            }
+            ControlEffect::Record { id, owner, record } => {
+                let written = records.write(&owner, record);
+                self.spawn(async move {
+                    let result = in_time(written).await;
+                    ControlInput::Recorded { id, result }
+                });
+            }
             // It looks through directories, so it is done off the async threads.
             ControlEffect::KeepModules(modules) => {
                 spawn_blocking(move || loader.forget_all_but(&modules));
@@ -147,20 +157,31 @@ impl ControlDriver {
     }
 }
 
-async fn remember(records: &Records, owner: &Owner) -> Remembered {
-    Remembered {
-        status: in_time(records.status(owner)).await,
-        paused: records
-            .is_paused(owner)
-            .map(|paused| paused.map_err(|error| chain(&error))),
+/// What was read of a record. A pause that cannot be read counts as one, so that the
+/// error stands for both.
+fn remembered(
+    read: Result<(ControllerStatus, Option<bool>), String>,
+    is_in_file: bool,
+) -> Remembered {
+    match read {
+        Ok((status, paused)) => Remembered {
+            status: Ok(status),
+            paused: paused.map(Ok),
+        },
+        Err(error) => Remembered {
+            status: Err(error.clone()),
+            paused: is_in_file.then_some(Err(error)),
+        },
     }
 }
 
-/// An answer of the records, or why there is none in time.
+/// An answer of the records, or why there is none in time. It comes whatever happens:
+/// the control half starts no other write meanwhile.
 async fn in_time<T>(work: impl Future<Output = Result<T, RecordError>>) -> Result<T, String> {
-    match timeout(PATIENCE, work).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(chain(&error)),
+    match timeout(PATIENCE, caught(work)).await {
+        Ok(Ok(Ok(done))) => Ok(done),
+        Ok(Ok(Err(error))) => Err(chain(&error)),
+        Ok(Err(panic)) => Err(panic),
         Err(_) => Err(format!("no answer within {PATIENCE:?}")),
     }
 }
