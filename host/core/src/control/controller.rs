@@ -149,8 +149,8 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Decides what follows from what is observed; `passed` is the time since the last
-    /// look. Returns what people are notified of.
+    /// Reconciles the controller with an observation. `passed` is the time since the
+    /// last reconcile. Returns notices for the operator.
     pub(super) fn reconcile(
         &mut self,
         seen: Option<&Observation>,

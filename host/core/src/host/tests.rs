@@ -17,7 +17,7 @@ use crate::control::{
 use crate::controller::Outcome;
 use crate::digest::ModuleDigest;
 use crate::expectation::WriteResult;
-use crate::machine::tests::{delete, manifest, served};
+use crate::machine::tests::{delete, manifest, object, served};
 use crate::machine::{Call, Execute};
 use crate::mapping::{Discovery, Mapping};
 use crate::object::{ProjectedObject, Uid};
@@ -256,13 +256,7 @@ impl Bench {
 
     fn object(&mut self, name: &str) -> ProjectedObject {
         self.version += 1;
-        ProjectedObject {
-            namespace: "ns".into(),
-            name: name.into(),
-            uid: Uid::new(name),
-            resource_version: self.version.to_string().into(),
-            data: [0x80].into(),
-        }
+        object(name, self.version)
     }
 
     fn update(&mut self, update: Update) {

@@ -165,13 +165,7 @@ impl Bench {
 
     fn object(&mut self, name: &str) -> ProjectedObject {
         self.version += 1;
-        ProjectedObject {
-            namespace: "ns".into(),
-            name: name.into(),
-            uid: Uid::new(name),
-            resource_version: self.version.to_string().into(),
-            data: [0x80].into(),
-        }
+        object(name, self.version)
     }
 
     /// The keys of the calls that wait for an answer, each with its guest.
@@ -255,6 +249,17 @@ fn answered(call: &Call<Guest>, deletes: bool) -> Input {
 
 fn resource(plural: &str) -> ApiResource {
     ApiResource::new("", "v1", plural)
+}
+
+/// An object of this version, without any of the declared fields. Its uid is its name.
+pub(crate) fn object(name: &str, version: u64) -> ProjectedObject {
+    ProjectedObject {
+        namespace: "ns".into(),
+        name: name.into(),
+        uid: Uid::new(name),
+        resource_version: version.to_string().into(),
+        data: [0x80].into(),
+    }
 }
 
 pub(crate) fn served(plural: &str) -> ServedResource {
