@@ -1,10 +1,10 @@
-//! The host as one machine without I/O: every decision between a declared
-//! controller and a request to the API server.
+//! The host as one machine without I/O: every decision between a declared controller
+//! and a request to the API server.
 //!
-//! Two halves make it up. [`Control`] decides which revision of each controller is
-//! stable, which is the candidate, and what is recorded of that. [`Machine`] runs
-//! those revisions: streams, cache, queues, calls, plans. Drivers feed a [`Host`]
-//! with inputs, execute its effects, and decide nothing.
+//! The host has two halves. [`Control`] decides which revision of each controller is
+//! stable and which is the candidate, and records the decision. [`Machine`] runs those
+//! revisions: streams, cache, queues, calls, plans. Drivers pass inputs to a [`Host`]
+//! and execute its effects; they decide nothing.
 //!
 //! ```text
 //!                      desired controllers, resets
@@ -28,14 +28,14 @@ use crate::observation::Disagreements;
 use crate::time::{Instant, Now};
 use serde_json::Value;
 
-/// What a host is started with.
+/// The settings of a host.
 #[derive(Clone, Debug)]
 pub struct HostSettings {
-    /// Distinguishes the decisions of this run from those of others.
+    /// Distinguishes the decisions of this run from those of other runs.
     pub run: String,
     /// The namespace of the service accounts of controllers.
     pub namespace: String,
-    /// How records name this host, if other hosts may write there as well.
+    /// The identity of this host in records, if other hosts may write them as well.
     pub identity: Option<HostIdentity>,
 }
 
@@ -45,21 +45,21 @@ pub struct Host<G> {
     machine: Machine<G>,
 }
 
-/// Something that happened.
+/// An input of the host.
 #[derive(Debug)]
 pub enum Input<G> {
-    /// To declarations, revisions or records.
+    /// About declarations, revisions or records.
     Control(ControlInput<G>),
-    /// To the controllers that run.
+    /// About the controllers that run.
     Machine(machine::Input),
 }
 
-/// Something to do.
+/// An effect that a driver has to execute.
 #[derive(Debug)]
 pub enum Effect<G> {
-    /// With revisions, records or events.
+    /// On revisions, records or events.
     Control(ControlEffect),
-    /// With the API server or a guest.
+    /// On the API server or a guest.
     Machine(machine::Effect<G>),
 }
 
@@ -82,7 +82,7 @@ impl<G: Clone> Host<G> {
         }
     }
 
-    /// Takes what happened. Its effects come from [`Self::poll`].
+    /// Handles an input. [`Self::poll`] returns its effects.
     pub fn handle(&mut self, now: Now, input: Input<G>) {
         match input {
             Input::Control(input) => self.control.handle(now, input),
@@ -90,9 +90,9 @@ impl<G: Clone> Host<G> {
         }
     }
 
-    /// The next thing to do, if there is one. To be asked until there is none, after
-    /// inputs and at [`Self::next_wake`]. What the control half decides comes first: a
-    /// candidate that is rolled back loses its share before anything else.
+    /// The next effect. Call it until it returns none, after inputs and at
+    /// [`Self::next_wake`]. Decisions of the control half take effect first: a
+    /// candidate that is rolled back loses its share before anything else happens.
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
         loop {
             match self.control.poll() {
@@ -116,32 +116,33 @@ impl<G: Clone> Host<G> {
         self.control.next_wake().min(self.machine.next_wake(now))
     }
 
-    /// Whether it was stopped, and the last plan has come to its end.
+    /// Whether the host was stopped and the last plan has ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.machine.is_stopped()
     }
 
-    /// Whether everything that was declared is decided on, and recorded or known not to
-    /// be.
+    /// Whether everything that was declared is decided, and recorded or known not to be
+    /// recordable.
     #[must_use]
     pub fn is_settled(&self, now: Now) -> bool {
         self.control.is_settled() && self.control.next_wake() > now.instant
     }
 
-    /// On what the revisions of a controller disagree; none without a candidate.
+    /// The targets on which the revisions of a controller disagree; none without a
+    /// candidate.
     #[must_use]
     pub fn disagreements(&self, now: Now, controller: &str) -> Option<Disagreements> {
         self.machine.disagreements(now, controller)
     }
 
-    /// How far the step of a controller's candidate is; none without a candidate.
+    /// The progress of the step of a controller's candidate; none without a candidate.
     #[must_use]
     pub fn progress(&self, controller: &str) -> Option<StepProgress> {
         self.control.progress(controller)
     }
 
-    /// The spec of each controller: the last that could be read.
+    /// The spec of each controller: the last valid one.
     #[must_use]
     pub fn specs(&self) -> BTreeMap<String, ControllerSpec> {
         self.control.specs()
@@ -153,13 +154,13 @@ impl<G: Clone> Host<G> {
     }
 
     /// A controller of the configuration file in the form of the custom resource. Fails
-    /// if the file does not have it, or its record is still being read.
+    /// if the file does not have it, or the host is still reading its record.
     pub fn file_controller(&self, name: &str) -> Result<Value, ChangeError> {
         self.control.file_controller(name)
     }
 
-    /// All controllers of the configuration file. Fails while the record of one is still
-    /// being read: a list never lacks a controller that there is.
+    /// All controllers of the configuration file. Fails while the host is still reading
+    /// the record of one: the list is complete or not returned.
     pub fn file_controllers(&self) -> Result<Vec<Value>, ChangeError> {
         self.control.file_controllers()
     }

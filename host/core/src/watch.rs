@@ -1,11 +1,10 @@
-//! One watch of the API server, without the I/O: what to ask next, what to
-//! make of the answer, and how long to wait.
+//! One watch of the API server, without I/O: which request comes next, what its answer
+//! means, and how long to wait.
 //!
-//! The driver sends the [`Request`]s that come out as [`Output`], hands in what
-//! comes back through the `handle_*` functions, calls
-//! [`Watch::handle_timeout`] at [`Watch::poll_timeout`], and drains
-//! [`Watch::poll_output`] after each. There is never more than one request
-//! under way.
+//! The driver sends each [`Request`] of an [`Output`], passes the answer to the
+//! `handle_*` functions, calls [`Watch::handle_timeout`] at [`Watch::poll_timeout`],
+//! and drains [`Watch::poll_output`] after each call. There is never more than one
+//! request under way.
 //!
 //! ```text
 //!             ┌───────────── 410, a frame that cannot be read ─────────────┐
@@ -16,10 +15,9 @@
 //!                        404 ──▶ NotServed (slow re-check)
 //! ```
 //!
-//! Two things always hold. What is handed over as [`Output::Reset`] is the
-//! whole state of the server at one moment: a list that did not come to its
-//! end replaces nothing. And no change is left out: a watch goes on from the
-//! last version seen, or else everything is listed again.
+//! Two things always hold. [`Output::Reset`] is the whole state of the server at one
+//! moment: an incomplete list replaces nothing. And no change is lost: a watch
+//! continues from the last version seen, or else everything is listed again.
 
 mod jitter;
 mod settle;
@@ -46,8 +44,8 @@ pub use types::{Condition, Event, Interruption, Output, Page, Refusal, Request, 
 
 pub(crate) use settle::settle;
 
-/// A stream that ended sooner than this, even cleanly, is a failure: starting
-/// it again at once would be a loop without a pause.
+/// A stream that ends sooner than this, even cleanly, is a failure: to start it again
+/// immediately would be a loop without a pause.
 const SHORTEST_STREAM: Duration = Duration::from_secs(1);
 
 /// After this many refusals to watch from a version, the watch lists again.
@@ -69,7 +67,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts a watch: its first request is ready to be polled.
+    /// Starts a watch: its first request can be polled.
     #[must_use]
     pub fn new(settings: Settings, seed: u64, now: Instant) -> Self {
         let mut watch = Self {
@@ -86,18 +84,18 @@ impl Watch {
         watch
     }
 
-    /// Where it stands.
+    /// The state of the watch.
     #[must_use]
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// What to do next, in order; none when there is nothing to do but wait.
+    /// The next output, in order; none if there is nothing to do but wait.
     pub fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }
 
-    /// When [`Self::handle_timeout`] is due.
+    /// When to call [`Self::handle_timeout`].
     #[must_use]
     pub fn poll_timeout(&self) -> Instant {
         match &self.state {
@@ -109,7 +107,7 @@ impl Watch {
         }
     }
 
-    /// A page has come.
+    /// Handles a page of a list.
     pub fn handle_page(&mut self, page: Page, now: Instant) {
         let State::Listing { items, .. } = &mut self.state else {
             return;
@@ -132,7 +130,7 @@ impl Watch {
         }
     }
 
-    /// The server accepted a watch.
+    /// Handles the acceptance of a watch by the server.
     pub fn handle_opened(&mut self, now: Instant) {
         match &mut self.state {
             State::StreamingList { stream, .. } => stream.opened = Some(now),
@@ -145,7 +143,7 @@ impl Watch {
         self.handle_bytes(now);
     }
 
-    /// Something has come on a watch, if only a part of an event.
+    /// Handles the arrival of bytes on a watch, even of a part of an event.
     pub fn handle_bytes(&mut self, now: Instant) {
         if let State::StreamingList { stream, .. } | State::Watching { stream, .. } =
             &mut self.state
@@ -154,7 +152,7 @@ impl Watch {
         }
     }
 
-    /// An event has come.
+    /// Handles an event.
     pub fn handle_event(&mut self, event: Event, now: Instant) {
         if let Event::Error(refusal) = event {
             self.handle_interruption(&Interruption::Refused(refusal), now);
@@ -210,7 +208,7 @@ impl Watch {
         }
     }
 
-    /// The server ended a watch in good order.
+    /// Handles the normal end of a watch by the server.
     pub fn handle_end(&mut self, now: Instant) {
         match &self.state {
             State::StreamingList { .. } => {
@@ -234,7 +232,7 @@ impl Watch {
         }
     }
 
-    /// A request was refused or a stream broke off.
+    /// Handles a refused request or a broken stream.
     pub fn handle_interruption(&mut self, interruption: &Interruption, now: Instant) {
         if let State::Watching { stream, .. } = &self.state {
             self.note_health(stream.lasted(now));
@@ -259,7 +257,7 @@ impl Watch {
         }
     }
 
-    /// The time of [`Self::poll_timeout`] has come.
+    /// Handles the time of [`Self::poll_timeout`].
     pub fn handle_timeout(&mut self, now: Instant) {
         if now < self.poll_timeout() {
             return;
@@ -294,7 +292,7 @@ impl Watch {
     }
 }
 
-/// The steps from one state to the next.
+/// The transitions between states.
 impl Watch {
     fn list(&mut self, now: Instant) {
         self.refusals = 0;
@@ -355,7 +353,7 @@ impl Watch {
             .push_back(Output::Condition(Condition::NotServed));
     }
 
-    /// What follows an interruption; none if there was nothing to interrupt.
+    /// The request that follows an interruption; none if no request was under way.
     fn after(&mut self, interruption: &Interruption) -> Option<Next> {
         let code = match interruption {
             Interruption::Refused(refusal) => refusal.code,
@@ -365,7 +363,7 @@ impl Watch {
         match &mut self.state {
             State::Waiting { .. } | State::NotServed { .. } => None,
             State::StreamingList { .. } => Some(Next::List),
-            // 410: the continue token has expired. 400: it is not understood.
+            // 410: the continue token has expired. 400: the server does not accept it.
             State::Listing { .. } if code == 410 || code == 400 => Some(Next::List),
             State::Listing {
                 items,
@@ -384,8 +382,8 @@ impl Watch {
             State::Watching {
                 resource_version, ..
             } => {
-                // A server restored from a backup answers 500 or 504 to a
-                // version from its own future, for ever.
+                // A server that was restored from a backup answers 500 or 504 to a
+                // version from its own future, forever.
                 if matches!(code, 400 | 422 | 500 | 504) {
                     self.refusals += 1;
                 }
@@ -423,8 +421,8 @@ impl Watch {
             }));
     }
 
-    /// A server that does not know streaming lists may take one for a plain
-    /// watch, which never sends the bookmark.
+    /// A server without streaming lists may treat the request as a plain watch, which
+    /// never sends the bookmark.
     fn give_up_streaming(&mut self, reason: &str, now: Instant) {
         self.streaming = false;
         let interruption = Interruption::Lost(reason.to_owned());
@@ -454,7 +452,7 @@ impl Watch {
     }
 }
 
-/// Whether a server that does not know an option of a request answers so.
+/// Whether a server that does not know a query parameter answers with this code.
 fn is_unknown_option(code: u16) -> bool {
     matches!(code, 400 | 405 | 406 | 415 | 422 | 501)
 }

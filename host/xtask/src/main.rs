@@ -36,8 +36,8 @@ enum Task {
     Test,
     /// Checks format and lints.
     Lint,
-    /// Tells random stories of the five controllers on virtual time, in memory,
-    /// each from its seed, and checks how they end.
+    /// Runs random stories of the five controllers on virtual time, in memory, each
+    /// from its seed, and checks how they end.
     Simulate {
         /// Arguments of `davit-stories`: `--seeds FIRST..END`, `--seed N`, or
         /// `--mutants` to prove that the stories find faults in the core.
@@ -106,7 +106,8 @@ fn demo(workspace: &Path, arguments: &[String]) -> Result<()> {
     cargo(workspace, run.into_iter().chain(arguments))
 }
 
-/// One build tells stories with mutants and without: an inactive one costs next to nothing.
+/// One build runs stories with and without mutants: an inactive mutant costs next to
+/// nothing.
 fn simulate(workspace: &Path, arguments: &[&str]) -> Result<()> {
     let mut run = vec!["run", "--quiet", "--locked", "-p", "davit-stories"];
     run.extend(["--features", "mutants", "--profile", "simulation", "--"]);
@@ -226,7 +227,7 @@ fn ensure_target() -> Result<()> {
     bail!(
         "guests are compiled for {TARGET}, whose standard library is not installed and could \
          not be installed by `rustup target add {TARGET}`: install it for the toolchain that \
-         rust-toolchain.toml names, then try again"
+         rust-toolchain.toml names, then repeat the command"
     )
 }
 

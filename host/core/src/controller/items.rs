@@ -80,8 +80,8 @@ impl WorkItems {
         }
     }
 
-    /// The queues of these items are gone: what they waited for does not matter any
-    /// more. Plans that are executed come to their end.
+    /// The queues of these items are gone, and with them what the items waited for.
+    /// Executions continue to their end.
     pub(super) fn forget(&mut self, items: &[QueueKey]) {
         for item in items {
             self.waiters.forget(item);
@@ -98,8 +98,8 @@ impl WorkItems {
         states.filter_map(move |(item, state)| is_executing(state).then_some(item))
     }
 
-    /// Items were dequeued for a call. None of them has plans that are executed: its
-    /// queue gives none out that is being reconciled.
+    /// Items were dequeued for a call. None of them is executing: a queue dequeues no
+    /// item that is being reconciled.
     pub(super) fn enter_call(&mut self, items: &[WorkItem]) {
         for item in items {
             let item = key(item);
@@ -210,12 +210,12 @@ impl WorkItems {
         self.waiters.wait(item, objects);
     }
 
-    /// Whether an item waits to observe an object.
+    /// Whether an item waits until the cache has observed an object.
     pub(super) fn awaits(&self, object: &Uid) -> bool {
         self.waiters.waits_for(object)
     }
 
-    /// Every object that an item waits to observe.
+    /// Every object for whose writes an item waits.
     pub(super) fn awaited(&self) -> Vec<Uid> {
         self.waiters.objects()
     }

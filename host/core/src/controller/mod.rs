@@ -299,7 +299,7 @@ impl<G: Clone> Controller<G> {
             .map(|rollout| &rollout.comparison)
     }
 
-    /// Takes changes of the cache. `origin` tells events from lists.
+    /// Handles changes of the cache. `origin` distinguishes events from lists.
     pub fn handle_changes(
         &mut self,
         now: Instant,
@@ -358,8 +358,8 @@ impl<G: Clone> Controller<G> {
         Role::ALL.into_iter().find(has_called)
     }
 
-    /// Takes a guest's answer to a call: a decision for each item, in their
-    /// order, and how long it took.
+    /// Handles a guest's answer to a call: a decision for each item, in their order,
+    /// and the duration of the call.
     pub fn handle_decisions(
         &mut self,
         id: CallId,
@@ -386,7 +386,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes the outcome of a plan that was executed.
+    /// Handles the outcome of an executed plan.
     pub fn handle_outcome(&mut self, id: PlanId, outcome: Outcome, world: &World<'_>) {
         let Some(carried) = self.shared.in_flight.remove(&id) else {
             return;
@@ -399,8 +399,8 @@ impl<G: Clone> Controller<G> {
             outcome.written
         };
         self.shared.expectations.end(&uid, written, world.now);
-        // Those who waited for this plan to end look again: at once if it
-        // wrote nothing, when the cache shows it otherwise.
+        // Items that wait for this plan become due: immediately if it wrote nothing,
+        // otherwise when the cache has observed the write.
         self.wake(world.now, &uid, world.snapshot);
         let mut all = revisions(&mut self.stable, &mut self.candidate);
         if let Some(revision) = all.find(|revision| revision.items_of == carried.items_of) {
@@ -408,13 +408,13 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// The next thing to be done or told, if there is one.
+    /// The next effect, if there is one.
     pub fn poll_effect(&mut self) -> Option<Effect> {
         self.shared.effects.pop_front()
     }
 
-    /// When [`Self::poll_call`] or [`Self::sweep`] has to be asked again, if
-    /// nothing else happens.
+    /// When to call [`Self::poll_call`] or [`Self::housekeep`] again, if nothing else
+    /// happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         if self.shared.settings.mode == Mode::Disabled {
@@ -426,8 +426,8 @@ impl<G: Clone> Controller<G> {
             .min()
     }
 
-    /// Forgets expectations that have lapsed, wakes who waited for them, and
-    /// ends the windows of the comparison. To be called every second or so.
+    /// Drops expectations that have lapsed, enqueues the items that waited for them,
+    /// and ends the windows of the comparison. Call it about once a second.
     pub fn housekeep(&mut self, now: Instant, snapshot: &Snapshot) {
         self.shared.expectations.expire(now);
         if let Some(rollout) = &mut self.shared.rollout {
@@ -463,8 +463,8 @@ fn caller<'a, G: Clone>(
     revisions(stable, candidate).find(|revision| revision.has_called(id))
 }
 
-/// How long a target waits for the other revision: by default long enough for
-/// both to take their turns.
+/// How long a target waits for the other revision: by default long enough for a turn of
+/// both.
 fn window<G: Clone>(asked: Option<Duration>, revisions: [&Revision<G>; 2]) -> Duration {
     let ticks = revisions.iter().flat_map(|one| &one.manifest().ticks);
     let longest = ticks.map(|tick| tick.period).max().unwrap_or_default();

@@ -34,7 +34,7 @@ impl Waiters {
         self.by_uid.keys().cloned().collect()
     }
 
-    /// The item waits for nothing any more.
+    /// The item does not wait any more.
     pub(super) fn forget(&mut self, item: &QueueKey) {
         if self.left.remove(item).is_none() {
             return;
@@ -45,8 +45,8 @@ impl Waiters {
         });
     }
 
-    /// Nobody needs to wait for the object any longer; returns the items for
-    /// which it was the last one.
+    /// No item needs to wait for the object any more. Returns the items that wait for
+    /// no other object.
     pub(super) fn release(&mut self, uid: &Uid) -> Vec<QueueKey> {
         let mut released = self.by_uid.remove(uid).unwrap_or_default();
         released.retain(|item| {

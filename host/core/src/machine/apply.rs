@@ -1,4 +1,4 @@
-//! Applying what should run.
+//! Applying the desired controllers.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::rollout::cohort::{CandidateStep, Cohort};
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Machine<G> {
-    /// Makes these the controllers that run.
+    /// Replaces the controllers that run with these.
     pub fn apply(&mut self, now: Now, desired: Vec<DesiredController<G>>) {
         self.settle(now.instant);
         let names: BTreeSet<&String> = desired.iter().map(|one| &one.name).collect();
@@ -58,7 +58,8 @@ impl<G: Clone> Machine<G> {
             withdrawn = hosted.controller.as_ref().map(Controller::id);
         }
         self.controllers.insert(name, hosted);
-        // Only now: the end of a plan lets another of its item be ruled on.
+        // Only at the end: the end of a plan can let the gate rule on another plan of
+        // its item.
         if let Some(controller) = withdrawn {
             self.withdraw(now, controller);
         }
@@ -99,7 +100,7 @@ impl<G: Clone> Machine<G> {
         self.outbox.release(former.map(|one| one.loaded.guest));
     }
 
-    /// Returns whether a candidate was dropped, and its plans are to be withdrawn.
+    /// Returns whether a candidate was dropped, so that its plans have to be withdrawn.
     fn apply_candidate(
         &mut self,
         now: Instant,
@@ -136,8 +137,8 @@ impl<G: Clone> Machine<G> {
             return false;
         }
         if let Some(controller) = &mut hosted.controller {
-            // Until the cache shows which targets are the candidate's by the new
-            // cohorts, none is.
+            // The candidate owns no target until the cache has the fields that the new
+            // cohorts depend on.
             controller.withhold_share(now);
         }
         let cohort = step.share.cohort.clone();
@@ -147,8 +148,7 @@ impl<G: Clone> Machine<G> {
         false
     }
 
-    /// A revision that waits for its watches. It shares the views of identical
-    /// watches.
+    /// A revision that waits for its watches. It shares the views of identical watches.
     fn pending(
         &mut self,
         now: Instant,

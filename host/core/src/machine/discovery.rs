@@ -1,4 +1,4 @@
-//! What the API server serves.
+//! Discovery: the resources that the API server serves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use crate::failure::Failure;
 use crate::mapping::Discovery;
 use crate::time::Now;
 
-/// How often the API server is asked what it serves.
+/// The period of discovery.
 const PERIOD: Duration = Duration::from_secs(30);
-/// The pause after a discovery that failed.
+/// The pause after a failed discovery.
 const RETRY: Duration = Duration::from_secs(2);
 
 impl<G: Clone> Machine<G> {
@@ -64,8 +64,8 @@ impl<G: Clone> Machine<G> {
         self.count_overdue();
     }
 
-    /// Reports every controller that watches something that was not listed for a
-    /// whole period of discovery.
+    /// Reports every controller with a watch that was not listed for a whole period of
+    /// discovery.
     fn count_overdue(&mut self) {
         let overdue = self.streams.overdue(&self.store);
         let late = self.running().filter(|(_, controller)| {

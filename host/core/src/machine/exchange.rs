@@ -1,4 +1,4 @@
-//! What the machine takes and gives.
+//! The inputs and effects of the machine.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,13 +24,12 @@ pub type UnlistedByView = Arc<BTreeMap<ViewId, Vec<Unlisted>>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ReadId(pub u64);
 
-/// Something that happened.
+/// An input of the machine.
 #[derive(Debug)]
 pub enum Input {
     /// A stream delivered updates.
     Stream(Batch),
-    /// Whether the API server answers requests at all. It does until this says
-    /// otherwise.
+    /// Whether the API server answers requests at all. Initially true.
     Reachable(bool),
     /// The answer to [`Effect::Discover`].
     Discovered(Result<Discovery, Failure>),
@@ -38,12 +37,12 @@ pub enum Input {
     Answered {
         /// The call.
         call: CallId,
-        /// The decisions, or why there are none.
+        /// The decisions, or the failure.
         result: Result<Vec<Decision>, CallFailure>,
-        /// How long it took.
+        /// The duration of the call.
         took: Duration,
     },
-    /// A guest that is being called asks for a live read.
+    /// A guest requests a live read during a call.
     ReadRequested {
         /// Identifies the read.
         read: ReadId,
@@ -58,41 +57,40 @@ pub enum Input {
     ReadDone {
         /// The read.
         read: ReadId,
-        /// What the API server holds.
+        /// The API server's answer.
         answer: ReadAnswer,
     },
     /// The outcome of [`Effect::Execute`].
     Executed {
         /// The plan.
         plan: PlanId,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
-        /// How long it took, without the time that it waited for its turn.
+        /// The duration of the execution, without the wait for its turn.
         took: Duration,
     },
-    /// Whether this replica may write. It may until this says otherwise.
+    /// Whether this replica may write. Initially true.
     Leadership {
-        /// Whether it may.
+        /// Whether it may write.
         held: bool,
     },
-    /// Stop: no more calls, and no more plans than those that have begun.
+    /// Stop: make no more calls and start no more plans. Plans that have started end.
     Stop,
 }
 
-/// Something to do. The driver carries it out and reports the result as an
-/// [`Input`].
+/// An effect. The driver executes it and passes the result as an [`Input`].
 #[derive(Debug)]
 pub enum Effect<G> {
     /// Start a stream.
     StartStream {
         /// Identifies its updates.
         stream: StreamId,
-        /// What it watches.
+        /// The resource and selectors.
         spec: StreamSpec,
     },
     /// Stop a stream.
     StopStream(StreamId),
-    /// Ask the API server what it serves.
+    /// Request discovery from the API server.
     Discover,
     /// Call a guest.
     Call(Box<Call<G>>),
@@ -100,26 +98,26 @@ pub enum Effect<G> {
     Read {
         /// Identifies the answer.
         read: ReadId,
-        /// The controller whose guest asks.
+        /// The controller of the guest.
         controller: Arc<str>,
         /// What to read.
         request: ReadRequest,
-        /// What the API server serves.
+        /// The resources that the API server serves.
         mapping: Arc<Mapping>,
     },
-    /// Give a guest the answer to its read.
+    /// Pass the answer of a live read to the guest.
     Resume {
         /// The read.
         read: ReadId,
-        /// What the API server holds.
+        /// The API server's answer.
         answer: ReadAnswer,
     },
-    /// Execute a plan, unless it is withdrawn before it begins.
+    /// Execute a plan, unless it is withdrawn before it starts.
     Execute(Execute),
-    /// Plans of a controller that have not begun must not begin any more. Each
-    /// ends with an outcome nevertheless.
+    /// Withdraw the plans of a controller that have not started. Each still ends with
+    /// an outcome.
     Withdraw(ControllerId),
-    /// Report to the log, the metrics, and whoever listens.
+    /// Report to the log, the metrics and observers.
     Report(Report),
     /// Drop a guest that is not needed any more, off the machine's thread.
     Release(G),
@@ -134,32 +132,32 @@ pub struct Call<G> {
     pub controller: Arc<str>,
     /// The guest.
     pub guest: G,
-    /// The time that the guest is shown.
+    /// The time that the guest reads.
     pub now: Now,
-    /// What to decide about.
+    /// The work items.
     pub items: Vec<WorkItem>,
     /// The cache.
     pub snapshot: Snapshot,
     /// The view of each watch, by the watch's name.
     pub views: Arc<BTreeMap<String, ViewId>>,
-    /// What waits in the queues.
+    /// The pending items of the queues.
     pub pending: PendingSnapshot,
     /// The controller's notes.
     pub notes: Notes,
-    /// What the API server serves.
+    /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
     /// The resources of which views may lack objects.
     pub unlisted: UnlistedByView,
 }
 
-/// A plan that is to be executed.
+/// A plan to execute.
 #[derive(Debug)]
 pub struct Execute {
     /// Identifies the outcome.
     pub id: PlanId,
     /// The name of the controller.
     pub controller: String,
-    /// The user in whose name it writes; the host's own if none.
+    /// The user to impersonate; none for the host's own.
     pub user: Option<String>,
     /// The name of the revision that decided it.
     pub revision: Arc<str>,
@@ -167,14 +165,14 @@ pub struct Execute {
     pub decision: String,
     /// The plan.
     pub plan: Arc<Plan>,
-    /// What the API server serves.
+    /// The resources that the API server serves.
     pub mapping: Arc<Mapping>,
 }
 
 /// A live read of a guest.
 #[derive(Clone, Debug)]
 pub enum ReadRequest {
-    /// Some objects.
+    /// Objects by name.
     Get(Vec<GetRequest>),
     /// A resource.
     List(ListRequest),

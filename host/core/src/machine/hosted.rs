@@ -1,5 +1,5 @@
-//! One controller of the machine: what runs, and what will run once its watches
-//! are synced.
+//! One controller of the machine: the revisions that run, and those that wait for their
+//! watches.
 
 use crate::controller::{Controller, Settings, Views};
 use crate::desired::TrippedGuardrail;
@@ -15,14 +15,14 @@ use crate::time::Instant;
 pub(super) struct HostedController<G> {
     /// None until the watches of a stable revision are synced for the first time.
     pub(super) controller: Option<Controller<G>>,
-    /// What replaces the stable revision once its watches are synced.
+    /// The revision that replaces the stable one once its watches are synced.
     pub(super) stable: Option<PendingRevision<G>>,
-    /// What becomes the candidate once its watches are synced.
+    /// The revision that becomes the candidate once its watches are synced.
     pub(super) candidate: Option<(PendingRevision<G>, CandidateStep)>,
-    /// What a controller starts with.
+    /// The settings that a controller starts with.
     pub(super) settings: Settings,
     pub(super) tripped: Vec<TrippedGuardrail>,
-    /// The user in whose name it writes; the host's own if none.
+    /// The user to impersonate; none for the host's own.
     pub(super) user: Option<String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct HostedController<G> {
 pub(super) struct PendingRevision<G> {
     pub(super) loaded: LoadedRevision<G>,
     pub(super) views: Views,
-    /// Since when it waits.
+    /// When it started to wait.
     pub(super) since: Instant,
 }
 
@@ -49,7 +49,7 @@ impl<G> Default for HostedController<G> {
 }
 
 impl<G: Clone> HostedController<G> {
-    /// The revisions that run or are to run, each with its views.
+    /// The revisions that run or will run, each with its views.
     pub(super) fn revisions(&self) -> impl Iterator<Item = (&Manifest, &Views)> {
         let controller = self.controller.iter();
         let running = controller.flat_map(|controller| {
@@ -70,7 +70,7 @@ impl<G: Clone> HostedController<G> {
         })
     }
 
-    /// The view of an identical watch that exists already.
+    /// The view of an identical watch, if there is one.
     pub(super) fn reusable_view(&self, watch: &WatchSpec, cohort: &Cohort) -> Option<ViewId> {
         let mut alike = self
             .revisions()
@@ -81,7 +81,7 @@ impl<G: Clone> HostedController<G> {
         })
     }
 
-    /// The guests that it holds.
+    /// The guests of its revisions.
     pub(super) fn into_guests(self) -> impl Iterator<Item = G> {
         let candidate = self.candidate.into_iter().map(|(pending, _)| pending);
         let pending = self.stable.into_iter().chain(candidate);

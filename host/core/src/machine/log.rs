@@ -1,4 +1,4 @@
-//! Which of many alike reports the log is to have.
+//! Which reports the log gets, if many are alike.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -11,27 +11,27 @@ use crate::plan::{PatchKind, Plan, Step};
 use crate::throttle::{SuppressedCount, Throttle};
 use crate::time::Instant;
 
-/// How long the same ruling on the same target is not logged again.
+/// The pause before the same ruling on the same target is logged again.
 const REPEAT_AFTER: Duration = Duration::from_mins(10);
-/// How many rulings are remembered: a resync in a dry run may name as many
-/// targets as the cluster has.
+/// The most rulings that are stored: a resync in a dry run may rule on every object of
+/// the cluster.
 const REMEMBERED: usize = 200_000;
 
-/// Decides which reports the log is to have.
+/// Decides which reports the log gets.
 #[derive(Debug, Default)]
 pub(super) struct LogPolicy {
-    /// When a ruling on a target was last logged, by a hash of both: there may be
-    /// many.
+    /// When a ruling on a target was last logged, by a hash of both: there may be many.
     rulings: BTreeMap<u64, Instant>,
-    /// Failures of plans that are the API server's.
+    /// Failures of plans that the API server causes.
     failures: Throttle<(String, FailureClass)>,
-    /// What went wrong with streams and discovery.
+    /// Interruptions of streams and failed discoveries.
     interruptions: Throttle<String>,
 }
 
 impl LogPolicy {
-    /// Whether a ruling was not logged for a while. Admissions never are, since
-    /// their outcome is; of waits only those for a kind.
+    /// Whether to log a ruling: it was not logged for a while. Admissions are never
+    /// logged, because their outcome is; of waits, only those for a kind that is not
+    /// served.
     pub(super) fn is_news(
         &mut self,
         controller: &str,
@@ -56,8 +56,8 @@ impl LogPolicy {
         last.is_none_or(|at| now.since(at) >= REPEAT_AFTER)
     }
 
-    /// Whether the outcome of a plan is worth a warning. What is wrong with the
-    /// API server is not logged again for every target.
+    /// Whether to log a warning for the outcome of a plan. A problem of the API server
+    /// is not logged again for every target.
     pub(super) fn outcome(
         &mut self,
         controller: &str,
@@ -78,15 +78,15 @@ impl LogPolicy {
         }
     }
 
-    /// Whether an interruption of a stream or of discovery is worth a warning.
+    /// Whether to log a warning for an interruption of a stream or of discovery.
     pub(super) fn interruption(&mut self, cause: &str, now: Instant) -> Option<SuppressedCount> {
         self.interruptions.admit(cause.to_owned(), now)
     }
 }
 
-/// Whether what failed is a strategic merge patch of a kind that takes none, as
-/// custom resources do not. The guest learns of it and sends a merge patch: the
-/// first of each kind is no reason to warn.
+/// Whether the failure is a strategic merge patch of a kind that does not accept one,
+/// such as a custom resource. The guest gets the failure and sends a merge patch: the
+/// first one of each kind needs no warning.
 fn is_first_of_its_kind(plan: &Plan, step: u32, failure: &Failure) -> bool {
     let patch = plan.steps.get(step as usize);
     let is_strategic =
@@ -116,8 +116,8 @@ mod tests {
         (plan, outcome)
     }
 
-    /// Custom resources take no strategic merge patch, and there is no other patch
-    /// to try where a merge patch is not understood.
+    /// Custom resources accept no strategic merge patch. Where a merge patch is not
+    /// accepted either, there is no other patch.
     #[test]
     fn a_strategic_merge_patch_that_is_not_understood_is_no_warning() {
         let patch = |kind| {

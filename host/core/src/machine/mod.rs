@@ -1,9 +1,9 @@
-//! The machine: every decision of the host about the controllers that run, as one
-//! state machine without I/O.
+//! The machine: every decision of the host about the controllers that run, as one state
+//! machine without I/O.
 //!
-//! [`Machine::handle`] takes what happened, [`Machine::poll`] returns what to
-//! do, [`Machine::next_wake`] returns when to poll again. A driver passes inputs and
-//! executes the effects; it decides nothing itself.
+//! [`Machine::handle`] takes an input, [`Machine::poll`] returns an effect,
+//! [`Machine::next_wake`] returns when to poll again. A driver passes inputs and
+//! executes effects; it decides nothing.
 //!
 //! ```text
 //! stream ── store ── changes ── queues ── call ── decisions ── gate ── execute
@@ -49,10 +49,10 @@ use streams::Streams;
 /// How often gauges are reported and lapsed expectations dropped.
 const HOUSEKEEPING_PERIOD: Duration = Duration::from_secs(1);
 
-/// What a machine is started with.
+/// The settings of a machine.
 #[derive(Clone, Debug)]
 pub struct MachineSettings {
-    /// Distinguishes the decisions of this run from those of others.
+    /// Distinguishes the decisions of this run from those of other runs.
     pub run: String,
 }
 
@@ -65,20 +65,21 @@ pub struct Machine<G> {
     /// None until the first discovery.
     mapping: Option<Arc<Mapping>>,
     controllers: BTreeMap<String, HostedController<G>>,
-    /// What the API server served when each call was made that has no answer yet.
+    /// The mapping of each call without an answer: the resources that the API server
+    /// served when the call was made.
     calls: BTreeMap<CallId, Arc<Mapping>>,
-    /// The resources of which views may lack objects; none if that may have
-    /// changed.
+    /// The resources of which views may lack objects; none if it has to be computed
+    /// again.
     unlisted: Option<UnlistedByView>,
     outbox: Outbox<G>,
     /// Whether the API server answers at all.
     reachable: bool,
     /// Whether this replica may write.
     leading: bool,
-    /// When to ask what the API server serves; none while it is asked.
+    /// When to request discovery; none while a discovery is running.
     discover_at: Option<Instant>,
     housekeep_at: Instant,
-    /// Whether the controllers were asked for work in this series of polls.
+    /// Whether this series of polls has already asked the controllers for work.
     polled: bool,
     last_controller: u64,
 }
@@ -104,7 +105,7 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// Takes what happened. Its effects come from [`Self::poll`].
+    /// Handles an input. [`Self::poll`] returns its effects.
     pub fn handle(&mut self, now: Now, input: Input) {
         match input {
             Input::Stream(batch) => self.handle_updates(now, batch),
@@ -119,7 +120,7 @@ impl<G: Clone> Machine<G> {
                 controller,
                 request,
             } => {
-                // The guest was shown that one.
+                // The guest has read that mapping during the call.
                 let mapping = self.calls.get(&call).or(self.mapping.as_ref());
                 let mapping = mapping.cloned().unwrap_or_default();
                 self.outbox.push(Effect::Read {
@@ -129,8 +130,8 @@ impl<G: Clone> Machine<G> {
                     mapping,
                 });
             }
-            // A guest whose call is void meanwhile gets its answer, too: its
-            // instance is used again after it.
+            // A guest whose call is void gets its answer too: its instance is reused
+            // afterwards.
             Input::ReadDone { read, answer } => self.outbox.push(Effect::Resume { read, answer }),
             Input::Executed {
                 plan,
@@ -145,9 +146,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// The next thing to do, if there is one. To be asked until there is none
-    /// after every input and at [`Self::next_wake`]; several inputs may be handled
-    /// in between.
+    /// The next effect. Call it until it returns none, after every input and at
+    /// [`Self::next_wake`]. Several inputs may be handled in between.
     pub fn poll(&mut self, now: Now) -> Option<Effect<G>> {
         let mut next = self.outbox.pop();
         if next.is_none() && !self.polled {
@@ -157,7 +157,7 @@ impl<G: Clone> Machine<G> {
             next = self.outbox.pop();
         }
         if next.is_none() {
-            // The next series of polls asks again.
+            // The next series of polls asks the controllers again.
             self.polled = false;
         }
         next
@@ -167,7 +167,7 @@ impl<G: Clone> Machine<G> {
     #[must_use]
     pub fn next_wake(&self, now: Now) -> Instant {
         if self.outbox.stopping {
-            // What is due is not called any more: only outcomes matter.
+            // While stopping, the machine makes no calls: only outcomes matter.
             return self.housekeep_at;
         }
         let due = self.running();
@@ -179,13 +179,13 @@ impl<G: Clone> Machine<G> {
             .unwrap_or(Instant::FAR_FUTURE)
     }
 
-    /// Whether it was stopped, and the last plan has come to its end.
+    /// Whether the machine was stopped and the last plan has ended.
     #[must_use]
     pub fn is_stopped(&self) -> bool {
         self.outbox.stopping && !self.outbox.is_executing()
     }
 
-    /// Does what is due by time alone.
+    /// Performs what is due at this time.
     fn wake(&mut self, now: Now) {
         if self.discover_at.is_some_and(|at| at <= now.instant) && !self.outbox.stopping {
             self.discover_at = None;
@@ -237,7 +237,7 @@ impl<G: Clone> Machine<G> {
         let Some((name, controller)) = find(&mut self.controllers, call.controller) else {
             return;
         };
-        // The revision is gone, and with it what it was asked.
+        // The revision is gone, and its read with it.
         let Some(role) = controller.caller(call) else {
             return;
         };
@@ -282,8 +282,8 @@ impl<G: Clone> Machine<G> {
         self.outbox.executed(plan, outcome, took, now);
     }
 
-    /// Leadership was gained or lost. Plans that were decided without it are
-    /// decided again with it.
+    /// Leadership was gained or lost. Plans that were decided without it are decided
+    /// again with it.
     fn handle_leadership(&mut self, now: Instant, held: bool) {
         if self.leading == held {
             return;
@@ -308,8 +308,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// Withdraws the plans of a controller. Those that the driver has not taken yet
-    /// end here; it withdraws the others that have not begun.
+    /// Withdraws the plans of a controller. Plans that the driver has not taken yet end
+    /// here; the driver withdraws the others that have not started.
     fn withdraw(&mut self, now: Instant, controller: ControllerId) {
         if Mutant::WithdrawNothing.is_active() {
             return;

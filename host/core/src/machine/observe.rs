@@ -1,4 +1,4 @@
-//! What is observed of the controllers.
+//! Observing the controllers.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
 
 impl<G: Clone> Machine<G> {
-    /// What is observed of each controller.
+    /// The observation of each controller.
     #[must_use]
     pub fn observe(&self, now: Now) -> BTreeMap<String, Observation> {
         let controllers = self.controllers.iter();
@@ -35,7 +35,8 @@ impl<G: Clone> Machine<G> {
         observed.collect()
     }
 
-    /// On what the revisions of a controller disagree; none without a candidate.
+    /// The targets on which the revisions of a controller disagree; none without a
+    /// candidate.
     #[must_use]
     pub fn disagreements(&self, now: Now, controller: &str) -> Option<Disagreements> {
         let controller = self.controllers.get(controller)?.controller.as_ref()?;
@@ -51,13 +52,13 @@ impl<G: Clone> Machine<G> {
         })
     }
 
-    /// What the next stable revision waits for.
+    /// The resource that the next stable revision waits for.
     fn pending_resource(&self, hosted: &HostedController<G>) -> Option<PendingResource> {
         let pending = hosted.stable.as_ref()?;
         self.streams.pending(&self.store, &pending.views.ids)
     }
 
-    /// What keeps the controllers from running; none if all of them do.
+    /// What keeps a controller from running; none if all of them run.
     fn waiting(&self) -> Option<String> {
         if self.mapping.is_none() {
             return Some("the API server did not say what it serves".to_owned());
@@ -85,7 +86,7 @@ impl<G: Clone> Machine<G> {
         let waits =
             |hosted: &HostedController<G>| hosted.stable.is_some() || hosted.candidate.is_some();
         if self.mapping.is_some() && self.controllers.values().any(waits) {
-            // Some have waited long enough by now.
+            // Some revisions have waited long enough by now.
             self.start_ready(now);
         }
         let snapshot = self.store.snapshot();

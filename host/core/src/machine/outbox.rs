@@ -1,4 +1,4 @@
-//! What is to be done, in order.
+//! The effects of the machine, in order.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use crate::mapping::Mapping;
 use crate::plan::Plan;
 use crate::time::Instant;
 
-/// The effects that the driver has not taken yet, and the plans that it executes.
+/// The effects that the driver has not taken yet, and the plans in execution.
 #[derive(Debug)]
 pub(super) struct Outbox<G> {
     effects: VecDeque<Effect<G>>,
-    /// Plans that are executed, of controllers that were removed, too.
+    /// The plans in execution, including those of removed controllers.
     executing: BTreeMap<PlanId, PlanInFlight>,
     pub(super) log: LogPolicy,
-    /// Distinguishes the decisions of this run from those of others.
+    /// Distinguishes the decisions of this run from those of other runs.
     run: String,
-    /// Nothing begins any more.
+    /// Nothing starts any more.
     pub(super) stopping: bool,
 }
 
-/// A plan that is executed.
+/// A plan in execution.
 #[derive(Debug)]
 struct PlanInFlight {
     controller: String,
@@ -63,8 +63,8 @@ impl<G: Clone> Outbox<G> {
         self.effects.extend(guests);
     }
 
-    /// No plan of this controller begins any more. Returns those that the driver has
-    /// not taken yet: it never will, and they have come to their end.
+    /// Prevents plans of a controller from starting. Returns those that the driver has
+    /// not taken yet: they have ended, because it never takes them.
     pub(super) fn withdraw(&mut self, controller: ControllerId) -> Vec<(PlanId, Arc<Plan>)> {
         let is_withdrawn = |effect: &Effect<G>| matches!(effect, Effect::Execute(one) if one.id.controller == controller);
         let effects = std::mem::take(&mut self.effects).into_iter();
@@ -82,7 +82,7 @@ impl<G: Clone> Outbox<G> {
         !self.executing.is_empty()
     }
 
-    /// Takes everything that a controller wants done so far.
+    /// Takes all effects of a controller so far.
     pub(super) fn take_all(
         &mut self,
         name: &str,
@@ -94,7 +94,7 @@ impl<G: Clone> Outbox<G> {
         while let Some(effect) = controller.poll_effect() {
             let controller_name = name.to_owned();
             match effect {
-                // The next host decides again what did not begin.
+                // The next host decides again about plans that did not start.
                 controller::Effect::Execute { .. } if self.stopping => {}
                 controller::Effect::Execute { id, revision, plan } => {
                     let execute = Execute {
@@ -166,7 +166,7 @@ impl<G: Clone> Outbox<G> {
         self.push(Effect::Execute(execute));
     }
 
-    /// A plan has come to its end.
+    /// The execution of a plan has ended.
     pub(super) fn executed(
         &mut self,
         plan: PlanId,

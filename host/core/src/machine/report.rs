@@ -1,4 +1,4 @@
-//! What the machine reports of its work.
+//! The machine's reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use crate::rollout::Role;
 use crate::throttle::SuppressedCount;
 use crate::watch::Condition;
 
-/// Something that happened, for the log, the metrics, and whoever listens.
+/// An event for the log, the metrics and observers.
 ///
-/// Where many reports have one cause, a report says whether the log is to have
-/// it: `Some` with the number of lines that were suppressed before it, or `None`
-/// if it is suppressed itself.
+/// If many reports have one cause, a report says whether to log it: `Some` with the
+/// number of lines that were suppressed before it, or `None` if it is suppressed
+/// itself.
 #[derive(Clone, Debug)]
 pub enum Report {
     /// A controller was removed.
@@ -31,7 +31,7 @@ pub enum Report {
     Started {
         /// The controller.
         controller: String,
-        /// What its guest declares.
+        /// The manifest of its guest.
         manifest: Arc<Manifest>,
     },
     /// A candidate was promoted.
@@ -40,7 +40,7 @@ pub enum Report {
         controller: String,
         /// The name of the revision.
         revision: Arc<str>,
-        /// What its guest declares.
+        /// The manifest of its guest.
         manifest: Arc<Manifest>,
     },
     /// The watches of a candidate are synced, and it runs.
@@ -76,13 +76,14 @@ pub enum Report {
         revision: Arc<str>,
         /// Whether the controller's mode is `DryRun`.
         dry_run: bool,
-        /// The item it was decided for.
+        /// The work item.
         item: QueueKey,
         /// The plan.
         plan: Arc<Plan>,
         /// The ruling.
         ruling: Ruling,
-        /// Whether the log has not had this ruling on this target for a while.
+        /// Whether to log it: the log has not had this ruling on this target for a
+        /// while.
         is_news: bool,
     },
     /// A plan was executed, or failed.
@@ -95,11 +96,11 @@ pub enum Report {
         decision: String,
         /// The plan.
         plan: Arc<Plan>,
-        /// What became of it.
+        /// The outcome.
         outcome: Outcome,
-        /// How long it took.
+        /// The duration of the execution.
         took: Duration,
-        /// Whether a failure is worth a warning.
+        /// Whether to log a failure as a warning.
         warning: Option<SuppressedCount>,
     },
     /// A call into a guest ended.
@@ -110,16 +111,16 @@ pub enum Report {
         role: Role,
         /// Why it failed, if it did.
         failure: Option<CallFailure>,
-        /// How long it took.
+        /// The duration of the call.
         took: Duration,
     },
-    /// A guest is not called for a while.
+    /// A circuit opened: the host does not call the guest for a while.
     CircuitOpened {
         /// The controller.
         controller: String,
         /// The role of the revision.
         role: Role,
-        /// For how long.
+        /// For this long.
         pause: Duration,
         /// The failure that opened it.
         reason: CallFailure,
@@ -132,14 +133,14 @@ pub enum Report {
         role: Role,
         /// The item.
         item: QueueKey,
-        /// Why, in the guest's words.
+        /// The guest's reason.
         reason: String,
     },
-    /// A guest measured something.
+    /// A guest recorded a measure.
     Measured {
         /// The controller.
         controller: String,
-        /// What.
+        /// The measure.
         measure: Measure,
     },
     /// An item was dequeued.
@@ -157,57 +158,57 @@ pub enum Report {
         controller: String,
         /// Its queue.
         queue: String,
-        /// How long that took, its writes included.
+        /// The duration of the reconcile, including its writes.
         took: Duration,
     },
     /// The condition of a stream changed.
     Stream {
         /// Its resource.
         resource: String,
-        /// How well it follows the server.
+        /// The condition of the stream.
         condition: Condition,
-        /// Whether the cache shows this stream. Otherwise it only lists yet, in
-        /// place of another.
+        /// Whether the cache shows this stream. Otherwise the stream is only listing,
+        /// to replace another one.
         is_current: bool,
-        /// Whether an interruption is worth a warning.
+        /// Whether to log an interruption as a warning.
         warning: Option<SuppressedCount>,
     },
-    /// A stream listed fewer fields than its views read, which cannot happen.
+    /// A stream listed fewer fields than its views read, which must not happen.
     ListRefused {
-        /// In which way.
+        /// The missing fields.
         reason: String,
     },
-    /// The API server does not say what it serves.
+    /// Discovery failed.
     DiscoveryFailed {
-        /// Why.
+        /// The failure.
         failure: Failure,
-        /// Whether that is worth a warning.
+        /// Whether to log it as a warning.
         warning: Option<SuppressedCount>,
     },
-    /// Some group versions do not say what they serve.
+    /// Discovery is incomplete: some group versions did not answer.
     DiscoveryIncomplete {
         /// The group versions.
         failed: Vec<String>,
-        /// How many lines about the same were suppressed.
+        /// The number of suppressed lines about the same failure.
         suppressed: SuppressedCount,
     },
-    /// A controller's watches could not be brought up to what is served.
+    /// A watch of a controller was not synced for a whole period of discovery.
     SyncError {
         /// The controller.
         controller: String,
     },
-    /// The machine runs, and this is its state. It comes every second.
+    /// The state of the machine, once a second.
     State(Box<State>),
 }
 
 /// The state of the machine, for gauges and probes.
 #[derive(Clone, Debug, Default)]
 pub struct State {
-    /// What keeps a controller from running; none if all of them do.
+    /// What keeps a controller from running; none if all of them run.
     pub waiting: Option<String>,
     /// The controllers that run.
     pub controllers: Vec<ControllerState>,
-    /// The number of objects held of each resource.
+    /// The number of cached objects of each resource.
     pub objects: Vec<(String, usize)>,
     /// The bytes of all objects.
     pub bytes: usize,
@@ -218,8 +219,8 @@ pub struct State {
 pub struct ControllerState {
     /// Its name.
     pub name: String,
-    /// Whether the stable revision's guest is not called because its circuit is
-    /// open.
+    /// Whether the stable revision's circuit is open, so that the host does not call
+    /// its guest.
     pub circuit_open: bool,
     /// The stable revision's queues.
     pub queues: Vec<QueueStats>,

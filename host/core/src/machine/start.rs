@@ -1,5 +1,4 @@
-//! When a revision starts: as soon as its watches are synced, or as complete as
-//! they have to be by then.
+//! When a revision starts: as soon as its watches are synced, or complete enough.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -18,13 +17,13 @@ use crate::rollout::cohort::CandidateStep;
 use crate::store::{Store, ViewId};
 use crate::time::{Instant, Now};
 
-/// How long a revision waits for resources that it can do without, as
-/// kube-controller-manager's garbage collector does.
+/// How long a revision waits for resources that it can run without, like
+/// kube-controller-manager's garbage collector.
 const INITIAL_SYNC: Duration = Duration::from_secs(30);
 
 impl<G: Clone> Machine<G> {
-    /// Gives every view the segments that its watch is made of, drops views that
-    /// nobody uses any more, and starts the streams that are missing.
+    /// Attaches to every view the segments of its watch, drops unused views, and starts
+    /// missing streams.
     pub(super) fn attach_all(&mut self, now: Now) {
         let Some(mapping) = self.mapping.clone() else {
             return;
@@ -50,7 +49,7 @@ impl<G: Clone> Machine<G> {
         self.start_ready(now);
     }
 
-    /// Takes segments out of views that have nothing to show there any more.
+    /// Detaches segments from views in which they have no objects to show any more.
     pub(super) fn detach_all(&mut self, now: Instant) {
         let Some(mapping) = self.mapping.clone() else {
             return;
@@ -68,8 +67,7 @@ impl<G: Clone> Machine<G> {
         self.handle_changes(now, &changes, Origin::Relist);
     }
 
-    /// Starts every revision whose watches are synced, or as complete as they
-    /// have to be by now.
+    /// Starts every revision whose watches are synced, or complete enough by now.
     pub(super) fn start_ready(&mut self, now: Now) {
         self.settle(now.instant);
         let Self {
@@ -90,7 +88,7 @@ impl<G: Clone> Machine<G> {
             let ready = |(one, _): &mut (PendingRevision<G>, CandidateStep)| {
                 may_start(store, one, now.instant)
             };
-            // It is compared with the revision that it is to replace.
+            // The comparison needs the stable revision that the candidate may replace.
             if let Some(controller) = &mut hosted.controller
                 && hosted.stable.is_none()
                 && let Some((pending, step)) = hosted.candidate.take_if(ready)
@@ -140,23 +138,24 @@ fn update_completeness<G: Clone>(
     }
 }
 
-/// Whether every watch of a manifest shows what it should.
+/// Whether every watch of a manifest is complete.
 fn is_complete(store: &Store, manifest: &Manifest, views: &Views) -> bool {
     let mut watches = manifest.watches.iter().zip(&views.ids);
     watches.all(|(watch, view)| streams::is_ready(store, *view, watch))
 }
 
-/// Whether the cache holds enough of the cluster for a revision. It waits a while
-/// for every resource, even where it does not depend on each: a garbage collector
-/// that does not see an owner's dependents yet would let the owner go before them.
+/// Whether the cache is complete enough for a revision. A revision waits a while for
+/// every resource, even for those that it can run without: a garbage collector that
+/// does not see an owner's dependents yet would release the owner before they are
+/// deleted.
 fn may_start<G>(store: &Store, pending: &PendingRevision<G>, now: Instant) -> bool {
     let synced = |view: &ViewId| store.synced(*view) == Some(true);
     is_complete(store, &pending.loaded.manifest, &pending.views)
         && (pending.views.ids.iter().all(synced) || now.since(pending.since) >= INITIAL_SYNC)
 }
 
-/// Starts a stable revision, or replaces the one that runs: queues, timers and
-/// notes stay then, and calls in flight are void.
+/// Starts a stable revision, or swaps the one that runs: then queues, timers and notes
+/// stay, and calls in flight are void.
 fn start_stable<G: Clone>(
     name: &str,
     hosted: &mut HostedController<G>,

@@ -1,4 +1,4 @@
-//! Which streams run: what the views need of what the API server serves.
+//! Which streams run: those that the views need and the API server serves.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,11 +19,11 @@ use crate::watch::Condition;
 pub(super) struct Streams {
     feeds: Feeds,
     running: BTreeSet<StreamId>,
-    /// What is known completely.
+    /// Which resources the cache covers completely.
     pub(super) coverage: Coverage,
-    /// The segments that were not listed yet when the last discovery ended.
+    /// The segments that were not listed at the end of the last discovery.
     pending: BTreeSet<SegmentId>,
-    /// What keeps a stream from its objects.
+    /// Why a stream does not deliver objects.
     hindrances: BTreeMap<StreamId, String>,
 }
 
@@ -35,19 +35,18 @@ pub(super) struct StreamChanges {
 }
 
 impl Streams {
-    /// The segment that a stream fills or is to fill; none if the stream was
-    /// stopped.
+    /// The segment that a stream fills, or will fill; none if the stream was stopped.
     pub(super) fn segment(&self, stream: StreamId) -> Option<SegmentId> {
         self.feeds.segment(stream)
     }
 
-    /// Whether a stream fills its segment. Otherwise it only lists yet, for
-    /// views that wait.
+    /// Whether a stream fills its segment. Otherwise it is only listing, for views that
+    /// wait.
     pub(super) fn fills(&self, stream: StreamId) -> bool {
         self.feeds.fills(stream)
     }
 
-    /// Brings the store up to date with an update of a stream.
+    /// Applies an update of a stream to the store.
     pub(super) fn update(
         &mut self,
         store: &mut Store,
@@ -74,14 +73,14 @@ impl Streams {
         Ok(updated)
     }
 
-    /// Notes the condition of a stream.
+    /// Records the condition of a stream.
     pub(super) fn note_condition(&mut self, stream: StreamId, condition: &Condition, now: Instant) {
         if let Some(segment) = self.feeds.segment(stream) {
             self.coverage.note_condition(segment, condition, now);
         }
     }
 
-    /// Remembers what keeps a stream from its objects.
+    /// Records why a stream does not deliver objects.
     pub(super) fn note_hindrance(&mut self, stream: StreamId, condition: &Condition) {
         let hindrance = match condition {
             Condition::Synced => {
@@ -94,8 +93,8 @@ impl Streams {
         self.hindrances.insert(stream, hindrance);
     }
 
-    /// The resource that keeps views from being complete: one that is not listed
-    /// yet. Of several, one that cannot be listed.
+    /// The resource that keeps views from being complete: one that is not listed yet,
+    /// preferably one that cannot be listed.
     pub(super) fn pending(&self, store: &Store, views: &[ViewId]) -> Option<PendingResource> {
         let segments = views.iter().flat_map(|view| store.segments_of(*view));
         let pending = segments.filter(|(_, ready)| !ready);
@@ -111,8 +110,8 @@ impl Streams {
         pending.max_by_key(|pending| pending.hindrance.is_some())
     }
 
-    /// The segments that are not listed yet, as at the end of the discovery
-    /// before. To be asked once for each discovery, when it is over.
+    /// The segments that are not listed, as they were not at the end of the previous
+    /// discovery. Call it once for each discovery, at its end.
     pub(super) fn overdue(&mut self, store: &Store) -> BTreeSet<SegmentId> {
         let segments = store.views().flat_map(|view| store.segments_of(view));
         let pending = segments
@@ -122,8 +121,8 @@ impl Streams {
         self.pending.intersection(&before).copied().collect()
     }
 
-    /// Gives a view the segments that its watch is made of: what is served, and
-    /// what other views keep of resources that are not served at the moment.
+    /// Attaches to a view the segments of its watch: the served resources, and the
+    /// resources that are not served at the moment but cached by other views.
     pub(super) fn attach(
         store: &mut Store,
         view: ViewId,
@@ -142,7 +141,7 @@ impl Streams {
         }
     }
 
-    /// Takes segments out of a view that have nothing to show any more.
+    /// Detaches segments from a view in which they have no objects to show any more.
     pub(super) fn detach(
         &self,
         store: &mut Store,
@@ -158,7 +157,7 @@ impl Streams {
             .filter(|segment| {
                 let is_gone = match watch.source {
                     Source::One(_) => self.coverage.is_missing(*segment),
-                    // What is not served may be stored still.
+                    // An object may still exist while its resource is not served.
                     Source::EveryDeletable(_) => self.coverage.is_gone(store, view, *segment, now),
                 };
                 is_gone || is_replaced(store, view, *segment, &wanted)
@@ -169,8 +168,8 @@ impl Streams {
         }
     }
 
-    /// Brings the streams in line with what the views read: one for every segment
-    /// whose resource is served, and no others.
+    /// Adjusts the streams to the views: one stream for every segment whose resource is
+    /// served, and no others.
     pub(super) fn reconcile(&mut self, store: &Store) -> StreamChanges {
         self.coverage.forget_all_but(store);
         let coverage = &self.coverage;
@@ -208,8 +207,8 @@ impl Streams {
         changes
     }
 
-    /// Lists at once what was not served a moment ago, and is by now: a stream
-    /// asks for it again after a while only. The next [`Self::reconcile`] does so.
+    /// Lists resources immediately that are served again. Without this, a stream checks
+    /// again only after a while. The next [`Self::reconcile`] starts the lists.
     pub(super) fn list_returned(&mut self) {
         let segments = self.feeds.iter().map(|(_, feed)| feed.segment);
         let waiting = segments.filter(|segment| self.coverage.waits_in_vain(*segment));
@@ -230,8 +229,8 @@ pub(super) fn unserved<'w>(watch: &'w WatchSpec, mapping: &Mapping) -> Option<&'
     }
 }
 
-/// Whether a view is complete enough for its controller to run. A resource
-/// among many that does not sync holds up nobody.
+/// Whether a view is complete enough for its controller to run. In a watch of many
+/// resources, one that does not sync delays no controller.
 pub(super) fn is_ready(store: &Store, view: ViewId, watch: &WatchSpec) -> bool {
     let mut segments = store.segments_of(view).peekable();
     match watch.source {
@@ -241,8 +240,8 @@ pub(super) fn is_ready(store: &Store, view: ViewId, watch: &WatchSpec) -> bool {
     }
 }
 
-/// Whether a segment shows the objects of another one, which is followed in its
-/// place: the API server prefers another version of the resource by now.
+/// Whether a segment shows the objects of another one, which replaces it: the API
+/// server prefers another version of the resource by now.
 fn is_replaced(
     store: &Store,
     view: ViewId,
@@ -262,8 +261,8 @@ fn is_replaced(
     })
 }
 
-/// Whether a segment is of a resource that a watch would be of, if it was
-/// served: its objects may be stored still.
+/// Whether a segment has a resource that a watch would include if it was served: its
+/// objects may still exist.
 fn is_kept(spec: &SegmentSpec, watch: &WatchSpec, mapping: &Mapping) -> bool {
     let Source::EveryDeletable(except) = &watch.source else {
         return false;

@@ -1,4 +1,4 @@
-//! What streams deliver.
+//! Handling the updates of streams.
 
 use super::Machine;
 use super::report::Report;
@@ -15,7 +15,7 @@ impl<G: Clone> Machine<G> {
         let mut fresh = Vec::new();
         let segment = self.streams.segment(batch.stream);
         let spec = segment.and_then(|segment| self.store.segment_spec(segment));
-        // What is defined, and what is served, decides whose objects are gone.
+        // Definitions and served resources decide whose objects are gone.
         let mut may_be_gone = spec.is_some_and(|spec| is_definitions(&spec.resource));
         for update in batch.updates {
             if let Update::Status(condition) = &update {
@@ -33,7 +33,7 @@ impl<G: Clone> Machine<G> {
                     let before = std::mem::take(&mut fresh);
                     self.handle_changes(now.instant, &before, Origin::Fresh);
                     self.handle_changes(now.instant, &changes, Origin::Relist);
-                    // It may be the version that replaces another one.
+                    // This list may be of the version that replaces another one.
                     self.detach_all(now.instant);
                     self.start_ready(now);
                 }
@@ -48,7 +48,7 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// Gives the controllers what changed in the cache.
+    /// Passes changes of the cache to the controllers.
     pub(super) fn handle_changes(&mut self, now: Instant, changes: &[Change], origin: Origin) {
         if changes.is_empty() {
             return;
@@ -83,8 +83,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// Whether an interruption is worth a warning. While the API server does not
-    /// answer, that is logged once for all.
+    /// Whether to log an interruption as a warning. While the API server does not
+    /// answer, one line stands for all.
     pub(super) fn warns(&mut self, now: Instant, cause: &str) -> Option<SuppressedCount> {
         if !self.reachable {
             return None;

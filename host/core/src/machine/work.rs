@@ -1,4 +1,4 @@
-//! Work: calls into guests, and the plans that were decided.
+//! Work: calls into guests, and the effects of the controllers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::rollout::Role;
 use crate::store::Snapshot;
 use crate::time::{Instant, Now};
 
-/// What calls are made with.
+/// The inputs that all calls share.
 struct CallInputs {
     snapshot: Snapshot,
     mapping: Arc<Mapping>,
@@ -18,7 +18,7 @@ struct CallInputs {
 }
 
 impl<G: Clone> Machine<G> {
-    /// Asks every controller what it wants done.
+    /// Makes the calls of every controller, and takes the controllers' effects.
     pub(super) fn work(&mut self, now: Now) {
         let Some(mapping) = self.mapping.clone() else {
             return;
@@ -31,7 +31,7 @@ impl<G: Clone> Machine<G> {
             };
             self.call_all(now, &shown);
         }
-        // After the calls: dequeueing items is an effect, too.
+        // After the calls, because dequeueing items is an effect too.
         self.settle(now.instant);
     }
 
@@ -57,8 +57,8 @@ impl<G: Clone> Machine<G> {
         }
     }
 
-    /// Takes everything that the controllers want done so far: what a revision
-    /// decided is its own work, and not that of the one that replaces it.
+    /// Takes all effects of the controllers so far, so that what a revision decided is
+    /// not attributed to the one that replaces it.
     pub(super) fn settle(&mut self, now: Instant) {
         let Some(mapping) = &self.mapping else {
             return;

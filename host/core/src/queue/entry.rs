@@ -1,4 +1,4 @@
-//! One item: its state, and how two requests for it become one.
+//! One item: its state, and how two requests for it merge.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ pub(super) struct Entry {
     pub(super) failures: Arc<[PlanFailure]>,
     /// Whether it is pending only because it is a tick.
     pub(super) armed: bool,
-    /// Whether it is dequeued by itself.
+    /// Whether it is dequeued alone.
     pub(super) alone: bool,
 }
 
@@ -58,10 +58,10 @@ impl Entry {
         }
     }
 
-    /// Joins another request for the same item, and returns whether it changed
-    /// anything. The earlier due time applies. An item that is due already
-    /// keeps its place. If a fresh event and a list both ask for it, the item
-    /// is fresh. A named group replaces the item's.
+    /// Merges another request for the same item, and returns whether anything changed.
+    /// The earlier due time applies. An item that is due already keeps its place. If
+    /// both a fresh event and a list enqueue it, the item is fresh. A named group
+    /// replaces the item's.
     pub(super) fn join(&mut self, now: Instant, wish: &Self) -> bool {
         let before = (self.place.clone(), self.armed);
         let mine = self.place.order.due_at;

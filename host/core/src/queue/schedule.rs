@@ -13,8 +13,7 @@ use crate::time::Instant;
 /// steady stream of fresh events slows a re-list down, but cannot starve it.
 pub(super) const RELIST_SHARE: u32 = 10;
 
-/// How many groups there may be before the queue looks for groups without
-/// information.
+/// The number of groups from which on the queue removes groups without information.
 const FIRST_SWEEP: usize = 64;
 
 /// A value for each lane.

@@ -1,19 +1,19 @@
 //! Which streams fill the store.
 //!
-//! One stream fills a segment, with the fields that its views read. When they
-//! come to read more, a *successor* lists the resource with all of them, and
-//! the stream before it goes on until the successor has seen everything that
-//! it has shown: a list takes seconds, and a change must not wait for it. From
-//! there on the successor fills the segment.
+//! One stream fills a segment, with the fields that its views read. When the views read
+//! more fields, a *successor* lists the resource with all of them. The current stream
+//! continues until the successor has seen everything that the current one has
+//! delivered: a list takes seconds, and changes must not wait for it. Then the
+//! successor fills the segment.
 //!
 //! ```text
 //! current     list ── change ── change ── change ── change ✕
 //! successor                 list ………………………… end ── change ── taken over
 //! ```
 //!
-//! So the store never shows an older state after a newer one, whichever of the
-//! two streams is ahead. This needs versions that can be compared. Where they
-//! are no integers the current stream ends before its successor asks.
+//! So the store never replaces a newer state by an older one, whichever of the two
+//! streams is ahead. This needs versions that can be compared. If they are not
+//! integers, the current stream ends before its successor sends its request.
 
 use std::collections::BTreeMap;
 
@@ -24,26 +24,26 @@ use crate::stream::StreamId;
 use crate::time::Instant;
 use crate::watch::{self, settle};
 
-/// A stream that is to run.
+/// A stream that has to run.
 #[derive(Clone, Debug)]
 pub struct Feed {
-    /// What it fills, or is to fill.
+    /// The segment that it fills, or will fill.
     pub segment: SegmentId,
     /// The fields that it keeps.
     pub fields: FieldTree,
 }
 
-/// What an update of a stream did to the store.
+/// The effect of an update on the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FeedUpdate {
-    /// The store shows it, or keeps it for later, or nobody asked for it.
+    /// The store holds the update now or later, or no stream needs it.
     Changes,
-    /// The store shows another list: views may be complete now that were not,
-    /// and [`Feeds::follow`] is due.
+    /// The store holds another list: more views may be complete, and [`Feeds::follow`]
+    /// is due.
     List,
 }
 
-/// The streams that are to run.
+/// The streams that have to run.
 #[derive(Debug, Default)]
 pub struct Feeds {
     streams: BTreeMap<StreamId, Feed>,
@@ -55,17 +55,17 @@ pub struct Feeds {
 #[derive(Debug)]
 struct SegmentStreams {
     current: StreamId,
-    /// The newest version that the current stream has shown; none before its
-    /// first list.
+    /// The newest version that the current stream delivered; none before its first
+    /// list.
     shown: Option<ResourceVersion>,
     successor: Option<Successor>,
 }
 
-/// A stream that is to take the current one's place.
+/// The stream that will replace the current one.
 #[derive(Debug)]
 struct Successor {
     id: StreamId,
-    /// What it has listed, and the changes since.
+    /// The list that it delivered, with the changes since.
     listed: Option<CompleteList>,
 }
 
@@ -76,9 +76,8 @@ struct CompleteList {
 }
 
 impl Feeds {
-    /// Brings the streams in line with what the store's views read, of the
-    /// segments that are to be followed. To be called when any of this has
-    /// changed, and after every list.
+    /// Adjusts the streams of the followed segments to the fields that the store's
+    /// views read. Call it when either has changed, and after every list.
     pub fn follow(&mut self, store: &Store, is_followed: impl Fn(SegmentId) -> bool) {
         let segments = store.segments().map(|(segment, _)| segment);
         let segments: Vec<SegmentId> = segments.filter(|it| is_followed(*it)).collect();
@@ -94,37 +93,37 @@ impl Feeds {
         });
     }
 
-    /// Ends the streams of a segment: [`Self::follow`] begins another one, which
-    /// lists at once.
+    /// Ends the streams of a segment. [`Self::follow`] starts another one, which lists
+    /// immediately.
     pub fn list_again(&mut self, segment: SegmentId) {
         self.followed.remove(&segment);
     }
 
-    /// The streams that are to run, with what they keep.
+    /// The streams that have to run, with the fields that they keep.
     pub fn iter(&self) -> impl Iterator<Item = (StreamId, &Feed)> {
         self.streams.iter().map(|(id, feed)| (*id, feed))
     }
 
-    /// Whether a stream is to run.
+    /// Whether a stream has to run.
     #[must_use]
     pub fn contains(&self, stream: StreamId) -> bool {
         self.streams.contains_key(&stream)
     }
 
-    /// The segment that a stream fills, or is to fill.
+    /// The segment that a stream fills, or will fill.
     #[must_use]
     pub fn segment(&self, stream: StreamId) -> Option<SegmentId> {
         Some(self.streams.get(&stream)?.segment)
     }
 
-    /// Whether a stream fills its segment already.
+    /// Whether a stream is the current one of its segment.
     #[must_use]
     pub fn fills(&self, stream: StreamId) -> bool {
         let mut followed = self.followed.values();
         followed.any(|streams| streams.current == stream)
     }
 
-    /// Takes an object that a stream says was added or modified.
+    /// Applies an object that a watch added or modified.
     pub fn apply(
         &mut self,
         store: &mut Store,
@@ -140,7 +139,7 @@ impl Feeds {
         self.change(store, stream, change, now, changes)
     }
 
-    /// Takes a deletion, with the object's last state.
+    /// Applies a deletion, with the object's last state.
     pub fn remove(
         &mut self,
         store: &mut Store,
@@ -156,7 +155,7 @@ impl Feeds {
         self.change(store, stream, change, now, changes)
     }
 
-    /// Takes a complete list of that version.
+    /// Applies a complete list of that version.
     pub fn replace(
         &mut self,
         store: &mut Store,
@@ -174,8 +173,8 @@ impl Feeds {
         };
         let version = ResourceVersion::new(version);
         if streams.current == stream {
-            // The successor may have asked before this list was made: only one
-            // that asks from now on is sure to know no less.
+            // The successor may have sent its request before this list was made. Only a
+            // successor that starts now is sure to see at least as much.
             streams.successor = None;
             streams.shown = Some(version);
             store.replace(feed.segment, feed.fields.clone(), items, now, changes)?;
@@ -228,7 +227,7 @@ impl Feeds {
             listed.changes.push(change);
             raise(Some(&mut listed.version), version);
         }
-        // With all fields of the views, a list is never refused.
+        // A list with all fields of the views is never refused.
         take_over(streams, feed, store, now, changes).unwrap_or(FeedUpdate::Changes)
     }
 
@@ -249,8 +248,8 @@ impl Feeds {
         let feed = coming.and_then(|id| self.streams.get(&id));
         let is_covered = feed.is_some_and(|feed| feed.fields.covers(&wanted));
         let shows = streams.shown.as_ref();
-        // Before its first list a stream must list all that is shown already,
-        // too: an earlier one may have had more fields.
+        // Before its first list, a stream must list every field that a view shows
+        // already: an earlier stream may have had more fields.
         let needs_another = !is_covered && (shows.is_none() || store.needs_list(segment));
         let is_comparable = shows.is_some_and(|version| version.number().is_some());
         let another = needs_another.then(|| self.begin(segment, wanted));
@@ -292,8 +291,8 @@ impl SegmentStreams {
     }
 }
 
-/// Lets the successor fill the segment, if it knows everything that the current
-/// stream has shown.
+/// Lets the successor fill the segment, if it has seen everything that the current
+/// stream delivered.
 fn take_over(
     streams: &mut SegmentStreams,
     feed: &Feed,
@@ -321,8 +320,8 @@ fn take_over(
     Ok(FeedUpdate::List)
 }
 
-/// Takes the later one of two versions, if they can be compared, or else the
-/// one that came later.
+/// Sets a version to the later one of two, or, if they cannot be compared, to the
+/// second.
 fn raise(version: Option<&mut ResourceVersion>, to: ResourceVersion) {
     if let Some(version) = version
         && to.may_follow(version)

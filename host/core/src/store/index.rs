@@ -12,28 +12,28 @@ use crate::manifest::{IndexFilter, IndexSpec};
 use crate::msgpack::{self, Value};
 use crate::path::FieldPath;
 
-/// Which objects have which values. A value's text is held once, however many
-/// objects have it; cloning it costs nothing, changing a clone copies a path.
+/// Which objects have which values. The text of a value is stored once. Cloning costs
+/// nothing; a change of a clone copies one path of the tree.
 #[derive(Clone, Debug)]
 pub(super) struct Index {
     spec: Arc<IndexSpec>,
     values: OrdMap<Arc<str>, IndexedValue>,
     /// The objects that have a value, by the value's number.
     slots: SlotSets,
-    /// The same once more in their order, for an index that has one.
+    /// The same in their order, for an index that has one.
     ordered: OrdSet<(ValueId, Rank, Slot)>,
-    /// Numbers below `next` of values that nobody has any more.
+    /// Numbers below `next` that are free: no object has their value.
     free: Vector<ValueId>,
     next: ValueId,
 }
 
 type ValueId = u32;
 
-/// What an object is ordered by: the text of the order's field, the name and
-/// the namespace, in bytes that compare like the three.
+/// The sort key of an object: the text of the order's field, the name and the
+/// namespace, in bytes that compare in that order.
 type Rank = Arc<[u8]>;
 
-/// A value that some object has.
+/// A value that at least one object has.
 #[derive(Clone, Copy, Debug)]
 struct IndexedValue {
     id: ValueId,
@@ -41,7 +41,7 @@ struct IndexedValue {
     count: u32,
 }
 
-/// What an index holds of one object.
+/// What the index stores about one object.
 #[derive(Debug, PartialEq, Eq)]
 struct Entries<'a> {
     values: Vec<Cow<'a, str>>,
@@ -65,17 +65,17 @@ impl Index {
         &self.spec.name
     }
 
-    /// The values that an object's data has here, each once, in byte order.
+    /// The values of an object's data in this index, each once, in byte order.
     pub(super) fn values_of<'a>(&self, data: &'a [u8]) -> Vec<Cow<'a, str>> {
         values(&self.spec, data)
     }
 
-    /// The field that it orders by, if it has an order.
+    /// The field of the order, if the index has one.
     pub(super) fn order(&self) -> Option<&FieldPath> {
         self.spec.order.as_ref()
     }
 
-    /// The text that an object is ordered by; none if the index has no order.
+    /// The text by which an object is ordered; none if the index has no order.
     pub(super) fn order_of<'a>(&self, object: &'a Object) -> Option<Cow<'a, str>> {
         let mut order = None;
         let visited = msgpack::visit(object.data(), self.order()?, &mut |value| {
@@ -84,12 +84,12 @@ impl Index {
         Some(order.filter(|_| visited.is_ok()).unwrap_or_default())
     }
 
-    /// Whether an object's change from `old` to `new` changes nothing here.
+    /// Whether the change of an object from `old` to `new` leaves the index as it is.
     pub(super) fn agrees(&self, old: Option<&Object>, new: Option<&Object>) -> bool {
         self.entries(old) == self.entries(new)
     }
 
-    /// Follows an object's change from `old` to `new`.
+    /// Updates the index for a change of an object from `old` to `new`.
     pub(super) fn update(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
         let old = self.entries(old);
         let new = self.entries(new);
@@ -109,14 +109,14 @@ impl Index {
         self.values.get(value).map_or(0, |held| held.count)
     }
 
-    /// The objects that have a value, from a slot on.
+    /// The objects that have a value, starting at a slot.
     pub(super) fn slots(&self, value: &str, from: Slot) -> impl Iterator<Item = Slot> {
         let held = self.values.get(value);
         held.into_iter()
             .flat_map(move |held| self.slots.iter(held.id, from))
     }
 
-    /// The objects that have a value in their order, those after a place.
+    /// The objects that have a value, in their order, after a place.
     pub(super) fn slots_after(
         &self,
         value: &str,
@@ -135,7 +135,7 @@ impl Index {
         })
     }
 
-    /// The values after `after` in byte order, with how many objects have them.
+    /// The values after `after` in byte order, each with the number of its objects.
     pub(super) fn keys(&self, after: Option<&str>) -> impl Iterator<Item = (&str, u32)> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         self.values
@@ -188,7 +188,7 @@ impl Index {
     }
 }
 
-/// A place in the order of an index: that of an object which is there, or was.
+/// A place in the order of an index: that of an object that exists, or existed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The text of the field that the index orders by; empty if it was not set.
@@ -203,23 +203,22 @@ impl Place {
     }
 }
 
-/// No name or namespace has a zero byte, and every other byte is above it: a
-/// text that begins another one comes before it.
+/// Names and namespaces contain no zero byte, so a text sorts before every text that it
+/// is a prefix of.
 fn rank(order: &str, key: &str) -> Rank {
     let (namespace, name) = key.split_once('/').unwrap_or(("", key));
     let parts = [order, name, namespace].map(str::as_bytes);
     parts.join(&0).into()
 }
 
-/// The values that an index has for an object: strings as they are, numbers
-/// and booleans as text. Null, an empty string and an empty list are no value;
-/// a map or a list is one for [`IndexSpec::presence`] only. Data that is
-/// malformed has none.
+/// The values of an object in an index: strings as they are, numbers and booleans as
+/// text. Null, an empty string and an empty list are no value. A map or a list is a
+/// value for [`IndexSpec::presence`] only. Malformed data has no values.
 fn values<'a>(spec: &IndexSpec, data: &'a [u8]) -> Vec<Cow<'a, str>> {
     let mut values = Vec::new();
     let mut present = false;
     let mut empty = false;
-    // Whether a value is there that no text stands for.
+    // Whether there is a value without a text.
     let mut compound = false;
     let visited = msgpack::visit(data, &spec.path, &mut |value| match value {
         Value::Nil | Value::Text("") => empty = true,
@@ -254,7 +253,7 @@ fn values<'a>(spec: &IndexSpec, data: &'a [u8]) -> Vec<Cow<'a, str>> {
     values
 }
 
-/// A scalar's text; none for what is not set, a list or a map.
+/// The text of a scalar; none for an absent value, a list or a map.
 fn text<'a>(value: &Value<'a>) -> Option<Cow<'a, str>> {
     Some(match value {
         Value::Nil | Value::List(_) | Value::Map(_) | Value::Binary(_) => return None,

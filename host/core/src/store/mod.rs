@@ -1,15 +1,13 @@
-//! What is known of the cluster: one copy of every object, however many guests
-//! read it.
+//! The cache: one copy of every object, however many guests read it.
 //!
-//! A *segment* is one stream of a resource's objects; it keeps every field that
-//! one of its views reads. A *view* is one watch of one revision of a guest: it
-//! shows the objects of its segments, with indexes and change times of its own
-//! fields. A view shows a segment's objects only once the segment was listed
-//! with everything that the view reads; until then they are not there for it.
+//! A *segment* is one list of a resource's objects; it keeps every field that one of
+//! its views reads. A *view* is one watch of one revision: it shows the objects of its
+//! segments, with indexes and change times of its own fields. A view shows the objects
+//! of a segment only after the segment was listed with all fields that the view reads.
 //!
-//! [`Store`] is written to by the loop that follows the streams; every write
-//! tells which views it changed. A [`Snapshot`] is the state at one moment: it
-//! costs next to nothing to take and never changes.
+//! Only the machine writes to the [`Store`]; every write returns the views that it
+//! changed. A [`Snapshot`] is the state at one moment: taking one is cheap, and it
+//! never changes.
 
 mod feeds;
 mod index;
@@ -42,28 +40,29 @@ use segment::Segment;
 use slots::Slot;
 use state::{State, ViewState};
 
-/// A view's number; never used twice.
+/// The number of a view; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ViewId(u32);
 
-/// The number of a set of fields. Views that read the same fields share it, and
-/// with it the times at which these fields changed: a candidate sees what the
-/// stable revision of the same guest sees.
+/// The number of a set of fields. Views that read the same fields share it, and with it
+/// the times at which these fields changed: a candidate sees the same times as the
+/// stable revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct FieldsId(u32);
 
 /// What a view shows of its segments.
 #[derive(Clone, Debug)]
 pub struct ViewSpec {
-    /// The fields it reads. A change of others is none for it.
+    /// The fields that the view reads. A change of other fields does not change the
+    /// view.
     pub fields: FieldTree,
-    /// Its secondary indexes. What they are over is added to the fields.
+    /// Its secondary indexes. The view also reads their paths.
     pub indexes: Vec<IndexSpec>,
-    /// What its objects are called.
+    /// How it names its objects.
     pub key: ViewKey,
 }
 
-/// What a view calls an object.
+/// How a view names an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViewKey {
     /// `namespace/name`, or `name` for a cluster-scoped object. For views of
@@ -86,25 +85,24 @@ impl From<&WatchSpec> for ViewSpec {
     }
 }
 
-/// An object of a view appeared (no `old`), disappeared (no `new`), or changed
-/// in a field that the view reads.
+/// A change in a view: an object appeared (no `old`), disappeared (no `new`), or
+/// changed in a field that the view reads.
 #[derive(Clone, Debug)]
 pub struct Change {
     /// The view that shows it.
     pub view: ViewId,
-    /// What it showed before.
+    /// The object before the change.
     pub old: Option<Arc<Object>>,
-    /// What it shows now.
+    /// The object after the change.
     pub new: Option<Arc<Object>>,
 }
 
-/// There is no such view: it was removed, or belongs to another store.
+/// The view does not exist: it was removed, or belongs to another store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store has no view {}", .0.0)]
 pub struct UnknownView(pub ViewId);
 
-/// A list was made for fewer fields than a view already shows. It would take
-/// them away.
+/// A list has fewer fields than a view already shows, and would remove them.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{resource} was listed without fields that a watch already shows: \
@@ -115,13 +113,13 @@ pub struct TooFewFields {
     pub resource: String,
 }
 
-/// The cluster's objects, written to by the loop that follows its streams.
+/// The cluster's objects.
 #[derive(Debug, Default)]
 pub struct Store {
     state: State,
     segments: BTreeMap<SegmentId, Segment>,
     views: BTreeMap<ViewId, Watch>,
-    /// Slots below `next_slot` that hold nothing.
+    /// Free slots below `next_slot`.
     free: Vec<Slot>,
     next_slot: Slot,
     next_segment: u32,
@@ -164,10 +162,10 @@ impl Store {
         view
     }
 
-    /// Adds a segment to a view, and starts the segment if nobody had it yet.
+    /// Adds a segment to a view, and creates the segment if no view has it yet.
     ///
-    /// If it was listed with what the view reads, its objects appear at once.
-    /// Otherwise they do when it is listed again ([`Self::needs_list`]).
+    /// If the segment was listed with all fields of the view, its objects appear
+    /// immediately. Otherwise they appear after the next list ([`Self::needs_list`]).
     pub fn attach(
         &mut self,
         view: ViewId,
@@ -188,8 +186,8 @@ impl Store {
         Ok(id)
     }
 
-    /// Takes a segment out of a view: its objects disappear from it. A segment
-    /// without views is forgotten.
+    /// Removes a segment from a view: its objects disappear from the view. A segment
+    /// without views is dropped.
     pub fn detach(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
         let Some(watch) = self.views.get_mut(&view) else {
             return;
@@ -203,7 +201,7 @@ impl Store {
         self.leave(view, segment);
     }
 
-    /// Removes a view, with the segments that no other view has.
+    /// Removes a view, and the segments that no other view has.
     pub fn remove_view(&mut self, view: ViewId) {
         let Some(watch) = self.views.remove(&view) else {
             return;
@@ -214,14 +212,13 @@ impl Store {
         }
     }
 
-    /// The state at this moment. It costs next to nothing, and what is written
-    /// later does not show in it.
+    /// The state at this moment. Taking it is cheap, and later writes do not change it.
     #[must_use]
     pub fn snapshot(&self) -> Snapshot {
         Snapshot::new(self.state.clone())
     }
 
-    /// A view's present state.
+    /// The current state of a view.
     #[must_use]
     pub fn view(&self, view: ViewId) -> Option<View<'_>> {
         View::new(&self.state, view)
@@ -234,7 +231,7 @@ impl Store {
         Some(segments.iter().all(|segment| self.is_ready(view, *segment)))
     }
 
-    /// A view's segments, each with whether the view shows its objects.
+    /// The segments of a view, each with whether the view shows its objects.
     pub fn segments_of(&self, view: ViewId) -> impl Iterator<Item = (SegmentId, bool)> {
         self.views
             .get(&view)
@@ -255,19 +252,19 @@ impl Store {
             .map(|(id, segment)| (*id, &segment.spec))
     }
 
-    /// What a segment is a stream of.
+    /// The resource and selectors of a segment.
     #[must_use]
     pub fn segment_spec(&self, segment: SegmentId) -> Option<&Arc<SegmentSpec>> {
         Some(&self.segments.get(&segment)?.spec)
     }
 
-    /// Everything that a segment's views read: what its next list has to keep.
+    /// All fields that the views of a segment read: its next list has to have them.
     #[must_use]
     pub fn segment_fields(&self, segment: SegmentId) -> Option<FieldTree> {
         Some(self.segments.get(&segment)?.fields())
     }
 
-    /// Whether a view of the segment waits for a list of it.
+    /// Whether a view of the segment waits for its next list.
     #[must_use]
     pub fn needs_list(&self, segment: SegmentId) -> bool {
         self.segments
@@ -275,7 +272,7 @@ impl Store {
             .is_some_and(|segment| segment.readers.iter().any(|reader| !reader.ready))
     }
 
-    /// How many objects a segment holds.
+    /// The number of objects of a segment.
     #[must_use]
     pub fn segment_len(&self, segment: SegmentId) -> usize {
         self.state.segment(segment).map_or(0, |members| members.len)
@@ -293,8 +290,7 @@ impl Store {
         self.state.find(segment, key).is_some()
     }
 
-    /// The size of a segment's objects in bytes: their data and keys, without
-    /// the overhead of holding them.
+    /// The size of a segment's objects in bytes: data and keys, without overhead.
     #[must_use]
     pub fn segment_bytes(&self, segment: SegmentId) -> usize {
         self.segments
@@ -308,7 +304,7 @@ impl Store {
             .is_some_and(|segment| segment.is_ready(view))
     }
 
-    /// The segment of that spec, begun if there is none.
+    /// The segment of that spec; created if it does not exist.
     fn segment_id(&mut self, spec: &SegmentSpec) -> SegmentId {
         if let Some((id, _)) = self.segments().find(|(_, other)| ***other == *spec) {
             return id;
@@ -320,7 +316,7 @@ impl Store {
         id
     }
 
-    /// The number of a set of fields: that of a view which reads the same.
+    /// The number of a set of fields: views that read the same fields get the same one.
     fn intern(&mut self, tree: FieldTree) -> (FieldsId, Arc<FieldTree>) {
         if let Some(watch) = self.views.values().find(|watch| *watch.tree == tree) {
             return (watch.fields, Arc::clone(&watch.tree));
@@ -341,7 +337,7 @@ impl Store {
         }
     }
 
-    /// Lets a view show a segment's objects.
+    /// Shows a segment's objects in a view.
     fn show(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
         let members = self.members(segment);
         if let Some(state) = self.state.view_mut(view) {
@@ -359,7 +355,7 @@ impl Store {
         }));
     }
 
-    /// Takes a segment's objects out of a view.
+    /// Removes a segment's objects from a view.
     fn hide(&mut self, view: ViewId, segment: SegmentId, changes: &mut Vec<Change>) {
         let members = self.members(segment);
         if let Some(state) = self.state.view_mut(view) {

@@ -1,4 +1,4 @@
-//! An object as the store holds it.
+//! An object in the store.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use super::{FieldsId, SegmentId};
 use crate::object::{ProjectedObject, Uid};
 use crate::time::Instant;
 
-/// An object of a segment. It never changes: an update puts another in its
-/// place, and whoever still holds this one keeps what it saw.
+/// An object of a segment. It never changes: an update replaces it, and a snapshot
+/// keeps the former one.
 #[derive(Clone, Debug)]
 pub struct Object {
     segment: SegmentId,
@@ -15,8 +15,8 @@ pub struct Object {
     uid: Uid,
     version: ResourceVersion,
     changed: ChangeTimes,
-    /// The key, then the data: there are so many objects that a second
-    /// allocation for each would show.
+    /// The key, then the data: with so many objects, a second allocation for each would
+    /// cost memory.
     bytes: Box<[u8]>,
 }
 
@@ -79,13 +79,13 @@ impl Object {
         &self.version
     }
 
-    /// MessagePack of the fields that its segment was listed with.
+    /// The fields that its segment was listed with, as MessagePack.
     #[must_use]
     pub fn data(&self) -> &[u8] {
         self.bytes.get(self.key_len as usize..).unwrap_or_default()
     }
 
-    /// When anything that is kept of it last changed.
+    /// The time of the last change of any stored field.
     #[must_use]
     pub fn last_changed(&self) -> Instant {
         self.changed.last
@@ -99,24 +99,24 @@ impl Object {
         self.version = version;
     }
 
-    /// The size of what it holds, without the overhead of holding it.
+    /// The size of its key and data, without overhead.
     pub(super) fn bytes(&self) -> usize {
         self.bytes.len()
     }
 }
 
-/// A resource version: since Kubernetes 1.35 an integer that grows with every
-/// write of the resource, before that and elsewhere any text.
+/// A resource version: since Kubernetes 1.35 an integer that grows with every write of
+/// the resource; before, and in some aggregated API servers, any text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceVersion {
-    /// An integer, in the one way it can be written.
+    /// An integer in canonical form.
     Number(u64),
     /// Any other text.
     Text(Box<str>),
 }
 
 impl ResourceVersion {
-    /// Takes the text of a resource version.
+    /// Parses a resource version.
     #[must_use]
     pub fn new(text: &str) -> Self {
         let plain = text.bytes().all(|byte| byte.is_ascii_digit())
@@ -127,7 +127,7 @@ impl ResourceVersion {
         }
     }
 
-    /// The integer, if it is one.
+    /// The integer, if the version is one.
     #[must_use]
     pub fn number(&self) -> Option<u64> {
         match self {
@@ -136,7 +136,7 @@ impl ResourceVersion {
         }
     }
 
-    /// Whether it can be from a later write than `other`: versions that are no
+    /// Whether this version can be of a later write than `other`. Versions that are not
     /// integers cannot be compared.
     #[must_use]
     pub fn may_follow(&self, other: &Self) -> bool {
@@ -156,12 +156,12 @@ impl fmt::Display for ResourceVersion {
     }
 }
 
-/// When parts of an object last changed.
+/// The times of the last changes of an object's fields.
 #[derive(Clone, Debug)]
 pub(super) struct ChangeTimes {
-    /// When anything that is kept of it did.
+    /// The last change of any stored field.
     last: Instant,
-    /// What did before that only.
+    /// Sets of fields whose last change was earlier.
     earlier: Box<[(FieldsId, Instant)]>,
 }
 
@@ -173,8 +173,8 @@ impl ChangeTimes {
         }
     }
 
-    /// When these fields last changed. For fields that nobody read at that
-    /// time, the last change of anything: they cannot have changed later.
+    /// The last change of these fields. For fields that no view read at the time, the
+    /// last change of any field: they cannot have changed later.
     pub(super) fn of(&self, fields: FieldsId) -> Instant {
         self.earlier
             .iter()

@@ -1,4 +1,4 @@
-//! Segments: the streams of objects that watches are made of.
+//! Segments: the lists of objects that watches consist of.
 
 use std::sync::Arc;
 
@@ -6,25 +6,25 @@ use super::{FieldsId, ViewId};
 use crate::object::{ApiResource, Kind};
 use crate::path::FieldTree;
 
-/// A segment's number; never used twice.
+/// The number of a segment; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SegmentId(pub(super) u32);
 
-/// One stream of a resource's objects. Watches that ask for the same one share
+/// One list of a resource's objects. Watches with the same resource and selectors share
 /// it, whatever fields each of them reads.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SegmentSpec {
-    /// Which resource.
+    /// The resource.
     pub resource: ApiResource,
-    /// What its objects are.
+    /// The kind of its objects.
     pub kind: Kind,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// Only this namespace; empty for all.
+    /// The namespace; empty for all.
     pub namespace: String,
-    /// Kubernetes' label selector; empty for all.
+    /// The label selector; empty for all objects.
     pub label_selector: String,
-    /// Kubernetes' field selector; empty for all.
+    /// The field selector; empty for all objects.
     pub field_selector: String,
 }
 
@@ -32,11 +32,11 @@ pub struct SegmentSpec {
 #[derive(Debug)]
 pub(super) struct Segment {
     pub(super) spec: Arc<SegmentSpec>,
-    /// What was kept of its objects when it was last listed; none before that.
+    /// The fields of its last list; none before the first one.
     pub(super) listed: Option<FieldTree>,
-    /// Its views, those that read the same fields together.
+    /// Its views, grouped by the fields that they read.
     pub(super) readers: Vec<Reader>,
-    /// The size of its objects' data and keys.
+    /// The size of its objects' data and keys, in bytes.
     pub(super) bytes: usize,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Reader {
     pub(super) fields: FieldsId,
     pub(super) tree: Arc<FieldTree>,
     pub(super) views: Vec<ViewId>,
-    /// Whether the segment was listed with everything that they read. Only
-    /// then do they show its objects.
+    /// Whether the segment was listed with all fields that they read. Only then do they
+    /// show its objects.
     pub(super) ready: bool,
 }
 
@@ -61,7 +61,7 @@ impl Segment {
         }
     }
 
-    /// Everything that its views read.
+    /// All fields that its views read.
     pub(super) fn fields(&self) -> FieldTree {
         let mut all = FieldTree::default();
         for reader in &self.readers {
@@ -70,7 +70,7 @@ impl Segment {
         all
     }
 
-    /// Adds a view, and returns whether it can show the objects right away.
+    /// Adds a view, and returns whether the view can show the objects immediately.
     pub(super) fn join(&mut self, view: ViewId, fields: FieldsId, tree: &Arc<FieldTree>) -> bool {
         if let Some(reader) = self.readers.iter_mut().find(|r| r.fields == fields) {
             reader.views.push(view);
@@ -86,7 +86,7 @@ impl Segment {
         ready
     }
 
-    /// Takes a view out.
+    /// Removes a view.
     pub(super) fn leave(&mut self, view: ViewId) {
         for reader in &mut self.readers {
             reader.views.retain(|other| *other != view);
@@ -94,7 +94,7 @@ impl Segment {
         self.readers.retain(|reader| !reader.views.is_empty());
     }
 
-    /// Whether that view shows the objects.
+    /// Whether a view shows the objects.
     pub(super) fn is_ready(&self, view: ViewId) -> bool {
         self.readers
             .iter()

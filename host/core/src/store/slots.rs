@@ -4,16 +4,16 @@ use std::ops::Bound;
 
 use imbl::OrdMap;
 
-/// The place of an object in the slab. It is used again once the object is
-/// gone.
+/// The place of an object in the slab. It is reused after the object is gone.
 pub(super) type Slot = u32;
 
-/// Sets of slots, each under a number of its own, as a persistent map of
-/// bitmaps. Objects that were listed one after the other have neighbouring
-/// slots, and 64 neighbours of one set take no more than a single one.
+/// Numbered sets of slots, as a persistent map of bitmaps. Objects that were listed one
+/// after the other have neighbouring slots, and up to 64 neighbours of a set take the
+/// memory of one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SlotSets {
-    /// A set's number and the slots' high bits; which of the low bits are in.
+    /// From a set's number and the high bits of the slots to a bitmap of their low
+    /// bits.
     blocks: OrdMap<(u32, u32), u64>,
 }
 
@@ -36,7 +36,7 @@ impl SlotSets {
         }
     }
 
-    /// The slots of a set in order, from one on.
+    /// The slots of a set in order, starting at one.
     pub(super) fn iter(&self, set: u32, from: Slot) -> impl Iterator<Item = Slot> {
         let (first, bit) = place(from);
         let end = Bound::Included((set, u32::MAX));

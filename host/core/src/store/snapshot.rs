@@ -1,4 +1,4 @@
-//! Reading a view: what a guest's `cache` interface answers from.
+//! Reading a view: the source of the guest's `cache` interface.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ impl Snapshot {
         Self(state)
     }
 
-    /// What a view shows; none if there was no such view.
+    /// The content of a view; none if there was no such view.
     #[must_use]
     pub fn view(&self, view: ViewId) -> Option<View<'_>> {
         View::new(&self.0, view)
     }
 
-    /// The object with that uid; if several segments have it, that of the one
-    /// which was added first.
+    /// The object with that uid. If several segments have it, the object of the segment
+    /// that was added first.
     #[must_use]
     pub fn find(&self, uid: &Uid) -> Option<&Arc<Object>> {
         let found = self.0.with_uid(uid);
@@ -40,31 +40,31 @@ impl Snapshot {
     }
 }
 
-/// What a view shows at one moment.
+/// The content of a view at one moment.
 ///
-/// Lists come in pages, in no order but the same one every time. A cursor is 0
-/// for the first page, then what the page before named; any other number is
-/// some place in the list. In a later snapshot a cursor still skips no object
-/// that was in the list all the time.
+/// Lists come in pages, always in the same, unspecified order. A cursor is 0 for the
+/// first page, then the `next` of the page before; any other number is some place in
+/// the list. In a later snapshot, a cursor still skips no object that was in the list
+/// all the time.
 #[derive(Clone, Copy, Debug)]
 pub struct View<'a> {
     state: &'a State,
     view: &'a ViewState,
 }
 
-/// An object as a view shows it.
+/// An object in a view.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     /// The object.
     pub object: &'a Arc<Object>,
-    /// What it is.
+    /// Its kind.
     pub kind: &'a Kind,
-    /// When the fields that the view reads last changed.
+    /// The last change of the fields that the view reads.
     pub changed_at: Instant,
 }
 
 impl Entry<'_> {
-    /// The object as a guest is shown it.
+    /// The object in the form that a guest reads.
     #[must_use]
     pub fn record(&self) -> ObjectRecord {
         ObjectRecord {
@@ -79,7 +79,7 @@ impl Entry<'_> {
 /// A part of a longer list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// This part.
+    /// The items of this part.
     pub items: Vec<T>,
     /// The cursor of the next part; none at the end.
     pub next: Option<u64>,
@@ -91,7 +91,7 @@ impl<'a> View<'a> {
         Some(Self { state, view })
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     #[must_use]
     pub fn len(&self) -> usize {
         let segments = self.view.ready.iter();
@@ -107,7 +107,7 @@ impl<'a> View<'a> {
         self.len() == 0
     }
 
-    /// How many objects of a kind there are.
+    /// The number of objects of a kind.
     #[must_use]
     pub fn len_of(&self, api_version: &str, kind: &str) -> usize {
         let segments = self.view.ready.iter();
@@ -119,7 +119,7 @@ impl<'a> View<'a> {
             .sum()
     }
 
-    /// What the view calls an object.
+    /// The key of an object in the view.
     #[must_use]
     pub fn key_of<'o>(&self, object: &'o Object) -> Cow<'o, str> {
         match self.view.key {
@@ -128,14 +128,14 @@ impl<'a> View<'a> {
         }
     }
 
-    /// When the fields of an object that the view reads last changed. For what
-    /// was not watched for, the latest time at which it can have been.
+    /// The last change of the fields of an object that the view reads. For fields that
+    /// no view read at the time, the latest possible time.
     #[must_use]
     pub fn changed_at(&self, object: &Object) -> Instant {
         object.changed().of(self.view.fields)
     }
 
-    /// The object of that key.
+    /// The object with that key.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<Entry<'a>> {
         match self.view.key {
@@ -148,8 +148,8 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The object of that uid. If two resources serve it, that of the segment
-    /// which was added first.
+    /// The object with that uid. If two resources serve it, the object of the segment
+    /// that was added first.
     #[must_use]
     pub fn get_by_uid(&self, uid: &str) -> Option<Entry<'a>> {
         let uid = Uid::new(uid);
@@ -180,7 +180,7 @@ impl<'a> View<'a> {
         )
     }
 
-    /// An index of the view; none if it has none of that name.
+    /// An index of the view; none if the view has no index of that name.
     #[must_use]
     pub fn index(&self, name: &str) -> Option<IndexView<'a>> {
         let index = self
@@ -191,8 +191,7 @@ impl<'a> View<'a> {
         Some(IndexView { view: *self, index })
     }
 
-    /// Every object at or after a cursor, which is a segment's number above a
-    /// slot.
+    /// Every object at or after a cursor. A cursor is a segment's number above a slot.
     fn objects(&self, cursor: u64) -> impl Iterator<Item = (u64, &'a Arc<Object>)> {
         let state = self.state;
         let first = SegmentId((cursor >> Slot::BITS) as u32);
@@ -200,7 +199,7 @@ impl<'a> View<'a> {
         let segments = self.view.ready.get(begin..).unwrap_or_default();
         segments.iter().flat_map(move |segment| {
             let start = u64::from(segment.0) << Slot::BITS;
-            // The cursor lies in the first segment, or before all of them.
+            // The cursor is in the first segment, or before all segments.
             let from = Slot::try_from(cursor.saturating_sub(start)).unwrap_or(Slot::MAX);
             state
                 .members(*segment, from)
@@ -238,9 +237,8 @@ impl<'a> IndexView<'a> {
         page(entries, limit)
     }
 
-    /// The objects that have a value in the index's order, `limit` at most,
-    /// those after a place; and the place of the last, if more follow. None if
-    /// the index has no order.
+    /// At most `limit` objects that have a value, in the index's order, after a place;
+    /// and the place of the last one, if more follow. None if the index has no order.
     #[must_use]
     pub fn in_order(
         &self,
@@ -263,21 +261,21 @@ impl<'a> IndexView<'a> {
         Some((entries, next))
     }
 
-    /// How many objects have a value.
+    /// The number of objects that have a value.
     #[must_use]
     pub fn count(&self, value: &str) -> u32 {
         self.index.count(value)
     }
 
-    /// The values after `after` in byte order, `limit` at most, with how many
-    /// objects have each.
+    /// At most `limit` values after `after` in byte order, each with the number of its
+    /// objects.
     #[must_use]
     pub fn values(&self, after: Option<&str>, limit: usize) -> Vec<(&'a str, u32)> {
         self.index.keys(after).take(limit).collect()
     }
 
-    /// The values that an object has, each once, in byte order. The object may
-    /// be one that the view showed before.
+    /// The values of an object, each once, in byte order. The object may be one that
+    /// the view showed earlier.
     #[must_use]
     pub fn values_of<'o>(&self, object: &'o Object) -> Vec<Cow<'o, str>> {
         self.index.values_of(object.data())

@@ -1,5 +1,5 @@
-//! What the store holds, in persistent structures: a clone is a snapshot, and
-//! a write after it copies only the path to what it changes.
+//! The content of the store in persistent structures: a clone is a snapshot, and a
+//! later write copies only the path to what it changes.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use super::slots::{Slot, SlotSets};
 use super::{FieldsId, SegmentId, ViewId, ViewKey};
 use crate::object::{Kind, Uid};
 
-/// Objects, where to find them, and which views show them.
+/// The objects, how to find them, and the views that show them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct State {
     slab: Vector<Option<Arc<Object>>>,
-    /// By a hash of segment and key. Hashes take an eighth of what the texts
-    /// would; what they find is compared with what was asked for.
+    /// By a hash of segment and key. A hash takes an eighth of the memory of the text;
+    /// a lookup compares the texts of what it finds.
     by_key: OrdSet<(u32, Slot)>,
     /// By a hash of the uid.
     by_uid: OrdSet<(u32, Slot)>,
@@ -27,14 +27,14 @@ pub(super) struct State {
     views: OrdMap<ViewId, Arc<ViewState>>,
 }
 
-/// What is known of a segment's objects as a whole.
+/// A segment, without its objects.
 #[derive(Clone, Debug)]
 pub(super) struct Members {
     pub(super) kind: Kind,
     pub(super) len: usize,
 }
 
-/// What a view shows.
+/// The content of a view.
 #[derive(Clone, Debug)]
 pub(super) struct ViewState {
     pub(super) key: ViewKey,
@@ -45,7 +45,7 @@ pub(super) struct ViewState {
 }
 
 impl ViewState {
-    /// Follows an object's change from `old` to `new`.
+    /// Updates the indexes for the change of an object from `old` to `new`.
     pub(super) fn reindex(&mut self, slot: Slot, old: Option<&Object>, new: Option<&Object>) {
         for index in &mut self.indexes {
             index.update(slot, old, new);
@@ -58,20 +58,20 @@ impl State {
         self.slab.get(slot as usize)?.as_ref()
     }
 
-    /// The object of that name.
+    /// The object with that key.
     pub(super) fn find(&self, segment: SegmentId, key: &str) -> Option<(Slot, &Arc<Object>)> {
         self.candidates(&self.by_key, hash(&(segment, key)))
             .find(|(_, object)| object.segment() == segment && object.key() == key)
     }
 
-    /// The objects with that uid, one at most in a segment.
+    /// The objects with that uid, at most one in a segment.
     pub(super) fn with_uid(&self, uid: &Uid) -> impl Iterator<Item = &Arc<Object>> {
         self.candidates(&self.by_uid, hash(uid))
             .map(|(_, object)| object)
             .filter(move |object| object.uid() == uid)
     }
 
-    /// The objects of a segment from a slot on, in the order of their slots.
+    /// The objects of a segment in the order of their slots, starting at a slot.
     pub(super) fn members(
         &self,
         segment: SegmentId,
@@ -95,7 +95,7 @@ impl State {
         self.segments.insert(segment, Arc::new(members));
     }
 
-    /// Forgets a segment and its objects, and returns their slots.
+    /// Drops a segment and its objects, and returns their slots.
     pub(super) fn drop_segment(&mut self, segment: SegmentId) -> Vec<Slot> {
         let slots: Vec<Slot> = self.members(segment, 0).map(|(slot, _)| slot).collect();
         for slot in &slots {
@@ -133,7 +133,7 @@ impl State {
         self.slab.set(place, Some(object));
     }
 
-    /// Puts an object in the place of its former self.
+    /// Replaces an object in its slot.
     pub(super) fn update(&mut self, slot: Slot, object: Arc<Object>) {
         self.slab.set(slot as usize, Some(object));
     }
@@ -144,7 +144,7 @@ impl State {
         }
     }
 
-    /// Empties a slot, and returns what was in it.
+    /// Empties a slot, and returns the object.
     pub(super) fn remove(&mut self, slot: Slot) -> Option<Arc<Object>> {
         let object = self.slab.get_mut(slot as usize)?.take()?;
         self.by_key
@@ -157,7 +157,7 @@ impl State {
         Some(object)
     }
 
-    /// Keeps a view's indexes in step with an object that it shows.
+    /// Updates a view's indexes for an object that the view shows.
     pub(super) fn reindex(
         &mut self,
         view: ViewId,
@@ -165,7 +165,7 @@ impl State {
         old: Option<&Object>,
         new: Option<&Object>,
     ) {
-        // Checked first, so that nothing is copied when nothing changes.
+        // This check comes first, so that nothing is copied if nothing changes.
         let agree = |view: &ViewState| view.indexes.iter().all(|index| index.agrees(old, new));
         if self.view(view).is_some_and(|view| !agree(view))
             && let Some(view) = self.view_mut(view)
@@ -186,7 +186,7 @@ impl State {
     }
 }
 
-/// The same in every process and on every run, unlike a `HashMap`'s.
+/// Unlike the hash of a `HashMap`, the same in every process and every run.
 fn hash(value: &impl Hash) -> u32 {
     let mut hasher = DefaultHasher::new();
     value.hash(&mut hasher);

@@ -4,8 +4,8 @@ use super::{SegmentId, SegmentSpec, Store, ViewId, ViewKey, ViewSpec};
 use crate::object::{ApiResource, Kind};
 use crate::time::Instant;
 
-/// All pods of a cluster, listed, in one view that reads nothing of them: what
-/// is put into the store is kept whole.
+/// All pods of a cluster, listed, in one view that reads no fields: the store keeps
+/// what a test puts into it.
 pub(crate) fn pods() -> (Store, ViewId, SegmentId) {
     let view = ViewSpec {
         fields: [].into_iter().collect(),
@@ -15,7 +15,7 @@ pub(crate) fn pods() -> (Store, ViewId, SegmentId) {
     pods_as(view)
 }
 
-/// All pods of a cluster, listed, none of them there yet.
+/// All pods of a cluster, listed; there are none yet.
 pub(crate) fn pods_as(view: ViewSpec) -> (Store, ViewId, SegmentId) {
     let mut store = Store::default();
     let view = store.add_view(view);

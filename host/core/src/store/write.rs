@@ -1,4 +1,4 @@
-//! Following the streams: what an event or a list changes.
+//! Writing updates of streams into the store.
 
 use std::sync::Arc;
 
@@ -12,20 +12,19 @@ use crate::object::{ProjectedObject, Uid, object_key};
 use crate::path::FieldTree;
 use crate::time::Instant;
 
-/// Nothing here minds a segment that is no more: its stream may still have
-/// something to say when the last view has left.
+/// A write to a segment that was dropped does nothing: its stream may deliver updates
+/// after the last view is gone.
 impl Store {
-    /// Takes an object that a watch says was added or modified, with the fields
-    /// that the segment was last listed with.
+    /// Applies an object that a watch added or modified, with the fields that the
+    /// segment was last listed with.
     ///
-    /// Ignored if its resource version is not above the one held under this
-    /// name, whatever the uids: since Kubernetes 1.35 the versions of a
-    /// resource's objects can be compared as integers. Versions that are no
-    /// integers are taken in the order they come.
+    /// Ignored if its resource version is not above the stored one of the same name,
+    /// whatever the uids: since Kubernetes 1.35 the versions of a resource's objects
+    /// can be compared as integers. Versions that are not integers apply in the order
+    /// of their arrival.
     ///
-    /// Every view whose fields changed is added to `changes`. An object of the
-    /// same name with another uid is the old one's disappearance and the new
-    /// one's appearance.
+    /// `changes` gets every view whose fields changed. If the name now belongs to
+    /// another uid, the old object disappears and the new one appears.
     pub fn apply(
         &mut self,
         segment: SegmentId,
@@ -40,8 +39,8 @@ impl Store {
         }
     }
 
-    /// Takes a deletion. Ignored if another object has the name by now; an
-    /// empty uid fits any.
+    /// Applies a deletion. Ignored if the name belongs to another uid by now; an empty
+    /// uid matches any.
     pub fn remove(
         &mut self,
         segment: SegmentId,
@@ -57,15 +56,15 @@ impl Store {
         }
     }
 
-    /// Takes a complete list of a segment, of which the fields in `listed` were
-    /// kept. What it lacks is gone; views that waited for these fields show the
-    /// segment's objects from here on.
+    /// Applies a complete list of a segment, which has the fields in `listed`. Objects
+    /// that the list lacks are gone. Views that waited for these fields show the
+    /// segment's objects from now on.
     ///
-    /// A list counts as it is, whatever versions its objects have: after a
-    /// restore of the cluster's database they are lower than those held. If it
-    /// has a name twice, the last one counts.
+    /// The versions of a list's objects are not compared: after a restore of the
+    /// cluster's database they are lower than the stored ones. If a name occurs twice,
+    /// the last one counts.
     ///
-    /// Nothing is changed if the list lacks fields that a view shows already.
+    /// The store does not change if the list lacks fields that a view shows already.
     pub fn replace(
         &mut self,
         segment: SegmentId,
@@ -103,7 +102,7 @@ impl Store {
         Ok(())
     }
 
-    /// Shows a segment's objects to the views that its list is enough for now.
+    /// Shows a segment's objects in the views that waited for its list.
     fn show_to_waiting(&mut self, id: SegmentId, changes: &mut Vec<Change>) {
         let Some(segment) = self.segments.get_mut(&id) else {
             return;
@@ -121,7 +120,7 @@ impl Store {
         }
     }
 
-    /// Makes an object the one of its name, and returns its slot.
+    /// Stores an object under its name, and returns its slot.
     fn put(
         &mut self,
         id: SegmentId,
@@ -169,7 +168,7 @@ impl Store {
         Some(slot)
     }
 
-    /// Puts a new object into a free slot.
+    /// Stores a new object in a free slot.
     fn occupy(
         &mut self,
         id: SegmentId,
@@ -202,7 +201,7 @@ impl Store {
         slot
     }
 
-    /// Takes an object out of its slot.
+    /// Removes an object from its slot.
     fn vacate(&mut self, id: SegmentId, slot: Slot, changes: &mut Vec<Change>) {
         let Some(object) = self.state.remove(slot) else {
             return;

@@ -1,16 +1,16 @@
-//! How many requests may be under way at once: as many as the API server answers
-//! without making them wait for each other.
+//! The limit of the requests under way at once: as many as the API server answers
+//! without delaying them.
 //!
-//! The limit falls when answers take clearly longer than is usual for their kind,
-//! or when the server says that it has too much to do. It rises while answers stay
-//! near the usual and the limit is used. One change needs a whole round of requests
-//! that were sent after the change before.
+//! The limit falls when answers take clearly longer than is usual for their kind, or
+//! when the server reports that it is overloaded. It rises while answers take about the
+//! usual time and the limit is used. Each change follows a whole round of requests that
+//! were sent after the previous change.
 //!
-//! What is usual is only a measure if the host itself does not slow the server
-//! down: it is taken from requests that were sent while few were under way. Under
-//! load, the limit goes to its floor every now and then, and when most answers are
-//! of kinds that were never seen so, for a new measurement. Of a measurement the
-//! median counts: answers of one kind can differ by nature. Before the first, the
+//! The usual time is a valid measure only if the host itself does not slow the server
+//! down: it is measured on requests that were sent while few were under way. Under
+//! load, the limit drops to its floor for a new measurement from time to time, and when
+//! most answers are of kinds that were never measured. The median of a measurement
+//! counts, because answers of one kind differ. Before the first measurement, the
 //! fastest answer counts.
 
 use std::collections::BTreeMap;
@@ -18,62 +18,64 @@ use std::time::Duration;
 
 use crate::time::Instant;
 
-/// The least and the most that may be under way.
+/// The least and the most requests under way.
 pub(super) const FLOOR: usize = 8;
 pub(super) const CEILING: usize = 128;
-/// An answer that takes twice the usual of its kind, or so much longer than it,
-/// is still near: what waits that briefly keeps the server busy.
+/// An answer within twice the usual time of its kind, or within this much more, is near
+/// the usual: such a short wait keeps the server busy.
 const NEAR_FACTOR: u32 = 2;
 const NEAR: Duration = Duration::from_millis(10);
-/// How many answers a round takes at least.
+/// The least number of answers in a round.
 const SHORTEST_ROUND: usize = 10;
 /// The number of answers of a measurement.
 const PROBE: usize = 2 * FLOOR;
-/// How many answers a measurement takes at most: of kinds that it is not for.
+/// The most answers that a measurement waits for, if they are of other kinds.
 const LONGEST_PROBE: usize = 8 * PROBE;
-/// The pause between two of these measurements, at least; and how many times as
-/// long as the measurement it is, at least: less for kinds never measured. One that
-/// was made while the server hardly answered must not count for hours.
+/// The shortest pause between two measurements, and its minimum as a multiple of the
+/// measurement's time; less for kinds that were never measured. A measurement that was
+/// made while the server hardly answered must not count for hours.
 const PROBE_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_PROBE_PAUSE: Duration = Duration::from_mins(5);
 const PROBE_SHARE: u32 = 20;
 const NEW_KINDS_SHARE: u32 = 4;
-/// How many kinds of requests are told apart.
+/// The most kinds of requests that are distinguished.
 const MOST_KINDS: usize = 1_000;
 
-/// Learns how many requests may be under way.
+/// Learns how many requests may be under way at once.
 #[derive(Debug)]
 pub(super) struct Limit {
     allowed: f64,
-    /// How long answers of each kind usually take.
+    /// The usual time of answers of each kind.
     usual: BTreeMap<Box<str>, Usual>,
-    /// What is sent before is not part of the round.
+    /// Requests that were sent earlier are not part of the round.
     round_began: Instant,
-    /// How long answers took, 1 being the longest that is near.
+    /// The times of the answers, as multiples of the longest time that is near the
+    /// usual.
     round: Vec<f64>,
-    /// Answers in this round of kinds that were never measured.
+    /// The answers in this round whose kind was never measured.
     unmeasured: usize,
     /// Whether the limit was used in this round.
     used: bool,
     probe: Option<Probe>,
-    /// When the next measurement is due, and before when there is none.
+    /// The next measurement, and the earliest one.
     next_probe: Instant,
     no_probe_before: Instant,
 }
 
-/// How long answers of a kind usually take.
+/// The usual time of answers of a kind.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
     time: Duration,
-    /// Whether it is the median of a measurement; if not, the fastest so far.
+    /// Whether it is the median of a measurement; otherwise it is the fastest answer so
+    /// far.
     is_measured: bool,
 }
 
-/// A measurement of what is usual.
+/// A measurement of the usual time.
 #[derive(Debug)]
 struct Probe {
     began: Instant,
-    /// Whether it is for kinds that were never measured.
+    /// Whether it measures kinds that were never measured.
     is_for_new_kinds: bool,
     answers: usize,
     of_its_kinds: usize,
@@ -81,7 +83,7 @@ struct Probe {
 }
 
 impl Limit {
-    /// As many as there can be: the first round tells whether that is too much.
+    /// Starts at the ceiling: the first round shows whether that is too much.
     pub(super) fn new() -> Self {
         Self {
             allowed: as_f64(CEILING),
@@ -96,7 +98,7 @@ impl Limit {
         }
     }
 
-    /// How many may be under way now.
+    /// How many requests may be under way now.
     pub(super) fn allowed(&self) -> usize {
         if self.probe.is_some() {
             return FLOOR;
@@ -110,15 +112,15 @@ impl Limit {
         whole
     }
 
-    /// A request was sent, with which so many are under way. Whether its answer
-    /// is a measure: few are.
+    /// Counts a request that was sent, with this many under way. Returns whether its
+    /// answer is a measure: whether few are under way.
     pub(super) fn sent(&mut self, under_way: usize) -> bool {
         // One controller alone gets half of the limit.
         self.used |= 2 * under_way >= self.allowed();
         under_way <= FLOOR
     }
 
-    /// The server answered a request that was sent at that time.
+    /// Counts an answer of the server to a request that was sent at that time.
     pub(super) fn answered(&mut self, kind: &str, sent: Instant, is_measure: bool, now: Instant) {
         let took = now.since(sent);
         let is_known = self.usual.contains_key(kind);
@@ -142,9 +144,9 @@ impl Limit {
         }
     }
 
-    /// The server has too much to do, or did not answer a request in time that
-    /// was sent then. It counts as a very late answer: what one of many servers
-    /// behind the API server says does not slow down all.
+    /// Counts an overloaded server: it refused a request that was sent at that time, or
+    /// did not answer it in time. It counts as a very late answer: one of many servers
+    /// behind the API server must not slow down all requests.
     pub(super) fn overloaded(&mut self, sent: Instant, now: Instant) {
         if self.probe.is_none() && sent >= self.round_began {
             self.take(f64::INFINITY, now);
@@ -158,8 +160,8 @@ impl Limit {
         }
     }
 
-    /// How many answers a round takes. What was sent before the last change says
-    /// nothing about it and is no part of the round.
+    /// The number of answers in a round. Requests that were sent before the last change
+    /// show nothing about it, and are not part of the round.
     fn round_length(&self) -> usize {
         SHORTEST_ROUND.max(self.allowed() / 2)
     }
@@ -167,7 +169,7 @@ impl Limit {
     fn end_round(&mut self, now: Instant) {
         let used = self.used;
         self.round.sort_unstable_by(f64::total_cmp);
-        // A few slow answers, of a webhook for instance, say nothing.
+        // A few slow answers, of a webhook for instance, prove nothing.
         let median = self.round.get(self.round.len() / 2).copied();
         let median = median.unwrap_or_default();
         if median > 1.0 {
@@ -221,7 +223,7 @@ impl Limit {
         self.change(1.0, now);
     }
 
-    /// How long answers of a kind usually take, of which there is another one.
+    /// The usual time of answers of a kind, including one more answer.
     fn usual(&mut self, kind: &str, took: Duration) -> Duration {
         match self.usual.get_mut(kind) {
             Some(known) if known.is_measured => known.time,
@@ -252,7 +254,7 @@ impl Limit {
 }
 
 impl Probe {
-    /// Takes an answer; whether it was the last.
+    /// Takes an answer, and returns whether it was the last.
     fn takes(&mut self, kind: &str, is_known: bool, took: Duration) -> bool {
         self.times.entry(kind.into()).or_default().push(took);
         self.answers += 1;
@@ -277,20 +279,20 @@ mod tests {
     const MILLISECOND: Duration = Duration::from_millis(1);
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A server that answers `at_once` requests at once, each in `each`; the
-    /// others wait. As many are under way as the limit allows.
+    /// A server that answers `at_once` requests at once, each in `each`; the others
+    /// wait. As many requests are under way as the limit allows.
     struct ModelServer {
         limit: Limit,
         now: Instant,
         at_once: usize,
         each: Duration,
-        /// One in so many takes only so long.
+        /// One in so many takes only this long.
         fast: Option<(usize, Duration)>,
         sent: usize,
-        /// When each of its places is free again.
+        /// When each of its workers is free again.
         places: Vec<Instant>,
-        /// When a request will be answered, when it was sent, and whether it is a
-        /// measure.
+        /// The requests under way: when each will be answered, when it was sent, and
+        /// whether it is a measure.
         under_way: Vec<(Instant, Instant, bool)>,
         answered: usize,
     }
@@ -315,7 +317,8 @@ mod tests {
             (self.at_once, self.each) = (at_once, each);
         }
 
-        /// Keeps so many requests under way, or as many as may be, for a while.
+        /// Keeps this many requests under way, or as many as the limit allows, for a
+        /// while.
         fn run(&mut self, wanted: usize, duration: Duration) {
             let end = self.now.after(duration);
             while self.now < end {
@@ -352,7 +355,7 @@ mod tests {
                 served.run(1_000, Duration::from_millis(50));
                 allowed.push(served.limit.allowed());
             }
-            // What waits is at most a place's work more, or 10 ms.
+            // A request waits for at most one other request, or 10 ms.
             let waiting = (near(each).as_secs_f64() / each.as_secs_f64()).ceil();
             let most = (2.0 * waiting * as_f64(at_once)).max(as_f64(2 * FLOOR));
             let highest = *allowed.iter().max().unwrap();
@@ -380,7 +383,8 @@ mod tests {
         assert_eq!(served.limit.allowed(), CEILING);
     }
 
-    /// Slower without our doing: the usual of before is no measure any more.
+    /// The server is slower, but not because of the host: the former usual time is no
+    /// measure any more.
     #[test]
     fn a_server_that_became_slower_is_measured_again() {
         let mut served = ModelServer::new(200, 5 * MILLISECOND);
@@ -392,7 +396,8 @@ mod tests {
         assert!(served.limit.allowed > 127.0, "{:?}", served.limit);
     }
 
-    /// Without the measurement, the limit's own queue would become the measure.
+    /// Without the measurement, the queue that the limit itself causes would become the
+    /// measure.
     #[test]
     fn the_limit_does_not_creep_up_under_load() {
         let mut served = ModelServer::new(8, 20 * MILLISECOND);
@@ -400,8 +405,8 @@ mod tests {
         assert!(served.limit.allowed() <= 32, "{}", served.limit.allowed());
     }
 
-    /// Some answers of a kind are fast by nature, and most are not: a deletion of
-    /// what is deleted already, for instance.
+    /// Some answers of a kind are fast by nature, and most are not: the deletion of an
+    /// object that is already deleted, for instance.
     #[test]
     fn answers_that_differ_by_nature_are_no_overload() {
         for fast in [2, 5, 10] {
@@ -416,7 +421,8 @@ mod tests {
         }
     }
 
-    /// What was measured while the server hardly answered counts for minutes only.
+    /// A measurement that was made while the server hardly answered counts for minutes
+    /// only.
     #[test]
     fn a_measurement_of_a_server_in_trouble_is_soon_made_again() {
         let mut served = ModelServer::new(200, 120 * SECOND);
@@ -452,7 +458,7 @@ mod tests {
         assert_eq!(limit.allowed(), FLOOR);
     }
 
-    /// One of the servers behind the API server refuses all that it is asked.
+    /// One of the servers behind the API server refuses every request.
     #[test]
     fn a_minority_that_is_refused_slows_down_nobody() {
         let mut limit = Limit::new();
@@ -482,7 +488,7 @@ mod tests {
         assert_eq!(limit.allowed(), CEILING);
     }
 
-    /// Its first answers wait for the host's other requests.
+    /// The first answers wait for other requests of the host.
     #[test]
     fn a_kind_that_comes_under_load_is_measured_before_it_counts() {
         let mut served = ModelServer::new(8, 10 * MILLISECOND);
@@ -494,7 +500,7 @@ mod tests {
         }
         assert!(limit.probe.is_some());
         assert_eq!(limit.allowed(), FLOOR);
-        // Other kinds go before it.
+        // Requests of other kinds are sent before it.
         limit.usual("get", MILLISECOND);
         for number in 0..2 * PROBE as u64 {
             let sent = at(150 + number);

@@ -1,19 +1,20 @@
-//! Which request goes to the API server next, and when.
+//! Which request is sent to the API server next, and when.
 //!
-//! Requests ask for their turn and wait in lines. A turn is given if
+//! Requests wait in lines for their turn. A request gets its turn if
 //!
 //! - the client-side rate has a token;
-//! - fewer requests are under way than the server answers without delay
-//!   ([`limit`]), and fewer than half of that for the same controller;
-//! - the server did not ask for a pause. A pause holds for the user, the API
-//!   group and the kind of access that asked for it: API Priority and Fairness
-//!   tells requests apart by these, and an aggregated API server serves a group.
-//!   A resource of the group finds its own limit by one refused request.
+//! - fewer requests are under way than the server answers without delay ([`limit`]),
+//!   and fewer than half of that for the same controller;
+//! - the server did not ask for a pause. A pause holds for the user, the API group and
+//!   the kind of access of the refused request: API Priority and Fairness distinguishes
+//!   requests by these, and an aggregated API server serves a group. Another resource
+//!   of the group learns of its own limit from one refused request.
 //!
-//! Controllers take turns. Of one controller, the plans that have begun go first,
-//! then reads, which a guest waits for, then plans that have not begun. Events go
-//! when nothing else waits, at a rate of their own; one that has waited long goes
-//! between the others, so that lasting load does not hold them up for ever.
+//! Controllers take turns. Within a controller, further requests of started plans go
+//! first, then reads, because a guest waits for them, then the first requests of plans.
+//! Events go when no other request waits, at a rate of their own. An event that has
+//! waited long goes between other requests, so that constant load does not delay it
+//! forever.
 
 mod limit;
 
@@ -29,22 +30,22 @@ use crate::manifest::Rate;
 use crate::time::Instant;
 use limit::Limit;
 
-/// The longest pause that a request waits for. Beyond, whoever sent it decides
-/// again: by then, the cluster may be another.
+/// The longest pause that a request waits for. If the pause is longer, its sender
+/// decides again, because the cluster may have changed by then.
 pub const PATIENCE: Duration = Duration::from_secs(2);
-/// How many events are under way at once.
+/// The most events under way at once.
 pub const MOST_EVENTS: usize = 8;
 /// How long an event waits for all other requests.
 const EVENT_PATIENCE: Duration = Duration::from_secs(10);
 /// The share of the rate that events get.
 const EVENT_SHARE: f64 = 0.2;
-/// How many controllers are remembered.
+/// The most controllers whose last turn is stored.
 const MOST_CONTROLLERS: usize = 1_000;
 
-/// What a request is for. Of one controller, the first goes before the next.
+/// The purpose of a request. Within a controller, a smaller value goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Urgency {
-    /// A further request of a plan that has begun.
+    /// A further request of a plan that has started.
     Finish,
     /// A live read.
     Read,
@@ -59,60 +60,60 @@ pub enum Urgency {
 pub enum Access {
     /// GET.
     Read,
-    /// Anything else on what is no event.
+    /// Any other method on anything but events.
     Write,
     /// Events.
     Event,
 }
 
-/// Where a request goes, as far as the server's pauses tell requests apart.
+/// The properties of a request by which the server's pauses distinguish requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Destination {
-    /// In whose name; empty for the host's own.
+    /// The impersonated user; empty for the host's own.
     pub user: Arc<str>,
     /// The API group; empty for the core group.
     pub group: Arc<str>,
-    /// What for.
+    /// The kind of access.
     pub access: Access,
 }
 
-/// A request that asks for its turn.
+/// A request that waits for its turn.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct TurnRequest {
-    /// The controller that it is for.
+    /// The controller that it belongs to.
     pub controller: Arc<str>,
-    /// What it is for.
+    /// Its purpose.
     pub urgency: Urgency,
-    /// Where it goes.
+    /// Its destination.
     pub destination: Destination,
 }
 
-/// Names a request from its asking to its end.
+/// Identifies a request from [`Traffic::ask`] to [`Traffic::end`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(u64);
 
-/// What becomes of a request that asked for its turn.
+/// The result of waiting for a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {
-    /// It may be sent.
+    /// The request may be sent.
     Go,
-    /// The server asked for a pause that lasts so much longer: the request is
-    /// not worth waiting for that.
+    /// The server asked for a pause that ends this much later: too late for the
+    /// request.
     Paused(Duration),
 }
 
-/// How a request that was sent ended, as far as it tells of the server's load.
+/// What the end of a request shows about the server's load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoadSignal {
-    /// The server dealt with it.
+    /// The server answered it normally.
     Answered,
-    /// The server has too much to do, or was silent for too long.
+    /// The server is overloaded, or did not answer in time.
     Overloaded,
-    /// It says nothing about that.
+    /// Nothing.
     Unknown,
 }
 
-/// The requests that wait and that are under way.
+/// The requests that wait, and those under way.
 #[derive(Debug)]
 pub struct Traffic {
     rate: Bucket,
@@ -120,29 +121,29 @@ pub struct Traffic {
     limit: Limit,
     last_ticket: u64,
     turns: u64,
-    /// What waits, and since when.
+    /// The lines of waiting requests.
     lines: BTreeMap<TurnRequest, Line>,
     waiting: BTreeMap<Ticket, TurnRequest>,
     under_way: BTreeMap<Ticket, RequestInFlight>,
     controllers: BTreeMap<Arc<str>, Share>,
     events_under_way: usize,
     pauses: BTreeMap<Destination, Instant>,
-    /// Nothing but events is to come: they need not hold back.
+    /// Only events are left: they need not wait for others.
     flushing: bool,
 }
 
-/// Requests that wait, first come first, and since when.
+/// The waiting requests in the order of their arrival, each with its time.
 type Line = BTreeMap<Ticket, Instant>;
 
 #[derive(Debug)]
 struct RequestInFlight {
     request: TurnRequest,
     at: Instant,
-    /// Whether few others were under way.
+    /// Whether few others were under way when it was sent.
     is_measure: bool,
 }
 
-/// What a controller has of the requests under way.
+/// A controller's requests under way.
 #[derive(Clone, Copy, Debug, Default)]
 struct Share {
     under_way: usize,
@@ -151,7 +152,7 @@ struct Share {
 }
 
 impl Traffic {
-    /// Nothing waits. Without a rate there is no limit to it.
+    /// No requests. Without a rate, the client side does not limit them.
     #[must_use]
     pub fn new(rate: Option<Rate>) -> Self {
         let of_events = rate.map(|rate| Rate {
@@ -179,7 +180,7 @@ impl Traffic {
         }
     }
 
-    /// A request asks for its turn, which comes out of [`Self::poll_turn`].
+    /// Adds a request. [`Self::poll_turn`] returns its turn.
     pub fn ask(&mut self, request: TurnRequest, now: Instant) -> Ticket {
         self.last_ticket += 1;
         let ticket = Ticket(self.last_ticket);
@@ -189,7 +190,7 @@ impl Traffic {
         ticket
     }
 
-    /// The next request whose turn it is, or that waits in vain.
+    /// The next request that may be sent, or that cannot be sent in time.
     pub fn poll_turn(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
         self.pauses.retain(|_, until| *until > now);
         if let Some(turned_away) = self.turn_away(now) {
@@ -214,7 +215,7 @@ impl Traffic {
         Some((ticket, Turn::Go))
     }
 
-    /// When [`Self::poll_turn`] has to be asked again, if nothing else happens.
+    /// When to call [`Self::poll_turn`] again, if nothing else happens.
     #[must_use]
     pub fn poll_timeout(&self, now: Instant) -> Option<Instant> {
         let times = self.lines.iter().flat_map(|(request, line)| {
@@ -233,7 +234,7 @@ impl Traffic {
         times.flatten().filter(|at| *at > now).min()
     }
 
-    /// A request ended, or is dropped.
+    /// Removes a request that ended or was dropped.
     pub fn end(&mut self, ticket: Ticket, kind: &str, ended: LoadSignal, now: Instant) {
         let Some(sent) = self.under_way.remove(&ticket) else {
             self.leave(ticket);
@@ -258,13 +259,13 @@ impl Traffic {
         }
     }
 
-    /// The server asked for a pause.
+    /// Starts a pause that the server asked for.
     pub fn pause(&mut self, destination: Destination, pause: Duration, now: Instant) {
         let until = self.pauses.entry(destination).or_insert(now);
         *until = now.after(pause).max(*until);
     }
 
-    /// Nothing but events is to come: they go at once from now on.
+    /// Only events are left: from now on they are sent immediately.
     pub fn flush_events(&mut self) {
         self.flushing = true;
     }
@@ -275,8 +276,8 @@ impl Traffic {
         self.limit.allowed()
     }
 
-    /// A request that would wait too long for the server's pause to end. Events
-    /// wait: nobody waits for them.
+    /// A request that would wait too long for the end of the server's pause. Events
+    /// wait: no plan depends on them.
     fn turn_away(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
         let (request, left) = self.lines.keys().find_map(|request| {
             let left = self.pauses.get(&request.destination)?.since(now);
@@ -289,15 +290,16 @@ impl Traffic {
         self.pauses.contains_key(&request.destination)
     }
 
-    /// The lines of requests that are no events and may go.
+    /// The lines that may go, without those of events.
     fn open_lines(&self) -> impl Iterator<Item = (&TurnRequest, &Line)> {
         let others = self.lines.iter();
         others.filter(|(request, _)| request.urgency != Urgency::Event && !self.is_paused(request))
     }
 
-    /// The line whose turn it is. While there are places enough, controllers take
-    /// turns, whatever each has under way: it may be slow by no fault of theirs.
-    /// When places are scarce, it is that of the controller that has fewest.
+    /// The line that has its turn. While enough places are free, controllers take
+    /// turns, however many requests each has under way: slow answers need not be its
+    /// fault. When places are scarce, the controller with the fewest requests goes
+    /// first.
     fn next_line(&self) -> Option<TurnRequest> {
         let most = self.limit.allowed().div_ceil(2);
         let is_scarce = self.under_way.len() >= most;
@@ -331,14 +333,14 @@ impl Traffic {
         (has_token && self.events_under_way < most).then(|| request.clone())
     }
 
-    /// Takes the first of a line.
+    /// Removes the first request of a line.
     fn take(&mut self, request: &TurnRequest) -> Option<Ticket> {
         let ticket = *self.lines.get(request)?.keys().next()?;
         self.leave(ticket);
         Some(ticket)
     }
 
-    /// Takes a request out of its line.
+    /// Removes a request from its line.
     fn leave(&mut self, ticket: Ticket) {
         let Some(request) = self.waiting.remove(&ticket) else {
             return;

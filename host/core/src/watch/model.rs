@@ -1,5 +1,5 @@
-//! A model of an API server that behaves as badly as it may, and of the wire
-//! between it and one watch.
+//! A model of an API server that behaves as badly as the API allows, and of the
+//! connection between it and one watch.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,33 +8,33 @@ use proptest::prelude::*;
 use super::*;
 use crate::object::Uid;
 
-/// What happens next on the wire.
+/// The next step on the connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// The answer to the request under way, or this many events of it.
+    /// The server answers the request under way, or sends this many events.
     Answer(u8),
     /// The connection breaks.
     Drop,
-    /// The server ends the stream in good order.
+    /// The server ends the stream normally.
     End,
     /// The server answers with this code.
     Refuse(u16),
-    /// The last event is sent once more.
+    /// The server sends the last event again.
     Repeat,
-    /// A frame is garbled.
+    /// The server sends a malformed frame.
     Garble,
     /// The next timer fires.
     TimeOut,
 }
 
-/// What happens next in the cluster.
+/// The next step in the cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum ClusterChange {
     /// An object is created or changed.
     Write(u8),
     /// An object is deleted.
     Remove(u8),
-    /// The server forgets the history before now.
+    /// The server drops the history before now.
     Compact,
 }
 
@@ -61,14 +61,14 @@ pub(crate) fn deed() -> impl Strategy<Value = ClusterChange> {
 /// Versions by name.
 pub(crate) type View = BTreeMap<u8, u64>;
 
-/// The server: what there is, and the changes that it remembers.
+/// The server: its objects, and the changes in its history.
 #[derive(Default)]
 pub(crate) struct Server {
     version: u64,
     pub(crate) objects: View,
     history: Vec<(u64, u8, bool)>,
     compacted: u64,
-    /// Every state that it was ever in, by its version.
+    /// Every state that it ever had, by its version.
     pub(crate) past: BTreeMap<u64, View>,
 }
 
@@ -113,17 +113,17 @@ impl Server {
     }
 }
 
-/// The wire: the request under way and how far its answer has come.
+/// The connection: the request under way, and how much of its answer was sent.
 enum Wire {
     Idle,
-    /// A list at this state, of which the objects up to `from` were sent.
+    /// A list of this state, of which the objects up to `from` were sent.
     Pages {
         state: View,
         version: u64,
         from: usize,
     },
-    /// A stream: what comes before the live events, the last version sent, and
-    /// whether the bookmark that ends the initial state is still to come.
+    /// A stream: the events before the live ones, the last version sent, and whether
+    /// the bookmark that ends the initial state was not sent yet.
     Stream {
         opened: bool,
         first: VecDeque<Event>,
@@ -132,14 +132,14 @@ enum Wire {
     },
 }
 
-/// One watch at work.
+/// A watch and its connection.
 pub(crate) struct Line {
     pub(crate) watch: Watch,
     wire: Wire,
     /// The states of lists, by continue token.
     lists: BTreeMap<String, (View, u64, usize)>,
     last: Option<Event>,
-    /// Whether the server knows streaming lists.
+    /// Whether the server supports streaming lists.
     streams: bool,
     news: Vec<Output>,
 }
@@ -185,7 +185,7 @@ impl Line {
         line
     }
 
-    /// What the watch has said, in order.
+    /// The new outputs of the watch, in order.
     pub(crate) fn news(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.news)
     }
@@ -209,7 +209,7 @@ impl Line {
         self.drain(server);
     }
 
-    /// A step of a server that behaves; none when nothing is left to be said.
+    /// A step of a well-behaved server; none if there is nothing left to send.
     pub(crate) fn next_good_step(&self, server: &Server) -> Option<Step> {
         match &self.wire {
             Wire::Idle => Some(Step::TimeOut),
@@ -269,7 +269,7 @@ impl Line {
         };
     }
 
-    /// The server sends a page, or so many events.
+    /// The server sends a page, or this many events.
     fn answer(&mut self, count: u8, server: &Server, now: Instant) {
         match std::mem::replace(&mut self.wire, Wire::Idle) {
             Wire::Idle => {}
@@ -342,7 +342,7 @@ impl Line {
         }
     }
 
-    /// Sends an event once more: that of a stream that is open.
+    /// Sends the last event of an open stream again.
     fn repeat(&mut self, now: Instant) {
         let Wire::Stream {
             opened: true,
@@ -352,7 +352,7 @@ impl Line {
         else {
             return;
         };
-        // A server repeats nothing older than the last it sent.
+        // A server repeats nothing older than the last event that it sent.
         if let Some(event @ (Event::Applied(object) | Event::Deleted(object))) = &self.last
             && entry(object).1 == version
         {

@@ -1,37 +1,37 @@
-//! Where a watch stands.
+//! The states of a watch.
 
 use std::time::Duration;
 
 use crate::object::ProjectedObject;
 use crate::time::Instant;
 
-/// Where a watch stands.
+/// The state of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
-    /// A back-off: nothing is under way.
+    /// A back-off: no request is under way.
     Waiting {
-        /// When it is over.
+        /// Its end.
         until: Instant,
-        /// What is asked then.
+        /// The request after it.
         next: Next,
     },
-    /// A page was asked for.
+    /// The watch requested a page.
     Listing {
         /// The objects of the pages before it.
         items: Vec<ProjectedObject>,
-        /// Where it starts; empty for the first.
+        /// The start of the page; empty for the first one.
         continue_token: Box<str>,
         /// When the request times out.
         deadline: Instant,
     },
-    /// A streaming list was asked for, and its end has not come.
+    /// The watch requested a streaming list, which is not complete.
     StreamingList {
-        /// What came so far, in order.
+        /// The changes so far, in order.
         changes: Vec<Change>,
         /// The stream.
         stream: Stream,
     },
-    /// A watch was asked for.
+    /// The watch follows the resource.
     Watching {
         /// The last version seen.
         resource_version: Box<str>,
@@ -40,24 +40,24 @@ pub enum State {
     },
     /// The server does not serve the resource.
     NotServed {
-        /// When it is asked again.
+        /// The time of the next check.
         until: Instant,
     },
 }
 
-/// What a back-off is followed by.
+/// The request after a back-off.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
     /// A list from its start.
     List,
-    /// The page of a list that did not come.
+    /// The page of a list that failed.
     Page {
         /// The objects of the pages before it.
         items: Vec<ProjectedObject>,
-        /// Where it starts.
+        /// The start of the page.
         continue_token: Box<str>,
     },
-    /// A watch from this version.
+    /// A watch from a version.
     Watch {
         /// The last version seen.
         resource_version: Box<str>,
@@ -73,12 +73,12 @@ pub struct Change {
     pub deleted: bool,
 }
 
-/// The signs of life of a stream of events.
+/// When a stream of events was last active.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stream {
-    /// When the server accepted it; none while it has not answered.
+    /// When the server accepted it; none until it answers.
     pub opened: Option<Instant>,
-    /// When something last came, or the request was sent.
+    /// When bytes last arrived, or the request was sent.
     pub heard: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! What goes into a watch and what comes out of it.
+//! The inputs and outputs of a watch.
 
 use std::fmt;
 use std::ops::Range;
@@ -6,27 +6,27 @@ use std::time::Duration;
 
 use crate::object::ProjectedObject;
 
-/// How one watch behaves.
+/// The settings of one watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// Whether to ask for the initial state as a stream of events first. A
-    /// server that does not know this is listed in pages instead.
+    /// Whether to request the initial state as a stream of events first. If the server
+    /// does not support that, the watch lists in pages.
     pub streaming_list: bool,
-    /// How many objects one page of a list holds, at most.
+    /// The most objects in one page of a list.
     pub page_size: u32,
-    /// How long one page may take.
+    /// The timeout of one page.
     pub page_timeout: Duration,
-    /// How long a watch may be silent. The server sends a bookmark about once
-    /// a minute, so a longer silence is a dead connection.
+    /// The longest silence of a watch. The server sends a bookmark about once a minute,
+    /// so a longer silence means that the connection is dead.
     pub idle_timeout: Duration,
-    /// The range of the timeouts that the server is asked to end a watch
-    /// after; spread, so that not all watches start again at once.
+    /// The range of the timeouts that the watch requests from the server; a range, so
+    /// that not all watches end at the same time.
     pub watch_timeout: Range<Duration>,
     /// The range of the pauses after failures, before jitter. They double.
     pub backoff: Range<Duration>,
-    /// A watch that lasted this long makes earlier failures forgotten.
+    /// A watch that lasted this long resets the count of failures.
     pub healthy_after: Duration,
-    /// The pause before a resource that is not served is asked for again.
+    /// The pause before the next request for a resource that is not served.
     pub not_served_recheck: Duration,
 }
 
@@ -45,26 +45,26 @@ impl Default for Settings {
     }
 }
 
-/// What to ask the API server for.
+/// A request to the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// One page of a list.
     Page {
-        /// How many objects, at most.
+        /// The most objects in the page.
         limit: u32,
-        /// Where the page starts; empty for the first.
+        /// The start of the page; empty for the first one.
         continue_token: Box<str>,
     },
     /// A watch that starts with the whole state (`sendInitialEvents`).
     StreamingList {
-        /// When the server is to end it.
+        /// After this time the server ends the watch.
         timeout: Duration,
     },
-    /// A watch of what comes after a version.
+    /// A watch of the changes after a version.
     Watch {
         /// The last version seen.
         resource_version: Box<str>,
-        /// When the server is to end it.
+        /// After this time the server ends the watch.
         timeout: Duration,
     },
 }
@@ -76,7 +76,7 @@ pub struct Page {
     pub items: Vec<ProjectedObject>,
     /// The version of the list.
     pub resource_version: Box<str>,
-    /// Where the next page starts; empty at the end.
+    /// The start of the next page; empty at the end.
     pub continue_token: Box<str>,
 }
 
@@ -87,14 +87,14 @@ pub enum Event {
     Applied(ProjectedObject),
     /// `DELETED`, with the object's last state.
     Deleted(ProjectedObject),
-    /// `BOOKMARK`
+    /// `BOOKMARK`.
     Bookmark {
-        /// Everything up to this version was sent.
+        /// The server has sent every change up to this version.
         resource_version: Box<str>,
         /// Whether the initial state of a streaming list is complete.
         initial_events_end: bool,
     },
-    /// `ERROR`
+    /// `ERROR`.
     Error(Refusal),
 }
 
@@ -103,57 +103,57 @@ pub enum Event {
 pub struct Refusal {
     /// The HTTP status code.
     pub code: u16,
-    /// What the server said.
+    /// The server's message.
     pub message: String,
-    /// How long it asked to wait.
+    /// The server's `Retry-After`.
     pub retry_after: Option<Duration>,
 }
 
-/// Why a request or a stream ended before its time.
+/// Why a request failed or a stream ended early.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Interruption {
-    /// The server said no.
+    /// The server refused it.
     Refused(Refusal),
-    /// No connection, or it broke; the text says how.
+    /// There was no connection, or it broke; the text has the reason.
     Lost(String),
-    /// The answer makes no sense; the text says where.
+    /// The answer is malformed; the text says where.
     Malformed(String),
 }
 
-/// How well the view follows the server, for status and metrics.
+/// Whether the cache is up to date, for status and metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// The state is complete, and changes are coming in.
+    /// The state is complete, and changes arrive.
     Synced,
-    /// Something went wrong; the view stays as it is until that is over.
+    /// The watch is interrupted; the cached state stays until it continues.
     Interrupted {
-        /// What.
+        /// The reason.
         reason: String,
     },
-    /// The server does not know the resource. The view stays as it is: whether
-    /// its objects are gone is for the reader to judge.
+    /// The server does not serve the resource. The cached state stays: the reader
+    /// decides whether the objects are gone.
     NotServed,
 }
 
-/// What comes out.
+/// An output of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Drop the request under way, if there is one, and send this one.
+    /// Drop the request under way, if there is one, and send this request.
     Send(Request),
     /// Drop the request under way.
     Abandon,
-    /// These are all objects there were at that version.
+    /// The complete list of objects at a version.
     Reset {
         /// The objects, ordered by namespace and name.
         items: Vec<ProjectedObject>,
         /// The version of the list.
         resource_version: Box<str>,
     },
-    /// An object has come or changed.
+    /// An object was added or modified.
     Apply(ProjectedObject),
-    /// An object is gone; this was its last state.
+    /// An object was deleted; this is its last state.
     Delete(ProjectedObject),
-    /// The condition has changed.
+    /// The condition of the watch changed.
     Condition(Condition),
 }
 

@@ -1,4 +1,4 @@
-//! What is on the wire says who decided it, and in whose name it is written.
+//! Every write names its controller, revision and decision, and has the right user.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,7 +24,7 @@ async fn tainted_pods(bench: &mut Bench, count: usize) {
     bench.must("PATCH", &path, &taint).await;
 }
 
-/// Patches, deletes and events: every sort of write.
+/// A controller that patches, deletes and sends events: every kind of write.
 fn taint_eviction(account: &str) -> String {
     format!(
         "controllers:\n\
@@ -86,12 +86,12 @@ fn every_write_names_its_controller_revision_and_decision() {
     });
 }
 
-/// A request: its method, its path, and the user it is made in the name of.
-type Sent = (String, String, Option<String>);
+/// A request: its method, its path, and the user that it impersonates.
+type WireRequest = (String, String, Option<String>);
 
 /// A client in the namespace `davit` that logs its requests.
-fn logging_client(bench: &Bench) -> (kube::Client, Arc<Mutex<Vec<Sent>>>) {
-    let sent: Arc<Mutex<Vec<Sent>>> = Arc::default();
+fn logging_client(bench: &Bench) -> (kube::Client, Arc<Mutex<Vec<WireRequest>>>) {
+    let sent: Arc<Mutex<Vec<WireRequest>>> = Arc::default();
     let (client, log) = (bench.client(), Arc::clone(&sent));
     let service = service_fn(move |request: Request<Body>| {
         let user = request.headers().get("impersonate-user");
@@ -118,7 +118,7 @@ fn a_controller_writes_as_its_service_account_and_reads_as_davit() {
         let sent = sent.lock().unwrap();
         let of = |method: &str| {
             let all = sent.iter().filter(|one| one.0 == method);
-            all.cloned().collect::<Vec<Sent>>()
+            all.cloned().collect::<Vec<WireRequest>>()
         };
         let user = Some("system:serviceaccount:davit:evictions".to_owned());
         for method in ["PATCH", "DELETE"] {
@@ -127,10 +127,10 @@ fn a_controller_writes_as_its_service_account_and_reads_as_davit() {
             assert!(requests.iter().all(|one| one.2 == user), "{requests:?}");
         }
         let reads = of("GET");
-        let watches = |one: &&Sent| one.1.contains("watch=");
+        let watches = |one: &&WireRequest| one.1.contains("watch=");
         assert!(reads.iter().filter(watches).count() >= 2, "{reads:?}");
         assert!(reads.iter().all(|one| one.2.is_none()), "{reads:?}");
-        // Events are the host's, whoever they are about.
+        // The host itself sends events, for every controller.
         let events = of("POST");
         assert_eq!(events.len(), 2, "{events:?}");
         assert!(events.iter().all(|one| one.2.is_none()), "{events:?}");

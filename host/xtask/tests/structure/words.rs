@@ -11,8 +11,6 @@ use crate::{read, workspace};
 const NOT_YET: &[&str] = &[
     "guests/sdk/src/testing/host.rs",
     "guests/sdk/src/testing/native/mod.rs",
-    "host/sim/src/fault/mod.rs",
-    "host/sim/src/status/mod.rs",
     "host/simulation/src/host/control.rs",
     "host/simulation/src/host/mod.rs",
     "host/simulation/src/records.rs",
@@ -24,8 +22,6 @@ const NOT_YET: &[&str] = &[
     "host/simulation/src/world/mod.rs",
     "host/stories/src/operators.rs",
     "host/stories/src/story.rs",
-    "host/tests/e2e/rollout/writes.rs",
-    "host/xtask/src/main.rs",
 ];
 
 /// This file names the words.
