@@ -21,4 +21,5 @@ pub mod records;
 pub mod resource;
 pub mod run;
 pub mod sim;
+mod tasks;
 pub mod telemetry;

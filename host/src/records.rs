@@ -10,10 +10,12 @@ mod directory;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
 use davit_core::control::{ControllerRecord, Owner, Record, RevisionRecord};
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, ready};
 
 pub use cluster::ClusterRecords;
 pub use directory::Directory;
@@ -28,7 +30,7 @@ pub enum Records {
     /// In a directory.
     Directory(Directory),
     /// In a cluster.
-    Cluster(Box<ClusterRecords>),
+    Cluster(Arc<ClusterRecords>),
 }
 
 /// Why a record cannot be read or written.
@@ -53,6 +55,12 @@ pub enum RecordError {
         path: PathBuf,
         /// Why it failed.
         source: io::Error,
+    },
+    /// The thread that reads and writes the files has panicked over this one.
+    #[error("cannot use the record of {name}: the thread of the records panicked")]
+    Panicked {
+        /// The controller.
+        name: String,
     },
     /// What lies there is nothing that Davit wrote.
     #[error("{place} cannot be understood, as if not Davit had written it: {reason}")]
@@ -79,30 +87,34 @@ impl Records {
     /// In a cluster, with the specs in Davit's own namespace.
     #[must_use]
     pub fn cluster(client: kube::Client, namespace: &str) -> Self {
-        Self::Cluster(Box::new(ClusterRecords::new(client, namespace)))
+        Self::Cluster(Arc::new(ClusterRecords::new(client, namespace)))
+    }
+
+    /// Reads what a host needs when it first knows a controller: the last status, empty
+    /// for an unknown controller; and whether an operator has paused the rollout of a
+    /// controller of a file, none in a cluster, where the spec says so. A read of a file
+    /// follows every write that was called before it, whenever it is awaited.
+    pub fn read(
+        &self,
+        owner: &Owner,
+    ) -> BoxFuture<'static, Result<(ControllerStatus, Option<bool>), RecordError>> {
+        let both = |record: &ControllerRecord| (record.status.clone(), Some(record.paused));
+        match self {
+            Self::Memory(records) => ready(Ok(read(records, owner, both))).boxed(),
+            Self::Directory(directory) => {
+                let record = directory.read(owner);
+                async move { record.await.map(|record| both(&record)) }.boxed()
+            }
+            Self::Cluster(cluster) => {
+                let (cluster, owner) = (Arc::clone(cluster), owner.clone());
+                async move { Ok((cluster.status(&owner).await?, None)) }.boxed()
+            }
+        }
     }
 
     /// The status that was recorded last; nothing of a controller that is not known.
-    /// To be read when a host first knows a controller.
     pub async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
-        match self {
-            Self::Memory(records) => Ok(read(records, owner, |record| record.status.clone())),
-            Self::Directory(directory) => Ok(directory.read(owner)?.status),
-            Self::Cluster(cluster) => cluster.status(owner).await,
-        }
-    }
-
-    /// Whether an operator has paused the rollout of a controller of a file. In a
-    /// cluster, the spec says so.
-    pub fn is_paused(&self, owner: &Owner) -> Option<Result<bool, RecordError>> {
-        match self {
-            Self::Memory(records) => Some(Ok(read(records, owner, |record| record.paused))),
-            Self::Directory(directory) => {
-                let record = directory.read(owner);
-                Some(record.map(|record| record.paused))
-            }
-            Self::Cluster(_) => None,
-        }
+        Ok(self.read(owner).await?.0)
     }
 
     /// Whether other hosts may write here too.
@@ -112,27 +124,39 @@ impl Records {
     }
 
     /// Writes. A controller that is gone needs no record. Returns another host that has
-    /// written the status since this one did, if there is one.
-    pub async fn write(
+    /// written the status since this one did, if there is one. Records of a file's
+    /// controllers are written in the order of these calls, whenever they are awaited.
+    ///
+    /// A write that nobody awaits any more may still take place, if it has begun.
+    pub fn write(
         &self,
         owner: &Owner,
         record: Record,
-    ) -> Result<Option<HostStatus>, RecordError> {
-        match (self, record) {
-            (Self::Memory(records), record) => {
+    ) -> BoxFuture<'static, Result<Option<HostStatus>, RecordError>> {
+        match self {
+            Self::Memory(records) => {
                 let mut records = records.lock().unwrap_or_else(PoisonError::into_inner);
                 records.entry(owner.name.clone()).or_default().write(record);
-                Ok(None)
+                ready(Ok(None)).boxed()
             }
-            (Self::Directory(directory), record) => directory.write(owner, record).map(|()| None),
-            (Self::Cluster(cluster), Record::Revision(activation)) => {
-                cluster.activate(owner, &activation).await.map(|()| None)
+            Self::Directory(directory) => {
+                let written = directory.write(owner, record);
+                async move { written.await.map(|()| None) }.boxed()
             }
-            (Self::Cluster(cluster), Record::Status(status)) => {
-                Box::pin(cluster.save(owner, &status)).await
+            Self::Cluster(cluster) => {
+                let (cluster, owner) = (Arc::clone(cluster), owner.clone());
+                async move {
+                    match record {
+                        Record::Revision(activation) => {
+                            cluster.activate(&owner, &activation).await.map(|()| None)
+                        }
+                        Record::Status(status) => Box::pin(cluster.save(&owner, &status)).await,
+                        // The spec says so.
+                        Record::Paused(_) => Ok(None),
+                    }
+                }
+                .boxed()
             }
-            // The spec says so.
-            (Self::Cluster(_), Record::Paused(_)) => Ok(None),
         }
     }
 
@@ -144,7 +168,7 @@ impl Records {
     ) -> Result<Option<ControllerSpec>, RecordError> {
         match self {
             Self::Memory(records) => Ok(read(records, owner, |record| record.spec(revision))),
-            Self::Directory(directory) => Ok(directory.read(owner)?.spec(revision)),
+            Self::Directory(directory) => Ok(directory.read(owner).await?.spec(revision)),
             Self::Cluster(cluster) => cluster.spec(owner, revision).await,
         }
     }
@@ -153,7 +177,7 @@ impl Records {
     pub async fn history(&self, owner: &Owner) -> Result<Vec<RevisionRecord>, RecordError> {
         match self {
             Self::Memory(records) => Ok(read(records, owner, ControllerRecord::history)),
-            Self::Directory(directory) => Ok(directory.read(owner)?.history()),
+            Self::Directory(directory) => Ok(directory.read(owner).await?.history()),
             Self::Cluster(cluster) => cluster.history(owner).await,
         }
     }

@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 
 use super::message::{LiveRead, Message};
+use crate::tasks::caught;
 
 /// Makes the calls.
 pub(super) struct Caller {
@@ -58,10 +59,13 @@ impl Caller {
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             let started = tokio::time::Instant::now();
-            let result = guest.reconcile(call).await;
+            let result = match caught(guest.reconcile(call)).await {
+                Ok(result) => result.map_err(|error| call_failure(&error)),
+                Err(panic) => Err(CallFailure::new(CallFailureKind::Trap, panic)),
+            };
             let input = Input::Answered {
                 call: id,
-                result: result.map_err(|error| call_failure(&error)),
+                result,
                 took: started.elapsed(),
             };
             // The host may have stopped.
@@ -93,10 +97,13 @@ impl Caller {
         tokio::spawn(async move {
             let answer = match request {
                 ReadRequest::Get(requests) => {
-                    ReadAnswer::Get(live::get(&api, &mapping, &requests).await)
+                    let objects = caught(live::get(&api, &mapping, &requests)).await;
+                    let each = |panic: String| vec![Err(unanswered(&panic)); requests.len()];
+                    ReadAnswer::Get(objects.unwrap_or_else(each))
                 }
                 ReadRequest::List(request) => {
-                    ReadAnswer::List(live::list(&api, &mapping, &request).await)
+                    let objects = caught(live::list(&api, &mapping, &request)).await;
+                    ReadAnswer::List(objects.unwrap_or_else(|panic| Err(unanswered(&panic))))
                 }
             };
             let _ = inbox.send(Input::ReadDone { read, answer }.into());
@@ -152,7 +159,7 @@ impl LiveReads for Live {
             let count = requests.len();
             match self.ask(ReadRequest::Get(requests)).await {
                 Some(ReadAnswer::Get(objects)) => objects,
-                _ => (0..count).map(|_| Err(stopped())).collect(),
+                _ => vec![Err(unanswered(STOPPED)); count],
             }
         })
     }
@@ -161,16 +168,17 @@ impl LiveReads for Live {
         Box::pin(async move {
             match self.ask(ReadRequest::List(request)).await {
                 Some(ReadAnswer::List(objects)) => objects,
-                _ => Err(stopped()),
+                _ => Err(unanswered(STOPPED)),
             }
         })
     }
 }
 
-/// Why a read has no answer. The call has none either: nobody learns of it.
-fn stopped() -> Failure {
-    Failure::new(
-        FailureClass::Server,
-        "read from the API server: the host has stopped",
-    )
+/// Why a read has no answer when the host stops: nobody learns of it, since the call has
+/// none either.
+const STOPPED: &str = "the host has stopped";
+
+fn unanswered(why: &str) -> Failure {
+    let message = format!("read from the API server: {why}");
+    Failure::new(FailureClass::Server, message)
 }

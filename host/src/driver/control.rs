@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use davit_cluster::api::chain;
 use davit_cluster::events::Recorder;
+use davit_core::api::ControllerStatus;
 use davit_core::control::{
-    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Owner, Report, StoredRecord,
+    Change, ChangeError, ChangeId, ControlEffect, ControlInput, Notice, Report, StoredRecord,
 };
 use davit_core::object::ObjectRef;
 use davit_engine::Guest;
@@ -22,6 +23,7 @@ use crate::loader::Loader;
 use crate::loading;
 use crate::metrics::HostMetrics;
 use crate::records::{RecordError, Records};
+use crate::tasks::caught;
 
 /// How long reading or writing a record may take.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -67,14 +69,21 @@ impl ControlDriver {
                     ControlInput::Loaded { id, result }
                 });
             }
-            ControlEffect::ReadRecord { id, owner } => self.spawn(async move {
-                let record = Box::new(read_record(&records, &owner).await);
-                ControlInput::RecordRead { id, record }
-            }),
-            ControlEffect::Record { id, owner, record } => self.spawn(async move {
-                let result = in_time(records.write(&owner, record)).await;
-                ControlInput::Recorded { id, result }
-            }),
+            // Called here, so that files are read and written in the order of the effects.
+            ControlEffect::ReadRecord { id, owner } => {
+                let (record, is_in_file) = (records.read(&owner), !records.are_shared());
+                self.spawn(async move {
+                    let record = Box::new(stored(in_time(record).await, is_in_file));
+                    ControlInput::RecordRead { id, record }
+                });
+            }
+            ControlEffect::Record { id, owner, record } => {
+                let written = records.write(&owner, record);
+                self.spawn(async move {
+                    let result = in_time(written).await;
+                    ControlInput::Recorded { id, result }
+                });
+            }
             // It looks through directories, so it is done off the async threads.
             ControlEffect::KeepModules(modules) => {
                 spawn_blocking(move || loader.forget_all_but(&modules));
@@ -147,20 +156,31 @@ impl ControlDriver {
     }
 }
 
-async fn read_record(records: &Records, owner: &Owner) -> StoredRecord {
-    StoredRecord {
-        status: in_time(records.status(owner)).await,
-        paused: records
-            .is_paused(owner)
-            .map(|paused| paused.map_err(|error| chain(&error))),
+/// What was read of a record. A pause that cannot be read counts as one: the error
+/// stands for both.
+fn stored(
+    read: Result<(ControllerStatus, Option<bool>), String>,
+    is_in_file: bool,
+) -> StoredRecord {
+    match read {
+        Ok((status, paused)) => StoredRecord {
+            status: Ok(status),
+            paused: paused.map(Ok),
+        },
+        Err(error) => StoredRecord {
+            status: Err(error.clone()),
+            paused: is_in_file.then_some(Err(error)),
+        },
     }
 }
 
-/// An answer of the records, or why there is none in time.
+/// An answer of the records, or why there is none in time. It comes whatever happens:
+/// the control half starts no other write meanwhile.
 async fn in_time<T>(work: impl Future<Output = Result<T, RecordError>>) -> Result<T, String> {
-    match timeout(PATIENCE, work).await {
-        Ok(Ok(done)) => Ok(done),
-        Ok(Err(error)) => Err(chain(&error)),
+    match timeout(PATIENCE, caught(work)).await {
+        Ok(Ok(Ok(done))) => Ok(done),
+        Ok(Ok(Err(error))) => Err(chain(&error)),
+        Ok(Err(panic)) => Err(panic),
         Err(_) => Err(format!("no answer within {PATIENCE:?}")),
     }
 }

@@ -8,6 +8,7 @@ use davit_cluster::api::Api;
 use davit_cluster::events::Recorder;
 use davit_cluster::write::{Decision, Writer};
 use davit_core::controller::{ControllerId, Outcome};
+use davit_core::failure::{Failure, FailureClass};
 use davit_core::machine::{Execute, Input};
 use davit_core::mapping::Mapping;
 use davit_core::plan::Plan;
@@ -16,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use super::message::Message;
+use crate::tasks::caught;
 
 /// Executes plans, each in a task of its own.
 pub(super) struct Executor {
@@ -56,7 +58,9 @@ impl Executor {
         let inbox = self.inbox.clone();
         tokio::spawn(async move {
             let executed = run(&writer, &mapping, &plan, &decision, withdrawal);
-            let (outcome, took) = executed.await;
+            let executed = caught(executed).await;
+            let (outcome, took) =
+                executed.unwrap_or_else(|panic| (unknown(&plan, &panic), Duration::ZERO));
             let input = Input::Executed {
                 plan: id,
                 outcome,
@@ -80,6 +84,16 @@ impl Executor {
             self.withdrawals.retain(|_, one| one.receiver_count() > 0);
         }
         self.withdrawals.entry(controller).or_default().subscribe()
+    }
+}
+
+/// The outcome of a plan that panicked, after an unknown number of steps: the item is
+/// reconciled again, as after a request without an answer.
+fn unknown(plan: &Plan, panic: &str) -> Outcome {
+    let message = format!("{}: {panic}", plan.target);
+    Outcome {
+        written: None,
+        failed: Some((0, Failure::new(FailureClass::Timeout, message))),
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use davit_cluster::api::Api;
 use davit_cluster::discovery;
 use davit_cluster::reflector::Reflector;
+use davit_core::failure::{Failure, FailureClass};
 use davit_core::host::{Effect, Host, HostSettings, Input};
 use davit_core::machine::{self, Report};
 use davit_core::stream::{Batch, StreamId, StreamSpec};
@@ -23,6 +24,7 @@ use super::execute::Executor;
 use super::identity;
 use super::message::Message;
 use super::telemetry::Telemetry;
+use crate::tasks::caught;
 
 /// How many batches of updates wait for the task before the streams do.
 const BATCHES: usize = 64;
@@ -222,7 +224,9 @@ impl Task {
     fn discover(&self) {
         let (api, inbox) = (self.api.clone(), self.inbox.clone());
         tokio::spawn(async move {
-            let result = discovery::discover(&api).await;
+            let result = caught(discovery::discover(&api)).await;
+            let failed = |panic| Err(Failure::new(FailureClass::Server, panic));
+            let result = result.unwrap_or_else(failed);
             // The host may have stopped.
             let _ = inbox.send(machine::Input::Discovered(result).into());
         });
