@@ -2,6 +2,10 @@
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
+use base64::alphabet::STANDARD;
+use base64::engine::general_purpose::{GeneralPurpose, PAD};
+use base64::prelude::Engine as _;
+
 use crate::time::Time;
 
 /// Whether a text has a format; formats that the server does not know, or that
@@ -156,14 +160,11 @@ fn is_mac(text: &str) -> bool {
             .all(|part| part.len() == 2 && part.bytes().all(|c| c.is_ascii_hexdigit()))
 }
 
+/// The server matches the characters and the padding only: bits that stand for no byte
+/// may be set.
 fn is_base64(text: &str) -> bool {
-    let data = text.trim_end_matches('=');
-    let padding = text.len() - data.len();
-    text.len().is_multiple_of(4)
-        && padding <= 2
-        && data
-            .bytes()
-            .all(|c| c.is_ascii_alphanumeric() || c == b'+' || c == b'/')
+    let lenient = PAD.with_decode_allow_trailing_bits(true);
+    GeneralPurpose::new(&STANDARD, lenient).decode(text).is_ok()
 }
 
 #[cfg(test)]
@@ -195,6 +196,7 @@ mod tests {
             assert!(fits(format, good), "{format}: {good}");
             assert!(!fits(format, bad), "{format}: {bad}");
         }
+        assert!(fits("byte", "YR=="));
         assert!(fits("of-my-own", "anything"));
     }
 }
