@@ -6,7 +6,7 @@ use serde::Serialize;
 /// The name of the metric with the build.
 pub const METRIC: &str = "davit_build_info";
 
-/// What this program was built from.
+/// The build of this program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Info {
     /// Its version.
@@ -21,7 +21,7 @@ pub struct Info {
     pub arch: &'static str,
 }
 
-/// What this program was built from.
+/// The build of this program.
 pub const INFO: Info = Info {
     version: env!("CARGO_PKG_VERSION"),
     commit: match option_env!("DAVIT_COMMIT") {

@@ -1,7 +1,7 @@
-//! The file of `davit run --config`: which controllers run, and how.
+//! The file of `davit run --config`: the controllers, and the client of the API server.
 //!
-//! An unknown key or a value that makes no sense is refused by its path, before
-//! anything is started or changed.
+//! An error names the path of an unknown field or invalid value, before anything is
+//! started or changed.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use davit_core::api::{ControllerSpec, SpecError, is_dns_label, strict};
 /// The whole file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
-    /// The controllers, each with a name of its own; those of the cluster's
-    /// custom resources if none are given.
+    /// The controllers, each with a unique name; those of the cluster's custom
+    /// resources if absent.
     pub controllers: Option<Vec<ControllerConfig>>,
-    /// How the API server is talked to.
+    /// The client of the API server.
     pub client: ClientConfig,
 }
 
@@ -27,15 +27,15 @@ pub struct Config {
 pub struct ControllerConfig {
     /// Its name in logs and metrics and as field manager: a DNS label.
     pub name: String,
-    /// Everything else, as the custom resource has it.
+    /// The other fields, as in the custom resource.
     pub spec: ControllerSpec,
 }
 
-/// How the API server is talked to.
+/// The client of the API server.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase", default)]
 pub struct ClientConfig {
-    /// Requests a second, watches left out.
+    /// Requests a second, without watches.
     pub qps: f64,
     /// Requests at once after a pause.
     pub burst: u32,
@@ -58,23 +58,23 @@ pub enum ConfigError {
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: std::io::Error,
     },
-    /// The file is no YAML.
+    /// The file is not YAML.
     #[error("{path}: is not YAML: {reason}", path = path.display())]
     NotYaml {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// The place and the error.
         reason: String,
     },
-    /// A value is wrong.
+    /// A value is invalid.
     #[error("{path}: {error}", path = path.display())]
     Field {
         /// The file.
         path: PathBuf,
-        /// Which value, `controllers[0].mode`, and what is wrong with it.
+        /// The field, such as `controllers[0].mode`, and the error.
         error: SpecError,
     },
 }
@@ -100,8 +100,7 @@ pub fn parse(path: &Path, text: &str) -> Result<Config, ConfigError> {
     })
 }
 
-/// What a host says of a file whose controllers cannot run as they are
-/// configured.
+/// The error for a file whose controllers cannot run as configured.
 #[must_use]
 pub fn refused(
     path: &Path,
@@ -132,8 +131,8 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
     let mut config = Config::default();
     for (name, value) in fields {
         match (name.as_str(), value) {
-            // A list that is given, but has no entry (all of them may be
-            // commented out), is a list of none.
+            // A list without entries (all of them may be commented out) is an empty
+            // list.
             ("controllers", Value::Null) => config.controllers = Some(Vec::new()),
             ("controllers", Value::Array(controllers)) => {
                 config.controllers = Some(read_controllers(controllers)?);
@@ -146,7 +145,7 @@ fn read_config(value: &Value) -> Result<Config, SpecError> {
                 config.client = read_client(value).map_err(|error| error.below("client"))?;
             }
             (other, _) => {
-                let reason = "there is no such field, only controllers, client";
+                let reason = "unknown field, expected one of controllers, client";
                 return Err(wrong(other, reason.to_owned()));
             }
         }
@@ -208,8 +207,8 @@ fn read_client(value: &Value) -> Result<ClientConfig, SpecError> {
     Ok(client)
 }
 
-/// What the parser says, without its picture of the place, and without its
-/// advice to programmers.
+/// The parser's message, without its excerpt of the file and its advice for
+/// programmers.
 fn first_line(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let line = line.strip_prefix("error: ").unwrap_or(line);

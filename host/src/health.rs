@@ -1,5 +1,5 @@
-//! The host's liveness and readiness: whoever observes a reason reports it here,
-//! and the probes answer from it.
+//! The host's liveness and readiness: other parts of the host report reasons here, and
+//! the probes return them.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long the host's task may be silent before it counts as stuck.
+/// How long the host's task may not run before it counts as stuck.
 const STUCK_AFTER: Duration = Duration::from_mins(1);
 
 /// Why a host is not live.
-pub const STUCK: &str = "stuck: the host's task has been silent for a minute";
+pub const STUCK: &str = "stuck: the host's task has not run for a minute";
 
 /// How long the API server may be unreachable before the host is not ready.
 const UNREACHABLE_AFTER: Duration = Duration::from_secs(15);
 
-/// What the probes answer from.
+/// The state of the probes.
 #[derive(Debug)]
 pub struct Health {
     started: Instant,
     /// When the host's task last reported, in milliseconds since the start.
     last_heartbeat: AtomicU64,
-    /// Whether the host knows which controllers there are.
+    /// Whether the host knows its controllers.
     declared: AtomicBool,
     reasons: Mutex<Reasons>,
 }
@@ -33,11 +33,11 @@ pub struct Health {
 struct Reasons {
     /// What a controller waits for before it starts.
     waiting: Option<String>,
-    /// For how long the API server has answered no request, and why.
+    /// How long the API server has not answered any request, and why.
     unreachable: Option<(Duration, String)>,
-    /// Why the host does not know which controllers there are.
+    /// Why the host does not know its controllers.
     undeclared: Option<String>,
-    /// By controller.
+    /// The reasons by controller.
     controllers: BTreeMap<String, String>,
 }
 
@@ -64,19 +64,18 @@ impl Health {
         self.last_heartbeat.store(self.millis(), Ordering::Relaxed);
     }
 
-    /// Sets for how long the API server has answered no request, and why; none
-    /// if it answers.
+    /// Sets how long the API server has not answered any request, and why; none if it
+    /// answers.
     pub fn set_unreachable(&self, unreachable: Option<(Duration, String)>) {
         self.reasons().unreachable = unreachable;
     }
 
-    /// The host knows which controllers there are. Before that, no controller
-    /// could have a reason of its own.
+    /// The host knows its controllers. Before that, no controller has a reason.
     pub fn set_declared(&self) {
         self.declared.store(true, Ordering::Relaxed);
     }
 
-    /// Sets why the host does not know which controllers there are.
+    /// Sets why the host does not know its controllers.
     pub fn set_undeclared(&self, reason: String) {
         self.reasons().undeclared = Some(reason);
     }
@@ -111,7 +110,7 @@ impl Health {
         self.not_ready().is_empty()
     }
 
-    /// Why the host is not ready, a sentence each; empty if it is ready.
+    /// The reasons why the host is not ready, a sentence each; empty if it is ready.
     #[must_use]
     pub fn not_ready(&self) -> Vec<String> {
         let is_live = self.is_live();

@@ -1,5 +1,5 @@
-//! The host: the driver of the machine and the rollouts, started and stopped as
-//! one.
+//! The host: the driver of the machine and the rollouts, started and stopped as a
+//! whole.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,31 +27,31 @@ use crate::metrics::HostMetrics;
 use crate::modules::Modules;
 use crate::records::Records;
 
-/// What a host is made of.
+/// The parts of a host.
 pub struct HostOptions {
-    /// The cluster. The client must not repeat requests by itself.
+    /// The client of the cluster. It must not retry requests.
     pub client: kube::Client,
-    /// How its API server is talked to.
+    /// The rate limits of requests.
     pub rates: ClientConfig,
-    /// How watches behave.
+    /// The settings of watches.
     pub watch: watch::Settings,
-    /// Where guests run.
+    /// The engine of guests.
     pub engine: Engine,
-    /// Where they are found.
+    /// The sources of modules.
     pub modules: Modules,
-    /// Where numbers go.
+    /// The metrics.
     pub metrics: Arc<HostMetrics>,
-    /// Where rollouts are remembered.
+    /// The records of rollouts.
     pub records: Arc<Records>,
-    /// Where it says how it is.
+    /// The state of the probes.
     pub health: Arc<Health>,
     /// Receives every report.
     pub listener: Option<mpsc::UnboundedSender<Report>>,
-    /// Spreads timers; give every replica another one.
+    /// The seed of timers; every replica needs another one.
     pub seed: u64,
 }
 
-/// How long a host that stops sends the events that wait.
+/// How long a host that stops sends waiting events.
 const FLUSH_WITHIN: Duration = Duration::from_secs(5);
 
 /// A running host.
@@ -100,10 +100,9 @@ impl Host {
         }
     }
 
-    /// Makes these the controllers of the host, and no others. The revisions of those
-    /// that changed are loaded first: with an error, nothing changes. A revision that
-    /// cannot be loaded now holds up its own controller alone, and loading it is
-    /// retried.
+    /// Replaces the controllers of the host. First it loads the revisions of changed
+    /// controllers: after an error, nothing changes. A revision that cannot be loaded
+    /// now delays only its own controller; the host retries to load it.
     pub async fn apply(&self, configs: &[ControllerConfig]) -> Result<(), ControllerLoadError> {
         let specs = self.handle.specs().await;
         let loaded = configs.iter().map(async |config| {
@@ -124,8 +123,8 @@ impl Host {
         Ok(())
     }
 
-    /// Makes these the controllers of the host, and no others. The status of a
-    /// controller says what is wrong with it, and harms no other.
+    /// Replaces the controllers of the host. An error in one is in its status, and does
+    /// not affect others.
     pub async fn declare(&self, declarations: Vec<Declaration>) {
         let declared = declarations
             .into_iter()
@@ -137,14 +136,14 @@ impl Host {
         self.handle.declare(declared).await;
     }
 
-    /// Speaks to it.
+    /// The handle of the host.
     #[must_use]
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
-    /// Stops: no more calls, and no more plans than those that have begun, which
-    /// come to their end. Then the events that wait are sent, for some seconds.
+    /// Stops the host: it makes no more calls and starts no more plans. Plans that have
+    /// started end. Then the host sends waiting events for some seconds.
     pub async fn stop(self) {
         self.handle.stop();
         if let Err(error) = self.task.await {

@@ -28,14 +28,14 @@ use requests::RequestPolicy;
 /// How long a client may take to send the headers of its next request.
 const HEADERS_WITHIN: Duration = Duration::from_secs(30);
 
-/// What the server answers from.
+/// The state that the server reads.
 #[derive(Clone)]
 pub struct Endpoints {
     /// For `/metrics`.
     pub metrics: Arc<HostMetrics>,
     /// For the probes.
     pub health: Arc<Health>,
-    /// For what is below `/controllers`, and for requests.
+    /// For the paths below `/controllers`, and for requests.
     pub host: Handle,
     /// Which requests the host accepts.
     pub requests: RequestPolicy,
@@ -53,7 +53,8 @@ pub async fn serve(
             let stream = match listener.accept().await {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Most likely the process is out of file descriptors: wait until some close.
+                    // The process is probably out of file descriptors: wait until some
+                    // are closed.
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -65,7 +66,7 @@ pub async fn serve(
                 async move { Ok::<_, Infallible>(answer(request, address, &endpoints).await) }
             });
             let connection = hyper::server::conn::http1::Builder::new()
-                // Without a timer, hyper waits for a request's headers for ever.
+                // Without a timer, hyper waits for the headers of a request forever.
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEADERS_WITHIN)
                 .serve_connection(TokioIo::new(stream), service);

@@ -144,7 +144,7 @@ const fn metric_kind(kind: MetricKind) -> &'static str {
     }
 }
 
-/// Everything that a service account needs for this guest, as `verb resource`:
+/// The permissions that a service account needs for this guest, as `verb resource`: for
 /// its watches, its live reads and its writes.
 fn permissions(manifest: &Manifest) -> Vec<String> {
     let watches = manifest.watches.iter().map(|watch| match &watch.source {

@@ -1,5 +1,5 @@
-//! Davit's host: the command line, the configuration, and the task that joins
-//! the core, the engine and the cluster.
+//! Davit's host: the command line, the configuration, and the task that connects the
+//! core, the engine and the cluster.
 
 pub mod build;
 pub mod cli;

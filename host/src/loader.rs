@@ -1,6 +1,6 @@
-//! Loads revisions: fetches a module, compiles it, and has the guest check its
-//! configuration. Whatever is wrong is found here, before anything that runs is
-//! touched.
+//! Loads revisions: fetches a module, compiles it, and lets the guest check its
+//! configuration. The running revisions continue meanwhile, and errors do not affect
+//! them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,18 +19,18 @@ use davit_core::api::{ControllerSpec, SpecError, encode_config};
 /// A revision that is ready to run, with its guest.
 pub type LoadedRevision = revision::LoadedRevision<Arc<Guest>>;
 
-/// Why a controller cannot run as it is configured.
+/// Why a controller cannot run as configured.
 #[derive(Debug, thiserror::Error)]
 #[error("controller \"{controller}\"")]
 pub struct ControllerLoadError {
     /// The controller.
     pub controller: String,
-    /// What is wrong.
+    /// The error.
     #[source]
     pub reason: RevisionLoadError,
 }
 
-/// What can be wrong with a controller.
+/// The errors of a controller.
 #[derive(Debug, thiserror::Error)]
 pub enum RevisionLoadError {
     /// The module cannot be found or read.
@@ -39,7 +39,7 @@ pub enum RevisionLoadError {
     /// The guest cannot be loaded.
     #[error("module")]
     Load(#[from] LoadError),
-    /// The guest refuses its configuration, or cannot say what it needs.
+    /// The guest refuses its configuration, or returns no valid manifest.
     #[error("config")]
     Describe(#[from] DescribeError),
     /// The configuration cannot be written as MessagePack.
@@ -48,7 +48,7 @@ pub enum RevisionLoadError {
 }
 
 impl RevisionLoadError {
-    /// The field of the spec that this is about, and what is wrong with it.
+    /// The field of the spec, and the error.
     #[must_use]
     pub fn in_spec(&self) -> SpecError {
         let (field, reason) = match self {
@@ -56,7 +56,7 @@ impl RevisionLoadError {
             Self::Load(error) => ("module", chain(error)),
             Self::Encode(error) => ("config", chain(error)),
             Self::Describe(DescribeError::Config { field, message }) => {
-                // In the guest's words.
+                // The text of a guest.
                 let data = |text: &str| untrusted::line(text, untrusted::MOST_LOGGED);
                 let error = SpecError {
                     field: data(field),
@@ -89,7 +89,7 @@ struct LoaderCache {
 }
 
 impl Loader {
-    /// Loads guests from there, with this engine.
+    /// Loads guests from these modules, with this engine.
     #[must_use]
     pub fn new(engine: Engine, modules: Modules) -> Self {
         Self {
@@ -99,13 +99,13 @@ impl Loader {
         }
     }
 
-    /// Where it finds modules.
+    /// The sources of modules.
     #[must_use]
     pub fn modules(&self) -> &Modules {
         &self.modules
     }
 
-    /// Lets go of the modules of other digests than these.
+    /// Drops the modules with other digests than these.
     pub fn forget_all_but(&self, in_use: &BTreeSet<ModuleDigest>) {
         let mut known = self.known();
         known.loaded.retain(|digest, _| in_use.contains(digest));
@@ -126,7 +126,7 @@ impl Loader {
         self.describe(spec, found).await
     }
 
-    /// Loads a revision that ran before, by the digest that was recorded.
+    /// Loads a recorded revision by its recorded digest.
     pub async fn load_recorded(
         &self,
         spec: &ControllerSpec,
@@ -141,7 +141,8 @@ impl Loader {
         self.describe(spec, found).await
     }
 
-    /// Describes a module, and says why it came from the module cache if so.
+    /// Describes a module. The result says why it came from the module cache, if it
+    /// did.
     async fn describe(
         &self,
         spec: &ControllerSpec,

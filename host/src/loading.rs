@@ -1,8 +1,8 @@
-//! Loads revisions for the control half, each in a task of its own: what a spec
-//! describes, and what a record names.
+//! Loads revisions for the control half, each in a task of its own: revisions that a
+//! spec describes, and recorded ones.
 //!
-//! Every attempt gets an answer, also if it panics or hangs: the control half starts
-//! no other meanwhile.
+//! Every attempt gets an answer, even if it panics or hangs: until then, the control
+//! half starts no other.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::loader::{ControllerLoadError, LoadedRevision, Loader, RevisionLoadErr
 use crate::modules::ModuleError;
 use crate::records::Records;
 
-/// How long loading a revision may take: more than a registry is given for a
-/// look, a manifest and a blob, and Cranelift for the largest module.
+/// The timeout for loading a revision: more than the timeouts of a registry's probe,
+/// manifest and blob, and the time of Cranelift for the largest module.
 const PATIENCE: Duration = Duration::from_mins(10);
 /// How long a configuration file waits for one of its modules.
 const FILE_PATIENCE: Duration = Duration::from_secs(30);
@@ -46,7 +46,7 @@ pub(crate) async fn load(
 }
 
 /// Loads the revision of a controller of a configuration file: none if it cannot be
-/// loaded now, and the file is applied all the same.
+/// loaded now, and the file is applied without it.
 pub(crate) async fn load_for_file(
     loader: &Arc<Loader>,
     records: &Records,
@@ -78,8 +78,7 @@ pub(crate) async fn load_for_file(
     })
 }
 
-/// Does this in a task of its own, and for so long at most. An error says how it
-/// ended instead.
+/// Runs this in a task of its own, up to the timeout. The error says how it ended.
 async fn guarded<T: Send + 'static>(
     patience: Duration,
     work: impl Future<Output = T> + Send + 'static,
@@ -95,8 +94,8 @@ async fn guarded<T: Send + 'static>(
     }
 }
 
-/// Loads what a spec describes, unless its module's source is at the same version as
-/// before.
+/// Loads the revision that a spec describes, unless its module's source has the same
+/// version as before.
 async fn desired(
     loader: &Loader,
     spec: Box<ControllerSpec>,
@@ -162,7 +161,7 @@ async fn recorded(
 /// Why a revision of the record cannot be loaded.
 fn describe(reason: &RevisionLoadError, revision: &str, spec: &ControllerSpec) -> String {
     match reason {
-        // Nobody has set a digest: it is that of the time.
+        // No operator has set a digest: it is the recorded one.
         RevisionLoadError::Module(ModuleError::DigestMismatch {
             origin,
             found,
@@ -171,7 +170,7 @@ fn describe(reason: &RevisionLoadError, revision: &str, spec: &ControllerSpec) -
             "{origin} is the module sha256:{found} by now, and sha256:{wanted} of {revision} is \
              not in the module cache"
         ),
-        // An earlier Davit ran it.
+        // An earlier version of Davit ran it.
         RevisionLoadError::Load(error) => {
             let digest = spec.module.digest;
             let digest = digest.map_or_else(String::new, |digest| format!("sha256:{digest}"));
@@ -198,7 +197,7 @@ fn failure(reason: &RevisionLoadError) -> LoadFailure {
         RevisionLoadError::Load(LoadError::TooLarge { .. }) => LoadFailure::TooLarge,
         RevisionLoadError::Load(LoadError::Compile(_)) => LoadFailure::NotWasm,
         RevisionLoadError::Load(_) => LoadFailure::NotAGuest,
-        // On a machine that is busy, a call takes longer.
+        // On a busy machine, a call takes longer.
         RevisionLoadError::Describe(
             DescribeError::NoInstances { .. } | DescribeError::Call(CallError::Deadline { .. }),
         ) => LoadFailure::Busy,
@@ -211,7 +210,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn there_is_an_answer_whatever_happens() {
+    async fn every_load_has_an_answer() {
         let second = Duration::from_secs(1);
         assert_eq!(guarded(second, async { 7 }).await, Ok(7));
         let never = guarded(second, std::future::pending::<()>()).await;

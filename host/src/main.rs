@@ -18,7 +18,7 @@ fn main() -> ExitCode {
     match start(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // One line, whatever the libraries write, and each cause once.
+            // On one line, and with each cause once.
             let text = chain(error.as_ref());
             let words: Vec<&str> = text.split_whitespace().collect();
             eprintln!("davit: {}", words.join(" "));

@@ -30,7 +30,7 @@ pub use registration::{MetricError, number};
 pub use rollouts::RolloutMetrics;
 
 const CONTROLLER: &str = "controller";
-/// Which of the two revisions a figure is about: `stable` or `candidate`.
+/// The role of the revision that a figure is about: `stable` or `candidate`.
 const ROLE: &str = "role";
 
 /// The host's metrics, by subject.
@@ -124,7 +124,7 @@ fn register_build(registrar: &Registrar<'_>) -> Result<(), MetricError> {
         ..
     } = build::INFO;
     let labels = ["version", "commit", "interface"];
-    let help = "1, with what this Davit was built from.";
+    let help = "1, with the version, commit and interface of this Davit.";
     let gauge = registrar.gauge(build::METRIC, help, &labels)?;
     let values = [version, commit, interface];
     gauge.with_label_values(&values).set(1.0);

@@ -14,7 +14,7 @@ const VERSION: &str = "rbac.authorization.k8s.io/v1";
 /// The order in which verbs are written.
 const VERBS: [&str; 6] = ["get", "list", "watch", "create", "patch", "delete"];
 
-/// A permission that is needed: a verb on a resource.
+/// A needed permission: a verb on a resource.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Need {
     /// The only namespace in which it is needed; none for all of them.
@@ -41,7 +41,7 @@ pub struct Accounts<'a> {
 }
 
 impl Need {
-    /// Whether it is a write. A dry run makes none.
+    /// Whether it is a write. A dry run sends no writes.
     #[must_use]
     pub fn is_write(&self) -> bool {
         matches!(self.verb.as_str(), "create" | "patch" | "delete")

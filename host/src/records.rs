@@ -1,8 +1,7 @@
-//! Where controllers are recorded: their status, and the specs that were active.
+//! The records of controllers: their status, and the specs that were active.
 //!
-//! In a cluster, that is the Controller's own status, and a `ControllerRevision`
-//! for every spec. A host that was started with a file of its own keeps both in
-//! a directory, or only for as long as it runs.
+//! In a cluster, these are the Controller's status and a `ControllerRevision` for every
+//! spec. A host that runs from a file stores both in a directory, or in memory.
 
 mod cluster;
 mod directory;
@@ -23,9 +22,9 @@ pub use directory::Directory;
 /// The label of a `ControllerRevision` that names its controller.
 pub const CONTROLLER_LABEL: &str = "davit.dev/controller";
 
-/// Where controllers are recorded. One host alone writes of each.
+/// The records of controllers. Only one host writes the records of a controller.
 pub enum Records {
-    /// Nowhere beyond this process.
+    /// In memory.
     Memory(Mutex<BTreeMap<String, ControllerRecord>>),
     /// In a directory.
     Directory(Directory),
@@ -36,55 +35,55 @@ pub enum Records {
 /// Why a record cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    /// The API server does not do it.
+    /// The API server refused or did not answer.
     #[error("cannot {verb} {object}: {reason}")]
     Cluster {
-        /// What was attempted.
+        /// The attempt.
         verb: &'static str,
-        /// On which object.
+        /// The object.
         object: String,
-        /// What the API server said.
+        /// The API server's answer.
         reason: String,
     },
     /// The file cannot be used.
     #[error("cannot {verb} {path}", path = path.display())]
     File {
-        /// What was attempted.
+        /// The attempt.
         verb: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why it failed.
+        /// The reason.
         source: io::Error,
     },
-    /// The thread that reads and writes the files has panicked over this one.
+    /// The thread that reads and writes the files panicked at this one.
     #[error("cannot use the record of {name}: the thread of the records panicked")]
     Panicked {
         /// The controller.
         name: String,
     },
-    /// What lies there is nothing that Davit wrote.
-    #[error("{place} cannot be understood, as if not Davit had written it: {reason}")]
+    /// The content was not written by Davit.
+    #[error("{place} is not a record that Davit wrote: {reason}")]
     Unreadable {
-        /// Where it lies.
+        /// The place.
         place: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
 
 impl Records {
-    /// Nowhere beyond this process.
+    /// Records in memory.
     #[must_use]
     pub fn memory() -> Self {
         Self::Memory(Mutex::default())
     }
 
-    /// In a directory, which is made if it is not there.
+    /// Records in a directory, which is created if it does not exist.
     pub fn directory(path: PathBuf) -> Result<Self, RecordError> {
         Directory::open(path).map(Self::Directory)
     }
 
-    /// In a cluster, with the specs in Davit's own namespace.
+    /// Records in a cluster, with the specs in Davit's own namespace.
     #[must_use]
     pub fn cluster(client: kube::Client, namespace: &str) -> Self {
         Self::Cluster(Arc::new(ClusterRecords::new(client, namespace)))
@@ -112,22 +111,22 @@ impl Records {
         }
     }
 
-    /// The status that was recorded last; nothing of a controller that is not known.
+    /// The recorded status; the default for an unknown controller.
     pub async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
         Ok(self.read(owner).await?.0)
     }
 
-    /// Whether other hosts may write here too.
+    /// Whether other hosts may write the same records.
     #[must_use]
     pub fn are_shared(&self) -> bool {
         matches!(self, Self::Cluster(_))
     }
 
-    /// Writes. A controller that is gone needs no record. Returns another host that has
+    /// Writes a record. A deleted controller needs no record. Returns another host that has
     /// written the status since this one did, if there is one. Records of a file's
     /// controllers are written in the order of these calls, whenever they are awaited.
     ///
-    /// A write that nobody awaits any more may still take place, if it has begun.
+    /// A write that is not awaited any more may still take place, if it has started.
     pub fn write(
         &self,
         owner: &Owner,

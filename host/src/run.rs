@@ -94,8 +94,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
         tokio::spawn(resource::watch::follow(client, sender, Arc::clone(&health)));
     }
     let mut stop = StopSignals::new()?;
-    // A configuration that is being applied when a signal comes has not taken effect,
-    // and does not.
+    // A configuration that is being applied when a signal arrives does not take effect.
     tokio::select! {
         name = stop.received() => {
             tracing::info!("{name}: stopping; the host finishes the plans in execution");
@@ -107,7 +106,7 @@ pub async fn run(arguments: RunArguments) -> Result<()> {
     Ok(())
 }
 
-/// Where rollouts are recorded: in the cluster, or beside the module cache.
+/// The records of rollouts: in the cluster, or beside the module cache.
 fn records(config: &Config, arguments: &GuestArguments, client: &kube::Client) -> Result<Records> {
     if config.controllers.is_none() {
         return Ok(Records::cluster(client.clone(), client.default_namespace()));
@@ -201,7 +200,7 @@ pub fn engine(arguments: &GuestArguments) -> Result<Engine> {
     Ok(Engine::new(config)?)
 }
 
-/// Where modules are fetched from; fails if the cache directory cannot be used.
+/// The sources of modules; fails if the cache directory cannot be used.
 pub fn modules(arguments: &GuestArguments, client: &kube::Client) -> Result<Modules> {
     let cache = arguments.cache.clone();
     let place = cache.clone().unwrap_or_default();

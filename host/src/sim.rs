@@ -21,7 +21,7 @@ pub async fn run(arguments: SimArguments) -> Result<()> {
     tracing::info!("the seed is {}", config.seed);
     let rbac = config.rbac.clone();
     let sim = new(config)?;
-    // Nobody reads the request log of a server process, and it would grow without end.
+    // A server process does not use the request log, which would grow without limit.
     sim.limit_log(0);
     load(&sim, &arguments.load)?;
     for fault in &arguments.fault {
@@ -89,7 +89,7 @@ fn new(config: Config) -> Result<Sim> {
     Sim::new(config, jiff::Timestamp::now()).context("the API server in memory cannot be started")
 }
 
-/// Another one in every process.
+/// A different seed in every process.
 fn some_seed() -> u64 {
     u64::from(std::process::id())
 }
@@ -139,7 +139,7 @@ fn load(sim: &Sim, files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a fault that can never happen.
+/// Refuses a fault that can never match.
 fn check(sim: &Sim, fault: &Fault) -> Result<()> {
     let (plural, subresource) = (&fault.matches.resource, &fault.matches.subresource);
     let served = sim.with_model(|model, _| {

@@ -17,7 +17,7 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts the log. `filter` is what `RUST_LOG` takes: `info`,
+/// Starts the log. `filter` has the form of `RUST_LOG`: `info`,
 /// `davit=debug,davit_cluster=trace`.
 pub fn start(format: LogFormat, filter: &str) -> Result<()> {
     let filter = EnvFilter::try_new(without_kube(filter))

@@ -63,7 +63,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"concurrentGcSyncs": 1}),
             "concurrentGcSyncs",
-            "no such field",
+            "unknown field",
         ),
         (
             json!({"concurrentSyncs": 0}),
@@ -88,7 +88,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"ignoredResources": [{"resource": "pods", "version": "v1"}]}),
             "ignoredResources[0].version",
-            "no such field",
+            "unknown field",
         ),
         (json!({"unlistedTimeout": 6}), "unlistedTimeout", "expected"),
         (

@@ -108,7 +108,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"nodeEvictionQPS": 1}),
             "nodeEvictionQPS",
-            "no such field",
+            "unknown field",
         ),
         (
             json!({"nodeMonitorPeriod": 5}),

@@ -65,7 +65,7 @@ fn a_wrong_configuration_is_refused_by_name() {
         (
             json!({"terminatedPodGCThreshold": 1}),
             "terminatedPodGCThreshold",
-            "no such field",
+            "unknown field",
         ),
         (
             json!({"terminatedPodThreshold": "1"}),

@@ -118,7 +118,7 @@ mod tests {
     #[test]
     fn every_error_names_its_path() {
         const FIELDS: &str =
-            "there is no such field, only podThreshold, period, rates, mode, limit, byZone";
+            "unknown field, expected one of podThreshold, period, rates, mode, limit, byZone";
         for (config, field, message) in [
             (json!({"threshold": 1}), "threshold", FIELDS),
             (json!({"threshold": null}), "threshold", FIELDS),
@@ -160,7 +160,7 @@ mod tests {
             (
                 json!({"rates": [{"burst": 1}]}),
                 "rates[0].burst",
-                "there is no such field, only perSecond",
+                "unknown field, expected one of perSecond",
             ),
             (
                 json!({"rates": [[1.0]]}),

@@ -97,7 +97,7 @@ impl serde::de::Error for Error {
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
         let known = known.join(", ");
-        Self::custom(format_args!("there is no such field, only {known}")).below(field)
+        Self::custom(format_args!("unknown field, expected one of {known}")).below(field)
     }
 
     fn missing_field(field: &'static str) -> Self {

@@ -53,7 +53,7 @@ fn the_schemas_words_match_the_configuration() {
 #[test]
 fn a_wrong_configuration_is_refused_by_name() {
     for (config, field, message) in [
-        (json!({"policy": "keep"}), "policy", "no such field"),
+        (json!({"policy": "keep"}), "policy", "unknown field"),
         (json!({"reschedule": "Keep"}), "reschedule", "Keep"),
         (json!({"reschedule": 1}), "reschedule", ""),
         (json!({"deletion": true}), "deletion", ""),

@@ -1,4 +1,4 @@
-//! Single requests: the rate limit, the timeout, and what an answer means.
+//! Single requests: the rate limit, the timeout, and the meaning of an answer.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -22,12 +22,12 @@ use crate::limiter::{Limiter, Permit};
 /// The largest answer that is read, in bytes: some hundred of the largest
 /// objects that etcd holds.
 const LARGEST_ANSWER: usize = 256 << 20;
-/// How requests are sent.
+/// The settings for requests.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiSettings {
     /// The rate of writes and live reads together; none for no limit.
     pub rate: Option<Rate>,
-    /// How long one request may take, watches apart.
+    /// The timeout of a request; watches have their own.
     pub request_timeout: Duration,
 }
 
@@ -50,7 +50,7 @@ pub struct Api {
     reach: Arc<Mutex<Reachability>>,
     /// The controller that requests are sent for; empty for the host itself.
     controller: Arc<str>,
-    /// In whose name requests are sent, if not in the client's own.
+    /// The user to impersonate; none for the client's own.
     user: Option<User>,
 }
 
@@ -60,22 +60,22 @@ struct User {
     header: HeaderValue,
 }
 
-/// The priority of requests that belong together, such as those of a plan, and a permit
-/// in advance.
+/// The priority of requests that belong together, such as those of a plan, and the
+/// permit of the first one.
 #[derive(Debug)]
 pub struct Course {
     urgency: Urgency,
-    /// The turn of the next request, if it was given before.
+    /// The permit of the next request, if it was given in advance.
     permit: Option<Permit>,
 }
 
 impl Course {
-    /// Requests that a guest waits for.
+    /// Requests of a guest's live reads.
     pub(crate) fn of_reads() -> Self {
         Self::new(Urgency::Read)
     }
 
-    /// Requests that nobody waits for.
+    /// Requests for events.
     pub(crate) fn of_events() -> Self {
         Self::new(Urgency::Event)
     }
@@ -88,7 +88,7 @@ impl Course {
     }
 }
 
-/// A plan that has no request to wait for.
+/// A plan that sends no request.
 impl Default for Course {
     fn default() -> Self {
         Self::new(Urgency::Finish)
@@ -96,7 +96,7 @@ impl Default for Course {
 }
 
 impl Api {
-    /// Wraps a client, which must not repeat requests by itself.
+    /// Wraps a client, which must not retry requests.
     #[must_use]
     pub fn new(client: kube::Client, clock: Clock, settings: &ApiSettings) -> Self {
         Self {
@@ -110,10 +110,10 @@ impl Api {
         }
     }
 
-    /// The same API server, asked in the name of a user, such as
-    /// `system:serviceaccount:NAMESPACE:NAME`: the server's own rules and audit
-    /// log are about that user. The client needs the permission to impersonate
-    /// it. A name that no header can hold is refused by the server.
+    /// The same API server with impersonation of a user, such as
+    /// `system:serviceaccount:NAMESPACE:NAME`: RBAC and the audit log apply to that
+    /// user. The client needs the verb `impersonate`. The server refuses a name that no
+    /// header can have.
     #[must_use]
     pub fn impersonating(&self, user: &str) -> Self {
         let refused = HeaderValue::from_static("system:anonymous");
@@ -127,7 +127,7 @@ impl Api {
         }
     }
 
-    /// The same API server, asked for a controller: its requests take turns with
+    /// The same API server for the requests of a controller, which take turns with
     /// those of others.
     #[must_use]
     pub fn on_behalf_of(&self, controller: &str) -> Self {
@@ -137,15 +137,15 @@ impl Api {
         }
     }
 
-    /// Since when the API server has answered no request, and why not; none if it
-    /// answered the last one.
+    /// Since when the API server has not answered, and why; none if it answered the
+    /// last request.
     #[must_use]
     pub fn absence(&self) -> Option<Absence> {
         self.reach().absence().cloned()
     }
 
-    /// Takes note of whether the API server answered a request. That it does not
-    /// is told here, once for all requests.
+    /// Records whether the API server answered a request. The log reports an absence
+    /// once for all requests.
     pub(crate) fn note<T>(&self, request: &Request, sent: &Result<T, RequestError>) {
         let now = self.clock.instant();
         match sent {
@@ -170,7 +170,7 @@ impl Api {
         self.reach.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Nothing but events is to come: they go at once from now on.
+    /// Only events are left: from now on they are sent immediately.
     pub(crate) fn flush_events(&self) {
         self.limiter.flush_events();
     }
@@ -187,8 +187,7 @@ impl Api {
         self.clock
     }
 
-    /// Waits for the turn of a plan's first request, which writes to this API
-    /// group.
+    /// Waits for the turn of a plan's first request, which writes to this API group.
     pub(crate) async fn begin(&self, group: &str) -> Result<Course, RequestError> {
         let asked = self.asked(group, Access::Write, Urgency::Begin);
         let permit = self
@@ -202,14 +201,14 @@ impl Api {
         })
     }
 
-    /// Sends a read in its turn.
+    /// Sends a read when it has its turn.
     pub(crate) async fn read(&self, request: &Request) -> Result<Bytes, RequestError> {
         self.call(request, &mut Course::of_reads()).await
     }
 
-    /// Sends a request in its turn. Sends it again if the server certainly did not
-    /// execute it: after the pause that the server asked for, or immediately if there
-    /// was no connection.
+    /// Sends a request when it has its turn. Sends it again if the server certainly did
+    /// not execute it: after the pause that the server asked for, or immediately if
+    /// there was no connection.
     pub(crate) async fn call(
         &self,
         request: &Request,
@@ -258,7 +257,7 @@ impl Api {
         }
     }
 
-    /// Sends a request at once, and only once.
+    /// Sends a request once, without waiting for a turn.
     pub(crate) async fn send(&self, request: &Request) -> Result<Bytes, RequestError> {
         let exchange = async {
             let user = self.user.as_ref().map(|user| &user.header);
@@ -302,7 +301,7 @@ pub(crate) async fn send(
         .map_err(|error| RequestError::NoAnswer(no_answer(&error)))
 }
 
-/// Reads an answer to its end.
+/// Reads a whole answer.
 pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, RequestError> {
     let (head, body) = response.into_parts();
     let body = Limited::new(body, LARGEST_ANSWER)
@@ -321,8 +320,8 @@ pub(crate) async fn read(response: Response<Body>) -> Result<Bytes, RequestError
 }
 
 fn refused(status: StatusCode, headers: &HeaderMap, body: &[u8]) -> ErrorResponse {
-    // Kubernetes writes seconds; the header's other form, a date, is of no use
-    // to a clock that may be wrong.
+    // Kubernetes writes seconds. The other form of the header, a date, depends on
+    // clocks that may be wrong.
     let retry_after = headers
         .get(RETRY_AFTER)
         .and_then(|value| value.to_str().ok()?.trim().parse().ok())

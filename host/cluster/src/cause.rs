@@ -6,7 +6,7 @@ use std::io;
 use davit_core::failure::chain;
 use davit_core::request::{Cause, NoAnswer};
 
-/// The request cannot be written down.
+/// The request cannot be encoded.
 pub(crate) fn unsendable(error: &(dyn Error + 'static)) -> NoAnswer {
     NoAnswer {
         cause: Cause::Unsendable,
@@ -21,7 +21,7 @@ pub(crate) fn no_answer(error: &(dyn Error + 'static)) -> NoAnswer {
     describe(error, unsent)
 }
 
-/// The answer broke off.
+/// The connection broke during the answer.
 pub(crate) fn broken_off(error: &(dyn Error + 'static)) -> NoAnswer {
     let detail = format!("the answer broke off: {}", chain(error));
     NoAnswer {
@@ -50,7 +50,7 @@ fn cause(error: &(dyn Error + 'static), unsent: bool) -> Cause {
         if error.is::<rustls::Error>() {
             return Some(Cause::Tls);
         }
-        // Hyper's connector has no other mark of it.
+        // Hyper's connector has no other sign of this error.
         if unsent && error.to_string() == "dns error" {
             return Some(Cause::Dns);
         }
@@ -88,7 +88,7 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
         .unwrap_or_default()
 }
 
-/// An error and what is behind it. An error of I/O hides the one that it holds.
+/// An error and its causes. An I/O error hides the one that it contains.
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error| behind(*error))
 }

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use davit_core::time::{Instant, Now, Wall};
 
-/// The host's two clocks. Every part of the host has a copy of one and the
-/// same, so that their instants can be compared.
+/// The host's two clocks. All parts of the host have copies of one value, so that their
+/// instants can be compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Clock {
     start: tokio::time::Instant,
@@ -20,7 +20,7 @@ impl Clock {
         }
     }
 
-    /// Both clocks, read at once.
+    /// Both clocks, read at the same time.
     #[must_use]
     pub fn now(&self) -> Now {
         let since_epoch = SystemTime::now()
@@ -38,8 +38,7 @@ impl Clock {
         Instant::ZERO.after(self.start.elapsed())
     }
 
-    /// Where tokio's timers have to be set for an instant. What is too far off
-    /// to be written down is thirty years off.
+    /// The deadline of tokio's timers for an instant; at most thirty years from now.
     #[must_use]
     pub fn deadline(&self, instant: Instant) -> tokio::time::Instant {
         const THIRTY_YEARS: Duration = Duration::from_hours(24 * 365 * 30);

@@ -6,7 +6,7 @@ use http::header::{HeaderValue, USER_AGENT};
 use kube::client::ClientBuilder;
 use kube::config::{Config, InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-/// Which cluster, and as whom.
+/// The cluster and the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// The kubeconfig file; `$KUBECONFIG`, `~/.kube/config` or the pod's own
@@ -20,22 +20,24 @@ pub struct ConnectOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// Neither a kubeconfig nor a service account.
-    #[error("no cluster is configured: give a kubeconfig, or run in a pod")]
+    #[error(
+        "no cluster is configured: name a kubeconfig with --kubeconfig or KUBECONFIG, or run in a pod"
+    )]
     Infer(#[source] Box<InferConfigError>),
     /// The kubeconfig cannot be used.
     #[error("the kubeconfig{} cannot be used", at(path.as_ref()))]
     Kubeconfig {
         /// The file, if one was named.
         path: Option<PathBuf>,
-        /// Why.
+        /// The reason.
         source: Box<KubeconfigError>,
     },
-    /// The configuration makes no client.
-    #[error("no client can be made for the cluster {url}")]
+    /// The configuration does not give a client.
+    #[error("cannot create a client for the API server {url}")]
     Client {
         /// The API server.
         url: String,
-        /// Why.
+        /// The reason.
         source: Box<kube::Error>,
     },
 }
@@ -55,8 +57,8 @@ pub async fn connect_in(
     client(config)
 }
 
-/// Makes a client of a configuration, without kube's own retries: they would
-/// repeat a write that may have happened, and a create that did.
+/// Creates a client without kube's own retries: they would repeat a write that may have
+/// been executed, and a create that was.
 pub fn client(mut config: Config) -> Result<kube::Client, ConnectError> {
     const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
     config.default_retry = false;
@@ -116,7 +118,7 @@ mod tests {
     use crate::api::{Api, ApiSettings, Course};
     use crate::clock::Clock;
 
-    /// Answers every request alike; what has come is in the channel.
+    /// Answers every request alike; the channel has the received requests.
     async fn overloaded() -> (String, tokio::sync::mpsc::UnboundedReceiver<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -137,7 +139,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_request_is_sent_once_and_says_who_sends_it() {
+    async fn a_request_is_sent_once_with_a_user_agent() {
         let (url, mut seen) = overloaded().await;
         let client = client(Config::new(url.parse().unwrap())).unwrap();
         let request = Request::post("/api/v1/pods").body(Body::empty()).unwrap();
@@ -194,7 +196,7 @@ mod tests {
         Api::new(client(config).unwrap(), Clock::start(), &settings)
     }
 
-    /// Why a deletion had no answer, and how often a connection was made for it.
+    /// Why a deletion got no answer, and how often a connection was made for it.
     async fn no_answer(url: &str) -> (NoAnswer, String) {
         let mut request = request::Request::get("/api/v1/nodes/n".to_owned(), request::JSON);
         request.method = request::Method::Delete;
@@ -222,10 +224,11 @@ mod tests {
         assert!(reason.unsent);
     }
 
-    /// The server may have executed a request that breaks after the connection was
-    /// made: it is not sent again. The TLS handshake comes before the request.
+    /// The server may have executed a request whose connection breaks after it was
+    /// established: the host does not send it again. The TLS handshake comes before the
+    /// request.
     #[tokio::test]
-    async fn only_what_was_certainly_not_sent_is_sent_again() {
+    async fn only_an_unsent_request_is_sent_again() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, mut seen) = tokio::sync::mpsc::unbounded_channel();
@@ -234,7 +237,7 @@ mod tests {
                 let mut start = [0; 6];
                 connection.read_exact(&mut start).await.unwrap();
                 let _ = sender.send(start);
-                // No TLS server and no HTTP server answers so.
+                // Neither a TLS server nor an HTTP server answers like this.
                 if &start != b"DELETE" {
                     connection
                         .write_all(b"hello, this is no TLS")

@@ -1,9 +1,9 @@
-//! Everything between Davit and a Kubernetes API server: watches, live reads,
-//! writes, events and discovery.
+//! Everything between Davit and a Kubernetes API server: watches, live reads, writes,
+//! events and discovery.
 //!
-//! Kube's client is used as an HTTP service that knows about TLS, credentials
-//! and the server's address. What a watch, a live read or a write asks, and what
-//! an answer means, is decided in `davit_core`.
+//! Kube's client is used as an HTTP service with TLS, credentials and the server's
+//! address. `davit_core` decides what a watch, a live read or a write sends, and what
+//! an answer means.
 
 pub mod api;
 pub mod clock;

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::clock::Clock;
 
-/// The longest that the alarm sleeps: a rate of 0 gives no turn for ever.
+/// The longest sleep of the alarm: a rate of 0 never gives a turn.
 const LONGEST_SLEEP: Duration = Duration::from_hours(1);
 
 /// Limits the rate of requests. Clones share the limit.
@@ -30,8 +30,8 @@ struct State {
     alarm: Option<Instant>,
 }
 
-/// A place among the requests under way, or in the line for it. Dropping it gives
-/// it up.
+/// A place among the requests under way, or in the line for one. Dropping it releases
+/// the place.
 #[derive(Debug)]
 pub(crate) struct Permit {
     limiter: Limiter,
@@ -58,8 +58,8 @@ impl Limiter {
         }))
     }
 
-    /// Waits for a permit. Fails with the rest of the pause that the server asked for, if
-    /// the rest is too long to wait.
+    /// Waits for a permit. Fails with the rest of the server's pause if the rest is too
+    /// long to wait.
     pub(crate) async fn turn(&self, asked: TurnRequest) -> Result<Permit, Duration> {
         let (sender, turn) = oneshot::channel();
         let ticket = {
@@ -68,7 +68,7 @@ impl Limiter {
             state.waiting.insert(ticket, sender);
             ticket
         };
-        // From here on, dropping this future gives the place up.
+        // From here on, dropping this future releases the place.
         let permit = Permit {
             limiter: self.clone(),
             ticket,
@@ -129,13 +129,13 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everybody whose turn it is, and sets the alarm for the next.
+    /// Wakes every request that has its turn, and sets the alarm for the next one.
     fn give_turns(self: &Arc<Self>) {
         let now = self.clock.instant();
         let mut state = self.state();
         while let Some((ticket, turn)) = state.traffic.poll_turn(now) {
             if let Some(waiting) = state.waiting.remove(&ticket) {
-                // Who does not wait any more drops the permit.
+                // A receiver that does not wait any more drops the permit.
                 let _ = waiting.send(turn);
             }
         }
@@ -143,7 +143,7 @@ impl Inner {
         let Some(next) = next.map(|at| at.min(now.after(LONGEST_SLEEP))) else {
             return;
         };
-        // At the end of the process there may be nothing left to wait for it.
+        // At the end of the process, no task may be left to wait for it.
         if state.alarm.is_none_or(|alarm| next < alarm)
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pause_holds_those_who_wait_and_turns_them_away_if_it_is_long() {
+    async fn a_short_pause_delays_requests_and_a_long_one_fails_them() {
         let limiter = Limiter::new(None, Clock::start());
         let asked = asked("example.com", Urgency::Begin);
         limiter.pause(asked.destination.clone(), Duration::from_secs(2));
@@ -224,7 +224,8 @@ mod tests {
         assert_eq!(turn.unwrap_err(), Duration::from_secs(30));
     }
 
-    /// The place of a request is free again when it ends, and when it is cancelled.
+    /// The place of a request is free again when the request ends, and when it is
+    /// cancelled.
     #[tokio::test(start_paused = true)]
     async fn places_come_back() {
         let limiter = Limiter::new(None, Clock::start());

@@ -67,8 +67,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that answers what the function says, given the request and how
-    /// many came before it.
+    /// A server whose answers come from a function of the request and the number of
+    /// earlier requests.
     pub(crate) fn new(
         answer: impl Fn(&RecordedRequest, usize) -> Reply + Send + Sync + 'static,
     ) -> Self {
@@ -100,7 +100,7 @@ impl Server {
         }
     }
 
-    /// A server that always answers the same.
+    /// A server that always gives the same answer.
     pub(crate) fn always(code: u16, body: Value) -> Self {
         Self::new(move |_, _| Reply::Json(code, body.clone()))
     }
@@ -109,12 +109,12 @@ impl Server {
         Api::new(self.client.clone(), Clock::start(), &ApiSettings::default())
     }
 
-    /// What has come so far.
+    /// The requests so far.
     pub(crate) fn seen(&self) -> Vec<RecordedRequest> {
         self.seen.lock().unwrap().clone()
     }
 
-    /// The only request that has come.
+    /// The only request.
     pub(crate) fn only(&self) -> RecordedRequest {
         let seen = self.seen();
         assert_eq!(seen.len(), 1, "{seen:?}");
@@ -168,8 +168,7 @@ pub(crate) fn pod() -> ObjectRef {
     }
 }
 
-/// Pods, nodes, namespaces and something of another group, as the server serves
-/// them.
+/// A mapping of pods, nodes, namespaces and a resource of another group.
 pub(crate) fn mapping() -> Mapping {
     let served_by = |group: &str, plural: &str, kind: &str, namespaced| ServedResource {
         resource: ApiResource::new(group, "v1", plural),

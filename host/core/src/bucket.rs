@@ -12,7 +12,7 @@ use crate::time::Instant;
 /// than a whole bucket away.
 #[derive(Clone, Debug)]
 pub struct Bucket {
-    /// None lets everything through: there is no number that means the same.
+    /// None admits everything: no number means the same.
     rate: Option<Rate>,
     full_at: Instant,
 }
@@ -39,7 +39,7 @@ impl Bucket {
         self.tokens(now).is_none()
     }
 
-    /// From when on there is a token; [`Instant::FAR_FUTURE`] for never.
+    /// When the next token is available; [`Instant::FAR_FUTURE`] for never.
     #[must_use]
     pub fn next_token(&self) -> Instant {
         match self.rate {
@@ -54,18 +54,16 @@ impl Bucket {
         }
     }
 
-    /// Takes a token; the caller has made sure that [`Self::next_token`] has
-    /// passed.
+    /// Takes a token. [`Self::next_token`] must have passed.
     pub fn take(&mut self, now: Instant) {
         if let Some(interval) = self.rate.and_then(interval) {
             self.full_at = self.full_at.max(now).after(Duration::from_nanos(interval));
         }
     }
 
-    /// Changes the rate. A full bucket stays full; any other keeps the tokens
-    /// that it has, as far as the new burst allows, and one that let nothing
-    /// through starts empty. So no change of rate hands out a fresh burst. The
-    /// same rate again changes nothing.
+    /// Changes the rate. A full bucket stays full. Any other keeps its tokens, up to
+    /// the new burst; a bucket with rate 0 starts empty. So a change of rate grants no
+    /// fresh burst. The same rate again changes nothing.
     pub fn change(&mut self, now: Instant, rate: Option<Rate>) {
         if self.rate == rate {
             return;
@@ -83,8 +81,8 @@ impl Bucket {
         };
     }
 
-    /// What a bucket that is not full holds: nanoseconds of filling, and how
-    /// many of them make a token. None for a full or an unlimited one.
+    /// The content of a bucket that is not full: the nanoseconds of filling, and how
+    /// many of them make a token. None for a full or an unlimited bucket.
     fn tokens(&self, now: Instant) -> Option<(u64, u64)> {
         let Some(interval) = interval(self.rate?) else {
             return Some((0, 1));
@@ -95,8 +93,8 @@ impl Bucket {
     }
 }
 
-/// Nanoseconds between two tokens, rounded up so that the rate is never
-/// exceeded; none if there are no tokens at all.
+/// Nanoseconds between two tokens, rounded up so that the rate is never exceeded; none
+/// if there are no tokens.
 fn interval(rate: Rate) -> Option<u64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -130,7 +128,7 @@ mod tests {
         Instant::from_nanos(seconds * SECOND)
     }
 
-    /// Takes what it can get at once.
+    /// Takes all available tokens.
     fn drain(bucket: &mut Bucket, now: Instant) -> usize {
         (0..100)
             .take_while(|_| {
@@ -193,7 +191,7 @@ mod tests {
     fn a_change_of_rate_keeps_tokens_and_their_parts() {
         let mut bucket = full(rate(1.0, 4));
         drain(&mut bucket, at(100));
-        // 2.5 tokens are there.
+        // The bucket has 2.5 tokens.
         let now = Instant::from_nanos(102 * SECOND + SECOND / 2);
         bucket.change(now, Some(rate(0.1, 4)));
         assert_eq!(drain(&mut bucket, now), 2);

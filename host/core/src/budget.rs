@@ -3,11 +3,11 @@
 //!
 //! A guardrail *trips* when a plan would exceed its limit. Further plans of that kind
 //! then wait for the whole cooldown or until an operator resets the guardrail, not only
-//! until the next plan fits: somebody should look at a guest that deletes too much, and
-//! a rate limit would only slow it down.
+//! until the next plan fits: an operator should check a guest that deletes too much,
+//! and a rate limit would only slow it down.
 //!
 //! A candidate has a share of each limit, by its weight. Its plans count for the whole
-//! limit too: two revisions together never write more than one may.
+//! limit too: two revisions together never write more than the limit.
 
 use std::collections::VecDeque;
 use std::fmt;

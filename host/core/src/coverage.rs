@@ -64,13 +64,12 @@ impl Gap {
             Self::NotListed => "it could not be listed yet",
             Self::Interrupted => "its watch is interrupted",
             Self::NotServed => "it is not served at the moment",
-            Self::Silent => "its group does not say what it serves",
+            Self::Silent => "its group has not answered discovery",
         }
     }
 }
 
-/// What is wrong with the stream of a listed segment. A segment without an entry is up
-/// to date.
+/// The problem of a listed segment's stream. A segment without an entry is up to date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Trouble {
     Interrupted,
@@ -128,7 +127,7 @@ impl Coverage {
         self.troubles.entry(segment).or_insert(Trouble::Interrupted);
     }
 
-    /// Takes the result of a discovery: the mapping, and the group versions that
+    /// Handles the result of a discovery: the mapping, and the group versions that
     /// failed. `before` is the former mapping.
     pub fn note_discovery(
         &mut self,

@@ -1,5 +1,4 @@
-//! The controllers that are to run: what rollouts ask of the part of the host
-//! that runs them.
+//! The desired controllers: the control half's output for the data half.
 
 use crate::budget::{Guardrail, Trip};
 use crate::controller::Settings;
@@ -8,15 +7,14 @@ use crate::rollout::Role;
 use crate::rollout::cohort::{CandidateStep, Cohort};
 use crate::time::{Now, Wall};
 
-/// A controller as it should be, whatever it is now.
+/// A desired controller.
 #[derive(Clone, Debug)]
 pub struct DesiredController<G> {
     /// Its name.
     pub name: String,
-    /// What the operator decided.
+    /// The operator's settings.
     pub settings: Settings,
-    /// The user in whose name it writes, `system:serviceaccount:…`; the host's
-    /// own if none.
+    /// The user to impersonate, `system:serviceaccount:…`; none for the host's own.
     pub user: Option<String>,
     /// The stable revision.
     pub stable: LoadedRevision<G>,
@@ -50,10 +48,10 @@ impl<G> PartialEq for DesiredController<G> {
     }
 }
 
-/// A guardrail that had tripped before this host started.
+/// A guardrail that tripped before this host started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TrippedGuardrail {
-    /// Which one.
+    /// The guardrail.
     pub guardrail: Guardrail,
     /// Its limit, in plans a minute.
     pub limit: u32,
@@ -62,8 +60,8 @@ pub struct TrippedGuardrail {
 }
 
 impl TrippedGuardrail {
-    /// The trip, in the time of this host. It holds back both revisions: the
-    /// candidate's share of a limit does not outlast the candidate.
+    /// The trip on the clock of this host. It holds back both revisions: the
+    /// candidate's share of a limit ends with the candidate.
     #[must_use]
     pub fn resumed(self, now: Now) -> Trip {
         Trip {

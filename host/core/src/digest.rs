@@ -18,9 +18,9 @@ impl ModuleDigest {
     }
 }
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a digest is written as sha256: and 64 hexadecimal digits in lower case")]
+#[error("a digest has the form sha256: and 64 hexadecimal digits in lower case")]
 pub struct NoDigest;
 
 /// Reads `sha256:` and 64 hexadecimal digits, as registries write it.

@@ -33,13 +33,13 @@ pub enum ExpectationState {
 pub enum ObservedVersion {
     /// The object has this version.
     Version(u64),
-    /// The object has a version that is no number.
+    /// The object has a version that is not a number.
     Incomparable,
     /// The cache does not hold the object.
     Gone,
 }
 
-/// What a write left behind: what the cache will observe.
+/// The effect of a write that the cache will observe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WriteResult {
     /// The object is gone.
@@ -75,8 +75,8 @@ impl Expectations {
         self.by_uid.insert(uid, (expected, Instant::FAR_FUTURE));
     }
 
-    /// Execution of the plan for this object ended. `written` is what its last
-    /// successful write left behind, if there was one.
+    /// Execution of the plan for this object ended. `written` is the effect of its last
+    /// successful write, if there was one.
     pub fn end(&mut self, uid: &Uid, written: Option<WriteResult>, now: Instant) {
         let expected = match (written, self.by_uid.get(uid)) {
             (Some(WriteResult::Gone), _) => Expectation::Gone,
@@ -112,8 +112,8 @@ impl Expectations {
         let (expected, _) = self.by_uid.get(uid).filter(|(_, lapses)| now < *lapses)?;
         match (expected, decided_on) {
             (Expectation::InFlight(_), _) => Some(ExpectationState::InFlight),
-            // A uid is never used again. A decision from before the deletion can still
-            // arrive: from a long call, or from a plan that waited for its turn.
+            // A uid is never reused. A decision from before the deletion can still
+            // arrive: from a long call, or from a plan that waited.
             (Expectation::Gone, _) if seen == ObservedVersion::Gone => Some(ExpectationState::Gone),
             (Expectation::Gone, _) => Some(ExpectationState::NotObserved),
             (Expectation::Version(wanted), ObservedVersion::Version(version))
@@ -136,8 +136,8 @@ impl Expectations {
         )
     }
 
-    /// Drops expired expectations. Call it regularly: nobody may ask about an object
-    /// again.
+    /// Drops expired expectations. Call it regularly, because [`Self::state`] may never
+    /// be called for an object again.
     pub fn expire(&mut self, now: Instant) {
         while let Some((_, uid)) = self.lapsing.pop_front_if(|(lapses, _)| *lapses <= now) {
             let expected = self.by_uid.get(&uid);

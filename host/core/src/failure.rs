@@ -1,4 +1,4 @@
-//! Why a read or a write failed, classified by what can be done about it.
+//! Why a read or a write failed, classified by the possible reactions.
 
 use std::error::Error;
 use std::fmt;
@@ -87,7 +87,7 @@ impl fmt::Display for FailureClass {
 pub struct Failure {
     /// The class, which a controller may act on.
     pub class: FailureClass,
-    /// What was attempted and what the server answered, for a log.
+    /// The request and the server's answer, for a log.
     pub message: String,
     /// How long the server asked to wait.
     pub retry_after: Option<Duration>,
@@ -112,8 +112,7 @@ pub fn chain(error: &(dyn Error + 'static)) -> String {
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Some libraries repeat the cause in their own text, and the cause's
-        // cause.
+        // Some libraries repeat the text of their causes in their own.
         if !text.contains(&cause_text) {
             text.push_str(": ");
             text.push_str(&cause_text);

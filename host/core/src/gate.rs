@@ -15,7 +15,7 @@ use crate::mutant::Mutant;
 use crate::object::ObjectRef;
 use crate::plan::{Plan, Step};
 
-/// What a controller may do to the cluster.
+/// What the host does with the plans of a controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
     /// Its plans are executed.
@@ -39,18 +39,18 @@ impl Mode {
     }
 }
 
-/// What the gate rules by, besides the plan.
+/// The inputs of a ruling besides the plan.
 #[derive(Clone, Copy, Debug)]
 pub struct Circumstances<'a> {
     /// Whether this replica leads the controller.
     pub leading: bool,
     /// The controller's mode.
     pub mode: Mode,
-    /// What the guest declared.
+    /// The guest's manifest.
     pub manifest: &'a Manifest,
     /// The permissions that the operator granted; none for all declared ones.
     pub granted: Option<&'a [Permission]>,
-    /// What the API server serves.
+    /// The resources that the API server serves.
     pub mapping: &'a Mapping,
     /// Whether the target belongs to the cohort that this revision owns.
     pub owns_target: bool,

@@ -1,8 +1,8 @@
 //! Davit's core: the cache, the queues, the gate and the rollouts of the host, as one
 //! state machine.
 //!
-//! Nothing here does I/O, reads a clock or draws a random number. Time comes in
-//! as an argument ([`time::Now`]), effects go out as values.
+//! Core does no I/O, reads no clock and draws no random number. Time is an argument
+//! ([`time::Now`]), effects are return values.
 
 pub mod api;
 pub mod bucket;

@@ -29,16 +29,16 @@ pub struct Mapping {
 /// The answer of discovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovery {
-    /// Everything that is known to be served.
+    /// The served resources that are known.
     pub mapping: Mapping,
-    /// The group versions (`metrics.k8s.io/v1beta1`) that could not be asked,
-    /// or whose answer is out of date, and why. What they serve may be missing
-    /// from the mapping: that is no sign that it is served no longer.
+    /// The group versions (`metrics.k8s.io/v1beta1`) that did not answer, or whose
+    /// answer is out of date, each with the reason. The mapping may lack their
+    /// resources although they are served.
     pub failed: Vec<(String, String)>,
 }
 
 impl Discovery {
-    /// Whether the mapping holds everything that is served.
+    /// Whether the mapping has every served resource.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failed.is_empty()
@@ -60,8 +60,8 @@ impl Mapping {
         mapping
     }
 
-    /// Adds what `before` has of the group versions that did not answer: a
-    /// missing answer does not mean that they are no longer served.
+    /// Adds the resources of `before` whose group versions did not answer: without an
+    /// answer, they may still be served.
     #[must_use]
     pub fn or_from(self, before: &Self, failed: &[String]) -> Self {
         let lost = before.iter().filter(|served| {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_collected_is_deletable() {
+    fn only_resources_that_can_be_listed_watched_and_deleted_are_deletable() {
         let mut read_only = served("", "componentstatuses", "ComponentStatus");
         read_only.verbs = vec!["get".into(), "list".into()];
         let mut old = served("apps", "replicasets", "ReplicaSet");
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_asked_is_kept() {
+    fn resources_of_a_group_without_an_answer_stay() {
         let before = Mapping::new([
             served("apps", "deployments", "Deployment"),
             served("batch", "jobs", "Job"),

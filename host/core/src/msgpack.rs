@@ -1,8 +1,8 @@
-//! Reading MessagePack where it lies, without building a tree of it.
+//! Reading MessagePack in place, without building a tree.
 //!
-//! The bytes come from the host's own projector, yet nothing here trusts them:
-//! whatever they are, the answer is a value or [`DecodeError`], in bounded stack.
-//! Maps have text keys, and of two equal keys the first counts.
+//! The bytes come from the host's own projector, but this module does not trust them:
+//! for any bytes, the result is a value or [`DecodeError`], with bounded stack. Maps
+//! have text keys; of two equal keys the first counts.
 
 mod json;
 
@@ -12,8 +12,8 @@ use rmp::decode::{RmpRead, ValueReadError};
 use crate::path::{FieldPath, FieldTree, Segment};
 pub use json::{NotJson, check_json};
 
-/// How deep a path or a tree descends into lists and maps. Kubernetes' own
-/// schemas have less than 30 levels.
+/// How deep a path or a tree descends into lists and maps. Kubernetes' own schemas have
+/// fewer than 30 levels.
 pub const MAX_DEPTH: usize = 128;
 
 /// How deep a value may be nested that is sent as JSON.
@@ -22,7 +22,7 @@ const MAX_JSON_DEPTH: u32 = 64;
 /// Bytes that are not a MessagePack value, or a value that is nested deeper
 /// than [`MAX_DEPTH`] where a path or a tree descends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the bytes are no MessagePack, or a map's key is no text, or they nest too deeply")]
+#[error("not MessagePack with text as map keys, or nested too deeply")]
 pub struct DecodeError;
 
 impl<E: rmp::decode::RmpReadErr> From<ValueReadError<E>> for DecodeError {

@@ -1,8 +1,8 @@
-//! Mutants: faults that are put into the core on purpose, one at a time, to prove
-//! that the simulation finds them.
+//! Mutants: deliberate faults in the core, one at a time, to prove that the simulation
+//! detects them.
 //!
-//! They exist only with the feature `mutants`, which nothing but that proof turns
-//! on. Without it, [`Mutant::is_active`] is the constant false.
+//! They exist only with the feature `mutants`, which only that proof enables. Without
+//! it, [`Mutant::is_active`] is the constant false.
 
 #[cfg(feature = "mutants")]
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,56 +10,56 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// One fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
-    /// What was written a moment ago holds no plan.
+    /// Recent writes hold no plan back.
     DropExpectations,
     /// A deletion carries no uid.
     DeleteByName,
     /// A patch carries no uid.
     PatchByName,
-    /// A request without an answer is sent again, whatever it is.
+    /// A request without an answer is always sent again.
     RepeatWrites,
     /// Plans are admitted without leadership.
     IgnoreLeadership,
-    /// Plans that wait for their turn start after leadership was lost.
+    /// Waiting plans start although leadership was lost.
     WithdrawNothing,
-    /// A revision writes to what the other one owns.
+    /// A revision writes to targets of the other one.
     IgnoreOwnership,
-    /// Plans use up no guardrail.
+    /// No plan counts for a guardrail.
     SpendNothing,
-    /// What a list lacks stays in the cache.
+    /// Objects that a list lacks stay in the cache.
     KeepUnlistedObjects,
-    /// The first page of a list counts as the whole.
+    /// The first page of a list counts as the whole list.
     StopAtFirstPage,
-    /// A watch that expired goes on from the present: what happened between is
+    /// A watch that expired continues from the present: the changes in between are
     /// lost.
     SkipGaps,
-    /// A plan that failed is forgotten.
+    /// A plan that failed is dropped.
     ForgetFailures,
-    /// The items of a call that failed are never decided.
+    /// The items of a failed call are dropped.
     ForgetFailedCalls,
-    /// The items of a call that is void are never decided.
+    /// The items of a void call are dropped.
     ForgetVoidCalls,
-    /// Nothing is decided again when an object is no longer held.
+    /// Nothing is decided again after the wait for an object.
     ForgetWaiters,
-    /// Nothing is decided again when a dry run ends.
+    /// Nothing is decided again after the end of a dry run.
     ForgetDryRuns,
-    /// Nothing is decided again when leadership is gained.
+    /// Nothing is decided again after leadership was gained.
     ForgetResync,
-    /// Nothing is decided again when the shares change.
+    /// Nothing is decided again after a change of the shares.
     ForgetLeftPlans,
-    /// What a rollout decides takes effect before it is recorded.
+    /// A decision of a rollout takes effect before it is recorded.
     ActUnrecorded,
-    /// A write to a record that failed counts as recorded.
+    /// A failed write to a record counts as recorded.
     CountFailedRecords,
-    /// A status is recorded before the specs of the revisions that it names.
+    /// A status is recorded before the specs of its revisions.
     RecordStatusFirst,
-    /// A host that starts forgets which guardrails had tripped.
+    /// A host that starts ignores recorded trips.
     ForgetTrips,
-    /// A host that starts forgets which revision was rolled back.
+    /// A host that starts ignores a recorded rejection.
     ForgetRejections,
-    /// A candidate that is rolled back keeps its share.
+    /// A rolled-back candidate keeps its share.
     KeepRolledBack,
-    /// A request that has its answer is considered again.
+    /// A request with an answer is handled again.
     AnswerTwice,
 }
 
@@ -107,7 +107,7 @@ impl Mutant {
         ACTIVE.load(Ordering::Relaxed) == self as usize + 1
     }
 
-    /// Gives the core one fault, or none, in all threads.
+    /// Activates one fault, or none, in all threads.
     #[cfg(feature = "mutants")]
     pub fn activate(mutant: Option<Self>) {
         let number = mutant.map_or(0, |mutant| mutant as usize + 1);

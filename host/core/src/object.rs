@@ -17,7 +17,7 @@ pub struct ApiResource {
 }
 
 impl ApiResource {
-    /// A resource by group (empty for core), version and plural name.
+    /// The resource with this group (empty for core), version and plural name.
     #[must_use]
     pub fn new(group: &str, version: &str, plural: &str) -> Self {
         Self {
@@ -57,11 +57,11 @@ pub struct Kind {
     pub kind: Arc<str>,
 }
 
-/// The API server's identity of an object, never used twice.
+/// The identity of an object in the API server, never reused.
 ///
-/// Uids are almost always UUIDs, which take 16 bytes here. Any other text stays
-/// as it is. Only the lower-case form with dashes that Kubernetes writes counts
-/// as a UUID, so that the exact text can be restored.
+/// Uids are almost always UUIDs, which take 16 bytes here. Any other text stays as it
+/// is. Only the lower-case form with dashes that Kubernetes writes counts as a UUID, so
+/// that the exact text can be restored.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Uid {
     /// A UUID's bits.
@@ -80,7 +80,7 @@ impl Uid {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Text(text) if text.is_empty())
@@ -128,8 +128,8 @@ fn parse_uuid(text: &[u8]) -> Option<u128> {
     Some(bits)
 }
 
-/// An object by its coordinates, as owner references, plans and live reads name
-/// it. It consists of text: it comes from guests and goes into URLs and logs.
+/// The coordinates of an object, as in owner references, plans and live reads. They are
+/// text, because they come from guests and go into URLs and logs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectRef {
     /// `v1`, `apps/v1`, …

@@ -1,5 +1,5 @@
-//! What is observed of a controller that runs: what rollouts, the status and
-//! `davit diff` are made from.
+//! Observations of a running controller: the input of rollouts, of the status and of
+//! `davit diff`.
 
 use std::fmt;
 
@@ -9,22 +9,22 @@ use crate::rollout::compare::{Counts, Disagreement};
 use crate::rollout::progress::StepObservation;
 use crate::time::{Instant, Now};
 
-/// What is observed of a controller.
+/// The observation of a controller.
 #[derive(Clone, Debug)]
 pub struct Observation {
-    /// Which stable revision runs; none until its watches are synced.
+    /// The stable revision that runs; none until its watches are synced.
     pub stable: Option<RevisionIdentity>,
     /// The resource that keeps the next stable revision from running.
     pub pending: Option<PendingResource>,
-    /// Whether every watch of the stable revision shows what it should.
+    /// Whether every watch of the stable revision is complete.
     pub complete: bool,
-    /// Why the stable revision's guest is not called, if its circuit is open.
+    /// Why the circuit of the stable revision is open, if it is.
     pub circuit_open: Option<String>,
     /// The candidate that runs beside it.
     pub candidate: Option<CandidateObservation>,
     /// The guardrails that hold plans back.
     pub tripped: Vec<Trip>,
-    /// The clocks, to record times of the core.
+    /// The clocks at the time of the observation.
     pub now: Now,
 }
 
@@ -33,7 +33,7 @@ pub struct Observation {
 pub struct PendingResource {
     /// `v1/pods`, `apps/v1/deployments`
     pub resource: String,
-    /// Why the API server does not list it; none if the list is under way.
+    /// Why the API server does not list it; none while it is being listed.
     pub hindrance: Option<String>,
 }
 
@@ -50,10 +50,10 @@ impl fmt::Display for PendingResource {
     }
 }
 
-/// What is observed of a candidate.
+/// The observation of a candidate.
 #[derive(Clone, Debug)]
 pub struct CandidateObservation {
-    /// Which revision it is.
+    /// The revision.
     pub identity: RevisionIdentity,
     /// The step of the rollout that this is counted for.
     pub step: u32,

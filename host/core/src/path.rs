@@ -25,11 +25,11 @@ pub struct FieldPath(Vec<Segment>);
 
 /// Why a text is not a field path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("\"{path}\" is no field path: {reason}")]
+#[error("\"{path}\" is not a field path: {reason}")]
 pub struct PathError {
     /// The text.
     pub path: String,
-    /// What is wrong with it.
+    /// The reason.
     pub reason: &'static str,
 }
 

@@ -129,8 +129,8 @@ pub struct Patch {
     pub kind: PatchKind,
     /// `status`, or empty.
     pub subresource: String,
-    /// MessagePack of the patch. The host adds the target's uid as a
-    /// precondition when it sends the patch.
+    /// MessagePack of the patch. The host adds the target's uid as a precondition when
+    /// it sends the patch.
     pub body: Vec<u8>,
 }
 
@@ -245,7 +245,7 @@ pub struct QueueKey {
     pub key: String,
 }
 
-/// What a decision asks of the host itself.
+/// A command of a decision to the host itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Command {
     /// Enqueues an item.
@@ -261,7 +261,7 @@ pub enum Command {
         /// The rate.
         rate: Rate,
     },
-    /// Keeps a small value for the controller; none deletes it.
+    /// Stores a small value for the controller; none deletes it.
     SetNote {
         /// Its name.
         key: String,

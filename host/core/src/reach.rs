@@ -1,33 +1,33 @@
-//! Whether the API server answers, and what the log says of it while it does not.
+//! Whether the API server answers, and what the log reports while it does not.
 
 use std::time::Duration;
 
 use crate::throttle::{SuppressedCount, Throttle};
 use crate::time::Instant;
 
-/// An absence shorter than this is over before anybody can act on it.
+/// A shorter absence is over before an operator can act on it.
 const SHORT: Duration = Duration::from_secs(5);
 
-/// What is known of it.
+/// The reachability of the API server.
 #[derive(Debug, Default)]
 pub struct Reachability {
     absence: Option<Absence>,
     lines: Throttle<String>,
 }
 
-/// A time without any answer.
+/// A time without answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Absence {
-    /// When the first request was not answered.
+    /// When the first request got no answer.
     pub since: Instant,
-    /// The last request that was not, and why: `GET /api/v1/pods: connection
+    /// The last request without an answer, and its cause: `GET /api/v1/pods: connection
     /// refused`.
     pub last: String,
 }
 
 impl Reachability {
-    /// The API server answered, whatever it said. Returns the absence that is
-    /// over, if it is worth a line in the log.
+    /// The API server answered, whatever the answer. Returns the absence that is over,
+    /// if it is worth a line in the log.
     pub fn answered(&mut self, now: Instant) -> Option<Absence> {
         let absence = self.absence.take()?;
         if now.since(absence.since) < SHORT {
@@ -37,8 +37,8 @@ impl Reachability {
         Some(absence)
     }
 
-    /// A request was not answered, for that cause: `connection refused`. `Some`
-    /// if the log is to say so.
+    /// A request got no answer, for this cause: `connection refused`. `Some` if the log
+    /// should report it.
     pub fn no_answer(
         &mut self,
         cause: &str,
@@ -53,7 +53,7 @@ impl Reachability {
         self.lines.admit(cause.to_owned(), now)
     }
 
-    /// The absence that lasts.
+    /// The present absence.
     #[must_use]
     pub fn absence(&self) -> Option<&Absence> {
         self.absence.as_ref()
@@ -84,8 +84,7 @@ mod tests {
         assert_eq!(reach.answered(at(51)), None);
     }
 
-    /// A hundred requests a second, for a minute, of which one is answered now and
-    /// then.
+    /// A hundred requests a second for a minute, a few of which are answered.
     #[test]
     fn each_cause_has_a_line_and_short_absences_make_no_more() {
         let mut reach = Reachability::default();
@@ -103,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_absence_the_next_is_told_at_once() {
+    fn the_next_absence_is_reported_immediately() {
         let mut reach = Reachability::default();
         assert!(reach.no_answer("timed out", "GET /a", at(0)).is_some());
         assert!(reach.no_answer("timed out", "GET /a", at(5)).is_none());

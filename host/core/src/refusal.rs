@@ -1,4 +1,4 @@
-//! Kubernetes' `Status`, and what a refused request means.
+//! Kubernetes' `Status`, and the meaning of a refused request.
 
 use std::time::Duration;
 
@@ -6,31 +6,31 @@ use crate::failure::FailureClass;
 use crate::watch::Refusal;
 use serde::Deserialize;
 
-/// What is read of a `Status`.
+/// The fields of a `Status` that the host reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Status {
-    /// `Status`, if it is one.
+    /// `Status`, if the body is one.
     pub kind: String,
     /// The HTTP status.
     pub code: u16,
-    /// One word: `Conflict`.
+    /// The reason: `Conflict`.
     pub reason: String,
-    /// A sentence.
+    /// The message.
     pub message: String,
-    /// What it is about.
+    /// The details.
     pub details: StatusDetails,
 }
 
-/// What is read of the details of a `Status`.
+/// The fields of the details of a `Status` that the host reads.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct StatusDetails {
-    /// The name of the object that it is about.
+    /// The name of the object.
     pub name: String,
-    /// Empty, or how many seconds to wait.
+    /// The seconds to wait; 0 if none.
     pub retry_after_seconds: u64,
-    /// What is wrong, one by one.
+    /// The causes.
     pub causes: Vec<StatusCause>,
 }
 
@@ -38,28 +38,28 @@ pub struct StatusDetails {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct StatusCause {
-    /// One word: `FieldValueInvalid`.
+    /// The reason: `FieldValueInvalid`.
     pub reason: String,
-    /// A sentence.
+    /// The message.
     pub message: String,
     /// The field's path.
     pub field: String,
 }
 
-/// An answer that is no success.
+/// An answer that is not a success.
 #[derive(Clone, Debug)]
 pub struct ErrorResponse {
     /// The HTTP status.
     pub code: u16,
     /// The body.
     pub status: Status,
-    /// From the header or the body.
+    /// The pause, from the header or the body.
     pub retry_after: Option<Duration>,
 }
 
 impl ErrorResponse {
-    /// Reads the answer. A body that is no `Status` (a proxy's page, a path
-    /// that no handler knows) is kept as the message.
+    /// Reads the answer. If the body is not a `Status` (a page of a proxy, a path
+    /// without a handler), it becomes the message.
     #[must_use]
     pub fn read(code: u16, retry_after: Option<Duration>, body: &[u8]) -> Self {
         let status = serde_json::from_slice::<Status>(body)
@@ -78,22 +78,21 @@ impl ErrorResponse {
         }
     }
 
-    /// Whether it is a disruption budget that refuses an eviction, rather than
-    /// the server that has too much to do.
+    /// Whether a disruption budget refuses an eviction, and not an overloaded server.
     #[must_use]
     pub fn is_disruption_budget(&self) -> bool {
         let mut causes = self.status.details.causes.iter();
         causes.any(|cause| cause.reason == "DisruptionBudget")
     }
 
-    /// The class of the failure. The texts were recorded from a 1.36 server;
-    /// there is nothing but the text to tell these cases apart by.
+    /// The class of the failure. The texts were recorded from a 1.36 server; only the
+    /// text distinguishes these cases.
     #[must_use]
     pub fn class(&self) -> FailureClass {
         match self.code {
-            // A missing object is named in the answer. If nothing is named, it
-            // is the resource that is not served: to take that for a deleted
-            // object would let a garbage collector delete its dependents.
+            // The answer names a missing object. Without a name, the resource is not
+            // served: to treat that as a deleted object would let a garbage collector
+            // delete its dependents.
             404 if self.status.details.name.is_empty() => FailureClass::Unmappable,
             404 | 410 => FailureClass::NotFound,
             409 if self.is_about_uid_precondition() => FailureClass::UidMismatch,
@@ -107,8 +106,8 @@ impl ErrorResponse {
         }
     }
 
-    /// `409 Conflict: Operation cannot be fulfilled on …`, for a failure's
-    /// message.
+    /// `409 Conflict: Operation cannot be fulfilled on …`, for the message of a
+    /// failure.
     #[must_use]
     pub fn describe(&self) -> String {
         let Self { code, status, .. } = self;
@@ -145,7 +144,7 @@ impl From<ErrorResponse> for Refusal {
 }
 
 impl From<Status> for Refusal {
-    /// For a status that comes as a watch event.
+    /// A status that arrives as a watch event.
     fn from(status: Status) -> Self {
         let seconds = status.details.retry_after_seconds;
         Self {

@@ -1,4 +1,4 @@
-//! A revision of a guest: what identifies it, and what it takes to run it.
+//! A revision of a guest: its identity, and what is needed to run it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,18 +13,19 @@ pub struct CallLimits {
     pub memory_mib: u32,
     /// Time that a call may compute, in milliseconds.
     pub call_millis: u64,
-    /// How many calls run at once.
+    /// The number of concurrent calls.
     pub instances: u32,
 }
 
-/// What identifies a revision: a module, its configuration and its limits. Two
+/// The identity of a revision: a module, its configuration and its limits. Two
 /// revisions of the same identity behave the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RevisionIdentity {
     module: ModuleDigest,
     config: Arc<[u8]>,
     limits: CallLimits,
-    /// Follows from the others: it is asked for far more often than it is made.
+    /// Derived from the others, and stored because it is read far more often than
+    /// created.
     name: Arc<str>,
     config_hash: Arc<str>,
 }
@@ -95,9 +96,9 @@ fn hex(bytes: &[u8], digits: usize) -> String {
 pub struct LoadedRevision<G> {
     /// The guest, described and with its instances reserved.
     pub guest: G,
-    /// What the guest declared.
+    /// The guest's manifest.
     pub manifest: Arc<Manifest>,
-    /// What identifies the revision.
+    /// The identity of the revision.
     pub identity: RevisionIdentity,
     /// Why its module was loaded from the module cache, if the source cannot be
     /// read.

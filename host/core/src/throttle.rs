@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pauses_between_lines_grow_and_each_says_what_was_left_out() {
+    fn the_pauses_between_lines_grow_and_each_line_counts_the_suppressed() {
         let lines = lines(&mut Throttle::default(), 3600);
         assert_eq!(
             lines,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_that_is_over_is_told_at_once_when_it_comes_again() {
+    fn a_cleared_cause_is_logged_immediately_when_it_returns() {
         let mut throttle = Throttle::default();
         throttle.admit("refused", at(0));
         throttle.admit("refused", at(1));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_the_quietest_goes_first() {
+    fn the_number_of_causes_is_bounded_and_the_quietest_is_dropped() {
         let mut throttle = Throttle::default();
         let moment = |number: u64| Instant::ZERO.after(Duration::from_millis(number));
         for number in 1..=2 * MOST_CAUSES as u64 {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_how_many_were_left_out() {
+    fn a_line_has_the_number_of_suppressed_lines() {
         assert_eq!(SuppressedCount(0).to_string(), "");
         assert_eq!(
             SuppressedCount(41).to_string(),

@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn wall_time_is_told_relative_to_one_reading() {
+    fn wall_time_is_relative_to_one_reading() {
         let now = now();
         let later = now.instant.after(Duration::from_millis(1500));
         assert_eq!(now.wall_at(later), Wall(1_700_000_001_500));

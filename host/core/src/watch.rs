@@ -302,7 +302,7 @@ impl Watch {
         }
         self.state = State::StreamingList {
             changes: Vec::new(),
-            stream: Stream::asked(now),
+            stream: Stream::requested(now),
         };
         let timeout = self.watch_timeout();
         self.outputs
@@ -329,7 +329,7 @@ impl Watch {
         }));
         self.state = State::Watching {
             resource_version,
-            stream: Stream::asked(now),
+            stream: Stream::requested(now),
         };
     }
 

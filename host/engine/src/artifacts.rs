@@ -273,7 +273,7 @@ mod tests {
 
     /// Each problem has its own remedy.
     #[test]
-    fn a_directory_that_is_not_safe_is_refused_with_what_to_do() {
+    fn an_unsafe_directory_is_refused_with_advice() {
         for (problem, expected) in [
             (
                 UnsafeProblem::NotADirectory,

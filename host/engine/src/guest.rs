@@ -33,8 +33,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Has the module check its configuration, and reserves
-    /// [`Limits::instances`] for its calls.
+    /// Lets the guest check its configuration, and reserves [`Limits::instances`] for
+    /// its calls.
     pub async fn new(
         module: &Module,
         config: impl Into<Arc<[u8]>>,
@@ -74,9 +74,9 @@ impl Guest {
         &self.module
     }
 
-    /// Asks for decisions: one for each item, in the order of the items. Waits
-    /// while all instances are busy. A call that is dropped before it ends
-    /// loses its instance.
+    /// Calls the guest: one decision for each item, in the order of the items. Waits
+    /// while all instances are busy. A call that is dropped before it ends loses its
+    /// instance.
     pub async fn reconcile(&self, call: Call) -> Result<Vec<Decision>, CallError> {
         // The semaphore is never closed.
         let _slot = self.slots.acquire().await.ok();
@@ -88,8 +88,7 @@ impl Guest {
         Ok(decisions)
     }
 
-    /// Keeps an instance for the next call, unless its memory has grown too
-    /// large.
+    /// Keeps an instance for the next call, unless its memory has grown too large.
     fn put_by(&self, instance: Instance) {
         if instance.memory() <= self.limits.idle_memory {
             self.idle().push(instance);

@@ -59,12 +59,12 @@ impl Instance {
         }
     }
 
-    /// Gives it another name in the log.
+    /// Changes its name in the log.
     pub(crate) fn rename(&self, guest: &Arc<str>) {
         self.store.data().log.rename(guest);
     }
 
-    /// Asks for decisions. After an error the instance must not be used again.
+    /// Calls the guest. After an error the instance must not be used again.
     pub(crate) async fn reconcile(
         &mut self,
         mut call: Call,

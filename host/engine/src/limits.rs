@@ -50,8 +50,8 @@ impl Limits {
     /// whose address is taken.
     pub const MAX_TABLE_ELEMENTS: usize = 20_000;
 
-    /// How many ticks a call may count before its CPU time is used up. The
-    /// first tick comes part of a tick after the start of the call.
+    /// How many ticks a call may count within its CPU time. The first tick comes part
+    /// of a tick after the start of the call.
     pub(crate) fn cpu_ticks(&self) -> u64 {
         let ticks = self.cpu.as_nanos().div_ceil(TICK.as_nanos());
         u64::try_from(ticks).unwrap_or(u64::MAX).saturating_add(1)
@@ -107,8 +107,8 @@ impl Usage {
 }
 
 impl ResourceLimiter for Usage {
-    /// A refusal is an error and not `Ok(false)`: the guest's allocator would
-    /// turn that into a trap without a word about memory.
+    /// A refusal is an error and not `Ok(false)`: the guest's allocator would turn that
+    /// into a trap that does not mention memory.
     fn memory_growing(
         &mut self,
         current: usize,

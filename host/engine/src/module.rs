@@ -60,7 +60,7 @@ impl Module {
         self.digest
     }
 
-    /// Has the guest check a configuration (a MessagePack map) and return its
+    /// Lets the guest check a configuration (a MessagePack map) and return its
     /// manifest.
     pub async fn describe(&self, config: &[u8], limits: Limits) -> Result<Manifest, DescribeError> {
         let _slot = self.reserve(1)?;

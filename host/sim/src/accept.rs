@@ -4,7 +4,7 @@ use crate::encode::Form;
 use crate::status::{Result, Status};
 use crate::table::Include;
 
-/// The forms that discovery knows.
+/// The forms in which clients request discovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiscoveryForm {
     /// One document for each group and version.

@@ -27,7 +27,7 @@ use crate::time::Time;
 pub enum Answer {
     /// JSON.
     Json(u16, Bytes),
-    /// A document of a media type of its own.
+    /// A document with its media type.
     Typed(&'static str, Bytes),
     /// Plain text.
     Text(u16, &'static str),
@@ -204,8 +204,8 @@ fn object(
                     Ok(json(200, &status::success(Some(&details), None)))
                 }
                 DeleteAnswer::Object(last) => {
-                    // With `orphanDependents: false`, the code tells that the owner still
-                    // exists.
+                    // With `orphanDependents: false`, the code shows that the owner
+                    // still exists.
                     let waits = options.orphan_dependents == Some(false)
                         && !target.resource.rules.returns_deleted;
                     stored(if waits { 202 } else { 200 }, now, form, target, &last)

@@ -101,7 +101,7 @@ pub(crate) fn unrecognized(kind: &str, body: &[u8], problem: &str) -> Box<Status
     ))
 }
 
-/// The beginning of a body: as it is if it looks like JSON, else in hex.
+/// The start of a body: as text if it looks like JSON, otherwise in hex.
 fn excerpt(body: &[u8]) -> String {
     const LIMIT: usize = 30;
     match body {

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_go_leaves_out_go() {
+    fn zeros_that_go_omits_are_omitted() {
         let node = json!({"spec": {"unschedulable": false, "taints": [], "podCIDR": "", "configSource": null}});
         assert_eq!(canonical("nodes", node)["spec"], json!({}));
         let lease =
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_that_go_writes_are_there() {
+    fn zeros_that_go_writes_are_present() {
         let budget = json!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         assert_eq!(
             canonical("poddisruptionbudgets", budget),

@@ -65,8 +65,8 @@ pub fn update(model: &mut Model, now: Time, mut object: Value) -> Result<Value> 
     value(&stored)
 }
 
-/// Merges what `object` says into the stored object, status included (as it is,
-/// too); creates it if it is missing.
+/// Merges `object` into the stored object, including its status; creates the object if
+/// it does not exist.
 pub fn apply(model: &mut Model, now: Time, object: Value) -> Result<Value> {
     let mut target = target_of(model, &object)?;
     match model.get(&target, "") {

@@ -83,7 +83,7 @@ pub(crate) fn resources(model: &Model, group: &str, version: &str) -> Option<Val
         "kind": "APIResourceList", "groupVersion": group_version,
         "resources": entries.into_values().collect::<Vec<_>>(),
     });
-    // The core group's list goes without its own version.
+    // The list of the core group has no version.
     if let (false, Some(fields)) = (group.is_empty(), list.as_object_mut()) {
         fields.insert("apiVersion".to_owned(), "v1".into());
     }

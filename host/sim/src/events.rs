@@ -16,7 +16,7 @@ const RENAMED: [(&str, &str); 6] = [
     ("lastTimestamp", "deprecatedLastTimestamp"),
 ];
 
-/// Whether the resource shows events in the newer form.
+/// Whether the resource serves events in the newer form.
 #[must_use]
 pub(crate) fn is_new_api(resource: &Resource) -> bool {
     resource.group == "events.k8s.io" && resource.plural == "events"

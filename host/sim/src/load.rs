@@ -13,10 +13,10 @@ use crate::time::Time;
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// They cannot be read.
-    #[error("reading objects: {0}; expected JSON or YAML as kubectl prints it")]
+    #[error("cannot read objects: {0}; expected JSON or YAML as kubectl prints it")]
     Syntax(String),
     /// An object among them cannot be stored.
-    #[error("loading {object}: {why}")]
+    #[error("cannot load {object}: {why}")]
     Object {
         /// Kind and name.
         object: String,
@@ -27,13 +27,13 @@ pub enum LoadError {
 
 type Result<T> = std::result::Result<T, LoadError>;
 
-/// Stores every object that `input` holds: one object, a list, or several
-/// documents. Names, uids, times, owner references and status are kept. Answers
-/// how many there were. After an error, those before it are stored.
+/// Stores every object in `input`: one object, a list, or several documents. Names,
+/// uids, times, owner references and status stay. Returns the number of objects. After
+/// an error, the objects before it are stored.
 ///
-/// The objects of a list in JSON are read one at a time, so that a dump takes
-/// the memory of what is stored and no more. Only objects that come before the
-/// definition of their kind are kept until the end.
+/// The objects of a JSON list are read one at a time, so that a dump takes little more
+/// memory than its objects. Only objects before the definition of their kind are kept
+/// until the end.
 pub fn load(model: &mut Model, now: Time, input: impl BufRead) -> Result<usize> {
     let mut count = 0;
     let mut early = Vec::new();
@@ -364,7 +364,7 @@ mod tests {
         }
     }
 
-    /// Counts what is read of a list that is written while it is read.
+    /// Counts the objects that are read of a list while it is being written.
     struct Endless<'a> {
         next: usize,
         rest: Vec<u8>,
@@ -396,10 +396,10 @@ mod tests {
         }
     }
 
-    /// An object is handed over before the next one is read, so that no two are
-    /// held at once.
+    /// Each object is stored before the next one is read, so that the loader never
+    /// holds two.
     #[test]
-    fn one_object_of_a_list_is_held_at_a_time() {
+    fn a_list_is_read_one_object_at_a_time() {
         let given = Cell::new(0);
         let source = Endless {
             next: 0,
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_ends_it_at_once() {
+    fn a_refused_object_ends_the_load() {
         let given = Cell::new(0);
         let source = Endless {
             next: 0,
@@ -435,7 +435,7 @@ mod tests {
             })
         });
         let error = refused.expect_err("refused").to_string();
-        assert_eq!(error, "loading ConfigMap \"m00001\": no");
+        assert_eq!(error, "cannot load ConfigMap \"m00001\": no");
         assert!(given.get() < 300, "{}", given.get());
     }
 }

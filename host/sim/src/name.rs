@@ -178,7 +178,7 @@ pub(crate) fn data_key(key: &str) -> Vec<String> {
     problems
 }
 
-/// The limit is in bytes, whatever the server calls them.
+/// The limit is in bytes, whatever unit the message has.
 fn longer_than(limit: usize, unit: &str, text: &str) -> Vec<String> {
     if text.len() > limit {
         vec![format!("must be no more than {limit} {unit}")]

@@ -96,14 +96,14 @@ pub struct OwnerReference {
     pub block_owner_deletion: Option<bool>,
 }
 
-/// `metav1.ListMeta`, as far as the server knows it.
+/// The fields of `metav1.ListMeta` that the server uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ListMetadata {
-    /// The version that the whole list shows.
+    /// The version of the whole list.
     pub version: u64,
     /// Where the next page starts; empty at the end.
     pub continue_token: String,
-    /// How many objects are left, where the server knows.
+    /// The number of remaining objects, if the server knows it.
     pub remaining: Option<usize>,
 }
 
@@ -132,8 +132,8 @@ fn string_map<'de, D: Deserializer<'de>>(
         .collect())
 }
 
-/// An object that a request changes: its metadata, and everything else but `kind` and
-/// `apiVersion`, which its resource knows.
+/// An object that a request changes: its metadata, and its other fields without `kind`
+/// and `apiVersion`, which its resource has.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Object {
     /// `metadata`.

@@ -21,7 +21,7 @@ impl Rng {
 
     /// Returns true with this probability (0 never, 1 always).
     pub fn chance(&mut self, probability: f64) -> bool {
-        // 53 bits are what an f64 holds exactly.
+        // An f64 represents 53 bits exactly.
         #[allow(clippy::cast_precision_loss, reason = "53 bits fit an f64")]
         let unit = (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
         unit < probability
@@ -41,8 +41,8 @@ impl Rng {
         )
     }
 
-    /// Five characters of the alphabet that `generateName` uses: no vowels, so
-    /// no words, and nothing that looks like something else.
+    /// Five characters of the alphabet of `generateName`: without vowels, so that there
+    /// are no words, and without similar characters.
     pub fn name_suffix(&mut self) -> String {
         const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
         (0..5)
@@ -61,7 +61,7 @@ mod tests {
     /// The first number of the reference implementation: a seed that once failed fails
     /// again.
     #[test]
-    fn a_seed_stands_for_the_same_numbers_for_ever() {
+    fn a_seed_always_gives_the_same_numbers() {
         assert_eq!(Rng::new(0).next_u64(), 0xe220_a839_7b1d_cdaf);
     }
 

@@ -5,7 +5,7 @@ use crate::model::Model;
 use crate::request::{Request, segments};
 use crate::target::Target;
 
-/// The verb and the coordinates of a request, as far as its URL says.
+/// The verb and the coordinates of a request, as far as its URL shows them.
 pub type RequestInfo = Match;
 
 /// The coordinates of a request, for faults and the log.
@@ -42,7 +42,7 @@ pub fn request_info(model: &Model, request: &Request) -> RequestInfo {
 /// The endpoint of a path.
 #[derive(Clone, Debug)]
 pub enum Route {
-    /// `/healthz`, `/livez`, `/readyz` and what lies below them.
+    /// `/healthz`, `/livez`, `/readyz` and the paths below them.
     Health,
     /// `/version`.
     Version,

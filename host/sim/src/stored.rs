@@ -1,4 +1,4 @@
-//! Objects as the storage keeps them and as every answer carries them: bytes.
+//! Objects in the storage and in every answer: bytes.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ impl StoredObject {
 /// `{"kind":…,"apiVersion":…,`: how every served object begins.
 #[must_use]
 pub fn type_prefix(kind: &str, api_version: &str) -> Vec<u8> {
-    // Kinds and versions are DNS-like names: nothing to escape. Room for a
+    // Kinds and versions are DNS names: nothing needs escaping. The capacity fits a
     // typical small object.
     let mut json = Vec::with_capacity(512);
     json.extend_from_slice(b"{\"kind\":\"");

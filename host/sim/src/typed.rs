@@ -1,5 +1,5 @@
-//! The types of the built-in kinds: JSON is held to them as Go's decoder does.
-//! Unknown fields are dropped; a value of a wrong type is an error.
+//! The types of the built-in kinds: JSON is decoded like in Go. Unknown fields are
+//! dropped; a value of a wrong type is an error.
 
 use serde_json::Value;
 
@@ -227,7 +227,7 @@ fn go_type(kind: &str) -> String {
         "intorstring" => "intstr.IntOrString".to_owned(),
         "quantity" => "resource.Quantity".to_owned(),
         message => match message.split_once('.') {
-            // `core.v1.PodSpec` lies in the package v1.
+            // `core.v1.PodSpec` is in the package v1.
             Some((_, rest)) => rest.to_owned(),
             None => message.to_owned(),
         },
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_types_are_told_in_gos_words() {
+    fn wrong_types_have_gos_messages() {
         assert_eq!(
             error("apps/v1", "Deployment", json!({"spec": {"replicas": "3"}})),
             "json: cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"

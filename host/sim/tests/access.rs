@@ -198,7 +198,7 @@ async fn a_write_that_creates_needs_the_permission_to_create() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_grants_what_they_do_not_have() {
+async fn a_user_cannot_grant_more_than_the_own_permissions() {
     let admin = Client::administrator();
     let rules = json!([
         rule(
@@ -256,7 +256,7 @@ async fn nobody_grants_what_they_do_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn users_are_impersonated_with_what_they_are() {
+async fn users_are_impersonated_with_groups_uid_and_extra() {
     let admin = Client::administrator();
     let whoami = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
     let eve = admin

@@ -49,7 +49,7 @@ fn with_images(images: &[(&str, &str)]) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_field_goes_when_its_only_manager_drops_it() {
+async fn a_field_is_removed_when_its_only_manager_drops_it() {
     let sim = sim();
     let path = format!("{MAPS}/a");
     let (code, created) = apply(
@@ -85,7 +85,7 @@ async fn a_field_goes_when_its_only_manager_drops_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn fields_of_others_are_taken_by_force_only() {
+async fn fields_of_other_managers_need_force() {
     let sim = sim();
     let path = format!("{MAPS}/a");
     let first = map(&json!({"a": "1", "b": "1"}));
@@ -119,7 +119,7 @@ async fn fields_of_others_are_taken_by_force_only() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_takes_what_it_changes() {
+async fn an_update_owns_the_fields_that_it_changes() {
     let sim = sim();
     let path = format!("{MAPS}/a");
     apply(
@@ -161,7 +161,7 @@ async fn an_update_takes_what_it_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_there_before_is_kept() {
+async fn earlier_fields_are_kept() {
     let sim = sim();
     let created = call(&sim, "POST", MAPS, Some(config_map("a"))).await.1;
     assert_eq!(created["metadata"]["managedFields"], Value::Null);
@@ -249,7 +249,7 @@ async fn status_is_applied_through_its_endpoint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_no_configuration_is_refused() {
+async fn an_invalid_configuration_is_refused() {
     let sim = sim();
     let path = format!("{MAPS}/a");
     for (body, code, message) in [
@@ -281,7 +281,7 @@ async fn what_is_no_configuration_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_objects_are_taken_apart_as_their_schema_says() {
+async fn custom_objects_are_merged_by_their_schema() {
     let sim = sim();
     let parts = json!({
         "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"],

@@ -111,7 +111,7 @@ async fn bookmarks_come_by_the_minute_and_watches_end_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_namespace_goes_with_its_content() {
+async fn a_namespace_is_removed_after_its_content() {
     let sim = sim();
     let _controller = NamespaceController::start(&sim);
     let mut map = config_map("a");
@@ -201,7 +201,7 @@ async fn deletions_are_on_record_by_uid() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_kubectl_printed_is_loaded_as_it_was() {
+async fn output_of_kubectl_is_loaded_unchanged() {
     let sim = sim();
     let text = json!({
         "apiVersion": "v1", "kind": "PodList", "items": [{
@@ -312,7 +312,7 @@ async fn schemas_prune_default_and_refuse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_comes_and_goes_with_its_objects() {
+async fn a_definition_serves_its_objects_until_it_is_deleted() {
     let sim = sim();
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     let definition = |kind: &str| {
@@ -518,7 +518,7 @@ async fn server_side_apply_creates_and_overwrites() {
 /// Whoever sets up a state in process may leave out what validation asks for;
 /// a request may not.
 #[tokio::test(start_paused = true)]
-async fn a_status_set_in_process_is_taken_as_it_is() {
+async fn a_status_set_in_process_is_stored_unchanged() {
     let sim = sim();
     let entry = json!({"apiServerID": "a", "encodingVersion": "v1", "decodableVersions": ["v1"]});
     let version = json!({

@@ -88,7 +88,7 @@ async fn a_definition_is_named_then_established() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn names_that_are_taken_wait_until_they_are_free() {
+async fn a_definition_with_names_in_use_waits() {
     let sim = sim();
     create(&sim, DEFINITIONS, definition("widgets", "Widget", &["w"])).await;
     create(&sim, DEFINITIONS, definition("wonders", "Widget", &["w"])).await;
@@ -132,7 +132,7 @@ async fn names_that_are_taken_wait_until_they_are_free() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_definition_goes_after_its_objects() {
+async fn a_definition_is_removed_after_its_objects() {
     let sim = sim();
     create(&sim, DEFINITIONS, definition("widgets", "Widget", &[])).await;
     create(&sim, WIDGETS, widget("free", &[])).await;

@@ -59,7 +59,7 @@ async fn objects_of_another_type() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_objects_say_what_they_are() {
+async fn custom_objects_have_their_type() {
     let sim = sim();
     sim.create(json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",

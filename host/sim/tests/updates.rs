@@ -24,7 +24,7 @@ async fn must(sim: &Sim, method: &str, path: &str, body: Value) -> Value {
 
 /// An old kubelet sends a status without fields that it does not know.
 #[tokio::test(start_paused = true)]
-async fn a_pod_status_keeps_what_a_client_leaves_out() {
+async fn a_pod_status_keeps_fields_that_a_client_omits() {
     let sim = sim();
     must(&sim, "POST", &format!("{CORE}/pods"), support::pod("p")).await;
     let path = format!("{CORE}/pods/p/status");

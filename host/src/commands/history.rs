@@ -45,7 +45,7 @@ pub async fn history(
     options: &HistoryOptions,
 ) -> Result<String> {
     let found = ControllerObject::read(client, name).await?;
-    let kept = kept(client, namespace, name, &found).await?;
+    let kept = recorded(client, namespace, name, &found).await?;
     let entry = |kept: &RevisionRecord| {
         json!({
             "number": kept.number,
@@ -144,7 +144,7 @@ pub async fn rollback(
 ) -> Result<String> {
     let mut found = ControllerObject::read(client, name).await?;
     let generation = found.object.metadata.generation;
-    let kept = kept(client, namespace, name, &found).await?;
+    let kept = recorded(client, namespace, name, &found).await?;
     let target = target(&found, name, &kept, rollback.to)?;
     let wanted =
         serde_json::to_value(&target.spec).context("the recorded spec cannot be written")?;
@@ -222,7 +222,7 @@ impl ControllerObject {
     }
 }
 
-async fn kept(
+async fn recorded(
     client: &Client,
     namespace: &str,
     name: &str,

@@ -40,7 +40,7 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
         ("- a", "expected a map (controllers, client), found a list"),
         (
             "controler: []",
-            "controler: there is no such field, only controllers, client",
+            "controler: unknown field, expected one of controllers, client",
         ),
         ("controllers: 5", "controllers: expected a list, found 5"),
         (
@@ -81,7 +81,7 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
         ("client: 7", "client: expected a map (qps, burst), found 7"),
         (
             "client: {rate: 7}",
-            "client.rate: there is no such field, only qps, burst",
+            "client.rate: unknown field, expected one of qps, burst",
         ),
         (
             "client: {qps: fast}",
@@ -120,7 +120,7 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
 const ENTRIES: &[(&str, &str)] = &[
     (
         "colour: red",
-        "colour: there is no such field, only module, mode, config, permissions, \
+        "colour: unknown field, expected one of module, mode, config, permissions, \
              guardrails, limits, rollout, serviceAccountName",
     ),
     (
@@ -246,7 +246,7 @@ fn a_controller_that_does_not_fit_is_refused_in_words_of_its_own() {
 }
 
 #[test]
-fn a_field_without_a_value_is_left_out() {
+fn a_field_without_a_value_is_absent() {
     let text = "controllers: [{name: a, module: {builtin: b, digest: ~}, mode: ~, limits: ~}]\n\
         client: ~\n";
     let config = parse(Path::new("c.yaml"), text).unwrap();
@@ -257,7 +257,7 @@ fn a_field_without_a_value_is_left_out() {
 }
 
 #[test]
-fn a_list_without_entries_is_not_left_out() {
+fn a_list_without_entries_is_empty_and_not_absent() {
     let controllers = |text| parse(Path::new("c.yaml"), text).unwrap().controllers;
     assert_eq!(controllers("controllers:\n# - name: a\n"), Some(vec![]));
     assert_eq!(controllers("controllers: []\n"), Some(vec![]));

@@ -37,7 +37,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// A pause to read the screen.
 const READING: Duration = Duration::from_millis(300);
 
-/// Plays the story. It fails if the API server does not hold the expected state.
+/// Runs the demo. It fails if the API server does not have the expected state.
 pub async fn run(arguments: DemoArguments) -> Result<()> {
     let cluster = Cluster::new(crate::sim::start()?);
     let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));

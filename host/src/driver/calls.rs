@@ -73,7 +73,7 @@ impl Caller {
         });
     }
 
-    /// A guest asks for a read.
+    /// A guest requests a read.
     pub(super) fn request(&mut self, read: LiveRead) -> Input {
         self.last_read += 1;
         let id = ReadId(self.last_read);
@@ -118,7 +118,7 @@ impl Caller {
     }
 }
 
-/// What a failed call says of the guest.
+/// The failure of a call, by kind.
 fn call_failure(error: &CallError) -> CallFailure {
     let kind = match error {
         CallError::Trap(_) => CallFailureKind::Trap,
@@ -174,8 +174,8 @@ impl LiveReads for Live {
     }
 }
 
-/// Why a read has no answer when the host stops: nobody learns of it, since the call has
-/// none either.
+/// The failure of a read when the host stops. The call has no answer either, so the guest
+/// never sees it.
 const STOPPED: &str = "the host has stopped";
 
 fn unanswered(why: &str) -> Failure {

@@ -25,7 +25,7 @@ use crate::metrics::HostMetrics;
 use crate::records::{RecordError, Records};
 use crate::tasks::caught;
 
-/// How long reading or writing a record may take.
+/// The timeout for reading or writing a record.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Executes the effects, each in a task of its own.
@@ -36,7 +36,7 @@ pub(super) struct ControlDriver {
     pub(super) metrics: Arc<HostMetrics>,
     pub(super) health: Arc<Health>,
     pub(super) inbox: mpsc::UnboundedSender<Message>,
-    /// Who waits for the answer to a change.
+    /// The clients that wait for the answer to a change.
     pub(super) changes: BTreeMap<ChangeId, oneshot::Sender<Result<Value, ChangeError>>>,
     pub(super) last_change: u64,
 }
@@ -84,7 +84,7 @@ impl ControlDriver {
                     ControlInput::Recorded { id, result }
                 });
             }
-            // It looks through directories, so it is done off the async threads.
+            // This searches directories, so it runs outside of the async threads.
             ControlEffect::KeepModules(modules) => {
                 spawn_blocking(move || loader.forget_all_but(&modules));
             }
@@ -95,7 +95,7 @@ impl ControlDriver {
             } => self.notify(&controller, object.as_ref(), &notice),
             ControlEffect::Answer { id, result } => {
                 if let Some(answer) = self.changes.remove(&id) {
-                    // Whoever asked may have gone.
+                    // The client may be gone.
                     let _ = answer.send(result);
                 }
             }
@@ -174,8 +174,8 @@ fn stored(
     }
 }
 
-/// An answer of the records, or why there is none in time. It comes whatever happens:
-/// the control half starts no other write meanwhile.
+/// The answer of the records, or an error after the timeout. There is always an answer:
+/// until then, the control half starts no other write.
 async fn in_time<T>(work: impl Future<Output = Result<T, RecordError>>) -> Result<T, String> {
     match timeout(PATIENCE, caught(work)).await {
         Ok(Ok(Ok(done))) => Ok(done),

@@ -24,7 +24,7 @@ pub(super) struct Executor {
     api: Api,
     recorder: Recorder,
     inbox: mpsc::UnboundedSender<Message>,
-    /// Withdraws the plans of a controller that have not begun.
+    /// Withdraws the plans of a controller that have not started.
     withdrawals: BTreeMap<ControllerId, watch::Sender<()>>,
 }
 
@@ -71,7 +71,7 @@ impl Executor {
         });
     }
 
-    /// Withdraws every plan of a controller that has not begun.
+    /// Withdraws every plan of a controller that has not started.
     pub(super) fn withdraw(&mut self, controller: ControllerId) {
         if let Some(withdrawal) = self.withdrawals.remove(&controller) {
             withdrawal.send_replace(());
@@ -80,7 +80,7 @@ impl Executor {
 
     fn withdrawal(&mut self, controller: ControllerId) -> watch::Receiver<()> {
         if !self.withdrawals.contains_key(&controller) {
-            // Of controllers that were removed meanwhile nothing stays.
+            // Drops the entries of controllers that were removed.
             self.withdrawals.retain(|_, one| one.receiver_count() > 0);
         }
         self.withdrawals.entry(controller).or_default().subscribe()
@@ -97,8 +97,8 @@ fn unknown(plan: &Plan, panic: &str) -> Outcome {
     }
 }
 
-/// Waits for a plan's turn and executes it, unless it is withdrawn before. Returns
-/// how long it took without the waiting.
+/// Waits for a plan's turn and executes it, unless it is withdrawn before. Returns the
+/// duration without the wait.
 async fn run(
     writer: &Writer,
     mapping: &Arc<Mapping>,
@@ -107,9 +107,10 @@ async fn run(
     mut withdrawal: watch::Receiver<()>,
 ) -> (Outcome, Duration) {
     let course = tokio::select! {
-        // In this order: what is withdrawn in the moment of its turn never begins.
+        // In this order: a plan that is withdrawn at the moment of its turn does not
+        // start.
         biased;
-        // An error says only that nobody can withdraw it any more.
+        // An error only means that no withdrawal is possible any more.
         Ok(()) = withdrawal.changed() => return (withdrawn(plan), Duration::ZERO),
         course = writer.start(plan) => course,
     };

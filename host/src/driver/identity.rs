@@ -1,16 +1,16 @@
-//! Which host writes a record.
+//! The identity of a host in records.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 
 use davit_core::control::HostIdentity;
 
-/// Where the kernel has the name of a machine; of a pod, in a pod.
+/// The name of the machine in the kernel; in a pod, the name of the pod.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 
-/// An identity that no host had before.
+/// A new, unique identity.
 pub(super) fn new() -> HostIdentity {
-    // The seed of every RandomState is another one.
+    // Every RandomState has another seed.
     let id = RandomState::new().build_hasher().finish();
     let name = std::fs::read_to_string(HOST_NAME).unwrap_or_default();
     let name = name.trim();

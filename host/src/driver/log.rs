@@ -1,8 +1,8 @@
 //! The lines of the log.
 //!
-//! A line about a plan has a message of the host's own, and the same fields
-//! whatever becomes of the plan. What the guest chose is in fields, on one line
-//! and bounded. Whether a line is written is not decided here, only how.
+//! Each line about a plan has a message of the host and the same fields, whatever the
+//! result of the plan. Text of a guest is in fields, on one line and bounded. The core
+//! decides which reports are logged; this module decides how.
 
 use davit_core::controller::Outcome;
 use davit_core::failure::FailureClass;
@@ -17,7 +17,7 @@ use davit_core::watch::Condition;
 /// Logs a report.
 pub(super) fn log(report: &Report) {
     match report {
-        Report::Removed { controller } => tracing::info!(controller, "the controller is removed"),
+        Report::Removed { controller } => tracing::info!(controller, "controller removed"),
         Report::Started { controller, .. } => tracing::info!(controller, "controller started"),
         Report::Promoted {
             controller,
@@ -54,7 +54,7 @@ pub(super) fn log(report: &Report) {
             is_news,
             ..
         } => {
-            // A resync may be about thousands that nobody reads.
+            // A resync may rule on thousands of plans.
             if *is_news || tracing::enabled!(tracing::Level::DEBUG) {
                 let line = Line::of(controller, revision, *dry_run, plan);
                 log_ruling(&line, *role, ruling, *is_news);
@@ -97,7 +97,7 @@ fn log_guest(report: &Report) {
             ..
         } => {
             let role = role.as_str();
-            // It says what the guest printed before a trap.
+            // The error has the guest's output before a trap.
             let error = data(&failure.message);
             tracing::warn!(controller, role, error, "a call of the guest failed");
         }
@@ -153,15 +153,15 @@ fn log_cluster(report: &Report) {
         Report::DiscoveryFailed {
             failure,
             warning: Some(suppressed),
-        } => tracing::warn!("the API server does not say what it serves: {failure}{suppressed}"),
+        } => tracing::warn!("discovery failed: {failure}{suppressed}"),
         Report::DiscoveryFailed {
             failure,
             warning: None,
-        } => tracing::debug!("the API server does not say what it serves: {failure}"),
+        } => tracing::debug!("discovery failed: {failure}"),
         Report::DiscoveryIncomplete { failed, suppressed } => {
             tracing::warn!(
                 ?failed,
-                "some groups do not say what they serve{suppressed}"
+                "discovery is incomplete: some group versions did not answer{suppressed}"
             );
         }
         _ => {}
@@ -203,7 +203,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Writes a line about a plan: its level, its fields, more fields, its message.
+/// Writes a line about a plan: level, fields, additional fields, message.
 macro_rules! log {
     ($level:ident, $line:expr, { $($more:tt)* }, $($message:tt)+) => {{
         let Line {
@@ -239,11 +239,11 @@ macro_rules! log {
 
 fn log_ruling(line: &Line<'_>, role: Role, ruling: &Ruling, is_news: bool) {
     let role = role.as_str();
-    // The guest named the kind or the permission that this is about.
+    // The text contains a kind or a permission that the guest chose.
     let because = untrusted::line(&ruling.to_string(), MOST_LOGGED);
     let ruled = ruling.as_str();
     match ruling {
-        // Its outcome is logged.
+        // The outcome is logged.
         Ruling::Admit => {}
         Ruling::DryRun if is_news => {
             log!(info, line, { role, }, "dry run: would {}", line.action);
@@ -301,8 +301,8 @@ fn log_outcome(
     }
 }
 
-/// What a plan does to its target, in order: `patch+delete`. Events only
-/// report it, so they count only where there is nothing else.
+/// The effect of a plan on its target, in order: `patch+delete`. Events count only in a
+/// plan without other steps.
 fn action(plan: &Plan) -> String {
     let does = |step: &&Step| !matches!(step, Step::Event(_));
     let mut verbs: Vec<&str> = plan.steps.iter().filter(does).map(verb).collect();
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn an_action_names_what_is_done_to_the_target() {
+    fn an_action_names_the_steps_on_the_target() {
         let patch = Step::Patch(Patch {
             kind: PatchKind::Merge,
             subresource: "status".to_owned(),

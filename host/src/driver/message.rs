@@ -1,4 +1,4 @@
-//! What the driver's task receives.
+//! The messages to the driver's task.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use serde_json::Value;
 use tokio::sync::oneshot;
 
 pub(super) enum Message {
-    /// Something happened.
+    /// An input of the host.
     Input(Input<Arc<Guest>>),
-    /// Other controllers are declared.
+    /// The declared controllers changed.
     Declared {
         input: ControlInput<Arc<Guest>>,
-        /// Answered once their records are read and what follows is recorded.
+        /// Answered once their records are read and the decisions are recorded.
         settled: oneshot::Sender<()>,
     },
     /// An operator changes a controller of the configuration file.
@@ -26,13 +26,13 @@ pub(super) enum Message {
         change: Change,
         answer: oneshot::Sender<Result<Value, ChangeError>>,
     },
-    /// A guest asks for a live read.
+    /// A guest requests a live read.
     Read(LiveRead),
-    /// Somebody asks about the state.
+    /// A query of the state.
     Query(Query),
 }
 
-/// A question about the state.
+/// A query of the state.
 pub(super) type Query = Box<dyn FnOnce(&Host<Arc<Guest>>, Now) + Send>;
 
 /// A live read of a guest that waits for the answer.

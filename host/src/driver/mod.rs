@@ -1,6 +1,6 @@
-//! The driver: one task that owns the host's state machine, feeds it with what
-//! happens, and executes its effects in tasks of their own. It decides nothing, and
-//! waits for none of them.
+//! The driver: one task that owns the host's state machine, passes inputs to it, and
+//! executes its effects in tasks of their own. It decides nothing, and waits for no
+//! effect.
 
 mod calls;
 mod control;
@@ -35,23 +35,23 @@ use crate::records::Records;
 use message::Message;
 use task::Task;
 
-/// What a driver needs.
+/// The parts of a driver.
 pub(crate) struct DriverOptions {
     /// The API server.
     pub(crate) api: Api,
-    /// Takes events.
+    /// Sends events.
     pub(crate) recorder: Recorder,
     /// Loads revisions.
     pub(crate) loader: Arc<Loader>,
-    /// Where rollouts are recorded.
+    /// The records of rollouts.
     pub(crate) records: Arc<Records>,
     /// The namespace of the service accounts of controllers.
     pub(crate) namespace: String,
-    /// How watches behave.
+    /// The settings of watches.
     pub(crate) watch: watch::Settings,
-    /// Where numbers go.
+    /// The metrics.
     pub(crate) metrics: Arc<HostMetrics>,
-    /// What the probes answer from.
+    /// The state of the probes.
     pub(crate) health: Arc<Health>,
     /// Receives every report.
     pub(crate) listener: Option<mpsc::UnboundedSender<Report>>,
@@ -66,34 +66,35 @@ pub(crate) fn start(options: DriverOptions) -> (Handle, JoinHandle<()>) {
     (Handle(inbox), tokio::spawn(task.run(messages)))
 }
 
-/// Speaks to a running host. After its end nothing is done and nothing is
-/// answered.
+/// A handle of a running host. After the host's end, requests have no effect and no
+/// answer.
 #[derive(Clone)]
 pub struct Handle(mpsc::UnboundedSender<Message>);
 
 impl Handle {
-    /// Declares controllers; returns once what follows is recorded.
+    /// Declares controllers; returns once the decisions are recorded.
     pub(crate) async fn declare(&self, input: ControlInput<Arc<Guest>>) {
         let (settled, done) = oneshot::channel();
         self.send(Message::Declared { input, settled });
-        // An error: the host has stopped.
+        // An error means that the host has stopped.
         let _ = done.await;
     }
 
-    /// The spec of each controller: the last that could be read.
+    /// The spec of each controller: the last valid one.
     pub(crate) async fn specs(&self) -> BTreeMap<String, ControllerSpec> {
         let specs = self.query(|host, _| host.specs()).await;
         specs.unwrap_or_default()
     }
 
-    /// On what the revisions of a controller disagree; none without a candidate.
+    /// The targets on which the revisions of a controller disagree; none without a
+    /// candidate.
     pub async fn disagreements(&self, controller: &str) -> Option<Disagreements> {
         let controller = controller.to_owned();
         let ask = move |host: &Host<Arc<Guest>>, now| host.disagreements(now, &controller);
         self.query(ask).await.flatten()
     }
 
-    /// How far the step of a controller's candidate is; none without a candidate.
+    /// The progress of the step of a controller's candidate; none without a candidate.
     pub async fn progress(&self, controller: &str) -> Option<StepProgress> {
         let controller = controller.to_owned();
         let ask = move |host: &Host<Arc<Guest>>, _| host.progress(&controller);
@@ -113,7 +114,7 @@ impl Handle {
         all.unwrap_or(Err(ChangeError::Stopping))
     }
 
-    /// Changes a controller of the file; returns it as it is then.
+    /// Changes a controller of the file; returns the changed controller.
     pub async fn change_file_controller(
         &self,
         name: &str,
@@ -128,20 +129,20 @@ impl Handle {
         changed.await.unwrap_or(Err(ChangeError::Stopping))
     }
 
-    /// Stops the host: no more calls, and no more plans than those that have begun,
-    /// which come to their end.
+    /// Stops the host: it makes no more calls and starts no more plans. Plans that have
+    /// started end.
     pub(crate) fn stop(&self) {
         self.send(machine::Input::Stop.into());
     }
 
-    /// Asks about the state; none if the host has stopped.
+    /// Queries the state; none if the host has stopped.
     async fn query<T: Send + 'static>(
         &self,
         ask: impl FnOnce(&Host<Arc<Guest>>, Now) -> T + Send + 'static,
     ) -> Option<T> {
         let (answer, answered) = oneshot::channel();
         self.send(Message::Query(Box::new(move |host, now| {
-            // Whoever asked may have gone.
+            // The caller may be gone.
             let _ = answer.send(ask(host, now));
         })));
         answered.await.ok()

@@ -1,4 +1,4 @@
-//! The driver's task: feeds the machine and executes its effects.
+//! The driver's task: passes inputs to the machine and executes its effects.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,9 +26,9 @@ use super::message::Message;
 use super::telemetry::Telemetry;
 use crate::tasks::caught;
 
-/// How many batches of updates wait for the task before the streams do.
+/// How many batches of updates the task queues; then the streams wait.
 const BATCHES: usize = 64;
-/// How many messages are handled before the machine is asked what to do.
+/// How many messages are handled before the machine's effects are polled.
 const MOST_AT_ONCE: usize = 256;
 
 /// The task.
@@ -40,11 +40,11 @@ pub(super) struct Task {
     caller: Caller,
     executor: Executor,
     telemetry: Telemetry,
-    /// Whether the API server answered when the machine last heard of it.
+    /// Whether the API server answered when the machine last got this input.
     reachable: bool,
     inbox: mpsc::UnboundedSender<Message>,
     batches: mpsc::Receiver<Batch>,
-    /// Who waits until what was declared is recorded.
+    /// The callers that wait until their declarations are recorded.
     waiting: Vec<oneshot::Sender<()>>,
 }
 
@@ -57,7 +57,7 @@ struct Reflectors {
     running: BTreeMap<StreamId, Reflector>,
 }
 
-/// Why the task goes on.
+/// The reasons for the task to wake up.
 enum Event {
     Message(Message),
     Batch(Batch),
@@ -187,7 +187,7 @@ impl Task {
         }
         if self.host.is_settled(now) {
             for waiting in self.waiting.drain(..) {
-                // Whoever declared may have gone.
+                // The caller may be gone.
                 let _ = waiting.send(());
             }
         }

@@ -1,5 +1,4 @@
-//! What the machine reports: to the log, to the metrics, to the probes, and to
-//! whoever listens.
+//! The machine's reports, for the log, the metrics, the probes and observers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +20,7 @@ pub(super) struct Telemetry {
     api: Api,
     recorder: Recorder,
     metrics: Arc<HostMetrics>,
-    /// What the guests of controllers declare, by the controllers' names.
+    /// The metrics of the controllers' guests, by the controllers' names.
     guests: BTreeMap<String, GuestMetrics>,
     health: Arc<Health>,
     listener: Option<mpsc::UnboundedSender<Report>>,
@@ -49,12 +48,12 @@ impl Telemetry {
         self.measure(&report, now);
         log::log(&report);
         if let Some(listener) = &self.listener {
-            // Nobody listening any more is no reason to stop.
+            // Without an observer, the host continues.
             let _ = listener.send(report);
         }
     }
 
-    /// Sets what the metrics say of rollouts.
+    /// Sets the metrics of rollouts.
     pub(super) fn rollouts<'a>(
         &self,
         statuses: impl Iterator<Item = (&'a str, &'a ControllerStatus)>,
@@ -150,7 +149,7 @@ impl Telemetry {
         }
     }
 
-    /// Publishes what the guest of a controller declares now.
+    /// Publishes the metrics that the guest of a controller declares now.
     fn publish(&mut self, controller: &str, specs: &[MetricSpec]) {
         let former = self.guests.remove(controller);
         if let Some(guest) = self.metrics.replace_guest(controller, specs, former) {

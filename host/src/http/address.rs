@@ -125,7 +125,7 @@ impl FromStr for ServerAddress {
         {
             return Err(wrong());
         }
-        // hyper drops a port that is no number.
+        // hyper drops a port that is not a number.
         let port = authority.as_str().strip_prefix(authority.host());
         if port.is_some_and(|port| !port.is_empty()) && authority.port_u16().is_none() {
             return Err(wrong());

@@ -48,7 +48,7 @@ pub struct StepPage {
     pub number: u32,
     /// The number of steps.
     pub of: u32,
-    /// As in the spec: `shadow for 10m`.
+    /// The step as in the spec: `shadow for 10m`.
     pub text: String,
     /// The time that has passed in the step.
     pub elapsed_seconds: u64,
@@ -197,7 +197,7 @@ impl From<&StepProgress> for StepPage {
             of: progress.of,
             text: progress.text.clone(),
             elapsed_seconds: progress.elapsed.as_secs(),
-            // Rounded up: a started second is not over.
+            // Rounded up: a second that has started is not over.
             left_seconds: progress
                 .left
                 .map(|left| left.as_secs() + u64::from(left.subsec_nanos() > 0)),
@@ -233,7 +233,7 @@ impl fmt::Display for StepPage {
     }
 }
 
-/// None if neither revision decided on the target, which is no disagreement.
+/// None if neither revision decided on the target: that is not a disagreement.
 fn disagreement(now: Now, found: &compare::Disagreement) -> Option<Disagreement> {
     let any = found.stable.as_ref().or(found.candidate.as_ref())?;
     let side = |side: &compare::Side| Side {

@@ -1,10 +1,9 @@
-//! `/apis/davit.dev/v1alpha1/controllers`: the controllers of a configuration
-//! file in the form of the custom resource, for the commands of operators.
+//! `/apis/davit.dev/v1alpha1/controllers`: the controllers of a configuration file in
+//! the form of the custom resource, for the commands of operators.
 //!
-//! A request decides what is deleted in a cluster. The host therefore accepts
-//! requests on loopback only, unless the operator who started it allowed others, and
-//! never from a browser: a page that somebody visits must not promote anything, even
-//! if it finds the port.
+//! A request can cause deletions. Therefore the host accepts requests on loopback only,
+//! unless the operator who started it allowed others, and never from a browser: a page
+//! that a user visits must not promote anything, even if it finds the port.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -149,8 +148,8 @@ fn check_policy(policy: RequestPolicy, address: IpAddr) -> Result<(), Refusal> {
     Err(forbidden(message))
 }
 
-/// Refuses browsers: pages of other sites, and pages whose name resolves to this host
-/// by now. Browsers send `Origin` with every PATCH, newer ones `Sec-Fetch-Site` with
+/// Refuses browsers: pages of other sites, and pages whose name now resolves to this
+/// host. Browsers send `Origin` with every PATCH, newer ones `Sec-Fetch-Site` with
 /// every request.
 fn check_sender(headers: &HeaderMap, address: IpAddr) -> Result<(), Refusal> {
     if headers.contains_key(ORIGIN) || headers.contains_key(SEC_FETCH_SITE) {

@@ -67,7 +67,7 @@ impl CallMetrics {
 
     /// Removes the gauges of a controller that is gone.
     pub fn remove(&self, controller: &str) {
-        // It may never have had any.
+        // The controller may never have had this gauge.
         let _ = self.circuit_open.remove_label_values(&[controller]);
     }
 }

@@ -100,22 +100,22 @@ impl GuestMetrics {
 impl Drop for GuestMetrics {
     fn drop(&mut self) {
         for metric in self.by_name.values() {
-            // It was registered; there is nothing to do if it is not any more.
+            // It is registered; an error means that it is not any more.
             let _ = self.registry.unregister(metric.collector());
         }
     }
 }
 
 impl GuestMetric {
-    /// A controller's metrics carry its name, so that two controllers of one
-    /// guest can stand beside each other.
+    /// A controller's metrics have its name as a label, so that several controllers may
+    /// have the same guest.
     fn new(controller: &str, spec: &MetricSpec) -> Result<Self, MetricError> {
         let labels: Vec<&str> = spec.labels.iter().map(String::as_str).collect();
         let options = Opts::new(&spec.name, &spec.help).const_label(CONTROLLER, controller);
         let metric = match spec.kind {
             MetricKind::Counter => CounterVec::new(options, &labels).map(Self::Counter),
             MetricKind::SyncErrors => CounterVec::new(options, &[]).map(|counter| {
-                // Published from the start: that there were none is worth knowing.
+                // Published from the start with the value 0.
                 counter.with_label_values(&[] as &[&str]);
                 Self::Counter(counter)
             }),

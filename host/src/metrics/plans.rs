@@ -1,4 +1,4 @@
-//! Plans: the gate's rulings, and how the executed ones ended.
+//! Plans: the gate's rulings, and the results of executed plans.
 
 use std::time::Duration;
 

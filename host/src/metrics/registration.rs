@@ -1,4 +1,4 @@
-//! How a metric is registered, and what the values of metrics have in common.
+//! The registration of metrics, and conversions of their values.
 
 use std::cell::RefCell;
 
@@ -106,7 +106,7 @@ pub(super) fn flag(is_set: bool) -> f64 {
     f64::from(u8::from(is_set))
 }
 
-/// Raises a counter to a total that was counted elsewhere.
+/// Raises a counter to a total that another part of the host counts.
 pub(super) fn raise(counter: &Counter, to: u64) {
     let ahead = total(to) - counter.get();
     if ahead > 0.0 {

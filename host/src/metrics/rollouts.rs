@@ -61,7 +61,7 @@ impl RolloutMetrics {
 
     /// Removes the gauges of a controller that is gone.
     pub fn remove(&self, controller: &str) {
-        // It may never have had any.
+        // The controller may never have had these gauges.
         let _ = self.step.remove_label_values(&[controller]);
         let _ = self.weight.remove_label_values(&[controller]);
         let _ = self.lost.remove_label_values(&[controller]);
@@ -72,7 +72,7 @@ impl RolloutMetrics {
     }
 }
 
-/// The results of a comparison, as they are written everywhere.
+/// The results of a comparison, as in all outputs.
 fn results(comparison: &ComparisonStatus) -> [(&'static str, u64); 5] {
     [
         ("agree", comparison.agree),

@@ -34,8 +34,8 @@ pub enum BuiltinError {
 }
 
 impl BuiltinGuests {
-    /// Looks in `directory`, or, without one, beside the running program: in
-    /// `guests`, in `../share/davit/guests` (an installed program), and in
+    /// Searches `directory` or, without one, the directories beside the running
+    /// program: `guests`, `../share/davit/guests` (an installed program), and
     /// `../wasm32-wasip2/guest` (a program in cargo's target directory).
     #[must_use]
     pub fn new(directory: Option<PathBuf>) -> Self {
@@ -66,7 +66,7 @@ impl BuiltinGuests {
 fn beside_the_program() -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let places = ["guests", "../share/davit/guests", "../wasm32-wasip2/guest"];
-    // Tests and examples lie one directory deeper than the program.
+    // Tests and examples are one directory deeper than the program.
     let deeper = "../../wasm32-wasip2/guest";
     let directory = program.parent().unwrap_or(Path::new("."));
     places
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where_it_was_looked_for() {
+    fn errors_name_the_searched_directories() {
         let directory = tempfile::tempdir().unwrap();
         let guests = BuiltinGuests::new(Some(directory.path().to_owned()));
         let text = guests.find("podgc").unwrap_err().to_string();

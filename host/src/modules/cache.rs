@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use davit_core::digest::ModuleDigest;
 use davit_engine::cache_files::{self, Room};
 
-/// The cache holds at most so many modules.
+/// The limit of the cache.
 const ROOM: Room = Room {
     files: 64,
     bytes: 256 << 20,
@@ -26,14 +26,14 @@ pub(super) struct Cache {
 }
 
 impl Cache {
-    /// Creates the directory if it is missing, for this user alone.
+    /// Creates the directory if it does not exist, for this user only.
     pub(super) fn open(directory: PathBuf) -> io::Result<Self> {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(&directory)?;
         Ok(Self { directory })
     }
 
-    /// The module of a digest, if the cache has it undamaged.
+    /// The module with this digest, if the cache has it undamaged.
     pub(super) fn load(&self, digest: ModuleDigest) -> Option<Vec<u8>> {
         let path = self.path(digest);
         let wasm = match fs::read(&path) {
@@ -65,8 +65,7 @@ impl Cache {
         }
     }
 
-    /// Removes the modules that were not used for the longest time, if there are too
-    /// many. Those in use stay.
+    /// Removes the least recently used modules beyond the limit, except those in use.
     pub(super) fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
         cache_files::prune(&self.directory, ROOM, |file| {
             digest_of(file).map(|digest| in_use.contains(&digest))
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compiled_and_what_is_in_use_is_not_pruned() {
+    fn compiled_modules_and_modules_in_use_are_not_pruned() {
         let (_directory, cache) = cache();
         let in_use = keep(&cache, b"in use");
         fs::write(cache.directory.join("x-0.cwasm"), b"compiled").unwrap();

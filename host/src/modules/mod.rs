@@ -95,7 +95,7 @@ pub enum ModuleError {
     Oci {
         /// The artefact.
         reference: String,
-        /// Why.
+        /// The problem.
         #[source]
         problem: OciProblem,
     },
@@ -187,7 +187,8 @@ impl Modules {
         .await
     }
 
-    /// Fetches a recorded module by its digest: from the cache, else from its source.
+    /// Fetches a recorded module by its digest: from the cache, otherwise from its
+    /// source.
     pub async fn recall(&self, module: &ModuleConfig) -> Result<FetchedModule, ModuleError> {
         if let Some(digest) = module.digest
             && let Some(wasm) = self.cached(digest).await
@@ -202,8 +203,8 @@ impl Modules {
         self.fetch(module).await
     }
 
-    /// The current version of a source: as long as it is the same, the source holds
-    /// the same module. Costs a request unless the source is a file;
+    /// The current version of a source: while it stays the same, the source has the
+    /// same module. This costs a request unless the source is a file;
     /// [`ModuleConfig::check_interval`] is the period.
     pub async fn probe(&self, source: &ModuleSource) -> Result<SourceVersion, ModuleError> {
         let version = match source {
@@ -218,8 +219,8 @@ impl Modules {
         Ok(SourceVersion(version))
     }
 
-    /// Removes modules that were not used for long, if the cache holds too many; those
-    /// with these digests stay.
+    /// Removes the least recently used modules if the cache has too many, except those
+    /// with these digests.
     pub fn prune(&self, in_use: &BTreeSet<ModuleDigest>) {
         if let Some(cache) = &self.cache {
             cache.prune(in_use);

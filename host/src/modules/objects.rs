@@ -46,7 +46,7 @@ pub enum ObjectProblem {
     /// The API server did not answer.
     #[error("the API server did not answer within {} s", PATIENCE.as_secs())]
     NoAnswer,
-    /// Something else.
+    /// Another error.
     #[error("the object cannot be read: {0}")]
     Unreadable(String),
     /// The key is missing.
@@ -84,7 +84,7 @@ pub enum ObjectProblem {
     Secret(#[from] SecretError),
 }
 
-/// The cluster that modules are read from, if there is one.
+/// The cluster that modules are read from.
 #[derive(Clone)]
 pub(super) struct Cluster(pub(super) Option<kube::Client>);
 

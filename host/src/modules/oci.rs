@@ -26,7 +26,7 @@ const WASM: &str = "application/wasm";
 const AGENT: &str = concat!("davit/", env!("CARGO_PKG_VERSION"));
 
 const CONNECT: Duration = Duration::from_secs(10);
-/// Between two pieces of an answer.
+/// The longest time between two parts of an answer.
 const SILENCE: Duration = Duration::from_secs(30);
 
 /// Why an artefact cannot be pulled.
@@ -72,7 +72,7 @@ pub enum OciProblem {
     OddToken {
         /// The registry.
         registry: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
     /// The artefact does not exist.
@@ -87,7 +87,9 @@ pub enum OciProblem {
         answer: String,
     },
     /// An index.
-    #[error("the artefact is an index of several: name one of them by its own tag or digest")]
+    #[error(
+        "the artefact is an index of several artefacts: name one of them by its own tag or digest"
+    )]
     Index,
     /// No module.
     #[error(
@@ -111,7 +113,7 @@ pub enum OciProblem {
     /// The certificates of `caCert` are malformed.
     #[error("the certificates of caCert cannot be used: {0}")]
     Certificates(String),
-    /// No TLS, for want of certificates.
+    /// TLS is not possible without certificates.
     #[error(
         "TLS cannot be used: {0}; set caCert, or install the system's certificates \
          (ca-certificates)"
@@ -134,7 +136,7 @@ pub(super) struct Layer {
 }
 
 impl Layer {
-    /// The layer of the module with this digest, in whatever artefact.
+    /// The layer of the module with this digest, in any artefact.
     pub(super) fn of(digest: ModuleDigest) -> Self {
         let descriptor = OciDescriptor {
             digest: format!("sha256:{digest}"),
@@ -152,7 +154,7 @@ impl<'a> Artefact<'a> {
         ca_cert: Option<Vec<u8>>,
         credentials: Option<Credentials>,
     ) -> Result<Self, OciProblem> {
-        // Fails if one is chosen already, which is as good.
+        // Fails if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let extra_root_certificates = match ca_cert {
             None => Vec::new(),
@@ -224,7 +226,7 @@ impl<'a> Artefact<'a> {
         Ok(wasm)
     }
 
-    /// Succeeds if the repository has the module; pulls nothing.
+    /// Checks that the repository has the module, without pulling it.
     pub(super) async fn has(&self, layer: &Layer) -> Result<(), OciProblem> {
         let asked = self
             .client
@@ -236,9 +238,9 @@ impl<'a> Artefact<'a> {
         }
     }
 
-    /// Requests a token if the registry requires one. The client would do so by itself,
-    /// but without the reason of a failure, and would panic at a token that no header
-    /// can hold.
+    /// Requests a token if the registry requires one. The client would do so itself,
+    /// but without the reason of a failure, and it panics at a token that an HTTP
+    /// header cannot have.
     async fn log_in(&self) -> Result<(), OciProblem> {
         let asked = self
             .client
@@ -248,7 +250,7 @@ impl<'a> Artefact<'a> {
         if token.is_none_or(is_header) {
             Ok(())
         } else {
-            Err(self.odd_token("no header can hold it"))
+            Err(self.odd_token("it has characters that an HTTP header cannot have"))
         }
     }
 
@@ -278,8 +280,8 @@ impl<'a> Artefact<'a> {
         }
     }
 
-    /// The answer's status is not known here: only its text tells a denial from an
-    /// overloaded service.
+    /// The status of the answer is not known here: only its text distinguishes a denial
+    /// from an overloaded service.
     fn no_token(&self, answer: &str) -> OciProblem {
         if let Ok(envelope) = serde_json::from_str(answer) {
             return self.refused(&envelope);
@@ -398,7 +400,7 @@ fn only_module(layers: Vec<OciDescriptor>) -> Result<Layer, OciProblem> {
     Ok(Layer { descriptor, digest })
 }
 
-/// The root cause of an error: "connection refused", without the four layers above.
+/// The root cause of an error: "connection refused" without the outer errors.
 fn root_cause(error: &dyn Error) -> String {
     let mut cause = error;
     while let Some(deeper) = cause.source() {
@@ -448,7 +450,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_refused_before_it_is_pulled() {
+    fn a_layer_that_is_not_a_module_is_refused_before_it_is_pulled() {
         let tar = problem(vec![layer(
             "application/vnd.oci.image.layer.v1.tar+gzip",
             4,

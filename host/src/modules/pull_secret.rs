@@ -23,7 +23,7 @@ pub(super) struct Credentials {
 /// Why a Secret has no credentials. No error contains its values.
 #[derive(Debug, thiserror::Error)]
 pub enum SecretError {
-    /// Its type is another one.
+    /// The Secret has another type.
     #[error(
         "its type is \"{0}\"; credentials for a registry are of type \
          kubernetes.io/dockerconfigjson, kubernetes.io/dockercfg or kubernetes.io/basic-auth"
@@ -139,9 +139,8 @@ fn choose(
         .map(|(name, entry)| (Pattern::new(&name), name, entry));
     let best = patterns
         .filter(|(pattern, ..)| fits(pattern))
-        // In this order the more specific of two that fit comes last, as the
-        // kubelet has it: a star sorts before every letter, and a prefix
-        // before what it is a prefix of.
+        // In this order the more specific of two matching names comes last, as in the
+        // kubelet: a star sorts before every letter, and a prefix before longer names.
         .max_by(|(one, ..), (other, ..)| one.cmp(other));
     match best {
         Some((_, name, entry)) => entry.credentials().ok_or(SecretError::NoPassword(name)),
@@ -152,7 +151,7 @@ fn choose(
     }
 }
 
-/// A registry's name in a docker configuration, without what only some write:
+/// A registry's name in a docker configuration, without optional parts:
 /// `https://registry.example.com/v1/` is `registry.example.com`.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Pattern {
@@ -220,7 +219,7 @@ fn json<T: serde::de::DeserializeOwned>(
     secret: &Secret,
     key: &'static str,
 ) -> Result<T, SecretError> {
-    // What serde would say could quote a password.
+    // serde's error could quote a password.
     serde_json::from_slice(bytes(secret, key)?).map_err(|_| SecretError::Malformed {
         key,
         what: "docker configuration",
@@ -315,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_what_is_there_but_no_password() {
+    fn errors_name_registries_and_keys_but_no_password() {
         let one = docker(&json!({"r.io": {"username": "me", "password": "secret"}}));
         let error = user(&one, "s.io", "a").unwrap_err();
         assert_eq!(

@@ -6,8 +6,8 @@ use anyhow::Result;
 
 use super::manifest;
 
-// The files of `guests/template`, with their paths there, and those of the SDK and of
-// what its test harness drives, with their paths in the repository.
+// The files of `guests/template`, with their paths there, and the files of the SDK and
+// of the crates that its test harness needs, with their paths in the repository.
 include!(concat!(env!("OUT_DIR"), "/guest_files.rs"));
 
 /// The name of the template, which the guest's name replaces.

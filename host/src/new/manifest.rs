@@ -1,4 +1,4 @@
-//! Cargo manifests outside their workspace.
+//! Cargo manifests outside of their workspace.
 
 use std::path::Path;
 
@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result};
 
 const WORKSPACE: &str = include_str!("../../../Cargo.toml");
 
-/// A member's manifest with the values of the workspace in it, so that it stands alone
-/// with the same versions. The lints are left out.
+/// A member's manifest with the values of the workspace filled in, so that it needs no
+/// workspace and has the same versions. The lints are omitted.
 pub(super) fn written_out(manifest: &str, sdk: &Path) -> Result<String> {
     let mut lines = Vec::new();
     let mut in_lints = false;
@@ -59,7 +59,7 @@ pub(super) fn workspace<'a>(members: impl Iterator<Item = &'a str>) -> Result<St
 /// The workspace's value of a key: each is on one line there.
 fn value(key: &str, sdk: &Path) -> Result<String> {
     if key == "davit-guest" {
-        // A string of JSON is one of TOML.
+        // A JSON string is a valid TOML string.
         let path = serde_json::to_string(&sdk.display().to_string())?;
         return Ok(format!("{{ path = {path} }}"));
     }

@@ -89,7 +89,7 @@ fn write(directory: &Path, files: &[File]) -> Result<()> {
             .with_context(|| format!("{} cannot be written", path.display()))
     });
     if written.is_err() {
-        // Half a crate is of no use; the caller reports the error.
+        // An incomplete crate is useless; the caller reports the error.
         let _ = fs::remove_dir_all(directory);
     }
     written

@@ -1,6 +1,6 @@
-//! The status of Controllers, and `ControllerRevisions` for the specs that were
-//! active: in Davit's own namespace, owned by their Controller, so that they go
-//! with it.
+//! Records in a cluster: the status of Controllers, and `ControllerRevisions` for the
+//! specs that were active. These are in Davit's own namespace and owned by their
+//! Controller, so that they are deleted with it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,35 +20,35 @@ use crate::resource::{Controller, controllers, describe};
 use davit_core::api::{ControllerSpec, ControllerStatus, HostStatus};
 use davit_core::control::{Activation, Owner, RevisionRecord, in_use, surplus};
 
-/// When the spec last became active.
+/// The time at which the spec last became active.
 const ACTIVE_SINCE: &str = "davit.dev/active-since";
-/// When its revision last became stable.
+/// The time at which its revision last became stable.
 const STABLE_SINCE: &str = "davit.dev/stable-since";
-/// The revision's name.
+/// The name of the revision.
 const REVISION_LABEL: &str = "davit.dev/revision";
 
-/// How long the API server may take.
+/// The timeout of requests.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The Controllers of a cluster, and the specs that were active.
 pub struct ClusterRecords {
     controllers: Api<DynamicObject>,
     revisions: Api<ControllerRevision>,
-    /// What each Controller's status says, as it was read or written last.
-    said: Mutex<BTreeMap<String, ControllerStatus>>,
+    /// The status of each Controller as last read or written.
+    statuses: Mutex<BTreeMap<String, ControllerStatus>>,
 }
 
-/// What became of a status.
+/// The result of writing a status.
 enum StatusWrite {
     Done,
-    /// Its Controller is gone, or another has its name.
+    /// The Controller is gone, or another one has its name.
     Gone,
-    /// Somebody has written since: this host, if it says so.
+    /// Another host, if it is named, has written the status since.
     Overtaken(Option<HostStatus>),
 }
 
-/// The patch that writes a status, unless the Controller is another one, or
-/// somebody has written since this host did.
+/// The patch that writes a status, unless the Controller is another one, or the status
+/// was written since this host did.
 fn operations(
     owner: &Owner,
     status: &ControllerStatus,
@@ -66,11 +66,11 @@ impl ClusterRecords {
         Self {
             controllers: controllers(client.clone()),
             revisions: Api::namespaced(client, namespace),
-            said: Mutex::default(),
+            statuses: Mutex::default(),
         }
     }
 
-    /// What a Controller's status says; nothing if it is gone.
+    /// The status of a Controller; the default if it is gone.
     pub(super) async fn status(&self, owner: &Owner) -> Result<ControllerStatus, RecordError> {
         self.remember(&owner.name, None);
         let Some(controller) = self.controller(owner).await? else {
@@ -81,22 +81,26 @@ impl ClusterRecords {
         Ok(status)
     }
 
-    /// Writes a Controller's status as a whole, so that nothing of the former
-    /// one is left. Returns another host that has written since this one did.
+    /// Replaces the whole status of a Controller. Returns another host that has written
+    /// since this one did.
     pub(super) async fn save(
         &self,
         owner: &Owner,
         status: &ControllerStatus,
     ) -> Result<Option<HostStatus>, RecordError> {
-        let said = self.said().get(&owner.name).cloned().unwrap_or_default();
-        // A host that shows that it is there writes although nothing changed.
-        if said == *status && status.host.is_none() {
+        let last = self
+            .statuses()
+            .get(&owner.name)
+            .cloned()
+            .unwrap_or_default();
+        // A host that identifies itself writes even if nothing else changed.
+        if last == *status && status.host.is_none() {
             return Ok(None);
         }
         let own = status.host.as_ref().map(|host| host.id.as_str());
-        // Before it has written itself, it cannot tell a host that runs from
+        // Before its own first write, this host cannot distinguish a running host from
         // one that has ended.
-        let has_written = own.is_some() && own == said.host.as_ref().map(|host| host.id.as_str());
+        let has_written = own.is_some() && own == last.host.as_ref().map(|host| host.id.as_str());
         match Box::pin(self.write(owner, status, has_written)).await? {
             StatusWrite::Done | StatusWrite::Gone => Ok(None),
             StatusWrite::Overtaken(other) => {
@@ -121,8 +125,8 @@ impl ClusterRecords {
         let (params, patch) = (PatchParams::default(), Patch::Json::<()>(patch));
         let request = async {
             let written = self.controllers.patch_status(name, &params, &patch).await;
-            // A test that fails and a status that the definition does not allow
-            // are both "invalid": only the object says which it was.
+            // A failed test and a status that the definition refuses are both
+            // "invalid": only the object shows which one it was.
             if !is_invalid(&written) {
                 return written.map(|_| StatusWrite::Done);
             }
@@ -136,7 +140,7 @@ impl ClusterRecords {
                 _ => written.map(|_| StatusWrite::Done),
             }
         };
-        let written = found(VERB, || controller_name(name), request).await?;
+        let written = send_if_exists(VERB, || controller_name(name), request).await?;
         let written = written.unwrap_or(StatusWrite::Gone);
         match written {
             StatusWrite::Done => self.remember(name, Some(status)),
@@ -146,7 +150,7 @@ impl ClusterRecords {
         Ok(written)
     }
 
-    /// Records a spec as the latest, and drops those that are too many.
+    /// Records a spec as the latest, and deletes surplus ones.
     pub(super) async fn activate(
         &self,
         owner: &Owner,
@@ -164,8 +168,8 @@ impl ClusterRecords {
             .await?
             .into_iter()
             .partition(|kept| is_owned_by(kept, &uid));
-        // Those of a former Controller of this name go with it, sooner or
-        // later; until then their names are taken.
+        // The records of a former Controller of this name will be deleted with it;
+        // until then their names are in use.
         let taken = kept_name(name, revision);
         for former in strange.iter().filter(|one| one.name_any() == taken) {
             self.delete(former).await?;
@@ -196,7 +200,7 @@ impl ClusterRecords {
         Ok(())
     }
 
-    /// What a revision was made of.
+    /// The spec of a revision.
     pub(super) async fn spec(
         &self,
         owner: &Owner,
@@ -204,31 +208,31 @@ impl ClusterRecords {
     ) -> Result<Option<ControllerSpec>, RecordError> {
         let kept_name = kept_name(&owner.name, revision);
         let object = || revision_name(&kept_name);
-        let kept = found("read", object, self.revisions.get(&kept_name)).await?;
+        let kept = send_if_exists("read", object, self.revisions.get(&kept_name)).await?;
         let kept = kept.filter(|kept| is_of(kept, owner));
         kept.map(|kept| read_kept(&kept).map(|kept| kept.spec))
             .transpose()
     }
 
-    /// Every spec that is kept, the latest first.
+    /// Every recorded spec, the latest first.
     pub(super) async fn history(&self, owner: &Owner) -> Result<Vec<RevisionRecord>, RecordError> {
         let kept = self.list(&owner.name).await?;
         let own = kept.iter().rev().filter(|kept| is_of(kept, owner));
         own.map(read_kept).collect()
     }
 
-    /// The Controller; none if it is gone, also if another has its name now.
+    /// The Controller; none if it is gone, or another one has its name.
     async fn controller(&self, owner: &Owner) -> Result<Option<DynamicObject>, RecordError> {
         let object = || controller_name(&owner.name);
-        let found = found("read", object, self.controllers.get(&owner.name)).await?;
+        let found = send_if_exists("read", object, self.controllers.get(&owner.name)).await?;
         Ok(found.filter(|found| owner.uid.is_none() || owner.uid == found.metadata.uid))
     }
 
-    /// The specs that are kept, the latest last.
+    /// The recorded specs, the latest last.
     async fn list(&self, name: &str) -> Result<Vec<ControllerRevision>, RecordError> {
         let params = ListParams::default().labels(&format!("{CONTROLLER_LABEL}={name}"));
         let object = || format!("the ControllerRevisions of {}", controller_name(name));
-        let listed = asked("list", object, self.revisions.list(&params)).await?;
+        let listed = send("list", object, self.revisions.list(&params)).await?;
         let mut kept = listed.items;
         kept.sort_by_key(|kept| kept.revision);
         Ok(kept)
@@ -265,11 +269,11 @@ impl ClusterRecords {
         };
         let params = PostParams::default();
         let created = self.revisions.create(&params, &kept);
-        asked("create", || revision_name(&name), created).await
+        send("create", || revision_name(&name), created).await
     }
 
-    /// A revision is active again, or becomes stable. What it holds cannot
-    /// change; its number and its times can.
+    /// A revision becomes active again, or stable. The data of its record cannot
+    /// change; its number and times can.
     async fn renumber(
         &self,
         kept: &ControllerRevision,
@@ -278,9 +282,9 @@ impl ClusterRecords {
         stable_since: Option<&str>,
     ) -> Result<(), RecordError> {
         let annotations = annotations(at, stable_since);
-        let mut said = annotations.iter();
-        let is_said = said.all(|(name, value)| kept.annotations().get(name) == Some(value));
-        if is_said && kept.revision == number {
+        let mut wanted = annotations.iter();
+        let is_current = wanted.all(|(name, value)| kept.annotations().get(name) == Some(value));
+        if is_current && kept.revision == number {
             return Ok(());
         }
         let name = kept.name_any();
@@ -290,7 +294,7 @@ impl ClusterRecords {
         }));
         let params = PatchParams::default();
         let patched = self.revisions.patch(&name, &params, &patch);
-        asked("renumber", || revision_name(&name), patched).await?;
+        send("renumber", || revision_name(&name), patched).await?;
         Ok(())
     }
 
@@ -301,23 +305,23 @@ impl ClusterRecords {
             resource_version: None,
         });
         let deleted = self.revisions.delete(&name, &params);
-        found("delete", || revision_name(&name), deleted).await?;
+        send_if_exists("delete", || revision_name(&name), deleted).await?;
         Ok(())
     }
 
-    fn said(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ControllerStatus>> {
-        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    fn statuses(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, ControllerStatus>> {
+        self.statuses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn remember(&self, name: &str, status: Option<&ControllerStatus>) {
         match status {
-            Some(status) => self.said().insert(name.to_owned(), status.clone()),
-            None => self.said().remove(name),
+            Some(status) => self.statuses().insert(name.to_owned(), status.clone()),
+            None => self.statuses().remove(name),
         };
     }
 }
 
-/// The Controller that a kept spec belongs to.
+/// The Controller that owns a recorded spec.
 fn reference(name: &str, uid: &str) -> OwnerReference {
     OwnerReference {
         api_version: Controller::api_version(&()).into_owned(),
@@ -395,8 +399,8 @@ fn is_invalid<T>(answer: &kube::Result<T>) -> bool {
     matches!(answer, Err(kube::Error::Api(status)) if status.is_invalid())
 }
 
-/// An answer; none about an object that is not there.
-async fn found<T>(
+/// An answer; none if the object does not exist.
+async fn send_if_exists<T>(
     verb: &'static str,
     object: impl Fn() -> String,
     request: impl Future<Output = kube::Result<T>>,
@@ -408,7 +412,7 @@ async fn found<T>(
     }
 }
 
-async fn asked<T>(
+async fn send<T>(
     verb: &'static str,
     object: impl Fn() -> String,
     request: impl Future<Output = kube::Result<T>>,
@@ -417,13 +421,13 @@ async fn asked<T>(
     answer.map_err(|failure| failed(verb, object(), failure.reason))
 }
 
-/// Why a request was not answered as it should be.
+/// The failure of a request.
 struct Failure {
     is_not_found: bool,
     reason: String,
 }
 
-/// Waits for an answer, but not for ever.
+/// Waits for an answer, up to the timeout.
 async fn answer<T>(request: impl Future<Output = kube::Result<T>>) -> Result<T, Failure> {
     match timeout(PATIENCE, request).await {
         Ok(Ok(answer)) => Ok(answer),

@@ -28,7 +28,7 @@ pub struct Directory {
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Directory {
-    /// Makes the directory if there is none, for this user alone.
+    /// Creates the directory if it does not exist, for this user only.
     pub(super) fn open(path: PathBuf) -> Result<Self, RecordError> {
         let mut builder = DirBuilder::new();
         let made = builder.recursive(true).mode(0o700).create(&path);
@@ -75,7 +75,7 @@ impl Directory {
         let (answer, result) = oneshot::channel();
         let job = Box::new(move || {
             if !answer.is_closed() {
-                // The caller may have gone meanwhile.
+                // The caller may be gone.
                 let _ = answer.send(job(&path));
             }
         });

@@ -1,4 +1,4 @@
-//! The definition of the custom resource, made from the Rust types.
+//! The definition of the custom resource, generated from the Rust types.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
@@ -30,8 +30,8 @@ pub fn definition() -> CustomResourceDefinition {
     definition
 }
 
-/// The name is a label's value and a part of a field manager's, so it has to be
-/// a DNS label; of objects in general it need only be a subdomain.
+/// The name becomes a label's value and a part of a field manager's name, so it has to
+/// be a DNS label. Kubernetes requires only a subdomain.
 fn name_rule() -> ValidationRule {
     ValidationRule {
         rule: "self.metadata.name.size() <= 63 && !self.metadata.name.contains('.')".to_owned(),
@@ -40,9 +40,9 @@ fn name_rule() -> ValidationRule {
     }
 }
 
-/// Takes out what Rust's types say and a schema of Kubernetes need not: formats
-/// that it does not know, and that an absent field may be written as null.
-/// The API server drops nulls anyway, except where they are allowed.
+/// Removes parts that come from Rust's types and that Kubernetes does not need: unknown
+/// formats, and that an absent field may be null. The API server drops nulls, except
+/// where they are allowed.
 fn simplify(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     let format = schema.format.as_deref().unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The custom resource `controllers.davit.dev` as the API server has it: its
-//! definition, and the watch that follows all of them.
+//! The custom resource `controllers.davit.dev` in the API server: its definition, and
+//! the watch of all Controllers.
 
 pub mod definition;
 pub mod watch;
@@ -38,16 +38,15 @@ use serde::{Deserialize, Serialize};
 #[serde(transparent)]
 pub struct Spec(pub ControllerSpec);
 
-/// Where Controllers are read and written. What lies there may have been
-/// written by another version of Davit, or by hand: whether it makes sense is
-/// for the reader to say, object by object.
+/// The Controllers in the API server. Another version of Davit or an operator may have
+/// written them: the reader validates each object.
 #[must_use]
 pub fn controllers(client: Client) -> Api<DynamicObject> {
     Api::all_with(client, &ApiResource::erase::<Controller>(&()))
 }
 
-/// What a request failed with, in a sentence: what the API server says, if it
-/// said anything, or else the failure with all of its causes.
+/// The failure of a request, in a sentence: the API server's message, if there is one,
+/// otherwise the error with its causes.
 #[must_use]
 pub fn describe(error: &kube::Error) -> String {
     match error {
@@ -55,13 +54,13 @@ pub fn describe(error: &kube::Error) -> String {
             format!("the API server answered {}", status.code)
         }
         kube::Error::Api(status) => status.message.clone(),
-        // Its own text is the name of the type.
+        // The text of this error itself is the name of its type.
         kube::Error::Service(error) => with_causes(error.as_ref()),
         error => with_causes(error),
     }
 }
 
-/// Some of the errors on the way show their cause themselves.
+/// Some of the errors in the chain include their cause.
 fn with_causes(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();

@@ -21,16 +21,16 @@ use davit_core::api::is_dns_label;
 use davit_core::api::{ControllerSpec, SpecError};
 use davit_core::control::{Declaration, Requests};
 
-/// How long after a failure the next try is made.
+/// The pause before a retry after a failure.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Keeps the channel at what the cluster declares: all of its Controllers by
-/// name, none until they were listed for the first time. Receivers are woken by
-/// changes, but not by those of a status alone. Ends with the last receiver.
+/// Updates the channel with the declarations of the cluster: all Controllers by name,
+/// none until the first complete list. Changes wake receivers, except changes of a
+/// status alone. Ends with the last receiver.
 ///
-/// Failures are logged and retried; until then, what was declared
-/// last still holds. That goes for a missing definition as well. As long as
-/// nothing was declared, `health` has the reason.
+/// Failures are logged and retried; until then, the last declarations hold. A missing
+/// definition is such a failure too. As long as there are no declarations, `health` has
+/// the reason.
 pub async fn follow(
     client: kube::Client,
     declared: watch::Sender<Option<Vec<Declaration>>>,
@@ -47,7 +47,7 @@ pub async fn follow(
         match event {
             None => return,
             Some(Ok(event)) => {
-                // A list that only begins may fail like the last one.
+                // A list that has just started may fail like the last one.
                 if !matches!(event, Event::Init) {
                     told = None;
                 }
@@ -102,18 +102,18 @@ fn trouble(error: &watcher::Error) -> String {
     format!("the Controllers cannot be watched: {reason}{advice}; will retry every {seconds} s")
 }
 
-/// What is known of the cluster's Controllers.
+/// The state of the watch.
 #[derive(Default)]
 struct ControllerList {
     controllers: BTreeMap<String, Declaration>,
     /// The list that is being read.
     listing: BTreeMap<String, Declaration>,
-    /// Whether they were ever listed to the end.
+    /// Whether a list was ever complete.
     is_complete: bool,
 }
 
 impl ControllerList {
-    /// Takes an event. Whether anything but a status is another now.
+    /// Handles an event. Returns whether anything but a status changed.
     fn take(&mut self, event: Event<DynamicObject>) -> bool {
         match event {
             Event::Init => {
@@ -154,12 +154,13 @@ impl ControllerList {
     }
 }
 
-/// One that is being deleted is not wanted any more, whatever its end waits for.
+/// A Controller that is being deleted does not run any more, even if finalizers keep
+/// it.
 fn is_going(object: &DynamicObject) -> bool {
     object.metadata.deletion_timestamp.is_some()
 }
 
-/// Whether two differ in their status at most.
+/// Whether two declarations differ at most in their status.
 fn is_same((one, other): (&Declaration, &Declaration)) -> bool {
     let Declaration {
         name,
@@ -201,7 +202,7 @@ fn read_spec(name: &str, spec: &Value) -> Result<ControllerSpec, SpecError> {
     if !is_dns_label(name) {
         return Err(SpecError {
             field: "metadata.name".to_owned(),
-            reason: "it is no DNS label: 63 characters at most, no dots".to_owned(),
+            reason: "it is not a DNS label: 63 characters at most, no dots".to_owned(),
         });
     }
     ControllerSpec::read(spec).map_err(|error| error.below("spec"))
@@ -210,7 +211,7 @@ fn read_spec(name: &str, spec: &Value) -> Result<ControllerSpec, SpecError> {
 fn read_status(name: &str, status: Value) -> Option<ControllerStatus> {
     serde_json::from_value(status)
         .inspect_err(|error| {
-            tracing::warn!(controller = name, %error, "its status is none that Davit writes");
+            tracing::warn!(controller = name, %error, "the status of the Controller was not written by Davit");
         })
         .ok()
 }

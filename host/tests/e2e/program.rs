@@ -221,7 +221,7 @@ fn an_error_is_one_line_that_names_the_problem() {
         ),
         (
             "controllers: [{name: a, module: {builtin: podgc}, config: {threshold: 1}}]",
-            "controllers[0].config.threshold: there is no such field, only \
+            "controllers[0].config.threshold: unknown field, expected one of \
              terminatedPodThreshold, period, quarantine, maxParallelDeletes",
         ),
     ] {

@@ -376,7 +376,7 @@ pub(crate) async fn conflict(cluster: Cluster, owners_changed: bool) {
 /// The child is read once it is known that the cache lags, not before each
 /// deletion.
 #[test]
-fn gc_35_a_conflict_is_decided_from_what_is_there_by_then() {
+fn gc_35_a_conflict_is_decided_from_the_current_state() {
     test(|cluster| conflict(cluster, true));
     test(|cluster| conflict(cluster, false));
 }

@@ -109,7 +109,7 @@ fn a_kind_that_discovery_has_not_seen_yet_is_unknown() {
 /// A definition that is deleted and created again between two discoveries, as
 /// when its operator is installed again: nobody follows its objects yet.
 #[test]
-fn a_kind_that_comes_back_between_two_discoveries_is_unknown() {
+fn a_kind_that_returns_between_two_discoveries_is_unknown() {
     for policy in ["Orphan", "Foreground"] {
         test(|cluster| async move {
             let former = cluster.create(definition("Foo", &["v1"], "Namespaced"));
@@ -339,7 +339,7 @@ fn dependents_of_owners_that_vanished_with_their_kind_are_deleted() {
 /// Another configuration takes over while a kind is not served: what the former
 /// one knew of its objects is known to the latter.
 #[test]
-fn a_swap_keeps_what_is_known_of_a_kind_that_is_not_served() {
+fn a_swap_keeps_the_objects_of_a_kind_that_is_not_served() {
     test(|cluster| async move {
         let (definition, owner, dependent) = dependent_of_a_custom_kind(&cluster);
         let mut host = cluster

@@ -207,7 +207,7 @@ async fn an_error_has_the_answer_of_a_token_service_that_gives_no_token() {
         (
             200,
             json!({"token": "two\nlines"}).to_string(),
-            "cannot be used: no header can hold it",
+            "cannot be used: it has characters that an HTTP header cannot have",
         ),
     ];
     for (status, answer, words) in cases {

@@ -370,7 +370,7 @@ fn the_schema_and_the_host_know_the_same_verbs() {
         let mut spec = full();
         set(&mut spec, "/permissions/0/verb", json!(bad));
         let error = ControllerSpec::read(&spec).unwrap_err().to_string();
-        let start = format!("permissions[0].verb: \"{bad}\" is no verb of RBAC");
+        let start = format!("permissions[0].verb: \"{bad}\" is not a verb of RBAC");
         assert!(error.starts_with(&start), "{error}");
     }
 }

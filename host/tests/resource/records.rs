@@ -139,7 +139,10 @@ async fn records_in_a_directory_hold_what_was_written() {
 
     std::fs::write(path.join("podgc.json"), "{").unwrap();
     let error = open().status(&podgc()).await.unwrap_err().to_string();
-    assert!(error.contains("podgc.json cannot be understood"), "{error}");
+    assert!(
+        error.contains("podgc.json is not a record that Davit wrote"),
+        "{error}"
+    );
 }
 
 #[tokio::test]

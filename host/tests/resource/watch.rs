@@ -103,7 +103,7 @@ async fn an_invalid_spec_is_delivered_as_an_error() {
         error(0)
     );
     assert!(
-        error(1).starts_with("metadata.name: it is no DNS label"),
+        error(1).starts_with("metadata.name: it is not a DNS label"),
         "{}",
         error(1)
     );

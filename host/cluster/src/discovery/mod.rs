@@ -1,7 +1,7 @@
-//! What the API server serves.
+//! Discovery: the resources that the API server serves.
 //!
-//! A server of 1.26 or later answers in two requests with everything
-//! (aggregated discovery); an older one is asked for every group version.
+//! A server of 1.26 or later answers in two requests (aggregated discovery). From an
+//! older one, the host requests every group version.
 
 #[cfg(test)]
 mod tests;
@@ -42,7 +42,7 @@ pub async fn discover(api: &Api) -> Result<Discovery, Failure> {
         }
     }
     if found.served.is_empty() {
-        // Every server serves something: what is known stays.
+        // Every server serves something: the known resources stay.
         let reason = "ask what is served: the answer names no resource";
         return Err(Failure::new(FailureClass::Server, reason));
     }
@@ -164,11 +164,11 @@ struct Attempt<'a>(&'a str);
 
 impl fmt::Display for Attempt<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "ask what is served at {}", self.0)
+        write!(f, "discover {}", self.0)
     }
 }
 
-/// The three answers that `/api` and `/apis` may give.
+/// The three possible answers to `/api` and `/apis`.
 #[derive(Deserialize)]
 #[serde(tag = "kind")]
 enum RootAnswer {
@@ -264,7 +264,7 @@ impl From<AggregatedGroup> for Group {
         let versions = group.versions.into_iter().map(|version| Version {
             name: version.version,
             failure: (version.freshness == "Stale")
-                .then(|| "the API server could not reach it lately".to_owned()),
+                .then(|| "the API server cannot reach it".to_owned()),
             resources: version
                 .resources
                 .into_iter()
@@ -279,7 +279,7 @@ impl From<AggregatedGroup> for Group {
 }
 
 impl From<AggregatedResource> for Option<Resource> {
-    /// A resource without a kind is there for its subresources only.
+    /// A resource without a kind only has subresources.
     fn from(resource: AggregatedResource) -> Self {
         let kind = resource.response_kind.kind;
         (!kind.is_empty()).then_some(Resource {
@@ -295,7 +295,7 @@ impl From<PlainGroup> for Group {
     fn from(group: PlainGroup) -> Self {
         let preferred = group.preferred_version.map(|version| version.version);
         let mut names: Vec<_> = group.versions.into_iter().map(|v| v.version).collect();
-        // The sort is stable: the preferred one first, the rest as they were.
+        // The sort is stable: the preferred version first, the others in their order.
         names.sort_by_key(|name| Some(name) != preferred.as_ref());
         Self {
             name: group.name,

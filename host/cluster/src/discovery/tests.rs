@@ -84,7 +84,7 @@ async fn two_requests_tell_everything() {
 }
 
 #[tokio::test]
-async fn an_older_server_is_asked_for_every_version() {
+async fn every_version_is_requested_from_an_older_server() {
     let plain = |name: &str, kind: &str| {
         json!({"kind": "APIResourceList", "resources": [
             {"name": name, "kind": kind, "namespaced": true, "verbs": ["get"]},
@@ -126,7 +126,7 @@ async fn an_older_server_is_asked_for_every_version() {
 }
 
 #[tokio::test]
-async fn a_server_that_says_nothing_of_its_groups_is_a_failure() {
+async fn discovery_without_groups_fails() {
     let server = Server::new(|seen, _| match seen.uri.as_str() {
         "/api" => aggregated(json!([])),
         _ => Reply::Json(500, status(500, "InternalError", "oh", json!({}))),
@@ -135,7 +135,7 @@ async fn a_server_that_says_nothing_of_its_groups_is_a_failure() {
     assert_eq!(failure.class, FailureClass::Server);
     assert_eq!(
         failure.message,
-        "ask what is served at /apis: the server answered 500 InternalError: oh"
+        "discover /apis: the server answered 500 InternalError: oh"
     );
 }
 

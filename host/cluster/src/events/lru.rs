@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_not_used_for_longest_is_forgotten() {
+    fn the_least_recently_used_entry_is_dropped() {
         let mut map = Lru::new(2);
         *map.entry("a") = 1;
         *map.entry("b") = 2;

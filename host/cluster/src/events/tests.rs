@@ -124,15 +124,15 @@ async fn an_event_is_retried_while_the_server_is_unreachable_and_not_after_a_ref
     assert_eq!(messages, ["first", "first", "second"]);
 }
 
-/// Of each object one event, as far as the queue has room for them.
+/// One event for each object, as long as the queue has room.
 #[tokio::test(start_paused = true)]
-async fn nobody_waits_for_a_full_queue_and_what_is_dropped_is_counted() {
+async fn a_full_queue_delays_no_caller_and_counts_dropped_events() {
     let server = Server::new(|_, _| Reply::Silence);
     let recorder = Recorder::start(server.api());
     for number in 0..CAPACITY + 5 {
         recorder.record(&other(number), &event("m"), None);
     }
-    // Of one object, all but 25 are left out.
+    // Of the events of one object, all but 25 are dropped.
     for number in 0..100 {
         recorder.record(&other(0), &event(&number.to_string()), None);
     }
@@ -152,8 +152,8 @@ fn other(number: usize) -> ObjectRef {
     }
 }
 
-/// An event that cannot be sent for now holds up those of its own object only,
-/// and these come in their order.
+/// An event that cannot be sent now delays only the events of its own object, and these
+/// keep their order.
 #[tokio::test(start_paused = true)]
 async fn events_of_different_objects_do_not_wait_for_each_other() {
     let server = Server::new(|seen, before| {
@@ -180,7 +180,7 @@ async fn events_of_different_objects_do_not_wait_for_each_other() {
     assert_eq!(recorder.stats().sent, 52);
 }
 
-/// One that still waits is created with the count that it has by then.
+/// An event that still waits is created with its count at that time.
 #[tokio::test(start_paused = true)]
 async fn a_repetition_of_an_event_that_waits_takes_no_request() {
     let server = Server::new(|_, before| match before {
@@ -210,7 +210,7 @@ async fn a_flush_sends_everything_or_gives_up_in_time() {
     recorder.flush(Duration::from_secs(5)).await;
     assert_eq!(server.seen().len(), 3_000);
     assert_eq!(recorder.stats().dropped, 0);
-    // With nothing to send it ends at once.
+    // Without events it ends immediately.
     recorder.flush(Duration::from_secs(5)).await;
 
     let server = Server::new(|_, _| Reply::Silence);

@@ -12,7 +12,7 @@ use futures::StreamExt as _;
 
 use crate::api::Api;
 
-/// How many reads of one batch are under way at once.
+/// The number of concurrent reads in one batch.
 const MOST_AT_ONCE: usize = 32;
 /// Reads objects, in parallel; one result for each request, in its order.
 pub async fn get(
@@ -39,7 +39,7 @@ async fn get_one(
     read::got(request, answer.as_deref(), api.clock().instant())
 }
 
-/// Lists a resource to its end.
+/// Lists a resource completely.
 pub async fn list(
     api: &Api,
     mapping: &Mapping,

@@ -95,7 +95,7 @@ async fn reads_run_in_parallel_and_keep_their_order() {
 }
 
 #[tokio::test]
-async fn only_metadata_is_asked_for_when_only_metadata_is_wanted() {
+async fn only_metadata_is_requested_for_fields_of_metadata() {
     let server = Server::always(200, stored("p", "u-1"));
     let requests = [
         request(pod(), &[]),
@@ -158,7 +158,7 @@ async fn a_list_is_read_to_its_end_and_again_if_its_token_expires() {
 }
 
 #[tokio::test]
-async fn a_list_that_fails_says_what_was_listed() {
+async fn the_error_of_a_list_names_the_resource() {
     let server = Server::always(403, status(403, "Forbidden", "no", json!({})));
     let failure = list(&server.api(), &mapping(), &list_request())
         .await

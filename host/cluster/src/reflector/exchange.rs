@@ -60,8 +60,8 @@ impl Exchange {
                     if response.status().is_success() {
                         return Ok(response);
                     }
-                    // An answer that is no success is read as an error; a
-                    // success here would be a watch.
+                    // An unsuccessful answer becomes an error. A successful one would
+                    // be a watch.
                     read(response).await?;
                     Err(RequestError::NoAnswer(NoAnswer::strange("no watch")))
                 }))

@@ -22,8 +22,8 @@ pub struct Reflector {
 }
 
 impl Reflector {
-    /// Starts following a stream, in a task of tokio's. `seed` spreads its timers; give every stream
-    /// of every replica another one.
+    /// Starts a stream in a task of tokio's. `seed` spreads its timers: every stream of
+    /// every replica needs another one.
     #[must_use]
     pub fn start(
         api: &Api,

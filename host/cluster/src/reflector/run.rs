@@ -9,8 +9,8 @@ use super::exchange::{Answer, Exchange};
 use crate::api::Api;
 use crate::clock::Clock;
 
-/// How many updates wait for room in the channel, at most. While it is full
-/// nothing is read, so that the server slows down.
+/// The most updates that wait for room in the channel. At this number the reflector
+/// stops reading, so that the server slows down.
 const LARGEST_BATCH: usize = 2048;
 
 /// One running reflector.
@@ -46,8 +46,7 @@ impl Run {
             let is_full = self.batch.len() >= LARGEST_BATCH;
             let is_reading = self.exchange.is_some() && !is_full;
             let deadline = self.clock.deadline(self.machine.poll_timeout());
-            // In this order: what has come goes before the timer that says
-            // nothing came.
+            // In this order: received data has priority over the timer for silence.
             tokio::select! {
                 biased;
                 room = updates.reserve(), if !self.batch.is_empty() => match room {

@@ -54,14 +54,14 @@ fn send(sender: &Sender, text: &str) {
     sender.send(Ok(text.to_owned().into())).unwrap();
 }
 
-/// A reflector under test. Its server takes its answers from a list; what
-/// comes after the last is never answered.
+/// A reflector under test. Its server takes its answers from a list; later requests get
+/// no answer.
 struct Running {
     server: Server,
     reflector: Reflector,
     batches: mpsc::Receiver<Batch>,
     waiting: Vec<Update>,
-    /// When a test that still waits has failed.
+    /// The test fails if it still waits at this time.
     deadline: Instant,
 }
 
@@ -97,8 +97,8 @@ impl Running {
         self.waiting.remove(0)
     }
 
-    /// The names of the next reset or change, with a mark for what it is.
-    /// Conditions are left out.
+    /// The names in the next reset or change, with a mark for its kind. Conditions are
+    /// skipped.
     async fn news(&mut self) -> String {
         loop {
             match self.next().await {
@@ -192,7 +192,7 @@ async fn a_streaming_list_of_metadata() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pages_of_metadata_are_asked_for_as_such() {
+async fn pages_of_metadata_are_requested_as_partial_metadata() {
     let mut running = Running::start(spec(&[]), paged(), vec![list(&[], "5")]);
     assert_eq!(running.news().await, "=");
     assert_eq!(
@@ -202,7 +202,7 @@ async fn pages_of_metadata_are_asked_for_as_such() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_that_is_there_at_once_comes_in_one_batch() {
+async fn events_that_arrive_together_are_one_batch() {
     let (sender, watch) = stream();
     let mut running = Running::paged(vec![list(&[], "5"), watch]);
     running.requests(2).await;
@@ -244,7 +244,7 @@ async fn a_connection_that_breaks_is_resumed_from_the_last_event() {
     assert_eq!(running.news().await, "=a");
     send(&sender, &line("ADDED", &pod("b", "6")));
     assert_eq!(running.news().await, "+b");
-    // The middle of a frame has come when the connection ends.
+    // The connection ends in the middle of a frame.
     send(&sender, r#"{"type":"ADDED","obj"#);
     drop(sender);
     let reason = running.interruption().await;
@@ -258,7 +258,7 @@ async fn a_connection_that_breaks_is_resumed_from_the_last_event() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_broken_connection_says_how_it_broke() {
+async fn the_error_of_a_broken_connection_names_the_cause() {
     let (sender, first) = stream();
     let mut running = Running::paged(vec![list(&["a"], "5"), first]);
     assert_eq!(running.news().await, "=a");

@@ -24,9 +24,8 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// A writer for the controller of this name, which it also goes by in
-    /// managed fields: `davit/NAME`. It writes in the name of that user, if one
-    /// is given; its events are the host's.
+    /// A writer for the controller of this name; the field manager is `davit/NAME`. It
+    /// impersonates the user, if there is one; the host itself sends the events.
     #[must_use]
     pub fn new(api: &Api, recorder: Recorder, controller: &str, user: Option<&str>) -> Self {
         Self {
@@ -38,9 +37,9 @@ impl Writer {
         }
     }
 
-    /// Waits for a plan's turn: that of its first step that sends anything. Until
-    /// then the plan has not started. Fails if the server has asked for a pause
-    /// that is too long to wait.
+    /// Waits for the turn of a plan: of its first step that sends a request. Until then
+    /// the plan has not started. Fails if the server has asked for a pause that is too
+    /// long to wait.
     pub async fn start(&self, plan: &Plan) -> Result<Course, Outcome> {
         let Some((position, object)) = first_written(plan) else {
             return Ok(Course::default());

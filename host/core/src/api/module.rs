@@ -184,7 +184,7 @@ impl From<OciReference> for String {
 #[schemars(extend("x-kubernetes-validations" = [{
     "rule": "[has(self.builtin), has(self.file), has(self.configMap), has(self.oci)]\
         .exists_one(given, given)",
-    "message": "give exactly one source: builtin, file, configMap or oci",
+    "message": "set exactly one source: builtin, file, configMap or oci",
 }]))]
 struct ModuleFields {
     /// The name of a guest that is shipped with Davit.
@@ -332,7 +332,7 @@ mod tests {
             ),
             (
                 json!({"builtin": "podgc", "sha": 1}),
-                "sha: there is no such field, only builtin, file, configMap, oci, digest",
+                "sha: unknown field, expected one of builtin, file, configMap, oci, digest",
             ),
             (
                 json!({"builtin": "podgc", "digest": "sha256:12"}),
@@ -347,7 +347,7 @@ mod tests {
             ),
             (
                 json!({"oci": {"reference": "a/b", "pullsecret": {}}}),
-                "oci.pullsecret: there is no such field, only reference, pullSecret, insecure, \
+                "oci.pullsecret: unknown field, expected one of reference, pullSecret, insecure, \
                  caCert",
             ),
             (

@@ -126,7 +126,7 @@ impl ControllerSpec {
             if !VERBS.contains(&rule.verb.as_str()) {
                 let field = format!("permissions[{position}].verb");
                 let reason = format!(
-                    "\"{}\" is no verb of RBAC: give one of {}",
+                    "\"{}\" is not a verb of RBAC: use one of {}",
                     rule.verb,
                     VERBS.join(", ")
                 );
@@ -137,7 +137,7 @@ impl ControllerSpec {
             && !is_dns_subdomain(name)
         {
             let reason = format!(
-                "\"{name}\" is no name of a ServiceAccount: lower-case letters, digits, dashes and \
+                "\"{name}\" is not a valid name of a ServiceAccount: use lower-case letters, digits, dashes and \
                  dots, 253 at most"
             );
             return Err(SpecError::new("serviceAccountName", reason));

@@ -146,7 +146,7 @@ impl serde::de::Error for Mistake {
     }
 
     fn unknown_field(field: &str, known: &'static [&'static str]) -> Self {
-        let reason = format!("there is no such field, only {}", known.join(", "));
+        let reason = format!("unknown field, expected one of {}", known.join(", "));
         Self::custom(reason).below(&untrusted::line(field, MOST_SHOWN))
     }
 

@@ -96,7 +96,7 @@ fn asking_a_guardrail_does_not_trip_it() {
 }
 
 #[test]
-fn one_that_asks_for_more_waits_for_the_whole_cooldown() {
+fn a_guest_that_exceeds_its_limit_waits_for_the_whole_cooldown() {
     let mut budget = Budget::new(deletes(2));
     assert_eq!(admitted(&mut budget, STABLE, 10, 5), 2);
     let spent = *budget.tripped(at(10)).next().unwrap();
@@ -135,7 +135,7 @@ fn other_limits_are_judged_again() {
 }
 
 #[test]
-fn each_limit_counts_what_it_is_about() {
+fn each_limit_counts_its_own_plans() {
     let mut budget = Budget::new(Guardrails {
         writes_per_minute: Some(1),
         deletes_per_minute: Some(0),
@@ -157,7 +157,7 @@ fn each_limit_counts_what_it_is_about() {
 }
 
 #[test]
-fn a_share_is_of_what_there_was_before_the_deletions() {
+fn a_percentage_is_of_the_objects_before_the_deletions() {
     let mut budget = Budget::new(Guardrails {
         deletes_percent_per_minute: Some(10),
         ..Guardrails::default()
@@ -243,7 +243,7 @@ fn a_candidate_has_its_part_and_both_together_no_more_than_one() {
 }
 
 #[test]
-fn what_had_tripped_before_holds_everybody_back() {
+fn a_recorded_trip_holds_both_revisions_back() {
     let spent = Trip {
         guardrail: Guardrail::Deletes,
         limit: 3,

@@ -38,14 +38,14 @@ type Answer = (RequestResult, String);
 
 /// Finds the requests that are in force, and those that need an answer.
 pub(super) fn review(
-    asked: &Requests,
+    requests: &Requests,
     status: &ControllerStatus,
     generation: Option<i64>,
 ) -> (Requests, Vec<OpenRequest>) {
-    let mut in_force = asked.clone();
+    let mut in_force = requests.clone();
     let mut open = Vec::new();
     for kind in RequestKind::ALL {
-        let Some(value) = asked.get(kind) else {
+        let Some(value) = requests.get(kind) else {
             continue;
         };
         match final_answer(status, kind, value) {
@@ -74,7 +74,7 @@ pub(super) fn review(
 /// to open requests. Adds a notice for each refused request.
 pub(super) fn answer(
     former: &[RequestStatus],
-    asked: &Requests,
+    requests: &Requests,
     open: Vec<OpenRequest>,
     outcome: &Outcome<'_>,
     now: Wall,
@@ -83,7 +83,7 @@ pub(super) fn answer(
     let mut answers = former.to_vec();
     answers.retain(|answer| {
         let mut all = RequestKind::ALL.into_iter();
-        all.any(|kind| kind.name() == answer.request && asked.get(kind).is_some())
+        all.any(|kind| kind.name() == answer.request && requests.get(kind).is_some())
     });
     for OpenRequest {
         kind,

@@ -153,7 +153,7 @@ impl<G: Clone> Control<G> {
     }
 }
 
-/// Why nothing can be said of a controller: the file does not have it, or its record was
+/// Why a controller cannot be returned: the file does not have it, or its record was
 /// not read yet.
 fn unknown(name: &str, is_in_file: bool) -> ChangeError {
     let name = name.to_owned();

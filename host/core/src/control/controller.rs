@@ -44,7 +44,7 @@ pub(super) struct Controller<G> {
     /// The error of the present spec, if it is invalid.
     spec_error: Option<SpecError>,
     /// The requests in the annotations.
-    asked: Requests,
+    requests: Requests,
     /// The requests in force: those that fit the state and have no final answer.
     in_force: Requests,
     rollout: Rollout,
@@ -68,9 +68,9 @@ pub(super) struct Controller<G> {
     /// The status that follows from all of this; the recorded one before the first
     /// reconcile.
     status: ControllerStatus,
-    /// The controller that the data half was last told to run.
+    /// The controller that the data half last got.
     pub(super) applied: Option<DesiredController<G>>,
-    /// Whether anything happens to it.
+    /// Whether the controller needs no reconcile.
     pub(super) rest: Rest,
     /// The last time that was used to name a rollout, a rejection or a loss.
     named: Wall,
@@ -94,7 +94,7 @@ impl<G: Clone> Controller<G> {
             generation: None,
             spec: None,
             spec_error: None,
-            asked: Requests::default(),
+            requests: Requests::default(),
             in_force: Requests::default(),
             rollout: Rollout::restore(&status),
             stable: None,
@@ -115,7 +115,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Takes a declaration, and the revision of its spec if that was loaded before.
+    /// Applies a declaration, with the revision of its spec if that was loaded before.
     pub(super) fn declare(
         &mut self,
         declaration: Declaration,
@@ -125,7 +125,7 @@ impl<G: Clone> Controller<G> {
         self.rest.end();
         self.is_settled = false;
         self.generation = declaration.generation;
-        self.asked = declaration.requests;
+        self.requests = declaration.requests;
         let spec = match declaration.spec {
             Err(error) => {
                 self.spec_error = Some(error);
@@ -137,7 +137,7 @@ impl<G: Clone> Controller<G> {
         let former = self.spec.replace(spec.clone());
         let is_another = former.is_none_or(|former| !is_same_revision(&former, &spec));
         if is_another {
-            // The problem was of another spec.
+            // The problem belongs to another spec.
             self.problem = None;
         }
         if let Some(loaded) = loaded {
@@ -158,7 +158,7 @@ impl<G: Clone> Controller<G> {
         now: Now,
     ) -> Vec<Notice> {
         let mut notices = Vec::new();
-        let (in_force, open) = answers::review(&self.asked, &self.status, self.generation);
+        let (in_force, open) = answers::review(&self.requests, &self.status, self.generation);
         self.in_force = in_force;
         self.choose_stable(now.wall, &mut notices);
         self.choose_candidate(now.wall, &mut notices);
@@ -169,7 +169,7 @@ impl<G: Clone> Controller<G> {
         status.requests = self.answer(open, &status, seen, now.wall, &mut notices);
         let changes_with_time = self.other_host.is_some() || self.rollout.candidate().is_some();
         let is_changed = changes_with_time || !notices.is_empty() || self.status != status;
-        self.rest.look(seen, is_changed);
+        self.rest.note_reconcile(seen, is_changed);
         self.status = status;
         notices
     }
@@ -228,7 +228,7 @@ fn is_running(seen: Option<&Observation>) -> bool {
     seen.is_some_and(|seen| seen.stable.is_some())
 }
 
-/// The last time of a record that names something.
+/// The last time in a record that identifies a rollout, a rejection or a loss.
 fn last_name(status: &ControllerStatus) -> Wall {
     let stable = status.stable.as_ref().map(|one| &one.since);
     let candidate = status.candidate.as_ref().map(|one| &one.since);

@@ -1,4 +1,4 @@
-//! The counts of a candidate in its present step, over restarts of the host.
+//! The counts of a candidate in its present step, across restarts of the host.
 
 use crate::rollout::progress::StepObservation;
 
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_candidate_did_is_not_forgotten_while_it_is_not_observed() {
+    fn the_counts_stay_while_the_candidate_is_not_observed() {
         let mut counts = StepCounts::since(observed(10, 2));
         assert_eq!(*counts.sum(), observed(10, 2));
         counts.observe(&observed(5, 1));
@@ -65,7 +65,8 @@ mod tests {
             refused_writes: 2,
             ..observed(15, 3)
         };
-        // However often it is asked, and whether or not it was observed since.
+        // The sum is the same however often it is read, and whether or not there were
+        // observations since.
         assert_eq!(*counts.sum(), both);
         assert_eq!(*counts.sum(), both);
         counts.observe(&observed(6, 1));

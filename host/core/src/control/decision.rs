@@ -49,8 +49,8 @@ impl<T> Unrecorded<T> {
         is_recorded.then_some(self.value)
     }
 
-    /// The value for what must not wait for the record: the withdrawal of a candidate,
-    /// and an operator's settings.
+    /// The value for effects that must not wait for the record: the withdrawal of a
+    /// candidate, and an operator's settings.
     pub(super) fn ahead_of_record(&self) -> &T {
         &self.value
     }
@@ -78,9 +78,9 @@ mod tests {
         assert_eq!(recorded, Some("half of the cohorts"));
     }
 
-    /// Counts are no decision: nothing waits for them.
+    /// Counts are not a decision: nothing waits for them.
     #[test]
-    fn what_is_counted_is_no_decision() {
+    fn counts_are_not_a_decision() {
         let counted = |failed_calls| ControllerStatus {
             summary: format!("{failed_calls} calls failed"),
             candidate: Some(CandidateStatus {

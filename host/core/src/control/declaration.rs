@@ -15,7 +15,7 @@ pub struct Declaration {
     pub object: Option<ObjectRef>,
     /// Its status, if it can be read.
     pub status: Option<ControllerStatus>,
-    /// Its spec, or what is wrong with it.
+    /// Its spec, or the error in it.
     pub spec: Result<ControllerSpec, SpecError>,
     /// The requests in its annotations.
     pub requests: Requests,
@@ -41,7 +41,7 @@ impl Owner {
         }
     }
 
-    /// The controller of that name; only that of the resource, if there is one.
+    /// The controller of that name; if there is a resource, only that of this resource.
     #[must_use]
     pub fn of(name: &str, object: Option<&ObjectRef>) -> Self {
         let uid = object.map(|object| object.uid.clone());

@@ -22,7 +22,7 @@ use crate::time::Wall;
 pub struct ControlSettings {
     /// The namespace of the service accounts of controllers.
     pub namespace: String,
-    /// How records name this host, where other hosts may write the same records.
+    /// The identity of this host in records, if other hosts may write the same records.
     pub host: Option<HostIdentity>,
 }
 
@@ -93,23 +93,23 @@ pub enum ControlInput<G> {
         /// The change.
         change: Change,
     },
-    /// A record was read, or cannot be read.
+    /// The host read a record, or failed to read it.
     RecordRead {
-        /// Of [`ControlEffect::ReadRecord`].
+        /// The id in [`ControlEffect::ReadRecord`].
         id: RecordId,
-        /// What it holds.
+        /// The record.
         record: Box<StoredRecord>,
     },
-    /// A revision was loaded, or cannot be loaded.
+    /// A revision was loaded, or failed to load.
     Loaded {
-        /// Of [`ControlEffect::Load`].
+        /// The id in [`ControlEffect::Load`].
         id: LoadId,
         /// The result.
         result: Result<LoadResult<G>, LoadProblem>,
     },
     /// A write to a record ended.
     Recorded {
-        /// Of [`ControlEffect::Record`].
+        /// The id in [`ControlEffect::Record`].
         id: RecordId,
         /// Another host that has written since this one did, if there is one. After an
         /// error, the record may or may not be written.
@@ -117,14 +117,14 @@ pub enum ControlInput<G> {
     },
 }
 
-/// What the control half wants done next.
+/// The next output of the control half.
 #[derive(Debug)]
 pub(crate) enum Output<G> {
-    /// By drivers.
+    /// For drivers.
     Effect(ControlEffect),
-    /// By the data half: to run exactly these controllers.
+    /// For the data half: run exactly these controllers.
     Run(Vec<DesiredController<G>>),
-    /// By the data half: to reset the tripped guardrails of a controller.
+    /// For the data half: reset the tripped guardrails of a controller.
     Reset {
         /// Its name.
         controller: String,
@@ -137,7 +137,7 @@ impl<G> From<ControlEffect> for Output<G> {
     }
 }
 
-/// What drivers have to do.
+/// An effect for drivers.
 #[derive(Debug)]
 pub enum ControlEffect {
     /// Load a revision.
@@ -177,7 +177,7 @@ pub enum ControlEffect {
         /// The controller after the change.
         result: Result<Value, ChangeError>,
     },
-    /// For the log, and for the probes.
+    /// A report for the log and the probes.
     Report(Report),
 }
 
@@ -196,27 +196,27 @@ pub enum Report {
         /// Why they cannot be recorded.
         failure: Option<String>,
     },
-    /// The record of a controller cannot be read. The controller continues from the
-    /// status of its declaration.
+    /// The record of a controller cannot be read. The host continues from the status of
+    /// the resource.
     Unreadable {
         /// Its name.
         controller: String,
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// The record of a controller cannot be read, and nothing else says what ran: nothing
-    /// runs until it can.
+    /// The record of a controller cannot be read, and there is no other source: nothing
+    /// runs until the host can read it.
     Unread {
         /// Its name.
         controller: String,
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// Whether an operator paused a rollout cannot be read: it counts as paused.
+    /// The host cannot read whether an operator paused a rollout: it counts as paused.
     PauseUnreadable {
         /// The controller's name.
         controller: String,
-        /// Why.
+        /// The error.
         error: String,
     },
     /// An operator changed a controller of the file.

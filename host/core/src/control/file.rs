@@ -1,8 +1,8 @@
-//! The controllers of a configuration file, as the commands see them: in the
-//! form of the custom resource, so that a request means the same in both modes.
+//! The controllers of a configuration file in the form of the custom resource, so that
+//! a request means the same in both modes.
 //!
-//! The file says what runs, and only the file changes that. What operators ask of a
-//! rollout is not in the file: the host keeps it.
+//! Only the file changes the spec. The host stores the requests of operators, which the
+//! file does not have.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,9 +17,9 @@ use crate::untrusted;
 /// The longest value of a request, in bytes.
 const MOST_VALUE: usize = 256;
 
-/// A controller of the file, and what operators ask of it.
+/// A controller of the file, with the requests of operators.
 pub(super) struct FileEntry {
-    /// What the file says.
+    /// The spec in the file.
     spec: ControllerSpec,
     /// Counts the changes of the spec, pauses included.
     generation: i64,
@@ -28,31 +28,31 @@ pub(super) struct FileEntry {
     annotations: BTreeMap<String, String>,
 }
 
-/// What a client wants to change, as a merge patch of the custom resource.
+/// A change that a client requests, as a merge patch of the custom resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     annotations: BTreeMap<String, Option<String>>,
     pub(super) paused: Option<bool>,
 }
 
-/// Why a controller of the file is not shown or changed.
+/// Why a controller of the file cannot be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ChangeError {
     /// There is no such controller.
     #[error("the configuration file of this host has no controller \"{0}\"")]
     NotFound(String),
-    /// Its record is still being read: asking again helps.
+    /// The host is still reading its record: the client should retry.
     #[error("the host is still reading the record of the controller \"{0}\": retry in a moment")]
     Reading(String),
-    /// The file is where this is changed.
+    /// Only the file can change this.
     #[error("{0}: this host runs the controllers of its configuration file: change it there")]
     InFile(String),
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("{field}: {reason}")]
     Invalid {
         /// The path of the value.
         field: String,
-        /// What is wrong with it.
+        /// The error.
         reason: String,
     },
     /// The change cannot be recorded.
@@ -65,12 +65,12 @@ pub enum ChangeError {
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = self.annotations.iter().map(|(name, value)| match value {
+        let requests = self.annotations.iter().map(|(name, value)| match value {
             Some(value) => format!("{name}={value}"),
             None => format!("{name}-"),
         });
         let paused = self.paused.map(|paused| format!("paused={paused}"));
-        let all: Vec<String> = asked.chain(paused).collect();
+        let all: Vec<String> = requests.chain(paused).collect();
         f.write_str(&untrusted::line(&all.join(" "), untrusted::MOST_LOGGED))
     }
 }
@@ -94,7 +94,7 @@ impl Change {
     }
 }
 
-/// The values of a patch that are no maps, each with its path.
+/// The values of a patch that are not maps, each with its path.
 fn leaves(patch: &Value) -> Vec<(String, &Value)> {
     const MOST_DEEP: usize = 3;
     let mut found = Vec::new();
@@ -132,7 +132,7 @@ fn read_value(name: &str, value: &Value) -> Result<Option<String>, ChangeError> 
     let mut known = RequestKind::ALL.into_iter();
     if !known.any(|kind| kind.annotation() == name) {
         let known = RequestKind::ALL.map(RequestKind::annotation).join(", ");
-        return Err(wrong(format!("there is no such request, only {known}")));
+        return Err(wrong(format!("unknown request, expected one of {known}")));
     }
     match value {
         Value::Null => Ok(None),
@@ -154,7 +154,7 @@ impl FileEntry {
         }
     }
 
-    /// Takes over what the file says by now.
+    /// Applies the present spec of the file.
     pub(super) fn replace(&mut self, spec: ControllerSpec) {
         if self.spec != spec {
             self.spec = spec;
@@ -162,7 +162,7 @@ impl FileEntry {
         }
     }
 
-    /// Whether a change fits what the file says.
+    /// Whether a change is valid for the controller.
     pub(super) fn check(&self, change: &Change) -> Result<(), ChangeError> {
         if change.paused == Some(false) && self.spec.rollout.paused {
             return Err(ChangeError::InFile("spec.rollout.paused".to_owned()));
@@ -170,12 +170,12 @@ impl FileEntry {
         Ok(())
     }
 
-    /// Takes over whether an operator had paused the rollout before this host started.
+    /// Restores a pause that an operator made before this host started.
     pub(super) fn restore(&mut self, paused: bool) {
         self.paused = paused;
     }
 
-    /// Makes a change.
+    /// Applies a change.
     pub(super) fn change(&mut self, change: Change) {
         if let Some(paused) = change.paused
             && paused != self.paused
@@ -191,14 +191,14 @@ impl FileEntry {
         }
     }
 
-    /// What the file says and operators ask for, together.
+    /// The spec of the file with the pause of the operator.
     fn effective(&self) -> ControllerSpec {
         let mut spec = self.spec.clone();
         spec.rollout.paused |= self.paused;
         spec
     }
 
-    /// What is declared of the controller of this name.
+    /// The declaration of the controller, under this name.
     pub(super) fn declaration(&self, name: &str) -> Declaration {
         Declaration {
             name: name.to_owned(),
@@ -210,7 +210,7 @@ impl FileEntry {
         }
     }
 
-    /// The custom resource that it would be.
+    /// The controller in the form of the custom resource.
     pub(super) fn object(&self, name: &str, status: &ControllerStatus) -> Value {
         json!({
             "apiVersion": "davit.dev/v1alpha1",
@@ -276,7 +276,7 @@ mod tests {
             ),
             (
                 json!({"metadata": {"annotations": {"davit.dev/stop": "a"}}}),
-                "metadata.annotations.davit.dev/stop: there is no such request, only \
+                "metadata.annotations.davit.dev/stop: unknown request, expected one of \
                  davit.dev/promote, davit.dev/abort, davit.dev/abandon, davit.dev/retry, \
                  davit.dev/reset, davit.dev/swap"
                     .to_owned(),

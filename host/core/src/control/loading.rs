@@ -237,7 +237,7 @@ pub(super) struct Loading {
     pause: Duration,
 }
 
-/// What the result of an attempt means.
+/// The meaning of the result of an attempt.
 #[derive(Debug)]
 pub(super) enum LoadOutcome<G> {
     /// Nothing: the attempt is void, or nothing changed.
@@ -338,7 +338,7 @@ impl Loading {
         (id, target)
     }
 
-    /// Takes the result of an attempt. `spec` is the present one.
+    /// Handles the result of an attempt. `spec` is the present one.
     pub(super) fn handle<G>(
         &mut self,
         now: Instant,
@@ -413,7 +413,7 @@ impl Loading {
             Ok(LoadResult::Loaded { revision, spec, .. }) => {
                 LoadOutcome::Recorded(which, revision, spec)
             }
-            // Only a revision of a spec can be unchanged.
+            // Only a load for a spec can return `Unchanged`.
             Ok(LoadResult::Unchanged) => LoadOutcome::Nothing,
             Err(problem) => {
                 self.restore_at = Some(now.after(RETRY_MOST.min(self.pause)));

@@ -69,9 +69,9 @@ use recording::RecordOutcome;
 
 /// The period of reconciling all controllers.
 const PERIOD: Duration = Duration::from_secs(1);
-/// The pause before a record is read again that could not be read.
+/// The pause before the host reads a record again after a failure.
 const READ_AGAIN: Duration = Duration::from_secs(2);
-/// The most time that one period counts: a host that was held up has observed nothing
+/// The most time that one period counts: a host that was suspended has observed nothing
 /// meanwhile.
 const MOST_PASSED: Duration = Duration::from_secs(5);
 
@@ -80,13 +80,13 @@ const MOST_PASSED: Duration = Duration::from_secs(5);
 pub struct Control<G> {
     settings: ControlSettings,
     controllers: BTreeMap<String, Entry<G>>,
-    /// Those of a configuration file.
+    /// The controllers of a configuration file.
     files: BTreeMap<String, FileEntry>,
     changes: Vec<PendingChange>,
     outputs: VecDeque<Output<G>>,
-    /// What the data half was last asked to run.
+    /// The controllers that the data half last got.
     running: Vec<DesiredController<G>>,
-    /// The modules that drivers were last asked to keep.
+    /// The modules that drivers were last told to keep.
     kept_modules: BTreeSet<ModuleDigest>,
     /// Failures to record, by controller and cause.
     failures: Throttle<(String, String)>,
@@ -107,7 +107,7 @@ enum Entry<G> {
 struct PendingController<G> {
     id: RecordId,
     declared: DeclaredController<G>,
-    /// Why it could not be read, and when it is read again.
+    /// The error, and when the host reads the record again.
     failure: Option<(String, Instant)>,
 }
 
@@ -130,7 +130,7 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// Takes an input. [`Self::advance`] is due at once after most of them.
+    /// Handles an input. [`Self::advance`] is due immediately after most inputs.
     pub fn handle(&mut self, now: Now, input: ControlInput<G>) {
         match input {
             ControlInput::Declared(all) => self.handle_declared(now, all),
@@ -148,7 +148,7 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// What is to be done next; none if nothing is left.
+    /// The next output; none if nothing is left to do.
     pub(crate) fn poll(&mut self) -> Option<Output<G>> {
         self.outputs.pop_front()
     }
@@ -504,7 +504,7 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// Reads the records again that could not be read.
+    /// Reads the records again whose pause is over.
     fn read_what_is_due(&mut self, now: Instant) {
         for (name, entry) in &mut self.controllers {
             if let Entry::ReadingRecord(pending) = entry

@@ -6,7 +6,7 @@ use super::{Control, ControlEffect};
 use crate::digest::ModuleDigest;
 
 impl<G: Clone> Control<G> {
-    /// Says which modules are needed, if those have changed.
+    /// Outputs the needed modules, if they have changed.
     pub(super) fn keep_modules(&mut self) {
         if let Some(modules) = self.modules()
             && modules != self.kept_modules
@@ -16,7 +16,7 @@ impl<G: Clone> Control<G> {
         }
     }
 
-    /// The modules that the controllers need; none as long as a record is not known.
+    /// The modules that the controllers need; none while a record is unknown.
     fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
         let mut needed = BTreeSet::new();
         for entry in self.controllers.values() {

@@ -12,9 +12,9 @@ const COMPONENT: &str = "davit";
 pub struct Notice {
     /// Whether it is a warning.
     pub warning: bool,
-    /// One word in camel case.
+    /// The reason: one word in CamelCase.
     pub reason: &'static str,
-    /// A sentence.
+    /// The message: one sentence.
     pub message: String,
 }
 
@@ -42,7 +42,7 @@ impl Notice {
         Event {
             event_type: event_type.to_owned(),
             reason: self.reason.to_owned(),
-            // It may quote a guest.
+            // The message may quote a guest.
             message: untrusted::line(&self.message, untrusted::MOST_LOGGED),
             component: COMPONENT.to_owned(),
         }

@@ -12,13 +12,13 @@ pub struct StepProgress {
     pub revision: String,
     /// The step, counted from 1.
     pub number: u32,
-    /// How many steps there are.
+    /// The number of steps.
     pub of: u32,
-    /// The step in words.
+    /// The step as the spec writes it.
     pub text: String,
     /// The time in the step.
     pub elapsed: Duration,
-    /// How much of its time is left; none until it is promoted.
+    /// The time left; none if the step lasts until a promotion.
     pub left: Option<Duration>,
     /// Why the candidate stays in the step.
     pub waits_for: String,

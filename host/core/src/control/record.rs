@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::api::{ControllerSpec, ControllerStatus};
 
-/// The number of specs that are recorded of each controller. The specs of its stable
-/// revision and candidate stay however old they are.
+/// The number of specs in a record. The specs of the stable revision and of the
+/// candidate stay however old they are.
 pub const MOST_REVISIONS: usize = 10;
 
 /// The id of one write or read of a record.
@@ -44,8 +44,8 @@ pub struct Activation {
 pub struct StoredRecord {
     /// The recorded status, or why it cannot be read.
     pub status: Result<ControllerStatus, String>,
-    /// Whether an operator has paused the rollout, or why that cannot be read. None
-    /// where the spec has the pause.
+    /// Whether an operator has paused the rollout, or the error. None if the pause is
+    /// in the spec.
     pub paused: Option<Result<bool, String>>,
 }
 
@@ -144,8 +144,8 @@ pub fn in_use(status: &ControllerStatus) -> Vec<String> {
     stable.into_iter().chain(candidate).cloned().collect()
 }
 
-/// The surplus of these revisions, which are in order, the oldest first. A revision in
-/// use is never surplus.
+/// The surplus of these revisions, which are sorted from the oldest. A revision in use
+/// is never surplus.
 pub fn surplus<'a>(
     revisions: impl ExactSizeIterator<Item = &'a str>,
     in_use: &[String],
@@ -207,7 +207,7 @@ mod tests {
         let of =
             |revision: &str, since: Option<&str>| (revision.to_owned(), since.map(str::to_owned));
         assert_eq!(since(&record), [of("b", None), of("a", Some("1"))]);
-        // Promoted; and the former one is a candidate again, in vain.
+        // Promoted. The former one became a candidate again, and was not promoted.
         activate_as(&mut record, "b", Some("2"));
         activate(&mut record, "a");
         assert_eq!(since(&record), [of("a", Some("1")), of("b", Some("2"))]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_recorded_however_old_it_is() {
+    fn specs_of_running_revisions_stay_recorded() {
         let mut record = ControllerRecord::default();
         activate(&mut record, "stable");
         record.status.stable = Some(RevisionStatus {

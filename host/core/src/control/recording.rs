@@ -1,7 +1,7 @@
-//! Writes the record of a controller: what, in which order, and when.
+//! Writes the record of a controller: which part, in which order, and when.
 //!
-//! The specs of active revisions are recorded before the status that names them. One
-//! write is under way at a time.
+//! The host records the specs of active revisions before the status that names them.
+//! One write is under way at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -30,7 +30,7 @@ pub(super) struct Recording {
     decision: Option<Decision>,
     /// Whether the record certainly holds [`Self::status`].
     is_certain: bool,
-    /// The modules that the record may name: after a write whose end is not known, also
+    /// The modules that the record may name: after a write with an unknown result, also
     /// those of that write. None if the record was not read.
     modules: Option<BTreeSet<String>>,
     recorded_at: Option<Instant>,
@@ -52,7 +52,7 @@ enum Write {
         stable_since: Option<String>,
     },
     Status(Box<ControllerStatus>),
-    /// The status without decisions: why the revisions could not be recorded.
+    /// The status without decisions, and why the revisions could not be recorded.
     Conditions(Box<ControllerStatus>, String),
     Paused,
 }
@@ -63,14 +63,14 @@ pub(super) struct RecordInputs<'a> {
     pub(super) status: &'a ControllerStatus,
     /// The loaded revisions.
     pub(super) revisions: Vec<(String, &'a ControllerSpec)>,
-    /// The host that writes, where others may write as well.
+    /// The identity of this host, if other hosts may write the record too.
     pub(super) host: Option<HostStatus>,
 }
 
-/// What follows from the end of a write.
+/// The effect of the end of a write.
 #[derive(Debug, PartialEq)]
 pub(super) enum RecordOutcome {
-    /// Nothing: it was another write.
+    /// None: it was another write.
     Nothing,
     /// The write succeeded; there may be more to record.
     Done {
@@ -112,7 +112,7 @@ impl Recording {
         self.modules = None;
     }
 
-    /// The digests of the modules that the record may name; none if nobody knows.
+    /// The digests of the modules that the record may name; none if they are unknown.
     pub(super) fn modules(&self) -> Option<&BTreeSet<String>> {
         self.modules.as_ref()
     }
@@ -127,7 +127,7 @@ impl Recording {
         self.under_way.is_some() || !self.pauses.is_empty()
     }
 
-    /// Whether nothing is to be recorded, if nothing changes.
+    /// Whether there is nothing to record, as long as nothing changes.
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let is_recent = |at: Instant| now.since(at) < PERIOD;
         self.is_certain
@@ -136,12 +136,12 @@ impl Recording {
             && self.recorded_at.is_some_and(is_recent)
     }
 
-    /// Whether the write of that name is under way.
+    /// Whether the write with this id is under way.
     pub(super) fn is_about(&self, id: RecordId) -> bool {
         self.under_way.as_ref().is_some_and(|(own, _)| *own == id)
     }
 
-    /// Whether nothing is left to record, so that a former failure is over.
+    /// Whether nothing is left to record, so that an earlier failure is resolved.
     pub(super) fn is_complete(&self, now: Instant) -> bool {
         !self.is_under_way() && self.retry_at.is_none_or(|at| at <= now)
     }
@@ -208,8 +208,9 @@ impl Recording {
         Some((Write::Revision { name, stable_since }, record))
     }
 
-    /// Whether a status is recorded now: at once if something in it matters, else
-    /// every ten seconds. Where hosts share the records, this one shows that it runs.
+    /// Whether to record a status now: immediately if it differs in more than counts,
+    /// otherwise every ten seconds. If hosts share the records, the write also shows
+    /// that this one runs.
     fn is_due(&self, status: &ControllerStatus, what: &RecordInputs<'_>) -> bool {
         let is_same = self.status == *status;
         if !self.is_certain || (!is_same && material(&self.status) != material(status)) {
@@ -220,7 +221,7 @@ impl Recording {
         is_period && (what.host.is_some() || !is_same)
     }
 
-    /// Takes the end of a write.
+    /// Handles the end of a write.
     pub(super) fn handle(
         &mut self,
         id: RecordId,
@@ -251,7 +252,7 @@ impl Recording {
                     self.recorded(*status, now);
                     return RecordOutcome::Done { other_host: None };
                 }
-                // The write may have taken place.
+                // The write may have been executed.
                 self.is_certain = false;
                 if self.decision != Some(Decision::of(&status)) {
                     self.decision = None;
@@ -327,7 +328,7 @@ fn modules(status: &ControllerStatus) -> impl Iterator<Item = String> {
     stable.chain(candidate).cloned()
 }
 
-/// A status without what only counts up.
+/// A status without counts and times.
 fn material(status: &ControllerStatus) -> ControllerStatus {
     let mut status = status.clone();
     if let Some(candidate) = &mut status.candidate {
@@ -371,8 +372,8 @@ mod tests {
         Some(record)
     }
 
-    /// A write without an answer may have taken place: what was recorded before has to
-    /// be written again, although nothing else is known.
+    /// A write without an answer may have been executed: the former record has to be
+    /// written again, although nothing else has changed.
     #[test]
     fn a_status_is_written_again_after_a_write_without_an_answer() {
         let (before, after) = (status("before"), status("after"));

@@ -1,4 +1,4 @@
-//! Which states people were notified of: each has one notice when it starts, and one
+//! Which states operators were notified of: one notice when a state starts, and one
 //! when it ends.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::conditions::{Topic, TopicNotice};
 use super::notice::Notice;
 
-/// The states that people were notified of, and that have not ended yet.
+/// The states that operators were notified of and that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct ReportedState(BTreeMap<Topic, String>);
 
 impl ReportedState {
-    /// Notifies of what is new, and of what has ended. As long as it is not settled
-    /// whether the spec can run, nothing is said of its acceptance.
+    /// Returns the notices of states that started or ended. While it is unknown whether
+    /// the spec can run, there is no notice about its acceptance.
     pub(super) fn report(
         &mut self,
         present: Vec<TopicNotice>,
@@ -42,7 +42,7 @@ fn ended(topic: Topic) -> Option<Notice> {
         Topic::Host => ("OnlyHost", "no other host writes this status any more"),
         Topic::Circuit => ("CircuitClosed", "the guest is called again"),
         Topic::Served => ("Served", "every watched resource is served"),
-        // Each ends with an event of its own.
+        // These end with events of their own.
         Topic::Stable | Topic::Step => return None,
     };
     Some(Notice::normal(reason, message.to_owned()))

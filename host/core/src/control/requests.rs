@@ -1,12 +1,12 @@
 //! Requests of operators: annotations of the Controller.
 //!
 //! A request names the state that it is about: the step of one rollout, or one
-//! rejection. So it is in force only while that is the state, may arrive twice or late,
-//! and need never be removed. It names times because a revision can be rolled out
-//! again: a request about the former rollout must not decide the next one.
+//! rejection. It is in force only in that state, so it may arrive twice or late, and
+//! need not be removed. It names times because a revision can be rolled out again: a
+//! request about an earlier rollout must not decide the next one.
 //!
-//! A value may end with `#` and any text. The text tells a request from an earlier one
-//! with the same subject, so that each gets an answer.
+//! A value may end with `#` and any text. The text distinguishes the request from an
+//! earlier one with the same subject, so that each gets an answer.
 
 use std::collections::BTreeMap;
 
@@ -88,7 +88,7 @@ impl RequestKind {
         }
     }
 
-    /// The annotation without its prefix: what the status calls the request.
+    /// The annotation without its prefix, as in `status.requests`.
     #[must_use]
     pub fn name(self) -> &'static str {
         let annotation = self.annotation();
@@ -217,7 +217,7 @@ impl Requests {
     }
 
     /// Whether a request resets the tripped guardrails. It names the last trip, so that
-    /// it resets none that its author has not seen.
+    /// it resets no trip that its author has not seen.
     #[must_use]
     pub fn resets(&self, status: &ControllerStatus) -> bool {
         let last = status.last_trip();
@@ -283,47 +283,47 @@ mod tests {
         }
     }
 
-    fn asked(name: &str, value: &str) -> Requests {
+    fn request(name: &str, value: &str) -> Requests {
         Requests::read(&[(name.to_owned(), value.to_owned())].into())
     }
 
     #[test]
     fn a_promotion_holds_for_one_step_of_one_rollout() {
-        let asks = asked(PROMOTE, "abc@2026-11-20T08:00:00.000Z/2");
+        let requests = request(PROMOTE, "abc@2026-11-20T08:00:00.000Z/2");
         let this = candidate("abc", MORNING, 2);
-        assert_eq!(asks.of(&this), Some(Request::Promote));
-        assert_eq!(promote_step(&this), asks.promote.clone().unwrap());
+        assert_eq!(requests.of(&this), Some(Request::Promote));
+        assert_eq!(promote_step(&this), requests.promote.clone().unwrap());
         for other in [
             candidate("abc", MORNING, 1),
             candidate("abc", MORNING, 3),
             candidate("abd", MORNING, 2),
             candidate("abc", NOON, 2),
         ] {
-            assert_eq!(asks.of(&other), None, "{other:?}");
+            assert_eq!(requests.of(&other), None, "{other:?}");
         }
-        let asks = asked(PROMOTE, "abc@2026-11-20T08:00:00.000Z/all");
+        let requests = request(PROMOTE, "abc@2026-11-20T08:00:00.000Z/all");
         let last = candidate("abc", MORNING, 7);
-        assert_eq!(asks.of(&last), Some(Request::PromoteFully));
-        assert_eq!(asks.of(&candidate("abd", MORNING, 7)), None);
-        assert_eq!(asks.of(&candidate("abc", NOON, 7)), None);
+        assert_eq!(requests.of(&last), Some(Request::PromoteFully));
+        assert_eq!(requests.of(&candidate("abd", MORNING, 7)), None);
+        assert_eq!(requests.of(&candidate("abc", NOON, 7)), None);
     }
 
     #[test]
     fn an_abort_holds_for_one_rollout() {
-        let asks = asked(ABORT, "abc@2026-11-20T08:00:00.000Z");
+        let requests = request(ABORT, "abc@2026-11-20T08:00:00.000Z");
         let this = candidate("abc", MORNING, 1);
-        assert_eq!(asks.of(&this), Some(Request::Abort));
-        assert_eq!(asks.of(&candidate("abc", NOON, 1)), None);
-        // It comes before a promotion.
+        assert_eq!(requests.of(&this), Some(Request::Abort));
+        assert_eq!(requests.of(&candidate("abc", NOON, 1)), None);
+        // An abort has priority over a promotion.
         let both = Requests {
             promote: Some(promote_fully(&this)),
-            ..asks
+            ..requests
         };
         assert_eq!(both.of(&this), Some(Request::Abort));
     }
 
     #[test]
-    fn what_is_abandoned_is_one_loss_of_one_revision() {
+    fn an_abandon_names_one_loss_of_one_revision() {
         let lost = |revision: &str, since: &str| ControllerStatus {
             stable: Some(RevisionStatus {
                 revision: revision.into(),
@@ -335,15 +335,15 @@ mod tests {
             }),
             ..ControllerStatus::default()
         };
-        let asks = asked(ABANDON, "abc@2026-11-20T08:00:00.000Z");
-        assert!(asks.abandons(&lost("abc", MORNING)));
-        assert!(!asks.abandons(&lost("abc", NOON)));
-        assert!(!asks.abandons(&lost("abd", MORNING)));
+        let requests = request(ABANDON, "abc@2026-11-20T08:00:00.000Z");
+        assert!(requests.abandons(&lost("abc", MORNING)));
+        assert!(!requests.abandons(&lost("abc", NOON)));
+        assert!(!requests.abandons(&lost("abd", MORNING)));
         let found = ControllerStatus {
             lost: None,
             ..lost("abc", MORNING)
         };
-        assert!(!asks.abandons(&found));
+        assert!(!requests.abandons(&found));
         assert!(!Requests::default().abandons(&found));
     }
 
@@ -354,23 +354,23 @@ mod tests {
             at: at.into(),
             ..RejectedStatus::default()
         };
-        let asks = asked(RETRY, "abc@2026-11-20T10:00:00Z");
-        assert!(asks.retries(&rejected("2026-11-20T10:00:00Z")));
-        assert!(!asks.retries(&rejected("2026-11-20T10:00:01Z")));
+        let requests = request(RETRY, "abc@2026-11-20T10:00:00Z");
+        assert!(requests.retries(&rejected("2026-11-20T10:00:00Z")));
+        assert!(!requests.retries(&rejected("2026-11-20T10:00:01Z")));
     }
 
     #[test]
-    fn who_resets_has_seen_every_trip() {
+    fn a_reset_names_the_last_trip() {
         let tripped = |since: &[&str]| ControllerStatus {
             tripped: since.iter().map(|since| tripped_since(since)).collect(),
             ..ControllerStatus::default()
         };
         let (ten, eleven) = ("2026-11-20T10:00:00.000Z", "2026-11-20T11:00:00.000Z");
-        let asks = asked(RESET, ten);
-        assert!(asks.resets(&tripped(&[ten])));
-        assert!(!asks.resets(&tripped(&[eleven])));
-        assert!(!asks.resets(&tripped(&[ten, eleven])));
-        assert!(asked(RESET, eleven).resets(&tripped(&[eleven, ten])));
+        let requests = request(RESET, ten);
+        assert!(requests.resets(&tripped(&[ten])));
+        assert!(!requests.resets(&tripped(&[eleven])));
+        assert!(!requests.resets(&tripped(&[ten, eleven])));
+        assert!(request(RESET, eleven).resets(&tripped(&[eleven, ten])));
         assert!(!Requests::default().resets(&tripped(&[])));
     }
 

@@ -1,50 +1,50 @@
-//! Controllers to which nothing happens: a look at one would change nothing.
+//! Controllers at rest: a reconcile would change nothing.
 
 use crate::observation::Observation;
 
-/// So many looks in a row have to change nothing: what the first leaves is applied
-/// after it.
-const LOOKS: u8 = 2;
+/// The number of reconciles in a row that have to change nothing: the effects of the
+/// first one are applied after it.
+const SETTLED_AFTER: u8 = 2;
 
-/// How long nothing has happened to a controller.
+/// Whether a controller is at rest.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
-    /// What was observed in the last look.
+    /// The observation of the last reconcile.
     seen: Option<Observation>,
-    /// How many looks have changed nothing since something happened.
-    looks: u8,
+    /// The number of reconciles in a row that changed nothing.
+    unchanged: u8,
 }
 
 impl Rest {
-    /// Something happened to the controller.
+    /// The controller got an input.
     pub(super) fn end(&mut self) {
-        self.looks = 0;
+        self.unchanged = 0;
     }
 
-    /// A look is over. It may have changed something, or what it depends on may change
-    /// with time alone.
-    pub(super) fn look(&mut self, seen: Option<&Observation>, is_changed: bool) {
+    /// A reconcile ended. It may have changed something, or what it depends on may
+    /// change with time alone.
+    pub(super) fn note_reconcile(&mut self, seen: Option<&Observation>, is_changed: bool) {
         if is_changed || !is_same(self.seen.as_ref(), seen) {
-            self.looks = 0;
+            self.unchanged = 0;
             self.seen = seen.cloned();
         } else {
-            self.looks = LOOKS.min(self.looks + 1);
+            self.unchanged = SETTLED_AFTER.min(self.unchanged + 1);
         }
     }
 
-    /// Whether a look would change nothing.
+    /// Whether a reconcile with this observation would change nothing.
     pub(super) fn is_for(&self, seen: Option<&Observation>) -> bool {
         self.is_complete() && is_same(self.seen.as_ref(), seen)
     }
 
-    /// Whether the last looks have changed nothing.
+    /// Whether the last reconciles changed nothing.
     pub(super) fn is_complete(&self) -> bool {
-        self.looks == LOOKS
+        self.unchanged == SETTLED_AFTER
     }
 }
 
-/// Whether the same is observed, but for the time. What is counted of a candidate
-/// changes all the time.
+/// Whether two observations are the same except for the time. The counts of a candidate
+/// change all the time.
 fn is_same(before: Option<&Observation>, now: Option<&Observation>) -> bool {
     let (Some(before), Some(now)) = (before, now) else {
         return before.is_none() && now.is_none();

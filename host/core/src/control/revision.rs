@@ -1,4 +1,4 @@
-//! Revisions as rollouts know them: loaded, with the spec that describes them.
+//! The revisions of rollouts: loaded, with the spec that describes them.
 
 use crate::api::{ControllerSpec, ModuleConfig, ModuleSource, RevisionStatus, encode_config};
 use crate::digest::ModuleDigest;
@@ -10,7 +10,7 @@ pub(super) struct Revision<G> {
     pub(super) loaded: LoadedRevision<G>,
     /// With the digest of its module pinned.
     pub(super) spec: ControllerSpec,
-    /// Where its module comes from, for people.
+    /// The source of its module, for people.
     pub(super) origin: String,
 }
 
@@ -44,7 +44,7 @@ impl<G> Revision<G> {
         self.identity().digest()
     }
 
-    /// Whether a spec describes this revision, as far as the spec tells.
+    /// Whether a spec describes this revision, as far as the spec determines it.
     pub(super) fn is_described_by(&self, spec: &ControllerSpec) -> bool {
         let (own, module) = (&self.spec, &spec.module);
         module.source == own.module.source
@@ -55,7 +55,7 @@ impl<G> Revision<G> {
             && spec.limits == own.limits
     }
 
-    /// How a status names it.
+    /// The revision in a status.
     pub(super) fn status(&self, since: String) -> RevisionStatus {
         let identity = self.identity();
         RevisionStatus {
@@ -67,15 +67,14 @@ impl<G> Revision<G> {
     }
 }
 
-/// Whether two specs describe the same revision, as far as they tell.
+/// Whether two specs describe the same revision, as far as they determine it.
 #[must_use]
 pub fn is_same_revision(one: &ControllerSpec, other: &ControllerSpec) -> bool {
     one.module == other.module && one.config == other.config && one.limits == other.limits
 }
 
-/// Whether a spec describes what a newer Davit made of a revision that ran: the
-/// same built-in guest, configuration and limits. Then nobody asked for anything
-/// but the update.
+/// Whether a spec differs from a former revision only by an update of Davit: the same
+/// built-in guest, configuration and limits. Then the update is the only change.
 pub(super) fn is_update_of(spec: &ControllerSpec, former: &RevisionStatus) -> bool {
     let is_builtin = matches!(spec.module.source, ModuleSource::Builtin(_));
     is_builtin && spec.module.digest.is_none() && differs_in_module_alone(spec, former)

@@ -124,7 +124,7 @@ impl Rollout {
         }
     }
 
-    /// The state without regard to a loss.
+    /// The state, or the state before a loss.
     pub(super) fn known(&self) -> &Self {
         match self {
             Self::Lost { before, .. } => before,

@@ -5,9 +5,9 @@ use crate::untrusted;
 /// The longest text of a status, in bytes: the API server takes messages of 32 KiB.
 const MOST: usize = 4096;
 
-/// A text on one line. A parser's error shows the place on lines of its own:
-/// of these, only the place is kept. Guests and servers chose parts of it, and it
-/// ends up on terminals: control characters are escaped.
+/// A text on one line. A parser's error shows the place on separate lines: only the
+/// line and column are kept. Guests and servers determine parts of the text, and
+/// terminals display it, so control characters are escaped.
 pub(super) fn one_line(text: &str) -> String {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default().to_owned();
@@ -27,7 +27,7 @@ fn place(line: &str) -> Option<(u32, u32)> {
     Some((number.parse().ok()?, column.parse().ok()?))
 }
 
-/// A text of so many characters at most.
+/// A text of at most this many characters.
 pub(super) fn shortened(text: &str, most: usize) -> String {
     let text = one_line(text);
     if text.chars().count() <= most {

@@ -1,21 +1,21 @@
-//! Points in time as a status holds them.
+//! Times in a status.
 
 use jiff::Timestamp;
 
 use crate::time::Wall;
 
-/// A point in time as Kubernetes writes it: to the second.
+/// A time as Kubernetes writes it: to the second.
 pub(super) fn time(at: Wall) -> String {
     timestamp(at).strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
-/// A point in time that names something: to the millisecond.
+/// A time that identifies something: to the millisecond.
 pub(super) fn precise_time(at: Wall) -> String {
     let at = timestamp(at);
     at.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
 
-/// Reads a point in time; none if the text is no time.
+/// Parses a time; none if the text is not a time.
 pub(super) fn read(text: &str) -> Option<Wall> {
     let at: Timestamp = text.parse().ok()?;
     Some(Wall(at.as_millisecond()))

@@ -11,7 +11,7 @@ use super::text::one_line;
 use crate::api::{RejectedStatus, RevisionStatus, StepConfig};
 use crate::rollout::progress::{AnalysisFailure, StepOutcome, StepWait};
 
-/// What a transition depends on besides the state.
+/// The inputs of a transition besides the state.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Circumstances {
     /// Whether the stable revision is loaded.
@@ -28,7 +28,7 @@ pub(super) struct Circumstances {
     /// an update of Davit.
     pub(super) is_update: bool,
     /// The requests of operators.
-    pub(super) asked: OperatorRequests,
+    pub(super) requests: OperatorRequests,
 }
 
 /// The requests of operators, except those that end a step.
@@ -101,9 +101,9 @@ fn next_of_stable(state: &Rollout, now: &Circumstances) -> Option<Transition> {
         Rollout::New => is_described.then_some(Transition::Establish),
         Rollout::Lost { .. } if now.stable_loaded => Some(Transition::Recover),
         _ if now.stable_loaded => None,
-        Rollout::Lost { .. } if is_described && now.asked.abandon => Some(Transition::Abandon),
+        Rollout::Lost { .. } if is_described && now.requests.abandon => Some(Transition::Abandon),
         // A swap does not need the former revision.
-        _ if is_described && now.asked.swap => Some(Transition::Swap),
+        _ if is_described && now.requests.swap => Some(Transition::Swap),
         Rollout::Lost { loss, .. }
             if is_described && loss.is_updated && now.is_update && is_free(state, now) =>
         {
@@ -143,12 +143,14 @@ fn next_of_candidate(state: &Rollout, now: &Circumstances) -> Option<Transition>
         Rollout::New | Rollout::Lost { .. } => return None,
         Rollout::Stable { .. } if is_stable => return None,
         _ if is_stable => return Some(Transition::End),
-        _ if now.asked.swap => return Some(Transition::Swap),
+        _ if now.requests.swap => return Some(Transition::Swap),
         Rollout::RollingOut { candidate, .. } if candidate.revision.revision == *name => {
             // Even if the spec has no steps any more: the analysis decides how it ends.
             return None;
         }
-        Rollout::RolledBack { rejected, .. } if rejected.revision == *name && !now.asked.retry => {
+        Rollout::RolledBack { rejected, .. }
+            if rejected.revision == *name && !now.requests.retry =>
+        {
             return None;
         }
         Rollout::Stable { .. } | Rollout::RollingOut { .. } | Rollout::RolledBack { .. } => {}
@@ -255,14 +257,14 @@ impl Rollout {
                 Notice::warning(
                     "Updated",
                     format!(
-                        "{described} replaces {stable} at once, without steps: this version of Davit has \
+                        "{described} replaces {stable} immediately, without steps: this version of Davit has \
                          another built-in guest of that name, and the former one cannot be \
                          loaded: {reason}"
                     ),
                 )
             }
             Transition::Swap => {
-                let how = match (now.stable_loaded, now.asked.swap) {
+                let how = match (now.stable_loaded, now.requests.swap) {
                     (false, _) => ", which is not loaded",
                     (true, true) => " without steps",
                     (true, false) => "",
@@ -271,7 +273,7 @@ impl Rollout {
             }
             Transition::Start => {
                 let step = step_text(&now.steps, 1);
-                let message = format!("{described} is rolled out beside {stable}: {step}");
+                let message = format!("rollout of {described} started, {stable} is stable: {step}");
                 Notice::normal("RolloutStarted", message)
             }
             Transition::End => {

@@ -45,7 +45,7 @@ impl Trips {
         &self.resumed
     }
 
-    /// Takes an observation, and adds a notice for each new trip.
+    /// Handles an observation, and adds a notice for each new trip.
     pub(super) fn observe(&mut self, seen: Option<&Observation>, notices: &mut Vec<Notice>) {
         // Until the controller runs, the record of the earlier host applies.
         let Some(seen) = seen.filter(|seen| seen.stable.is_some()) else {
@@ -102,7 +102,8 @@ fn status_of(trip: &Trip, now: &Now) -> TrippedStatus {
     TrippedStatus {
         guardrail: trip.guardrail.field().to_owned(),
         limit: trip.limit,
-        // To the millisecond: the time names this trip, and another may follow soon.
+        // To the millisecond: the time identifies this trip, and another may follow
+        // soon.
         since: times::precise_time(now.wall_at(trip.since.unwrap_or(now.instant))),
         until: trip.until.map(|until| times::time(now.wall_at(until))),
     }
@@ -169,8 +170,8 @@ mod tests {
         }
     }
 
-    /// Looks at a controller so many seconds after its start, with a wall clock
-    /// that is so many ahead of noon; returns the reasons of the notices.
+    /// Observes a controller this many seconds after its start, with a wall clock this
+    /// far ahead of noon; returns the reasons of the notices.
     fn observe(trips: &mut Trips, tripped: &[Trip], seconds: u64, ahead: i64) -> Vec<&'static str> {
         let seen = observation(tripped, seconds, ahead);
         let mut notices = Vec::new();
@@ -182,7 +183,8 @@ mod tests {
         trips.statuses().last().map_or("", |last| &last.since)
     }
 
-    /// The time in the status is what resets a trip: it may not move.
+    /// A request names the time in the status to reset the trip, so the time must not
+    /// change.
     #[test]
     fn a_trip_has_one_notice_whatever_the_wall_clock_does() {
         let mut trips = Trips::default();
@@ -191,7 +193,7 @@ mod tests {
         assert_eq!(since(&trips), "2026-11-20T11:59:59.000Z");
         assert!(observe(&mut trips, &first, 12, 3600).is_empty());
         assert_eq!(since(&trips), "2026-11-20T11:59:59.000Z");
-        // Reset, it trips again at once: that is another one.
+        // After the reset it trips again: that is another trip.
         let second = [tripped_since(at(12))];
         assert_eq!(observe(&mut trips, &second, 12, 1), ["GuardrailTripped"]);
         assert_eq!(since(&trips), "2026-11-20T12:00:01.000Z");
@@ -217,7 +219,7 @@ mod tests {
             until: Some(Wall(NOON + 300_000)),
         };
         assert_eq!(trips.resumed(), [expected]);
-        // As the host observes it that resumed it.
+        // The trip as the host that resumed it observes it.
         let resumed = Trip {
             since: None,
             until: Some(at(300)),
@@ -229,7 +231,7 @@ mod tests {
         assert_eq!(trips.statuses(), []);
     }
 
-    /// Until it runs nobody knows whether its guardrails hold.
+    /// Until the controller runs, it is unknown whether its guardrails hold.
     #[test]
     fn a_trip_is_not_forgotten_before_the_controller_runs() {
         let mut trips = recorded();

@@ -172,7 +172,7 @@ fn one(name: &str, gap: Gap) -> Vec<(String, Gap)> {
 }
 
 #[test]
-fn what_was_listed_and_is_followed_is_covered() {
+fn a_listed_and_watched_resource_is_covered() {
     let mut bench = Bench::new(&[pods(), definitions()], &[]);
     assert_eq!(bench.unlisted(), []);
     bench.condition(&pods(), &Condition::Synced);
@@ -180,7 +180,7 @@ fn what_was_listed_and_is_followed_is_covered() {
 }
 
 #[test]
-fn what_was_never_listed_is_unlisted() {
+fn a_resource_that_was_never_listed_is_unlisted() {
     let mut bench = Bench::new(&[pods()], &[]);
     bench.discover(&[pods(), foos()], &[]);
     assert_eq!(bench.unlisted(), one("foos.example.com", Gap::NotListed));
@@ -191,7 +191,7 @@ fn what_was_never_listed_is_unlisted() {
 }
 
 #[test]
-fn a_watch_that_goes_on_after_an_interruption_has_to_catch_up() {
+fn a_watch_has_to_catch_up_after_an_interruption() {
     let mut bench = Bench::new(&[pods()], &[]);
     bench.condition(&pods(), &interrupted());
     let begun = bench.now;
@@ -233,7 +233,7 @@ fn a_resource_that_is_served_no_longer_is_unknown_until_it_is_listed_again() {
 }
 
 #[test]
-fn an_incomplete_discovery_takes_nothing_away() {
+fn an_incomplete_discovery_removes_nothing() {
     let mut bench = Bench::new(&[pods(), foos()], &[]);
     for _ in 0..3 {
         bench.discover(&[pods()], &["other.example.com/v1"]);
@@ -258,7 +258,7 @@ fn a_resource_whose_definition_is_deleted_is_gone() {
 
 /// What discovery said last may be from before the deletion.
 #[test]
-fn a_resource_that_comes_once_more_after_its_definition_is_gone_again() {
+fn a_resource_that_returns_after_its_definition_was_deleted_is_gone_again() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
     assert_eq!(bench.unlisted(), []);
     bench.condition(&foos(), &Condition::NotServed);
@@ -276,7 +276,7 @@ fn a_resource_that_comes_once_more_after_its_definition_is_gone_again() {
 /// The definition is created again before discovery has seen that it was gone:
 /// there may be objects, and no stream to tell of them.
 #[test]
-fn a_resource_that_comes_back_between_two_discoveries_is_unlisted() {
+fn a_resource_that_returns_between_two_discoveries_is_unlisted() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
     assert_eq!(bench.unlisted(), []);
     bench.condition(&foos(), &Condition::NotServed);
@@ -357,7 +357,7 @@ fn a_group_that_never_answered_is_unknown_as_a_whole() {
 }
 
 #[test]
-fn what_the_watch_leaves_out_is_no_gap() {
+fn an_excluded_resource_is_not_a_gap() {
     let mut bench = Bench::new(&[pods(), definitions()], &["foos.example.com"]);
     bench.watch.source = Source::EveryDeletable(vec![
         ApiResource::new("example.com", "v1", "foos"),

@@ -156,7 +156,7 @@ fn an_eviction_is_a_create_of_a_subresource_of_pods() {
 }
 
 #[test]
-fn a_create_is_judged_by_what_it_creates() {
+fn a_create_is_ruled_on_by_the_created_kind() {
     let plan = plan(
         target("v1", "Pod", "u-1"),
         vec![Step::Create(Create {
@@ -215,7 +215,7 @@ fn the_operator_can_grant_less_than_the_guest_declares() {
 }
 
 #[test]
-fn what_depends_on_the_moment_comes_in_order() {
+fn temporary_reasons_are_checked_in_order() {
     let trip = Trip {
         guardrail: Guardrail::Deletes,
         limit: 1,
@@ -253,7 +253,7 @@ fn what_depends_on_the_moment_comes_in_order() {
 }
 
 #[test]
-fn a_dry_run_shows_what_would_be_refused() {
+fn a_dry_run_reports_refusals() {
     let mut plan = delete_pod();
     plan.target.uid.clear();
     with(DELETE_PODS, |base| {

@@ -518,7 +518,7 @@ fn a_record_that_cannot_be_read_is_written_before_anything_runs() {
 
 /// A driver takes several inputs before it asks for effects.
 #[test]
-fn a_plan_decided_in_the_moment_in_which_it_may_not_be_executed_any_more_never_leaves() {
+fn a_plan_decided_when_it_must_not_start_any_more_is_not_executed() {
     let dry_run = ControllerSpec {
         mode: crate::api::ModeConfig::DryRun,
         ..spec(1, &[])

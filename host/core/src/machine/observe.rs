@@ -61,7 +61,7 @@ impl<G: Clone> Machine<G> {
     /// What keeps a controller from running; none if all of them run.
     fn waiting(&self) -> Option<String> {
         if self.mapping.is_none() {
-            return Some("the API server did not say what it serves".to_owned());
+            return Some("the first discovery has not succeeded yet".to_owned());
         }
         self.controllers.iter().find_map(|(name, hosted)| {
             match hosted
@@ -73,7 +73,7 @@ impl<G: Clone> Machine<G> {
                 Some(false) => Some(format!("{name}: a watched resource is not served")),
                 None => Some(match self.pending_resource(hosted) {
                     Some(pending) => format!("{name}: {pending}"),
-                    None => format!("{name}: what it watches is not complete"),
+                    None => format!("{name}: the first lists of its watches are not complete"),
                 }),
             }
         })

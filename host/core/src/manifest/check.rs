@@ -1,4 +1,4 @@
-//! The rules for a manifest, and the errors for one that breaks them.
+//! The rules for a manifest, and the errors for a manifest that breaks them.
 
 use std::collections::BTreeSet;
 
@@ -7,30 +7,30 @@ use crate::manifest::{
 };
 use crate::path::{FieldPath, PathError, Segment};
 
-/// What is wrong with a manifest. The guest's author has to fix it.
+/// The error in a manifest. The guest's author has to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestError {
     /// A name is empty.
-    #[error("a {what} has an empty name")]
+    #[error("a {item} has an empty name")]
     Unnamed {
         /// `watch`, `queue`, …
-        what: &'static str,
+        item: &'static str,
     },
-    /// Two declarations of one sort have the same name.
-    #[error("there are two {what}s called \"{name}\"")]
+    /// Two declarations of one kind have the same name.
+    #[error("there are two {item}s called \"{name}\"")]
     Duplicate {
         /// `watch`, `queue`, …
-        what: &'static str,
+        item: &'static str,
         /// The name they share.
         name: String,
     },
     /// A reference to a name that is not declared.
-    #[error("{whose} names the {what} \"{name}\", which is not declared")]
+    #[error("{referrer} names the {item} \"{name}\", which is not declared")]
     Undeclared {
         /// The declaration with the reference: `the tick "gc"`.
-        whose: String,
+        referrer: String,
         /// `watch`, `queue`, …
-        what: &'static str,
+        item: &'static str,
         /// The missing name.
         name: String,
     },
@@ -59,14 +59,14 @@ pub enum ManifestError {
     NotMetadata {
         /// The watch.
         watch: String,
-        /// The field outside metadata.
+        /// The field outside of the metadata.
         path: String,
     },
     /// A number is out of range.
-    #[error("{what} of \"{name}\" is {value}: it must be {must}")]
+    #[error("{item} of \"{name}\" is {value}: it must be {must}")]
     OutOfRange {
         /// `workers`, `period`, …
-        what: &'static str,
+        item: &'static str,
         /// The queue, tick or metric.
         name: String,
         /// The value.
@@ -75,10 +75,10 @@ pub enum ManifestError {
         must: &'static str,
     },
     /// A string that this version of the host does not know.
-    #[error("{what} of \"{name}\" is \"{value}\": this host knows {known}")]
+    #[error("{item} of \"{name}\" is \"{value}\": this host knows {known}")]
     Unknown {
         /// `kind`, `verb`, …
-        what: &'static str,
+        item: &'static str,
         /// Its declaration.
         name: String,
         /// The value.
@@ -95,7 +95,7 @@ impl Manifest {
     /// later code does not have to.
     pub fn validate(&self) -> Result<(), ManifestError> {
         if self.name.is_empty() {
-            return Err(ManifestError::Unnamed { what: "controller" });
+            return Err(ManifestError::Unnamed { item: "controller" });
         }
         unique("watch", self.watches.iter().map(|watch| &watch.name))?;
         unique("queue", self.queues.iter().map(|queue| &queue.name))?;
@@ -118,7 +118,7 @@ impl Manifest {
         for permission in &self.permissions {
             if !LIVE_VERBS.contains(&permission.verb.as_str()) {
                 return Err(ManifestError::Unknown {
-                    what: "the permission's verb",
+                    item: "the permission's verb",
                     name: permission.resource.clone(),
                     value: permission.verb.clone(),
                     known: "get, list, create, patch and delete",
@@ -129,14 +129,14 @@ impl Manifest {
     }
 
     fn validate_trigger(&self, trigger: &Trigger) -> Result<(), ManifestError> {
-        let whose = || format!("a trigger of the queue \"{}\"", trigger.queue);
+        let referrer = || format!("a trigger of the queue \"{}\"", trigger.queue);
         self.queue_exists(&trigger.queue, || {
             format!("a trigger of the watch \"{}\"", trigger.watch)
         })?;
         let Some(watch) = self.watch(&trigger.watch) else {
             return Err(ManifestError::Undeclared {
-                whose: whose(),
-                what: "watch",
+                referrer: referrer(),
+                item: "watch",
                 name: trigger.watch.clone(),
             });
         };
@@ -144,21 +144,21 @@ impl Manifest {
             && !watch.indexes.iter().any(|index| index.name == *name)
         {
             return Err(ManifestError::Undeclared {
-                whose: whose(),
-                what: "index",
+                referrer: referrer(),
+                item: "index",
                 name: name.clone(),
             });
         }
         Ok(())
     }
 
-    fn queue_exists(&self, name: &str, whose: impl Fn() -> String) -> Result<(), ManifestError> {
+    fn queue_exists(&self, name: &str, referrer: impl Fn() -> String) -> Result<(), ManifestError> {
         if self.queues.iter().any(|queue| queue.name == name) {
             return Ok(());
         }
         Err(ManifestError::Undeclared {
-            whose: whose(),
-            what: "queue",
+            referrer: referrer(),
+            item: "queue",
             name: name.to_owned(),
         })
     }
@@ -216,7 +216,7 @@ fn validate_queue(queue: &QueueSpec) -> Result<(), ManifestError> {
             "the retry pause",
             name,
             &format!("{:?} to {:?}", queue.retry_initial, queue.retry_max),
-            "more than 0, and its longest not under its first",
+            "more than 0, and the maximum at least the initial pause",
         ));
     }
     match queue.rate {
@@ -251,9 +251,9 @@ fn validate_metric(metric: &MetricSpec) -> Result<(), ManifestError> {
     Ok(())
 }
 
-fn out_of_range(what: &'static str, name: &str, value: &str, must: &'static str) -> ManifestError {
+fn out_of_range(item: &'static str, name: &str, value: &str, must: &'static str) -> ManifestError {
     ManifestError::OutOfRange {
-        what,
+        item,
         name: name.to_owned(),
         value: value.to_owned(),
         must,
@@ -261,17 +261,17 @@ fn out_of_range(what: &'static str, name: &str, value: &str, must: &'static str)
 }
 
 fn unique<'a>(
-    what: &'static str,
+    item: &'static str,
     names: impl Iterator<Item = &'a String>,
 ) -> Result<(), ManifestError> {
     let mut seen = BTreeSet::new();
     for name in names {
         if name.is_empty() {
-            return Err(ManifestError::Unnamed { what });
+            return Err(ManifestError::Unnamed { item });
         }
         if !seen.insert(name) {
             return Err(ManifestError::Duplicate {
-                what,
+                item,
                 name: name.clone(),
             });
         }

@@ -1,9 +1,9 @@
-//! Whether MessagePack can be sent as JSON: the one check of what guests return, before
-//! a decision is taken and before a request is made of it.
+//! Whether MessagePack can be sent as JSON: the one check of a guest's values, before a
+//! decision is accepted and before a request is built.
 
 use super::{Head, MAX_JSON_DEPTH};
 
-/// Why bytes are no value that JSON can express.
+/// Why bytes are not a value that JSON can express.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotJson {
     /// It ends within a value.
@@ -26,8 +26,8 @@ pub enum NotJson {
     Deep,
 }
 
-/// Checks that bytes are one value that JSON can express. Every byte is read once: a
-/// value that is nested on purpose must not cost more than its size.
+/// Checks that bytes are one value that JSON can express. It reads every byte once: a
+/// deeply nested value must not cost more than its size.
 pub fn check_json(bytes: &[u8]) -> Result<(), NotJson> {
     match skip(bytes, 0)? {
         [] => Ok(()),
@@ -65,7 +65,7 @@ fn skip(bytes: &[u8], depth: u32) -> Result<&[u8], NotJson> {
 }
 
 fn read(bytes: &[u8]) -> Result<(Head, &[u8]), NotJson> {
-    // The only marker that no value begins with.
+    // The only marker with which no value starts.
     if bytes.first() == Some(&0xc1) {
         return Err(NotJson::Foreign("the reserved byte 0xc1"));
     }

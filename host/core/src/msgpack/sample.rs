@@ -1,4 +1,4 @@
-//! Values for tests: a tree in the simplest form, to compare with.
+//! Values for tests: a simple tree to compare with.
 
 use std::collections::BTreeMap;
 
@@ -89,7 +89,7 @@ impl Sample {
         }
     }
 
-    /// What a tree keeps of it. Absent, null and empty are the same; null only
+    /// The part of it that a tree keeps. Absent, null and empty are the same; null only
     /// where the tree ends.
     pub(crate) fn kept(&self, tree: &FieldTree) -> Option<Self> {
         let FieldTree::Some { fields, each } = tree else {
@@ -135,8 +135,7 @@ impl Sample {
     }
 }
 
-/// Values over few keys and texts, so that two of them often have much in
-/// common.
+/// Values over few keys and texts, so that two values often have parts in common.
 pub(crate) fn sample() -> impl Strategy<Value = Sample> {
     let leaf = prop_oneof![
         Just(Sample::Null),

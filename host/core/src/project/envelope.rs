@@ -1,4 +1,4 @@
-//! What objects come in: watch events and lists.
+//! The forms in which objects arrive: watch events and lists.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,7 @@ use super::write::Object;
 use super::{Projection, read_all};
 use crate::refusal::Status;
 
-/// Marks the bookmark at the end of a streaming list's initial state.
+/// The annotation of the bookmark at the end of a streaming list's initial state.
 const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 
 /// Reads one event of a watch.
@@ -27,8 +27,8 @@ pub(super) fn read_frame(
             projecting,
         },
     )?;
-    // The server writes the type first. Should anything in between reorder
-    // the two, a second pass reads the object.
+    // The server writes the type first. If a proxy reorders the fields, a second pass
+    // reads the object.
     if let (Some(event_type), None) = (frame.event_type, &frame.event) {
         frame = read_all(
             json,
@@ -41,7 +41,7 @@ pub(super) fn read_frame(
     if let Some(event) = frame.event {
         return Ok(event);
     }
-    // A server may also end a stream with a bare status.
+    // A server may also end a stream with a plain `Status`.
     let status: Status = serde_json::from_slice(json)?;
     if status.kind == "Status" {
         return Ok(Event::Error(status.into()));
@@ -195,8 +195,8 @@ impl<'de> Visitor<'de> for List<'_, '_> {
         f.write_str("a list of objects")
     }
 
-    /// Anything that is not certainly a list is an error: taken for an empty
-    /// one, it would look as if every object were gone.
+    /// Anything that is not clearly a list is an error: as an empty list, it would look
+    /// as if every object were gone.
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Page, A::Error> {
         let mut kind = String::new();
         let mut metadata = ListMeta::default();
@@ -211,7 +211,7 @@ impl<'de> Visitor<'de> for List<'_, '_> {
                 }
             }
         }
-        // What a list's kind is called is up to its author.
+        // The author of a resource chooses the kind of its list.
         if kind == "Status" {
             return Err(Error::custom("it is a status"));
         }
@@ -243,7 +243,7 @@ impl<'de> Visitor<'de> for Items<'_, '_> {
         f.write_str("the objects of a list")
     }
 
-    /// How Go writes a list that was never allocated.
+    /// Go writes a list that was never allocated like this.
     fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
         Ok(Vec::new())
     }

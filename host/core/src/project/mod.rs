@@ -1,20 +1,19 @@
 //! From the API server's JSON to MessagePack of the declared fields.
 //!
-//! One pass over the text drives everything: what is not declared is skipped
-//! without being built, what is kept is written at once. No tree of the object
-//! ever exists.
+//! One pass over the text: the projector skips undeclared fields without parsing them
+//! into values, and writes declared fields immediately. There is never a tree of the
+//! object.
 //!
-//! What is kept, exactly:
-//!  - always `metadata.name`, `metadata.namespace` and `metadata.uid`; never
-//!    `metadata.resourceVersion`, which is lifted out; `metadata.managedFields`
-//!    only if it is declared itself, not as a part of all metadata;
-//!  - of a map the declared fields that are there and not null. A map of which
-//!    nothing is left is left out, so that it does not matter whether it is
-//!    there at all;
-//!  - of a list its declared elements, every one of them: an element keeps its
-//!    place as an empty map or as nil when nothing of it is left;
-//!  - where everything below is declared, the value as it is, but for nulls in
-//!    maps.
+//! The projection has exactly:
+//!
+//! - always `metadata.name`, `metadata.namespace` and `metadata.uid`; never
+//!   `metadata.resourceVersion`, which is returned separately; `metadata.managedFields`
+//!   only if it is declared itself, not as a part of all metadata;
+//! - of a map, the declared fields that are present and not null. A map without such
+//!   fields is omitted, so that its presence makes no difference;
+//! - of a list, the declared parts of every element: an element without them keeps its
+//!   place as an empty map or as nil;
+//! - where everything below is declared, the value as it is, without the nulls in maps.
 
 mod envelope;
 mod write;
@@ -29,12 +28,11 @@ use crate::watch::{Event, Page};
 use envelope::{read_frame, read_list};
 use write::{Identity, Object};
 
-/// Keeps one set of fields of the objects that pass through it.
+/// Projects objects to one set of fields.
 #[derive(Debug)]
 pub struct Projector {
     fields: FieldTree,
-    /// Where an object is written before its size is known; used again and
-    /// again.
+    /// The object that is being written, before its size is known; reused.
     buffer: Vec<u8>,
 }
 
@@ -48,8 +46,8 @@ pub struct ProjectError {
 }
 
 impl ProjectError {
-    /// `namespace/name` of the object that cannot be read, or what is known of
-    /// it; empty if nothing is.
+    /// `namespace/name` of the object that cannot be read, or the known part of it;
+    /// empty if nothing is known.
     #[must_use]
     pub fn object(&self) -> &str {
         &self.object
@@ -57,7 +55,7 @@ impl ProjectError {
 }
 
 impl Projector {
-    /// A projector that keeps these fields.
+    /// A projector to these fields.
     #[must_use]
     pub fn new(fields: FieldTree) -> Self {
         Self {
@@ -66,7 +64,7 @@ impl Projector {
         }
     }
 
-    /// The fields it keeps.
+    /// The fields.
     #[must_use]
     pub fn fields(&self) -> &FieldTree {
         &self.fields
@@ -105,16 +103,16 @@ impl Projector {
     }
 }
 
-/// One pass over one text.
+/// One pass over a text.
 struct Projection<'a> {
     fields: &'a FieldTree,
     buffer: &'a mut Vec<u8>,
-    /// What is known of the object that is being read.
+    /// The identity of the object that is being read, as far as it is known.
     identity: Identity,
 }
 
 impl Projection<'_> {
-    /// Takes the object that was just written.
+    /// Returns the object that was just written.
     fn take<E: serde::de::Error>(&mut self) -> Result<ProjectedObject, E> {
         let identity = std::mem::take(&mut self.identity);
         if identity.name.is_empty() {
@@ -130,7 +128,7 @@ impl Projection<'_> {
     }
 }
 
-/// Reads a whole text: what follows the value is an error.
+/// Reads a whole text: anything after the value is an error.
 fn read_all<'de, S: serde::de::DeserializeSeed<'de>>(
     json: &'de [u8],
     seed: S,

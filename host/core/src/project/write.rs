@@ -1,4 +1,4 @@
-//! Writing MessagePack while JSON is being read.
+//! Writing MessagePack while reading JSON.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::Projection;
 
-/// What names an object and its version.
+/// The identity and version of an object.
 #[derive(Default)]
 pub(super) struct Identity {
     pub(super) namespace: Box<str>,
@@ -19,7 +19,7 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// For an error: the name as far as it was read.
+    /// The name as far as it is known, for an error.
     pub(super) fn known(&self) -> String {
         if self.name.is_empty() && !self.namespace.is_empty() {
             format!("in namespace {}", self.namespace)
@@ -29,7 +29,7 @@ impl Identity {
     }
 }
 
-/// Reads one object, and projects it.
+/// Reads one object and projects it.
 pub(super) struct Object<'a, 'b>(pub(super) &'a mut Projection<'b>);
 
 impl<'de> DeserializeSeed<'de> for Object<'_, '_> {
@@ -51,8 +51,7 @@ impl<'de> DeserializeSeed<'de> for Object<'_, '_> {
     }
 }
 
-/// Where in an object a map stands. Only the first two have fields that are
-/// treated apart.
+/// The place of a map in an object. Only the first two have special fields.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Object,
@@ -60,12 +59,12 @@ enum Place {
     Below,
 }
 
-/// Whether a value left something behind.
+/// What is written of a value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum WriteOutcome {
-    /// The value, or what is kept of it.
+    /// The value, or its declared parts.
     Value,
-    /// An empty map: nothing of it is kept. It stands in the buffer.
+    /// An empty map, which is in the buffer: nothing in it is declared.
     Emptied,
     /// Nothing: a null, or a scalar where fields were declared.
     Nothing,
@@ -249,7 +248,7 @@ fn read_field<'de, A: MapAccess<'de>>(
     }
 }
 
-/// What is to be done with a map's field.
+/// What happens to a field of a map.
 enum Field<'a> {
     Skip,
     Keep(&'a FieldTree),
@@ -264,8 +263,8 @@ enum Part {
     Uid,
 }
 
-/// Looks a field's name up, and writes it unless the field is skipped. A field
-/// whose value leaves nothing behind is removed by the map.
+/// Looks up the name of a field, and writes it unless the field is skipped. The map
+/// removes a field of which nothing is written.
 struct Key<'a, 'b> {
     place: Place,
     keep: &'a FieldTree,
@@ -312,8 +311,8 @@ impl<'a> Visitor<'_> for Key<'a, '_> {
     }
 }
 
-/// A map or list whose length is not known yet. One byte is left for its
-/// header, which is enough for most; a longer header moves what follows.
+/// A map or list of unknown length. One byte is reserved for its header, which is
+/// enough for most; a longer header moves the content.
 struct OpenContainer {
     header: usize,
     is_map: bool,

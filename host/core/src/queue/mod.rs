@@ -143,7 +143,7 @@ pub enum QueueError {
     },
     /// A rate that no bucket can apply.
     #[error(
-        "{per_second} a second with a burst of {burst} is no rate for the group \"{group}\" of the \
+        "{per_second} a second with a burst of {burst} is not a rate for the group \"{group}\" of the \
          queue \"{queue}\": it must be 0, or finite and positive with a burst of 1 or more"
     )]
     Rate {

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_group_is_kept_only_until_its_bucket_is_full() {
+    fn a_limited_group_is_dropped_when_its_bucket_is_full() {
         let second = Duration::from_secs(1);
         let mut schedule = Schedule::new(Some(Rate {
             per_second: 1.0,

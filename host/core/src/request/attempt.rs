@@ -1,4 +1,4 @@
-//! An attempt on an object: where it is, and what a failure says of it.
+//! An attempt on an object: its path, and the failures of the attempt.
 
 use std::fmt;
 
@@ -10,9 +10,9 @@ use crate::object::ObjectRef;
 /// An attempt on an object, for failures: `patch status of v1 Pod ns/name`.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// What is attempted: `delete`, `patch status of`.
+    /// The attempt: `delete`, `patch status of`.
     pub verb: &'a str,
-    /// On which object.
+    /// The object.
     pub object: &'a ObjectRef,
 }
 
@@ -23,20 +23,19 @@ impl fmt::Display for Attempt<'_> {
 }
 
 impl<'a> Attempt<'a> {
-    /// A failure that was found before anything was sent, or in the answer.
+    /// A failure that was found before the request was sent, or in the answer.
     pub fn failure(&self, class: FailureClass, reason: impl fmt::Display) -> Failure {
         Failure::new(class, format!("{self}: {reason}"))
     }
 
-    /// The path of the object, if its kind is served and it can be named in a
-    /// path.
+    /// The path of the object, if its kind is served and a path can name it.
     pub fn object_path(&self, mapping: &Mapping, subresource: &str) -> Result<String, Failure> {
         let name = &self.object.name;
-        // Without a name the path would be that of the whole collection.
+        // Without a name, this would be the path of the whole collection.
         if !is_name(name) {
             return Err(self.failure(
                 FailureClass::Invalid,
-                format_args!("\"{name}\" is no object's name"),
+                format_args!("\"{name}\" is not a valid object name"),
             ));
         }
         let served = self.served(mapping)?;
@@ -48,8 +47,7 @@ impl<'a> Attempt<'a> {
         ))
     }
 
-    /// The resource of the object, if it is served where the object is said to
-    /// be.
+    /// The resource of the object, if it is served in the scope of the object.
     pub fn served<'m>(&self, mapping: &'m Mapping) -> Result<&'m ServedResource, Failure> {
         let object = self.object;
         let Some(served) = mapping.by_kind(&object.api_version, &object.kind) else {
@@ -59,15 +57,15 @@ impl<'a> Attempt<'a> {
             ));
         };
         let problem = match (served.namespaced, object.namespace.as_str()) {
-            (true, "") => "the kind lives in namespaces, and none is given",
-            (true, namespace) if !is_name(namespace) => "the namespace is no name",
+            (true, "") => "the kind is namespaced, and the object has no namespace",
+            (true, namespace) if !is_name(namespace) => "the namespace is not a valid name",
             (true, _) | (false, "") => return Ok(served),
-            (false, _) => "the kind lives in no namespace, and one is given",
+            (false, _) => "the kind is cluster-scoped, and the object has a namespace",
         };
         Err(self.failure(FailureClass::Invalid, problem))
     }
 
-    /// The uid that was decided on: no write goes without one.
+    /// The uid that was decided on: no write is sent without one.
     pub(super) fn required_uid(&self) -> Result<&'a str, Failure> {
         let uid = self.object.uid.as_str();
         if uid.is_empty() {
@@ -79,11 +77,11 @@ impl<'a> Attempt<'a> {
         Ok(uid)
     }
 
-    /// The name leads to another object than the one that was decided on.
+    /// Another object has the name by now.
     pub(super) fn other_object(&self, uid: &str) -> Failure {
         self.failure(
             FailureClass::UidMismatch,
-            format_args!("the name belongs to another object by now, {uid}"),
+            format_args!("another object, {uid}, has this name now"),
         )
     }
 }

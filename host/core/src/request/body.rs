@@ -8,7 +8,7 @@ use crate::plan::{Create, DeleteOptions, Patch, PatchKind};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-/// Why no body can be made of what a guest gave.
+/// Why a guest's value cannot become a body.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum BodyError {
     #[error("its body cannot be sent as JSON: {0}")]
@@ -24,8 +24,8 @@ pub(super) enum BodyError {
     OtherUid { found: Value },
 }
 
-/// Whether a guest names the version that its patch is for. Zero and what is no
-/// number stand for any version.
+/// Whether a patch names a resource version. Zero and texts that are not numbers stand
+/// for any version.
 pub(super) fn names_version(patch: &Patch) -> bool {
     let body = decode(&patch.body).unwrap_or_default();
     let version = body.pointer("/metadata/resourceVersion");
@@ -33,8 +33,8 @@ pub(super) fn names_version(patch: &Patch) -> bool {
     matches!(version, Some(Ok(1..)))
 }
 
-/// The JSON of a patch, with the target's uid as a precondition, and `version`
-/// if there is one.
+/// The JSON of a patch, with the target's uid and, if given, `version` as
+/// preconditions.
 pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Vec<u8>, BodyError> {
     let mut body = decode(&patch.body)?;
     if Mutant::PatchByName.is_active() {
@@ -53,7 +53,7 @@ pub(super) fn patch(patch: &Patch, uid: &str, version: &str) -> Result<Vec<u8>, 
     encode(body)
 }
 
-/// The JSON of an object to be created.
+/// The JSON of an object to create.
 pub(super) fn create(create: &Create) -> Result<Vec<u8>, BodyError> {
     let body = decode(&create.body)?;
     if !body.is_object() {
@@ -161,8 +161,8 @@ fn decode(messagepack: &[u8]) -> Result<Value, BodyError> {
     rmp_serde::from_slice(messagepack).map_err(|error| BodyError::Json(chain(&error)))
 }
 
-/// Sorted keys make equal bodies equal bytes, whatever the guest's order, and
-/// whatever features of `serde_json` another crate has chosen.
+/// Sorted keys make equal bodies equal bytes, whatever the guest's order and the
+/// features of `serde_json` that other crates enable.
 fn encode(mut body: Value) -> Result<Vec<u8>, BodyError> {
     body.sort_all_objects();
     match serde_json::to_vec(&body) {

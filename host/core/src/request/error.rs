@@ -1,5 +1,5 @@
-//! What went wrong with a request, what class of failure it is, and whether the
-//! request may be sent again.
+//! The errors of requests: their causes, their failure classes, and whether the request
+//! may be sent again.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,48 +11,49 @@ use crate::refusal::ErrorResponse;
 use crate::traffic::{LoadSignal, PATIENCE};
 use crate::watch::Interruption;
 
-/// How often a request that was turned away is sent again.
+/// How often the host sends a refused request again.
 const MOST_REPEATS: u32 = 5;
-/// The longest pause that is kept for others than the request that was refused.
+/// The longest pause that holds for other requests than the refused one.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Why a request brought no success.
+/// Why a request did not succeed.
 #[derive(Clone, Debug)]
 pub enum RequestError {
-    /// The server answered, and refused.
+    /// The server refused it.
     Refused(Box<ErrorResponse>),
-    /// No answer, and why.
+    /// There was no answer.
     NoAnswer(NoAnswer),
-    /// It was not sent: the server asked for a pause that lasts so much longer.
+    /// It was not sent: the server asked for a pause that ends this much later.
     Paused(Duration),
 }
 
-/// A request without a whole answer.
+/// A request without a complete answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoAnswer {
     /// What went wrong.
     pub cause: Cause,
-    /// Whether it certainly did not reach the server: there was no connection.
+    /// Whether the request certainly did not reach the server, because there was no
+    /// connection.
     pub unsent: bool,
-    /// What a library says of it; empty if the cause says as much.
+    /// The error of a library; empty if the cause says the same.
     pub detail: String,
 }
 
-/// What went wrong on the way.
+/// Why there was no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Cause {
-    /// Nobody listens at the address.
+    /// No server listens at the address.
     Refused,
     /// The connection broke.
     Reset,
     /// No answer within the time for it.
     TimedOut,
-    /// The server's name leads to no address.
+    /// The server's name has no address.
     Dns,
-    /// The server and the host do not agree on how to encrypt, or on who the
-    /// server is.
+    /// The server and the host do not agree on the encryption, or on the server's
+    /// identity.
     Tls,
-    /// The request was none that can be sent.
+    /// The request cannot be sent.
     Unsendable,
     /// Anything else.
     Other,
@@ -82,7 +83,7 @@ impl RequestError {
         }
     }
 
-    /// What the end of a request says of the server's load.
+    /// What the end of a request shows about the server's load.
     #[must_use]
     pub fn ended<T>(sent: &Result<T, Self>) -> LoadSignal {
         match sent {
@@ -95,8 +96,8 @@ impl RequestError {
         }
     }
 
-    /// How long requests like this one have to wait because of this answer; none
-    /// if it is not about the server's load.
+    /// How long requests like this one have to wait because of this answer; none if the
+    /// answer is not about the server's load.
     #[must_use]
     pub fn overload_pause(&self) -> Option<Duration> {
         let Self::Refused(refused) = self else {
@@ -113,7 +114,7 @@ impl From<RequestError> for Interruption {
         match error {
             RequestError::Refused(refused) => Self::Refused((*refused).into()),
             RequestError::NoAnswer(reason) => Self::Lost(reason.to_string()),
-            // Watches wait for no turn.
+            // A watch does not wait for a turn.
             RequestError::Paused(left) => Self::Lost(format!("paused for {left:?}")),
         }
     }
@@ -123,14 +124,14 @@ fn is_overload(refused: &ErrorResponse) -> bool {
     matches!(refused.code, 429 | 503 | 504) && !refused.is_disruption_budget()
 }
 
-/// How often one request was sent again, and whether it may be once more: only
-/// if the server certainly did not execute it.
+/// How often a request was sent again, and whether it may be sent once more: only if
+/// the server certainly did not execute it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Repeats(u32);
 
 impl Repeats {
-    /// Whether a request that ended like this may be sent again, after the pause
-    /// that the server asked for. Counts it if so.
+    /// Whether a request that ended like this may be sent again, after the pause that
+    /// the server asked for. If so, counts it.
     pub fn may_repeat(&mut self, method: Method, error: &RequestError) -> bool {
         let may = match error {
             RequestError::Refused(refused) => {
@@ -151,7 +152,7 @@ impl Repeats {
 }
 
 impl NoAnswer {
-    /// The server was silent for too long.
+    /// The server did not answer in time.
     #[must_use]
     pub fn silence(waited: Duration) -> Self {
         Self {
@@ -161,7 +162,7 @@ impl NoAnswer {
         }
     }
 
-    /// An answer that makes no sense.
+    /// A malformed answer.
     #[must_use]
     pub fn strange(detail: &str) -> Self {
         Self {

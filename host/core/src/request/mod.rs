@@ -1,11 +1,11 @@
-//! Requests to the API server and what their answers mean, without sending
-//! them: a driver sends a [`Request`] and hands the answer back.
+//! Requests to the API server and the meaning of their answers, without sending them: a
+//! driver sends a [`Request`] and passes the answer back.
 //!
 //! - [`plan`] executes a plan, [`step`] one of its steps.
-//! - [`stream`] follows a resource.
-//! - [`read`] answers a guest's live reads.
-//! - [`RequestError`] sorts what went wrong into a
-//!   [`Failure`](crate::failure::Failure), and says what may be sent again.
+//! - [`stream`] lists and watches a resource.
+//! - [`read`] answers the live reads of a guest.
+//! - [`RequestError`] classifies an error as a [`Failure`](crate::failure::Failure),
+//!   and decides whether the request may be sent again.
 
 mod attempt;
 mod body;
@@ -24,10 +24,10 @@ pub use path::{Route, path, with_query};
 
 /// Plain JSON.
 pub const JSON: &str = "application/json";
-/// One object's metadata, if the server can; the whole object if not.
+/// The metadata of one object if the server supports it, otherwise the whole object.
 pub const PARTIAL_OBJECT: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
-/// A list of metadata, if the server can; of whole objects if not.
+/// The metadata of a list if the server supports it, otherwise whole objects.
 pub const PARTIAL_LIST: &str =
     "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
@@ -45,7 +45,7 @@ pub enum Method {
 }
 
 impl Method {
-    /// As HTTP writes it.
+    /// The name of the HTTP method.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl fmt::Display for Method {
     }
 }
 
-/// A request that is ready to be sent, as often as needed.
+/// A request, ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     /// The method.

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use crate::object::ApiResource;
 
-/// The path of a resource, of its objects in a namespace, or of one of them.
-/// Empty parts are left out.
+/// The path of a resource, of its objects in a namespace, or of one object. Empty parts
+/// are omitted.
 #[must_use]
 pub fn path(resource: &ApiResource, namespace: &str, name: &str, subresource: &str) -> String {
     let mut path = String::with_capacity(80);
@@ -28,7 +28,7 @@ pub fn path(resource: &ApiResource, namespace: &str, name: &str, subresource: &s
     path
 }
 
-/// Adds parameters to a path; those with an empty value are left out.
+/// Adds parameters to a path; those with an empty value are omitted.
 #[must_use]
 pub fn with_query(mut path: String, parameters: &[(&str, &str)]) -> String {
     let mut separator = '?';
@@ -42,13 +42,13 @@ pub fn with_query(mut path: String, parameters: &[(&str, &str)]) -> String {
     path
 }
 
-/// What a request is about, as far as its path tells.
+/// The target of a request, as far as its path shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
     /// The API group; empty for the core group.
     pub group: String,
-    /// The resource and subresource, without names: the same for requests that
-    /// make a server do alike. `apps/v1/deployments/*/status`
+    /// The resource and subresource, without names: `apps/v1/deployments/*/status`.
+    /// Requests of one kind cause similar work for a server.
     pub kind: String,
 }
 
@@ -82,8 +82,8 @@ impl Route {
     }
 }
 
-/// Whether the text can name an object in a path. The API refuses other names,
-/// but in a path they would not get as far: `..` leads elsewhere.
+/// Whether a text can name an object in a path. The API server refuses other names, but
+/// a path with such a name leads elsewhere, `..` for example.
 pub(super) fn is_name(text: &str) -> bool {
     !matches!(text, "" | "." | "..") && !text.contains(['/', '%'])
 }

@@ -11,8 +11,7 @@ use crate::mapping::Mapping;
 use crate::object::ObjectRef;
 use crate::plan::{Event, Plan, Step};
 
-/// A plan that is being executed. There is never more than one request of it
-/// under way.
+/// A plan in execution. It never has more than one request under way.
 #[derive(Debug)]
 pub struct PlanExecution {
     plan: Arc<Plan>,
@@ -24,10 +23,10 @@ pub struct PlanExecution {
     outcome: Outcome,
 }
 
-/// What comes next.
+/// The next action.
 #[derive(Debug)]
 pub enum PlanNext {
-    /// Send this, and hand its answer to [`PlanExecution::handle`].
+    /// Send this request, and pass its answer to [`PlanExecution::handle`].
     Send(Request),
     /// Record this event about the plan's target. It never fails a plan.
     Record(Event),
@@ -35,7 +34,7 @@ pub enum PlanNext {
     Done(Outcome),
 }
 
-/// What becomes of a plan that was withdrawn before it started: its item comes
+/// The outcome of a plan that was withdrawn before it started: its item is decided
 /// again.
 #[must_use]
 pub fn withdrawn(plan: &Plan) -> Outcome {
@@ -49,8 +48,8 @@ pub fn withdrawn(plan: &Plan) -> Outcome {
     }
 }
 
-/// The object that the first request of a plan writes to, and the position of
-/// that step; none if the plan sends nothing.
+/// The object that the first request of a plan writes, and the position of that step;
+/// none if the plan sends nothing.
 #[must_use]
 pub fn first_written(plan: &Plan) -> Option<(u32, &ObjectRef)> {
     let mut steps = (0..).zip(&plan.steps);
@@ -62,7 +61,7 @@ pub fn first_written(plan: &Plan) -> Option<(u32, &ObjectRef)> {
     Some((position, object))
 }
 
-/// The end of a plan that could not start: its first request was not sent.
+/// The outcome of a plan that could not start: its first request was not sent.
 #[must_use]
 pub fn not_sent(position: u32, object: &ObjectRef, error: &RequestError) -> Outcome {
     let attempt = Attempt {
@@ -92,7 +91,7 @@ impl PlanExecution {
         }
     }
 
-    /// What comes next. Not to be asked while a request is under way.
+    /// The next action. Do not call it while a request is under way.
     pub fn proceed(&mut self) -> PlanNext {
         while let Some(context) = self.step() {
             if let Step::Event(event) = context.step {
@@ -108,7 +107,7 @@ impl PlanExecution {
         PlanNext::Done(self.outcome.clone())
     }
 
-    /// Takes the answer to the last request.
+    /// Handles the answer to the last request.
     pub fn handle(&mut self, answer: Result<&[u8], &RequestError>) -> PlanNext {
         let stage = self.waiting.take();
         let next = stage.zip(self.step());
@@ -131,7 +130,7 @@ impl PlanExecution {
         })
     }
 
-    /// Sends what a step sends; none if the step has ended.
+    /// Returns the request of a step; none if the step has ended.
     fn advance(&mut self, next: Next) -> Option<PlanNext> {
         let result = match next {
             Next::Send(request, stage) => {
@@ -156,8 +155,8 @@ impl PlanExecution {
     }
 }
 
-/// What two writes in a row left behind: what does not say its version has a
-/// later one than the write before it.
+/// The effect of two successive writes: a write without a version has a later version
+/// than the write before it.
 fn after(before: Option<WriteResult>, written: WriteResult) -> WriteResult {
     match (before, written) {
         (Some(WriteResult::Version(version)), WriteResult::Unknown) => {

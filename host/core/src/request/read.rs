@@ -1,4 +1,4 @@
-//! Live reads: quorum reads that a guest asks for.
+//! Live reads: quorum reads that a guest requests.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ use crate::plan::{GetRequest, ListRequest};
 use crate::project::Projector;
 use crate::time::Instant;
 
-/// How many objects a page of a list holds, at most.
+/// The number of objects in a page of a list, at most.
 const PAGE_SIZE: &str = "500";
-/// How often a list is started again because its continue token expired.
+/// How often a list restarts because its continue token expired.
 const MOST_RESTARTS: u32 = 3;
 
 /// The request that reads one object.
@@ -59,8 +59,7 @@ fn attempt(read: &GetRequest) -> Attempt<'_> {
     }
 }
 
-/// A resource that is listed to its end, page by page. A list whose continue
-/// token expired starts again.
+/// A list of a resource, page by page. A list whose continue token expired restarts.
 #[derive(Debug)]
 pub struct Listing {
     read: ListRequest,
@@ -70,10 +69,10 @@ pub struct Listing {
     restarts: u32,
 }
 
-/// What comes next.
+/// The next action.
 #[derive(Debug)]
 pub enum Next {
-    /// Send this, and hand in its answer.
+    /// Send this request, and pass its answer to [`Listing::handle`].
     Send(Request),
     /// The list has ended.
     Done(Result<Vec<ObjectRecord>, Failure>),
@@ -103,7 +102,7 @@ impl Listing {
         Ok((listing, first))
     }
 
-    /// Takes the answer to the last request.
+    /// Handles the answer to the last request.
     pub fn handle(&mut self, answer: Result<&[u8], &RequestError>, now: Instant) -> Next {
         let body = match answer {
             Ok(body) => body,

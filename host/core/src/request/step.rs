@@ -1,5 +1,4 @@
-//! Executing one step of a plan: which requests it takes, and what their answers
-//! mean.
+//! Executing one step of a plan: its requests, and the meaning of their answers.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,23 +11,23 @@ use crate::mapping::Mapping;
 use crate::object::ObjectRef;
 use crate::plan::{Create, DeleteOptions, Patch, PatchKind, Step};
 
-/// One step of a plan, on its way to the API server.
+/// A step of a plan in execution.
 #[derive(Clone, Copy, Debug)]
 pub struct StepContext<'a> {
-    /// What the API server serves.
+    /// The resources that the API server serves.
     pub mapping: &'a Mapping,
     /// The plan's target.
     pub target: &'a ObjectRef,
     /// The step.
     pub step: &'a Step,
-    /// The name that managed fields have.
+    /// The field manager.
     pub field_manager: &'a str,
 }
 
-/// What the last request was for.
+/// The purpose of the last request.
 #[derive(Debug)]
 pub enum Stage {
-    /// To read the version of a target that is still the one that was decided
+    /// To read the version of the target, if it is still the object that was decided
     /// on.
     Version,
     /// To write.
@@ -37,13 +36,13 @@ pub enum Stage {
     Explain(Failure),
 }
 
-/// What comes next.
+/// The next action.
 #[derive(Debug)]
 pub enum Next {
-    /// Send this, and hand in its answer with the stage.
+    /// Send this request, and pass its answer back with the stage.
     Send(Request, Stage),
-    /// The step has ended, and left this behind on the plan's target; none if it
-    /// wrote to another object, or nothing.
+    /// The step has ended, with this effect on the plan's target; none if it wrote to
+    /// another object, or nothing.
     Done(Result<Option<WriteResult>, Failure>),
 }
 
@@ -61,8 +60,7 @@ impl<'a> StepContext<'a> {
         Next::of(request, Stage::Write)
     }
 
-    /// Takes the answer to the last request: the body of a success, or what went
-    /// wrong.
+    /// Handles the answer to the last request: the body of a success, or the error.
     #[must_use]
     pub fn handle(self, stage: Stage, answer: Result<&[u8], &RequestError>) -> Next {
         match stage {
@@ -98,9 +96,9 @@ impl<'a> StepContext<'a> {
         }
         let by_version = patch.kind == PatchKind::Merge && patch.subresource == "status";
         if by_version && !body::names_version(patch) {
-            // For the status of a custom resource the API server takes all
-            // metadata from the object that it has, before it looks whether the
-            // uid is another: only the version is a precondition there.
+            // For the status of a custom resource, the API server takes all metadata
+            // from the stored object before it compares the uid: only the version is a
+            // precondition there.
             return Next::of(self.look(), Stage::Version);
         }
         Next::of(self.patch_request(patch, ""), Stage::Write)
@@ -187,9 +185,9 @@ impl<'a> StepContext<'a> {
         Ok(match self.step {
             Step::Patch(_) => Some(version(&read(body, attempt)?.metadata)),
             Step::Delete(_) => Some(deleted(&read(body, attempt)?, attempt)),
-            // The answer does not say whether the pod is gone or only marked.
+            // The answer does not show whether the pod is gone or only marked.
             Step::Evict(_) => Some(WriteResult::Unknown),
-            // What was created is another object.
+            // The created object is not the target.
             Step::Create(_) => {
                 read(body, attempt)?;
                 None
@@ -202,16 +200,16 @@ impl<'a> StepContext<'a> {
         let attempt = self.attempt();
         let failure = error.failure(&attempt);
         match self.step {
-            // A JSON patch of which an operation does not apply is answered
-            // without a word about which one. If it was the test of the uid, the
-            // object is another one by now: a look at it tells.
+            // If an operation of a JSON patch does not apply, the answer does not say
+            // which one. If it was the test of the uid, another object has the name by
+            // now: a read shows that.
             Step::Patch(patch) if patch.kind == PatchKind::Json && is_unexplained(error) => {
                 match self.look() {
                     Ok(request) => Next::Send(request, Stage::Explain(failure)),
                     Err(_) => Next::Done(Err(failure)),
                 }
             }
-            // It is the namespace that is not there: the target need not be gone.
+            // The namespace does not exist; the target may still exist.
             Step::Create(_) if failure.class.means_gone() => {
                 let failure = attempt.failure(FailureClass::Invalid, failure.message);
                 Next::Done(Err(failure))
@@ -260,7 +258,8 @@ fn is_unexplained(error: &RequestError) -> bool {
         if refused.code == 422 && refused.status.details.causes.is_empty())
 }
 
-/// What is read of the answer to a write: an object, or a `Status`.
+/// The fields that the host reads in the answer to a write: of an object, or of a
+/// `Status`.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -296,9 +295,9 @@ fn version(metadata: &AnswerMeta) -> WriteResult {
     }
 }
 
-/// A deleted object comes back as a `Status` or as it was when it went. It is
-/// still there if finalizers hold it or its grace period has begun. A namespace
-/// that comes back is: what holds it is not among its metadata.
+/// The answer has a deleted object as a `Status`, or in its last state. The object
+/// still exists if it has finalizers or its grace period has started. A namespace in
+/// the answer still exists: its finalizers are not in its metadata.
 fn deleted(answer: &Answer, attempt: Attempt<'_>) -> WriteResult {
     let metadata = &answer.metadata;
     let has_grace = metadata.deletion_grace_period_seconds.unwrap_or(0) > 0;

@@ -5,7 +5,7 @@ use super::{JSON, PARTIAL_LIST, PARTIAL_OBJECT, Request};
 use crate::stream::StreamSpec;
 use crate::watch::Request as Wanted;
 
-/// What a stream sends for what its watch asks next.
+/// The request of a stream for what its watch needs next.
 #[must_use]
 pub fn request(spec: &StreamSpec, wanted: &Wanted) -> Request {
     let is_partial = spec.fields.is_metadata_only();

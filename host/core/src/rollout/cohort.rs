@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_selector_narrows_what_the_candidate_gets() {
+    fn a_selector_restricts_the_candidates_targets() {
         let tier = |tier: &str| {
             let labels = map(&[("example.com/tier", text(tier))]);
             map(&[("metadata", map(&[("labels", labels)]))])

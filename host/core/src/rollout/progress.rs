@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn fewer_steps_than_were_taken_are_no_reason_to_promote() {
+    fn with_fewer_steps_the_last_one_applies() {
         let waits = StepOutcome::StepWait(StepWait::UntilPromoted);
         assert_eq!(
             after(7, MINUTE, &seen(10, 0)),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_with_the_same_hash_are_told_apart() {
+    fn objects_with_the_same_hash_are_distinguished() {
         let names = colliding(|name| hash(&(SEGMENT, name)));
         let uids = colliding(|uid| hash(&Uid::new(uid)));
         let mut state = State::default();

@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_answers_all_at_once_gets_as_many_as_can_be() {
+    fn a_server_that_answers_all_requests_at_once_gets_the_maximum() {
         let mut served = ModelServer::new(CEILING, Duration::from_secs(30));
         served.run(1_000, Duration::from_mins(30));
         assert!(served.limit.allowed > 127.0, "{:?}", served.limit);
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_used_does_not_rise() {
+    fn an_unused_limit_does_not_rise() {
         let mut served = ModelServer::new(200, 20 * MILLISECOND);
         served.limit.allowed = 20.0;
         served.run(5, Duration::from_secs(20));
@@ -460,7 +460,7 @@ mod tests {
 
     /// One of the servers behind the API server refuses every request.
     #[test]
-    fn a_minority_that_is_refused_slows_down_nobody() {
+    fn a_refused_minority_does_not_lower_the_limit() {
         let mut limit = Limit::new();
         for number in 0..2_000 {
             limit.sent(CEILING);
@@ -490,7 +490,7 @@ mod tests {
 
     /// The first answers wait for other requests of the host.
     #[test]
-    fn a_kind_that_comes_under_load_is_measured_before_it_counts() {
+    fn a_new_kind_under_load_is_measured_first() {
         let mut served = ModelServer::new(8, 10 * MILLISECOND);
         let limit = &mut served.limit;
         for number in 1..=64 {

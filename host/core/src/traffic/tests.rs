@@ -58,7 +58,7 @@ fn end(traffic: &mut Traffic, ticket: Ticket, now: Instant) {
 }
 
 #[test]
-fn a_burst_goes_at_once_and_then_the_rate_holds() {
+fn a_burst_is_sent_at_once_and_then_the_rate_holds() {
     let mut traffic = rate(10.0, 2);
     let tickets = ask_many(&mut traffic, &asked("a", Urgency::Begin), 4);
     assert_eq!(going(&mut traffic, at(0)), tickets[..2]);
@@ -70,7 +70,7 @@ fn a_burst_goes_at_once_and_then_the_rate_holds() {
 }
 
 #[test]
-fn without_a_rate_everything_goes_that_the_limit_allows() {
+fn without_a_rate_only_the_limit_holds() {
     let mut traffic = Traffic::new(None);
     ask_many(&mut traffic, &asked("a", Urgency::Begin), 500);
     ask_many(&mut traffic, &asked("b", Urgency::Begin), 500);
@@ -78,7 +78,7 @@ fn without_a_rate_everything_goes_that_the_limit_allows() {
 }
 
 #[test]
-fn a_plan_that_has_begun_goes_before_reads_and_these_before_other_plans() {
+fn started_plans_go_before_reads_and_reads_before_other_plans() {
     let mut traffic = rate(1.0, 1);
     let of = |traffic: &mut Traffic, urgency| traffic.ask(asked("a", urgency), at(0));
     let begin = of(&mut traffic, Urgency::Begin);
@@ -144,7 +144,7 @@ fn requests_without_an_end_cost_a_controller_no_turns() {
 }
 
 #[test]
-fn a_pause_holds_for_the_group_the_access_and_the_user_that_asked_for_it() {
+fn a_pause_holds_for_group_access_and_user_of_the_refused_request() {
     let mut traffic = Traffic::new(None);
     traffic.pause(
         to("example.com", Access::Write),
@@ -233,7 +233,7 @@ fn events_have_a_rate_of_their_own() {
 }
 
 #[test]
-fn an_event_that_waited_long_goes_between_the_others_one_at_a_time() {
+fn long_waiting_events_go_between_other_requests_one_at_a_time() {
     let mut traffic = Traffic::new(None);
     let events = ask_many(&mut traffic, &asked("", Urgency::Event), 3);
     ask_many(&mut traffic, &asked("a", Urgency::Begin), 1_000);
@@ -245,7 +245,7 @@ fn an_event_that_waited_long_goes_between_the_others_one_at_a_time() {
 }
 
 #[test]
-fn a_pause_of_events_turns_none_away() {
+fn events_wait_for_any_pause() {
     let mut traffic = Traffic::new(None);
     let events = ask_many(&mut traffic, &asked("", Urgency::Event), 3);
     traffic.pause(to("", Access::Event), Duration::from_secs(30), at(0));
@@ -263,7 +263,7 @@ fn a_flush_sends_events_without_their_rate() {
 }
 
 #[test]
-fn who_gives_up_leaves_the_line_or_its_place() {
+fn a_dropped_request_leaves_its_line_or_place() {
     let mut traffic = Traffic::new(None);
     let tickets = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2 + 2);
     let mut left = going(&mut traffic, at(0));

@@ -86,7 +86,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_reader_ends_up_with_what_the_server_has(
+    fn the_reader_converges_to_the_servers_state(
         moves in moves(),
         streaming_list in any::<bool>(),
         server_streams in any::<bool>(),

@@ -83,7 +83,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(super) fn asked(now: Instant) -> Self {
+    pub(super) fn requested(now: Instant) -> Self {
         Self {
             opened: None,
             heard: now,

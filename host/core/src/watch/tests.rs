@@ -147,7 +147,7 @@ fn pages_are_handed_over_together_and_watched_from_their_version() {
 }
 
 #[test]
-fn a_streaming_list_is_handed_over_when_its_bookmark_comes() {
+fn a_streaming_list_is_complete_with_its_bookmark() {
     let mut driven = WatchBench::new(Settings::default());
     let Request::StreamingList { timeout } = driven.only_request() else {
         panic!("no streaming list");
@@ -203,7 +203,7 @@ fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
 }
 
 #[test]
-fn an_interrupted_list_goes_on_where_it_was_and_replaces_nothing_before_its_end() {
+fn an_interrupted_list_continues_and_replaces_nothing_before_its_end() {
     let mut driven = WatchBench::paged();
     driven
         .watch
@@ -243,7 +243,7 @@ fn an_expired_continue_token_starts_the_list_again() {
 }
 
 #[test]
-fn a_watch_goes_on_from_the_last_version_seen() {
+fn a_watch_continues_from_the_last_version_seen() {
     let mut driven = WatchBench::watching();
     driven.pass(Duration::from_secs(400));
     driven
@@ -350,7 +350,7 @@ fn pauses_double_up_to_their_limit_and_restart_after_a_healthy_while() {
 }
 
 #[test]
-fn a_stream_that_ends_at_once_is_not_started_again_at_once() {
+fn a_stream_that_ends_immediately_is_restarted_after_a_pause() {
     let mut driven = WatchBench::watching();
     driven.watch.handle_end(driven.now);
     assert!(matches!(driven.watch.state(), State::Waiting { .. }));
@@ -371,7 +371,7 @@ fn the_server_may_ask_for_a_longer_pause() {
 }
 
 #[test]
-fn a_resource_that_is_not_served_is_asked_for_now_and_then() {
+fn a_resource_that_is_not_served_is_checked_periodically() {
     let mut driven = WatchBench::watching();
     assert_eq!(
         driven.interrupt(&refused(404)),

@@ -33,7 +33,7 @@ fn retries_double_their_back_off_up_to_its_limit() {
 }
 
 #[test]
-fn a_retry_carries_its_failures_and_waits_as_long_as_asked() {
+fn a_retry_has_its_failures_and_waits_for_retry_after() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     dequeue_one(&mut queues, at(1));
@@ -74,7 +74,7 @@ fn an_event_shortens_a_back_off_and_keeps_the_attempts() {
 }
 
 #[test]
-fn requeue_after_keeps_the_creation_time_and_forgets_the_attempts() {
+fn requeue_after_keeps_the_creation_time_and_resets_the_attempts() {
     let mut queues = queues();
     fresh(&mut queues, at(1), "a");
     dequeue_one(&mut queues, at(1));

@@ -29,7 +29,7 @@ fn stats_are_those_of_client_go() {
 }
 
 #[test]
-fn moving_an_item_counts_as_one_add() {
+fn a_moved_item_is_added_once() {
     let mut queues = queues();
     queues.enqueue(at(1), &enqueue("a", 10)).unwrap();
     queues.enqueue(at(2), &enqueue("a", 5)).unwrap();

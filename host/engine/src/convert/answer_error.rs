@@ -28,7 +28,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong with an answer. The guest's author has to fix it.
+/// The error in an answer. The guest's author has to fix it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AnswerError {
     /// The answer must have one decision for each item.

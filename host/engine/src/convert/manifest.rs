@@ -131,7 +131,7 @@ fn metric(metric: wit::Metric) -> Result<MetricSpec, ManifestError> {
         "sync-errors" => MetricKind::SyncErrors,
         _ => {
             return Err(ManifestError::Unknown {
-                what: "the kind",
+                item: "the kind",
                 name: metric.name,
                 value: metric.kind,
                 known: "counter, gauge, histogram and sync-errors",

@@ -50,7 +50,7 @@ impl cache::Host for State {
         else {
             return Mistake::trap(format!(
                 "it asked for the order of the index \"{name}\" of the watch \"{watch}\", which \
-                 its manifest gives none"
+                 has none in its manifest"
             ));
         };
         Ok(cache::OrderedPage {

@@ -45,7 +45,7 @@ impl live::Host for State {
         }
         let answers = answers.into_iter();
         Ok(answers
-            .map(|answer| told(answer.unwrap_or_else(no_answer), now))
+            .map(|answer| read_result(answer.unwrap_or_else(no_answer), now))
             .collect())
     }
 
@@ -131,7 +131,7 @@ fn paths(fields: &[String]) -> Result<Vec<FieldPath>> {
     fields.iter().map(parse).collect()
 }
 
-fn told(
+fn read_result(
     answer: Read<ObjectRecord>,
     now: Now,
 ) -> std::result::Result<types::Object, types::Failure> {

@@ -20,7 +20,7 @@ use crate::state::State;
 /// library needs three.
 const MAX_RESOURCES: usize = 64;
 
-/// How much a program may print before it asks again.
+/// How much a program may print before it requests another permit.
 const WRITE_PERMIT: usize = 4096;
 
 pub(crate) fn add_to_linker(linker: &mut Linker<State>) -> Result<()> {

@@ -15,7 +15,7 @@ pub struct Attributes {
     pub namespace: String,
     /// The object's name.
     pub name: String,
-    /// The path, if the request is for none of the API's resources.
+    /// The path, if the request is not for a resource of the API.
     pub path: Option<String>,
 }
 

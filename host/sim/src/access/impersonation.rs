@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_a_user_is_asked_for() {
+    fn every_part_of_a_user_is_authorized() {
         let mut eve = wanted("eve");
         eve.uid = "7".to_owned();
         eve.groups = vec!["a".to_owned(), "b".to_owned()];
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_becomes_an_administrator_by_the_new_verbs() {
+    fn the_new_verbs_make_no_administrator() {
         let mut admin = wanted("eve");
         admin.groups = vec![MASTERS.to_owned()];
         let decide = |_: &User, asked: &Attributes| Decision {

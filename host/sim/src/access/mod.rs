@@ -36,7 +36,7 @@ pub struct User {
     pub uid: String,
     /// The groups.
     pub groups: Vec<String>,
-    /// What else the authenticator knows.
+    /// Additional attributes of the user.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 

@@ -12,9 +12,9 @@ use crate::object::{Metadata, or_default};
 /// Every role and binding of a cluster.
 #[derive(Debug, Default)]
 pub(crate) struct Policy {
-    /// By namespace (`ClusterRoles`: none) and name.
+    /// By namespace (empty for `ClusterRoles`) and name.
     roles: BTreeMap<(String, String), Vec<Rule>>,
-    /// Those of the cluster come first.
+    /// The bindings of the cluster come first.
     bindings: Vec<Binding>,
 }
 
@@ -118,8 +118,8 @@ impl Policy {
         }
     }
 
-    /// All rules that hold for `user` in a namespace (none: in the cluster),
-    /// and why some may be missing.
+    /// The rules that apply to `user` in a namespace (none: in the cluster), and why
+    /// some may be missing.
     pub(crate) fn rules_for(&self, user: &User, namespace: &str) -> (Vec<Rule>, Vec<String>) {
         let (mut rules, mut broken) = (Vec::new(), Vec::new());
         for (binding, _) in self.bindings_of(user, namespace) {
@@ -131,8 +131,8 @@ impl Policy {
         (rules, broken)
     }
 
-    /// The rules of the role that a binding in `namespace` refers to, or that
-    /// there is none.
+    /// The rules of the role that a binding in `namespace` refers to; an error if there
+    /// is no such role.
     pub(crate) fn rules_of(&self, role: &RoleRef, namespace: &str) -> Result<&[Rule], String> {
         let namespace = match role.kind.as_str() {
             "Role" => namespace,

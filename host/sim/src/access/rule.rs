@@ -64,7 +64,7 @@ impl Rule {
         names(&self.resources, full) || self.resources.iter().any(|resource| of_any(resource))
     }
 
-    /// The rule taken apart into rules of one verb on one thing.
+    /// The rule as a list of rules with one verb on one resource.
     fn atoms(&self) -> Vec<Rule> {
         let one = |text: &String| vec![text.clone()];
         // No name is every name.
@@ -128,7 +128,7 @@ impl Rule {
     }
 }
 
-/// As an error message shows it.
+/// The form in error messages.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let fields = [
@@ -147,12 +147,12 @@ impl fmt::Display for Rule {
     }
 }
 
-/// The permissions of `wanted` that `own` lacks, one line per rule.
+/// The permissions in `wanted` that `own` lacks, one line for each rule.
 pub(crate) fn missing(own: &[Rule], wanted: &[Rule]) -> Vec<String> {
     let atoms = wanted.iter().flat_map(Rule::atoms);
     let uncovered = atoms.filter(|atom| !own.iter().any(|rule| rule.covers(atom)));
     let mut lines = BTreeSet::new();
-    // The verbs on one resource are shown together.
+    // The verbs on one resource are listed together.
     let mut plain: BTreeMap<(Vec<String>, Vec<String>), Rule> = BTreeMap::new();
     for atom in uncovered {
         if !atom.is_plain() {
@@ -225,7 +225,7 @@ mod tests {
         );
         assert!(named.allows(&asks("delete", "pods", "a")));
         assert!(!named.allows(&asks("delete", "pods", "b")));
-        // Neither a create nor a list of all has a name.
+        // Neither a create nor a list of all objects has a name.
         assert!(!named.allows(&asks("create", "pods", "")));
 
         let path = |path: &str| Attributes {
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named_once() {
+    fn a_missing_permission_is_named_once() {
         let wanted = [
             rule(
                 json!({"apiGroups": ["", "apps"], "resources": ["pods"], "verbs": ["get", "list"]}),

@@ -39,7 +39,7 @@ pub(crate) struct Account {
     pub(crate) uid: String,
 }
 
-/// Signs tokens and knows its own.
+/// Signs tokens and recognizes its own.
 pub(crate) struct Key([u8; 64]);
 
 impl std::fmt::Debug for Key {

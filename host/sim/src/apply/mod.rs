@@ -1,7 +1,7 @@
 //! Server-side apply: field managers, their sets of fields, and conflicts.
 //!
-//! Objects are tracked from their first apply on: what they held before is
-//! the field manager `before-first-apply`'s.
+//! Objects are tracked from their first apply on: earlier fields belong to the field
+//! manager `before-first-apply`.
 
 mod set;
 mod shape;
@@ -29,7 +29,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) time: &'a str,
 }
 
-/// What an apply makes of an object.
+/// The result of an apply.
 #[derive(Debug)]
 pub(crate) struct ApplyOutcome {
     /// The whole object.
@@ -180,8 +180,8 @@ pub(crate) fn group_version(api_version: &str) -> String {
     }
 }
 
-/// Takes from `object` what the manager applied before, does not apply any
-/// more, and nobody else has.
+/// Removes from `object` the fields that the manager applied before and does not apply
+/// any more, unless another manager has them.
 fn prune(object: &Value, last: &FieldSet, kept: &FieldSet, shape: &Shape<'_>) -> Value {
     let last = walk::with_parents(last, shape);
     let kept = walk::with_parents(kept, shape);
@@ -260,7 +260,7 @@ fn entry(resource: &Resource, writer: Writer<'_>, operation: Operation) -> Entry
     }
 }
 
-/// Takes out the entry of the same manager, operation and version.
+/// Removes and returns the entry of the same manager, operation and version.
 fn take(entries: &mut Vec<Entry>, like: &Entry) -> Option<Entry> {
     let place = entries.iter().position(|entry| {
         entry.manager == like.manager

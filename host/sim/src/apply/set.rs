@@ -1,4 +1,4 @@
-//! Sets of fields, as `managedFields` holds them (`FieldsV1`).
+//! Sets of fields, in the form of `managedFields` (`FieldsV1`).
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -71,7 +71,7 @@ impl fmt::Display for Step {
 pub(super) struct FieldSet {
     /// The steps at which a path of the set ends.
     pub(super) members: BTreeSet<Step>,
-    /// What lies below a step; never an empty set.
+    /// The fields below a step; never an empty set.
     pub(super) children: BTreeMap<Step, FieldSet>,
 }
 

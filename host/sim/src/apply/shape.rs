@@ -1,5 +1,5 @@
-//! What the parts of an object are to server-side apply: which lists have
-//! elements of their own, which maps and messages are one value.
+//! The parts of an object in server-side apply: lists with separate elements, and maps
+//! and messages that are one value.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::LazyLock;
@@ -14,7 +14,7 @@ use crate::schema::{ListKind, Schema};
 /// What a part of an object is.
 #[derive(Clone, Debug)]
 pub(super) enum Shape<'a> {
-    /// One value, whatever is in it, written in the JSON type of that name.
+    /// One atomic value, with the JSON type of that name.
     Leaf(Scalar),
     /// A built-in type.
     Message(&'a str),
@@ -39,7 +39,7 @@ pub(super) enum Scalar {
     Flag,
 }
 
-/// How a field of a message is taken apart.
+/// How a field of a message is split.
 enum Relation {
     Whole,
     Set,
@@ -86,8 +86,8 @@ pub(super) fn of<'a>(resource: &'a Resource, message: &'a str) -> Shape<'a> {
 }
 
 impl<'a> Shape<'a> {
-    /// The shape of a field, and whether the type names it; none if it has no
-    /// such field.
+    /// The shape of a field, and whether the type names it; none if there is no such
+    /// field.
     pub(super) fn field(&self, name: &str) -> Option<(Shape<'a>, bool)> {
         match self {
             Shape::Leaf(_) | Shape::List(..) => None,
@@ -115,8 +115,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// What tells an element of the list from others, or the key that it
-    /// leaves out.
+    /// What identifies an element of the list, or the missing key.
     pub(super) fn step(&self, element: &Value) -> Result<Step, String> {
         let Shape::List(keys, _) = self else {
             return Ok(Step::Element(element.to_string()));

@@ -1,5 +1,5 @@
-//! Walks over objects along their shape: the set of their fields, how two
-//! differ, how one is merged into another, and what is left without a set.
+//! Walks over objects along their shape: the set of their fields, the differences of
+//! two objects, a merge, and an object without a set of fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -121,8 +121,8 @@ pub(super) fn merge(live: Value, config: &Value, shape: &Shape<'_>) -> Value {
     }
 }
 
-/// The elements of both lists. Those of `config` keep its order; others stay
-/// where they are among them as far as that goes.
+/// The elements of both lists. Those of `config` keep their order; the others keep
+/// their place among them as far as possible.
 fn merge_lists(live: Vec<Value>, config: &[Value], shape: &Shape<'_>) -> Vec<Value> {
     let step = |element: &Value| shape.step(element).ok();
     let wanted: Vec<(Option<Step>, &Value)> = config.iter().map(|one| (step(one), one)).collect();
@@ -235,8 +235,8 @@ fn part_without(below: Value, step: &Step, set: &FieldSet, shape: &Shape<'_>) ->
     }
 }
 
-/// The set with the fields as members under which it holds something, where
-/// the type names them.
+/// The set, with the parent fields that the type names as members where they contain
+/// something.
 pub(super) fn with_parents(set: &FieldSet, shape: &Shape<'_>) -> FieldSet {
     let mut all = FieldSet {
         members: set.members.clone(),

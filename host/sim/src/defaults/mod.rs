@@ -32,7 +32,7 @@ pub(crate) fn namespace(object: &mut Object) {
     }
 }
 
-/// A new namespace is active and holds the finalizer of its controller.
+/// A new namespace is active and has the finalizer of its controller.
 pub(crate) fn new_namespace(object: &mut Object) {
     object
         .body

@@ -66,14 +66,14 @@ pub(crate) fn tolerations(pod: &mut Object, seconds: i64) {
     }
 }
 
-/// A status written by a client that does not know these fields keeps them.
+/// A status from a client that does not know these fields does not remove them.
 pub(crate) fn keep_pod_status(new: &mut Object, old: &Object) {
     let old = old.at(&["status"]).cloned().unwrap_or_default();
     let status = new.section("status");
     keep_unset(status, &old, "qosClass");
     keep_unset(status, &old, "observedGeneration");
     let list = |status: &Value| status.get("conditions").and_then(Value::as_array).cloned();
-    // There may be several conditions of a type: each takes its turn.
+    // There may be several conditions of a type, which are matched in order.
     let mut before = list(&old).unwrap_or_default();
     let Some(Value::Array(conditions)) = status.get_mut("conditions") else {
         return;
@@ -202,7 +202,7 @@ fn volume_defaults(volume: &mut Fields) {
     }
 }
 
-/// A list of addresses, and its first under a name of its own.
+/// A list of addresses, and a separate field with its first one.
 fn one_address(status: &mut Fields, one: &str, all: &str) {
     let first = status
         .get(all)

@@ -71,8 +71,8 @@ pub(crate) fn daemon_set(object: &mut Object) {
     pod::template(spec);
 }
 
-/// The annotation that stands for `spec.templateGeneration`, a field that
-/// `apps/v1` no longer has and the server still counts.
+/// The annotation for `spec.templateGeneration`, a field that `apps/v1` no longer has
+/// and the server still counts.
 const TEMPLATE_GENERATION: &str = "deprecated.daemonset.template.generation";
 
 /// A new daemon set's template has its first generation, unless the client
@@ -91,8 +91,7 @@ pub(crate) fn count_template_generation(new: &mut Object, old: &Object) {
     set_template_generation(new, generation.saturating_add(rises));
 }
 
-/// The generation that the annotation says (0: it says none), or what Go's
-/// parser finds wrong with it.
+/// The generation in the annotation (0 without one), or the error of Go's parser.
 pub(crate) fn template_generation(set: &Object) -> Result<i64, String> {
     let Some(text) = set.metadata.annotations.get(TEMPLATE_GENERATION) else {
         return Ok(0);
@@ -106,7 +105,7 @@ fn set_template_generation(set: &mut Object, generation: i64) {
     annotations.insert(TEMPLATE_GENERATION.to_owned(), generation.to_string());
 }
 
-/// A strategy is a rolling update, with these limits, unless it says otherwise.
+/// A strategy is a rolling update with these limits by default.
 fn rolling_update(spec: &mut Map<String, Value>, field: &str, limits: &Value) {
     let strategy = section(spec, field);
     fill(strategy, &json!({"type": "RollingUpdate"}));
@@ -118,7 +117,7 @@ fn rolling_update(spec: &mut Map<String, Value>, field: &str, limits: &Value) {
     }
 }
 
-/// A set of pods that is new has none.
+/// A new set of pods has no status.
 pub(crate) fn no_status_yet(object: &mut Object) {
     object.body.remove("status");
 }

@@ -24,29 +24,31 @@ use super::{Action, Fault, Match, Refusal, WatchFault, When};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FaultSyntax {
     /// Fewer words than a fault has.
-    #[error("{0:?} is no fault: it is VERB RESOURCE [WHERE…] [WHEN] EFFECT, `delete pods 10% 429`")]
+    #[error(
+        "{0:?} is not a fault: expected VERB RESOURCE [WHERE…] [WHEN] EFFECT, such as `delete pods 10% 429`"
+    )]
     TooShort(String),
     /// The first word.
-    #[error("{0:?} is no verb: it is one of {known}, any", known = VERBS.join(", "))]
+    #[error("{0:?} is not a verb: expected one of {known}, any", known = VERBS.join(", "))]
     Verb(String),
     /// A word between the resource and the effect.
     #[error(
-        "{0:?} says neither where nor when: write namespace=NAME, name=NAME, always, P%, first=N, nth=N or every=N"
+        "{0:?} is not a condition: expected namespace=NAME, name=NAME, always, P%, first=N, nth=N or every=N"
     )]
     Condition(String),
     /// A condition that is there twice.
-    #[error("{0:?} says again what was said before")]
+    #[error("{0:?} repeats an earlier condition")]
     Repeated(String),
     /// The last word.
     #[error(
-        "{0:?} is no effect: it is one of delay=DURATION, 409, 422, 429, 429=SECONDS, 500, 503, close-before, close-after, cut=BYTES and, for watches, end, abort, silence, no-bookmarks, expire (each may say after how many events: abort=3), late=DURATION"
+        "{0:?} is not an effect: expected one of delay=DURATION, 409, 422, 429, 429=SECONDS, 500, 503, close-before, close-after, cut=BYTES and, for watches, end, abort, silence, no-bookmarks, expire (each with an optional number of events: abort=3), late=DURATION"
     )]
     Effect(String),
     /// An effect on watches, for another verb.
-    #[error("{0:?} happens to watches only: begin with `watch`")]
+    #[error("{0:?} is for watches only: use the verb `watch`")]
     WatchOnly(String),
     /// A value that cannot be read.
-    #[error("{0:?} does not hold {1}")]
+    #[error("{0:?}: expected {1}")]
     Value(String, &'static str),
 }
 
@@ -270,27 +272,30 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_named() {
+    fn errors_name_the_word() {
         for (text, named) in [
-            ("", "no fault"),
-            ("delete 429", "\"delete 429\" is no fault"),
-            ("remove pods 429", "\"remove\" is no verb"),
-            ("delete pods sometimes 429", "\"sometimes\" says neither"),
-            ("delete pods 101% 429", "\"101%\" does not hold a share"),
-            ("delete pods -1% 429", "\"-1%\" does not hold a share"),
-            ("delete pods NaN% 429", "\"NaN%\" does not hold a share"),
-            ("delete pods nth=0 429", "\"nth=0\" does not hold a number"),
-            ("delete pods first=x 429", "\"first=x\" does not hold"),
-            ("delete pods 10% nth=1 429", "\"nth=1\" says again"),
-            ("delete pods name=a name=b 429", "\"name=b\" says again"),
-            ("delete pods name= 429", "\"name=\" does not hold a name"),
-            ("delete pods 10%", "\"10%\" is no effect"),
-            ("delete pods 418", "\"418\" is no effect"),
-            ("delete pods 500=1", "\"500=1\" is no effect"),
-            ("delete pods cut", "\"cut\" is no effect"),
-            ("delete pods delay=soon", "\"delay=soon\" does not hold"),
-            ("delete pods delay=-1s", "\"delay=-1s\" does not hold"),
-            ("list pods abort=3", "\"abort=3\" happens to watches only"),
+            ("", "is not a fault"),
+            ("delete 429", "\"delete 429\" is not a fault"),
+            ("remove pods 429", "\"remove\" is not a verb"),
+            (
+                "delete pods sometimes 429",
+                "\"sometimes\" is not a condition",
+            ),
+            ("delete pods 101% 429", "\"101%\": expected a share"),
+            ("delete pods -1% 429", "\"-1%\": expected a share"),
+            ("delete pods NaN% 429", "\"NaN%\": expected a share"),
+            ("delete pods nth=0 429", "\"nth=0\": expected a number"),
+            ("delete pods first=x 429", "\"first=x\": expected"),
+            ("delete pods 10% nth=1 429", "\"nth=1\" repeats"),
+            ("delete pods name=a name=b 429", "\"name=b\" repeats"),
+            ("delete pods name= 429", "\"name=\": expected a name"),
+            ("delete pods 10%", "\"10%\" is not an effect"),
+            ("delete pods 418", "\"418\" is not an effect"),
+            ("delete pods 500=1", "\"500=1\" is not an effect"),
+            ("delete pods cut", "\"cut\" is not an effect"),
+            ("delete pods delay=soon", "\"delay=soon\": expected"),
+            ("delete pods delay=-1s", "\"delay=-1s\": expected"),
+            ("list pods abort=3", "\"abort=3\" is for watches only"),
         ] {
             let error = text.parse::<Fault>().expect_err(text).to_string();
             assert!(error.contains(named), "{text}: {error}");

@@ -81,7 +81,7 @@ pub enum When {
 /// The effect of a fault.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// It takes that much longer.
+    /// The request takes this much longer.
     Delay(Duration),
     /// It is refused and has no effect.
     Refuse(Refusal),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn which_requests_are_hit() {
+    fn each_condition_hits_its_requests() {
         assert_eq!(hits(When::Always), [true; 6]);
         assert_eq!(
             hits(When::First(2)),
@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn other_requests_are_spared() {
+    fn other_requests_are_not_hit() {
         let mut faults = Faults::new(0);
         let id = faults.add(Fault {
             matches: Match {

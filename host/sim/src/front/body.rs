@@ -13,8 +13,7 @@ use crate::api::Answer;
 use crate::response::{ListWriter, Response};
 use crate::status::Status;
 
-/// The connection was closed where the protocol does not allow it: a fault
-/// asked for that.
+/// A fault closed the connection where the protocol does not allow it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("connection closed before the message was complete")]
 pub struct ConnectionClosed;
@@ -79,7 +78,7 @@ impl http_body::Body for SimBody {
                 .poll_next(context)
                 .map(|piece| piece.map(|bytes| bytes.map(Frame::data))),
             Inner::Breaking => {
-                // A pause makes the connection flush.
+                // A pause flushes the connection.
                 self.0 = Inner::Broken;
                 context.waker().wake_by_ref();
                 Poll::Pending

@@ -14,7 +14,7 @@ use crate::fault::WatchFault;
 use crate::model::{Watch, WatchStart};
 use crate::stored::StoredObject;
 
-/// How many changes are taken from the log at once.
+/// The number of changes that are read from the log at once.
 const BATCH: usize = 256;
 
 /// The server's hand on an open watch.
@@ -46,7 +46,7 @@ pub(super) struct Live {
     state: State,
     changes: watch::Receiver<u64>,
     disturbed: watch::Receiver<Option<WatchFault>>,
-    /// The fault to come, after so many more events.
+    /// The planned fault, after this many more events.
     planned: Option<(usize, WatchFault)>,
     delay: Duration,
     bookmark_interval: Duration,

@@ -116,8 +116,7 @@ async fn serve_http(stream: impl AsyncRead + AsyncWrite + Unpin, sim: Sim) {
         let sim = sim.clone();
         async move { sim.call(request).await }
     });
-    // An error here is the client's hanging up, or a fault that closes the
-    // connection: there is nobody to tell.
+    // The client closed the connection, or a fault did: there is no client to notify.
     let _ = http1::Builder::new()
         .timer(TokioTimer::new())
         .serve_connection(TokioIo::new(stream), service)
@@ -130,8 +129,8 @@ pub fn kubeconfig(url: &str) -> String {
     kubeconfig_of(&format!("server: {url}"), "{}")
 }
 
-/// A kubeconfig for a server at `url` and the user that a token stands for.
-/// `certificate` is the server's, in PEM.
+/// A kubeconfig for a server at `url` and the user of a token. `certificate` is the
+/// server's, in PEM.
 #[must_use]
 pub fn kubeconfig_with_token(url: &str, certificate: Option<&str>, token: &str) -> String {
     let mut cluster = format!("server: {url}");

@@ -25,10 +25,10 @@ impl std::fmt::Debug for Identity {
 #[derive(Debug, thiserror::Error)]
 pub enum IdentityError {
     /// It cannot be made.
-    #[error("making a certificate: {0}")]
+    #[error("cannot create a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// It cannot be used.
-    #[error("using a certificate: {0}")]
+    #[error("cannot use the certificate: {0}")]
     Tls(#[from] tokio_rustls::rustls::Error),
 }
 

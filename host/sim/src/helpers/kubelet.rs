@@ -1,7 +1,7 @@
-//! A stand-in for the kubelets of all nodes: it starts the pods that are bound
-//! to existing nodes, ends those that terminate after their grace period, and
-//! posts heartbeats. A node can be told to go silent: by the program, or by the
-//! label [`KUBELET_LABEL`] on the node.
+//! A simulation of the kubelets of all nodes: it starts the pods that are bound to
+//! existing nodes, ends terminating pods after their grace period, and posts
+//! heartbeats. The program, or the label [`KUBELET_LABEL`] on a node, can silence a
+//! kubelet.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +19,7 @@ use crate::object::Object;
 use crate::status::{Result, Status};
 use crate::stored::StoredObject;
 
-/// A node that carries this label with the value `silent` has a kubelet that
-/// does nothing until the label goes.
+/// While a node has this label with the value `silent`, its kubelet does nothing.
 pub const KUBELET_LABEL: &str = "davit-sim/kubelet";
 
 /// How the kubelets behave.
@@ -50,7 +49,7 @@ pub struct Kubelet {
 }
 
 impl Kubelet {
-    /// Starts kubelets for the nodes of `sim`, those to come included.
+    /// Starts kubelets for the present and future nodes of `sim`.
     #[must_use]
     pub fn start(sim: &Sim, options: KubeletOptions) -> Self {
         let silent = Arc::new(Mutex::new(BTreeSet::new()));

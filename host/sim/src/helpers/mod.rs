@@ -1,5 +1,5 @@
-//! Stand-ins for what a cluster has beside its API server. All are off unless
-//! started, and none of their work is in the request log.
+//! Simulations of components beside the API server. They run only when started, and
+//! their requests are not in the request log.
 
 #[cfg(feature = "transport")]
 mod kubelet;

@@ -1,5 +1,5 @@
-//! A stand-in for the namespace controller: it empties namespaces that
-//! terminate and lets them go.
+//! A simulation of the namespace controller: it empties terminating namespaces and
+//! removes their finalizer.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use crate::front::Sim;
 use crate::model::Model;
 
-/// How often a namespace is reconciled while it has content that takes time: pods with
-/// a grace period, objects with finalizers.
+/// How often a namespace is reconciled while its content takes time to go: pods with a
+/// grace period, objects with finalizers.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Runs until it is dropped.

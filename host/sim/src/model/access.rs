@@ -17,7 +17,7 @@ use crate::status::{Result, Status};
 use crate::target::Target;
 use crate::time::Time;
 
-/// What a model knows of users, beside the roles that it stores.
+/// The users of a model, besides the stored roles.
 #[derive(Debug)]
 pub(super) struct Access {
     pub(super) key: Key,
@@ -188,9 +188,8 @@ impl Model {
         }
     }
 
-    /// Nobody gives away what they do not have: a role or a binding may only
-    /// grant what its writer holds, unless a rule allows to `escalate` or to
-    /// `bind`.
+    /// No user can grant more than the user has: a role or a binding may only grant its
+    /// writer's permissions, unless a rule allows to `escalate` or to `bind`.
     pub(super) fn check_grants(
         &self,
         target: &Target,
@@ -277,8 +276,7 @@ fn asks(verb: &str, target: &Target, name: &str) -> Attributes {
     }
 }
 
-/// What a role grants. One that is put together from others may come to grant
-/// everything.
+/// The rules of a role. An aggregated role may later grant everything.
 fn declared(role: &Object, old: Option<&Object>) -> Result<Vec<Rule>> {
     let mut rules: Vec<Rule> = parsed(role, "rules")?;
     let aggregation = role.at(&["aggregationRule"]);
@@ -295,7 +293,7 @@ fn parsed<T: Default + for<'de> Deserialize<'de>>(object: &Object, field: &str) 
     T::deserialize(value).map_err(|error| Status::bad_request(error.to_string()))
 }
 
-/// Whether an update changes nothing but what keeps the object.
+/// Whether an update only removes finalizers and owner references.
 fn only_lets_go(new: &Object, old: &Object) -> bool {
     new.body == old.body
         && new.metadata.labels == old.metadata.labels

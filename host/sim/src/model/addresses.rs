@@ -1,4 +1,4 @@
-//! The addresses and ports that services are given.
+//! The addresses and ports of services.
 
 use serde_json::{Value, json};
 
@@ -81,7 +81,7 @@ impl Model {
         Ok(taken)
     }
 
-    /// One by chance that is not taken; if none is free, a taken one.
+    /// A random free address or port; if none is free, one that is in use.
     fn free(&mut self, taken: &[String], make: impl Fn(u64) -> String) -> String {
         let start = self.rng.next_u64() / 2;
         (0..NODE_PORTS.1)

@@ -1,4 +1,4 @@
-//! The binding subresource: how a scheduler gives a pod its node.
+//! The binding subresource: it assigns a pod to a node.
 
 use serde_json::{Value, json};
 

@@ -23,7 +23,7 @@ pub(super) fn object(target: &Target, body: Body, strict: bool) -> Result<Object
     complete(resource, value, strict).map_err(|why| unhandled(resource, &why))
 }
 
-/// What a body is answered with that holds no object of its kind.
+/// The answer to a body without an object of the resource's kind.
 pub(super) fn unhandled(resource: &Resource, why: &WrongType) -> Box<Status> {
     Status::bad_request(format!(
         "{kind} in version {:?} cannot be handled as a {kind}: {}",
@@ -55,7 +55,7 @@ fn check_custom_type(resource: &Resource, value: &Value, bytes: Option<&[u8]>) -
     }
     let why = format!("must be {}", resource.kind);
     let error = FieldError::invalid("kind", &kind.into(), why);
-    // The server takes the object's word for what it is.
+    // The server trusts the kind in the body.
     Err(Status::invalid(
         kind,
         &resource.group,
@@ -106,7 +106,7 @@ pub(super) fn check_type(value: &Value, resource: &Resource) -> Result<()> {
     }
 }
 
-/// Where the server's source makes the scheme that a kind is registered in.
+/// Where the server's source creates the scheme with a kind.
 fn scheme(resource: &Resource) -> &'static str {
     if resource.group == "apiextensions.k8s.io" {
         "pkg/apiserver/apiserver.go:55"

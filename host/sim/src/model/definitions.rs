@@ -21,9 +21,8 @@ const GROUP: &str = "apiextensions.k8s.io";
 const STORE: &str = "customresourcedefinitions.apiextensions.k8s.io";
 
 impl Model {
-    /// What follows a write by itself: a definition that changed is named,
-    /// established and served, and one that terminates goes with the last of
-    /// its objects.
+    /// The effects of a write: a changed definition is accepted, established and
+    /// served, and a terminating one is deleted with its last object.
     pub(super) fn after_write(&mut self, now: Time, target: &Target) -> Result<()> {
         let resource = &target.resource;
         let terminating = resource
@@ -64,7 +63,7 @@ impl Model {
         Ok(None)
     }
 
-    /// Stores a definition, or lets it go if nothing holds it any more.
+    /// Stores a definition, or deletes it if it has no finalizers.
     fn write_definition(&mut self, now: Time, name: &str, definition: Object) -> Result<()> {
         let Some(resource) = self.resource(GROUP, "v1", "customresourcedefinitions") else {
             return Err(Status::internal("no customresourcedefinitions resource"));
@@ -134,8 +133,8 @@ impl Model {
                 .entry(resource.store.clone())
                 .or_insert_with(|| Collection::starting_after(version));
         }
-        // A definition that went takes its objects with it; one that no longer
-        // serves a version keeps them. The watches end in both cases.
+        // A deleted definition deletes its objects; one that no longer serves a version
+        // keeps them. The watches end in both cases.
         let served = |store: &Arc<str>| resources.iter().any(|resource| resource.store == *store);
         let defined = |store: &Arc<str>| definitions.iter().any(|it| *it.metadata.name == **store);
         let stores = self.collections.keys();

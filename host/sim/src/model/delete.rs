@@ -15,15 +15,15 @@ const FOREGROUND: &str = "foregroundDeletion";
 /// What a DELETE is answered with.
 #[derive(Clone, Debug)]
 pub enum DeleteAnswer {
-    /// The object: it goes later, or its kind is always answered so.
+    /// The object: it is deleted later, or answers for its kind always have it.
     Object(StoredObject),
-    /// It is gone.
+    /// The object is deleted.
     Gone(Details),
 }
 
-/// How far the deletion of an object has come.
+/// The progress of a deletion.
 enum Grace {
-    /// This request grants a grace period (0 for kinds that go at once).
+    /// This request grants a grace period (0 for kinds that are deleted immediately).
     Granted(i64),
     /// An earlier request did, and this one does not shorten it.
     Pending,
@@ -92,8 +92,8 @@ impl Model {
         Ok(answer(&resource, gone, true))
     }
 
-    /// A namespace is marked as terminating; it goes when its content has and
-    /// its controller has taken its finalizer off `spec`.
+    /// Marks a namespace as terminating. It is deleted when its content is gone and its
+    /// controller has removed its finalizer from `spec`.
     fn delete_namespace(
         &mut self,
         now: Time,
@@ -134,7 +134,7 @@ impl Model {
         Ok(DeleteAnswer::Object(stored))
     }
 
-    /// A definition is marked as terminating; it goes when its objects have.
+    /// Marks a definition as terminating. It is deleted when its objects are gone.
     fn delete_definition(
         &mut self,
         now: Time,
@@ -298,7 +298,7 @@ fn grant_grace(
     Grace::Granted(seconds)
 }
 
-/// A pod that no kubelet has, or that has finished, goes at once.
+/// A pod without a kubelet, or a finished pod, is deleted immediately.
 fn pod_grace(pod: &Object, asked: Option<i64>) -> i64 {
     let own = || {
         pod.at(&["spec", "terminationGracePeriodSeconds"])
@@ -325,8 +325,8 @@ fn mark(now: Time, metadata: &mut Metadata) {
     metadata.deletion_grace_period_seconds = Some(0);
 }
 
-/// The finalizers after a policy has spoken: `orphan` or `foregroundDeletion`
-/// are added and taken away as it says.
+/// The finalizers after the propagation policy is applied: it adds and removes `orphan`
+/// and `foregroundDeletion`.
 fn finalizers(resource: &Resource, metadata: &Metadata, options: &DeleteOptions) -> Vec<String> {
     let old = &metadata.finalizers;
     let wanted = wanted_finalizer(resource, old, options);

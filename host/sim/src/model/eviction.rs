@@ -13,8 +13,9 @@ use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
-    /// Evicts a pod: deletes it unless a disruption budget refuses. Several
-    /// budgets are a failure that the server answers as if it were none.
+    /// Evicts a pod: deletes it unless a disruption budget refuses. With several
+    /// budgets for a pod, the server returns an error in the body of a successful
+    /// answer.
     pub fn evict(
         &mut self,
         now: Time,

@@ -9,9 +9,9 @@ use crate::target::Target;
 use crate::time::Time;
 
 impl Model {
-    /// Stores an object as it was in another cluster: its uid, times, owner
-    /// references and status are kept, only its version is new. What is missing
-    /// is filled in. An object of the same name is replaced.
+    /// Stores an object from another cluster: uid, times, owner references and status
+    /// stay, only the version is new. Missing fields get defaults. An object of the
+    /// same name is replaced.
     pub fn import(&mut self, now: Time, object: Value) -> Result<StoredObject> {
         let text = |name: &str| object.get(name).and_then(Value::as_str).unwrap_or_default();
         let (api_version, kind) = (text("apiVersion"), text("kind"));

@@ -24,7 +24,7 @@ pub(super) enum Step {
 /// How far the objects of a definition are on their way out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Instances {
-    /// Some have not been told to go.
+    /// Some are not marked for deletion yet.
     Present,
     /// All that are left wait for their finalizers.
     Waiting,
@@ -32,8 +32,7 @@ pub(super) enum Instances {
     Gone,
 }
 
-/// The next thing to do about `definition`, one of `all`; none if it has come
-/// to rest.
+/// The next step of `definition`, one of `all`; none if there is nothing to do.
 pub(super) fn next_step(
     now: Time,
     definition: &Object,
@@ -51,13 +50,13 @@ pub(super) fn is_served(definition: &Object) -> bool {
     is_true(definition, "NamesAccepted") || is_true(definition, "Established")
 }
 
-/// Whether its objects are being cleared away: none is created any more.
+/// Whether its objects are being deleted: no new ones can be created.
 pub(super) fn is_terminating(definition: &Object) -> bool {
     is_true(definition, "Terminating")
 }
 
-/// The first DELETE of a definition: it is marked, and held until its objects
-/// are gone.
+/// The first DELETE of a definition: it is marked, and stays until its objects are
+/// gone.
 pub(super) fn mark_for_deletion(now: Time, definition: &mut Object) {
     let metadata = &mut definition.metadata;
     metadata.deletion_timestamp = Some(now);
@@ -195,7 +194,7 @@ fn has_cleanup(metadata: &Metadata) -> bool {
     metadata.finalizers.iter().any(|name| name == CLEANUP)
 }
 
-/// The names that the definitions of a group hold: of resources, of kinds.
+/// The names that the definitions of a group use: of resources and of kinds.
 fn taken<'a>(group: &str, all: &'a [Object]) -> (BTreeSet<&'a str>, BTreeSet<&'a str>) {
     let mut resources = BTreeSet::new();
     let mut kinds = BTreeSet::new();

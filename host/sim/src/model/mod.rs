@@ -59,17 +59,16 @@ pub struct Config {
     pub history: Duration,
     /// The most changes of one resource in the history.
     pub history_events: usize,
-    /// The address that `GET /api` tells clients to use. No client of ours
-    /// does; the default is that of the server which the recorded exchanges
-    /// came from, so that a replay compares equal.
+    /// The address that `GET /api` returns to clients. The host does not use it. The
+    /// default is that of the server whose exchanges were recorded, so that a replay
+    /// compares equal.
     pub advertised_address: String,
-    /// The shortest life of a watch that asks for no timeout.
+    /// The shortest timeout of a watch without a requested one.
     pub watch_timeout: Duration,
-    /// How long new pods tolerate nodes that are not ready or unreachable, if
-    /// they do not say so themselves (the `DefaultTolerationSeconds`
-    /// admission plugin); none: it is off.
+    /// How long new pods tolerate nodes that are not ready or unreachable by default
+    /// (the admission plugin `DefaultTolerationSeconds`); none: it is off.
     pub default_toleration_seconds: Option<i64>,
-    /// The time between bookmarks of a watch that takes them.
+    /// The time between bookmarks of a watch with bookmarks.
     pub bookmark_interval: Duration,
     /// Authorization by RBAC; none: every request is allowed.
     pub rbac: Option<Rbac>,
@@ -262,7 +261,7 @@ impl Model {
             .ok_or_else(|| Status::not_found(target.resource.group_resource(), &target.name))
     }
 
-    /// Writes an object under the next version. A dry run only shows what
+    /// Writes an object under the next version. A dry run only returns the object that
     /// would be stored.
     fn commit(
         &mut self,

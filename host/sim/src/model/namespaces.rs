@@ -1,4 +1,4 @@
-//! What the namespace controller does, for the stand-in that plays it.
+//! The actions of the namespace controller, for its simulation.
 
 use serde_json::Value;
 
@@ -32,7 +32,7 @@ impl Model {
         Ok(waiting)
     }
 
-    /// Deletes the content, and answers whether there is none any more.
+    /// Deletes the content, and returns whether there is none left.
     fn empty_namespace(&mut self, now: Time, namespace: &str) -> Result<bool> {
         let prefix = format!("{namespace}/");
         let mut content = Vec::new();

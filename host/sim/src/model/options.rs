@@ -23,7 +23,8 @@ pub struct WriteOptions {
     pub force: bool,
     /// The field manager.
     pub field_manager: String,
-    /// The user who writes, for fields that need a permission; none: the server itself.
+    /// The user who writes, for fields that need a permission; none for the server
+    /// itself.
     pub writer: Option<User>,
     /// Skip validation. No request can ask for it: tests set up states that a cluster
     /// reaches in steps.
@@ -91,7 +92,7 @@ fn manager_errors(manager: &str, errors: &mut Vec<FieldError>) {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeleteOptions {
-    /// Seconds until the object may go; none: the object's own default.
+    /// Seconds until the deletion; none: the object's own default.
     pub grace_period_seconds: Option<i64>,
     /// The preconditions.
     pub preconditions: Option<Preconditions>,
@@ -152,7 +153,7 @@ impl DeleteOptions {
         serde_json::from_value(body).map_err(|error| Status::bad_request(error.to_string()))
     }
 
-    /// Whether nothing is to be changed.
+    /// Whether nothing would change.
     #[must_use]
     pub fn is_dry_run(&self) -> bool {
         self.dry_run.as_ref().is_some_and(|all| !all.is_empty())

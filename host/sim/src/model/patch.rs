@@ -48,8 +48,8 @@ fn patched(
     strict: bool,
 ) -> Result<Object> {
     let patch = patch_document(how, body)?;
-    // The value in the error for a patch whose result is no object: the patch itself for
-    // strategic merge patches, else the result.
+    // The value in the error for a patch whose result is not an object: for strategic
+    // merge patches the patch itself, otherwise the result.
     let mut shown = String::new();
     let outcome = match how {
         PatchType::Json => patch::apply_json(&mut value, &patch),

@@ -27,7 +27,7 @@ pub struct Page {
     pub metadata: ListMetadata,
 }
 
-/// What a `continue` token holds, in the API server's own form.
+/// The content of a `continue` token, in the API server's own form.
 #[derive(Serialize, Deserialize)]
 struct Token {
     v: String,
@@ -160,7 +160,7 @@ const LENIENT: GeneralPurpose = GeneralPurpose::new(
     NO_PAD.with_decode_allow_trailing_bits(true),
 );
 
-/// Where Go's decoder gives up.
+/// The position of the error in Go's decoder.
 fn error_at(error: &DecodeError, text: &str) -> usize {
     match error {
         DecodeError::InvalidByte(at, _) | DecodeError::InvalidLastSymbol { offset: at, .. } => *at,
@@ -190,7 +190,7 @@ fn read_token(text: &str) -> Result<Token> {
     Ok(token)
 }
 
-/// Go's complaint about bytes that do not even begin like JSON.
+/// Go's error for bytes that do not start like JSON.
 fn not_json(bytes: &[u8]) -> Option<String> {
     if serde_json::from_slice::<Value>(bytes).is_ok() {
         return None;
@@ -208,9 +208,9 @@ fn not_json(bytes: &[u8]) -> Option<String> {
 mod tests {
     use super::*;
 
-    /// As Go says it.
+    /// The text of Go's error.
     #[test]
-    fn what_is_no_base64_is_refused_with_its_position() {
+    fn malformed_base64_is_refused_with_its_position() {
         for (text, at) in [("ab!d", 2), ("a", 0), ("abcde", 4), ("ab==", 2)] {
             let refused = read_token(text).err().unwrap().to_string();
             let position = format!("illegal base64 data at input byte {at}");

@@ -13,7 +13,7 @@ use crate::target::Target;
 use crate::time::Time;
 use crate::{typed, validation};
 
-/// Seconds that a token is good for, unless the request says otherwise.
+/// The lifetime of a token in seconds, if the request sets none.
 const TOKEN_LIFE: i64 = 3600;
 
 impl Model {

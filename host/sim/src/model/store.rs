@@ -131,7 +131,7 @@ impl Collection {
             .collect())
     }
 
-    /// Stores an object that was given `version`.
+    /// Stores an object with this `version`.
     pub(super) fn put(&mut self, key: &str, at: Time, version: u64, new: StoredObject) {
         let key: Arc<str> = match self.objects.get_key_value(key) {
             Some((key, _)) => key.clone(),

@@ -1,4 +1,5 @@
-//! What each endpoint may write of an object, and what its URL says of the body.
+//! The parts of an object that each endpoint may write, and the parts of the URL that
+//! the body must match.
 
 use serde_json::{Map, Value};
 

@@ -21,7 +21,7 @@ pub struct Watch {
     encoder: Encoder,
     prefix: String,
     cursor: u64,
-    /// Whether the client takes bookmarks.
+    /// Whether the client accepts bookmarks.
     pub bookmarks: bool,
     /// How long the watch lives.
     pub timeout: Duration,
@@ -93,8 +93,8 @@ impl Model {
         })
     }
 
-    /// The timeout of a watch without one of its own: random, so that watches do not end
-    /// at the same time.
+    /// The timeout of a watch that requests none: random, so that watches do not end at
+    /// the same time.
     fn watch_timeout(&mut self, options: &ListOptions) -> Duration {
         if let Some(seconds) = options.timeout_seconds {
             return Duration::from_secs(seconds);
@@ -142,7 +142,7 @@ impl Watch {
         let events = collection.changes(self.cursor, limit)?;
         match events.last() {
             Some(event) if events.len() == limit => self.cursor = event.version,
-            // A watch from a version to come stays there.
+            // A watch from a future version stays there.
             _ => self.cursor = self.cursor.max(model.version),
         }
         Ok(events)

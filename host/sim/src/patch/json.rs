@@ -1,11 +1,11 @@
-//! RFC 6902 JSON patches, as the API server's library reads them: removing
-//! what is not there is an error, adding to a missing parent too.
+//! RFC 6902 JSON patches, as the API server's library applies them: to remove an absent
+//! value, or to add to a missing parent, is an error.
 
 use serde_json::{Map, Value};
 
 use super::PatchError;
 
-/// How many operations the server takes.
+/// The most operations that the server accepts.
 const MAX_OPERATIONS: usize = 10_000;
 
 /// Applies the operations in order; on an error `target` is in between.
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_apply() {
+    fn inapplicable_patches_are_refused() {
         for operation in [
             json!({"op": "remove", "path": "/none"}),
             json!({"op": "replace", "path": "/none", "value": 1}),

@@ -5,7 +5,7 @@
 /// How a list of a built-in type is patched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ListStrategy {
-    /// The patch's list takes the place of the old one.
+    /// The patch's list replaces the old one.
     Replace,
     /// Objects with the same value of this field are one element.
     ByKey(&'static str),
@@ -49,7 +49,7 @@ fn metadata(path: &[&str]) -> ListStrategy {
     }
 }
 
-/// The rest of `path` below the pod template it goes through, if any.
+/// The rest of `path` below a pod template, if the path goes through one.
 fn template<'a, 'b>(kind: &str, path: &'a [&'b str]) -> Option<&'a [&'b str]> {
     match (kind, path) {
         ("CronJob", ["spec", "jobTemplate", "spec", "template", rest @ ..])

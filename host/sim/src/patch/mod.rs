@@ -14,13 +14,13 @@ pub use strategic::apply as apply_strategic;
 /// Why a patch does not apply.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum PatchError {
-    /// The patch itself makes no sense.
+    /// The patch itself is malformed.
     #[error("{0}")]
     Malformed(String),
-    /// It holds more operations than the server takes.
+    /// The patch has more operations than the server accepts.
     #[error("{0}")]
     TooLong(String),
-    /// It makes sense, but not for this object.
+    /// The patch is well-formed, but not applicable to this object.
     #[error("{0}")]
     Unapplicable(String),
 }

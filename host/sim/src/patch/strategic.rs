@@ -1,6 +1,5 @@
-//! Strategic merge patches of built-in kinds: a merge patch that knows which
-//! lists are maps in disguise, with `$patch`, `$retainKeys`,
-//! `$setElementOrder/…` and `$deleteFromPrimitiveList/…`.
+//! Strategic merge patches of built-in kinds: merge patches with keyed lists, `$patch`,
+//! `$retainKeys`, `$setElementOrder/…` and `$deleteFromPrimitiveList/…`.
 
 use serde_json::{Map, Value};
 

@@ -51,7 +51,7 @@ pub(crate) enum Zero {
     Written,
 }
 
-/// How often a field holds its type.
+/// How often a field occurs.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Shape {
     Single,
@@ -124,8 +124,8 @@ pub(crate) fn json_field(message: &str, name: &str) -> Option<&'static Slot> {
     })
 }
 
-/// The fields of a message, in no order; those that JSON writes into the object
-/// around them come as one.
+/// The fields of a message, in no order; those that JSON writes into the surrounding
+/// object come as one.
 pub(crate) fn slots(message: &str) -> impl Iterator<Item = &'static Slot> {
     MESSAGES.get(message).into_iter().flat_map(HashMap::values)
 }
@@ -253,8 +253,8 @@ fn map_entry(kind: &str, field: Field<'_>, depth: usize) -> Result<(String, Valu
     Ok((key, found))
 }
 
-/// A value, or none if JSON leaves it out: Go writes empty text and unset
-/// times for fields that were never set.
+/// A value; none if JSON omits it. Go writes empty text and unset times for fields that
+/// were never set.
 fn value(kind: &str, field: Field<'_>, depth: usize) -> Result<Option<Value>, String> {
     let value = match (kind, field) {
         ("string", Field::Bytes(text)) => {
@@ -269,7 +269,7 @@ fn value(kind: &str, field: Field<'_>, depth: usize) -> Result<Option<Value>, St
         ("intorstring", Field::Bytes(bytes)) => int_or_string(bytes)?,
         ("texts", Field::Bytes(bytes)) => texts(bytes)?,
         ("bool", Field::Number(number)) => (number != 0).into(),
-        // Negative numbers are written as 64 bits, whatever the type.
+        // Negative numbers have 64 bits, whatever the type.
         ("int32" | "int64", Field::Number(number)) => number.cast_signed().into(),
         ("double", Field::Number(bits)) => f64::from_bits(bits).into(),
         (name, Field::Bytes(bytes)) => Value::Object(fields(name, bytes, depth + 1)?),
@@ -324,7 +324,7 @@ fn time(bytes: &[u8], micro: bool) -> Result<Option<Value>, String> {
     }))
 }
 
-/// A list of text, which is a message of its own where it is a map's value.
+/// A list of texts, which is a separate message as the value of a map.
 fn texts(bytes: &[u8]) -> Result<Value, String> {
     let mut texts = Vec::new();
     for field in Reader::new(bytes) {
@@ -368,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_as_go_writes_it() {
+    fn a_pod_encoded_by_go_is_decoded() {
         let labels = field(11, &[field(1, b"app"), field(2, b"x")].concat());
         let metadata = field(1, &[field(1, b"p"), field(3, b""), labels].concat());
         let port = field(6, &[0x18, 0x50]);

@@ -33,11 +33,11 @@ pub struct Resource {
     pub list_kind: String,
     /// Whether its objects live in namespaces.
     pub namespaced: bool,
-    /// Abbreviations that kubectl takes.
+    /// Abbreviations for kubectl.
     pub short_names: Vec<String>,
-    /// Groups of resources that kubectl takes, `all`.
+    /// Categories for kubectl, such as `all`.
     pub categories: Vec<String>,
-    /// What lies below an object's URL.
+    /// The subresources of an object.
     pub subresources: Vec<Subresource>,
     /// The verbs on the resource itself.
     pub verbs: Vec<&'static str>,
@@ -52,7 +52,7 @@ pub struct Resource {
     pub rules: Rules,
     /// Fields, beside name and namespace, that a field selector may use.
     pub selectable: Vec<String>,
-    /// What a `CustomResourceDefinition` adds; none for built-in resources.
+    /// The additional properties of a custom resource; none for built-in resources.
     pub custom: Option<Custom>,
 }
 
@@ -81,7 +81,7 @@ pub struct Custom {
     pub terminating: bool,
 }
 
-/// Where a custom resource keeps what its `scale` subresource shows.
+/// The fields of a custom resource that its `scale` subresource uses.
 #[derive(Clone, Debug)]
 pub struct ScalePaths {
     /// `specReplicasPath`, without the leading dot.
@@ -101,7 +101,7 @@ pub struct ScalePaths {
 pub struct Rules {
     /// What raises `metadata.generation`.
     pub generation: Generation,
-    /// A PUT without `resourceVersion` overwrites whatever is stored.
+    /// A PUT without `resourceVersion` overwrites any stored version.
     pub unconditional_update: bool,
     /// A PUT of a missing object creates it.
     pub create_on_update: bool,
@@ -111,7 +111,7 @@ pub struct Rules {
     pub collection: Collection,
     /// Deleting it grants a grace period (pods).
     pub graceful: bool,
-    /// A create keeps the `status` it carries.
+    /// A create keeps the `status` in the body.
     pub keeps_status: bool,
     /// Sets the defaults of a decoded object.
     pub default: fn(&mut Object),
@@ -188,7 +188,7 @@ impl Resource {
             .collect()
     }
 
-    /// Whether `status` is written through an endpoint of its own.
+    /// Whether a separate endpoint writes `status`.
     #[must_use]
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{Additional, Fields, ListKind, Schema, format, join};
 use crate::status::FieldError;
 
-/// What the server prints for a path that is none.
+/// The server's text for a path that does not exist.
 const NOWHERE: &str = "<nil>";
 
 /// Validates a value under `prefix` (`""` for a whole object, else `status`). Values that
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_in_the_servers_words() {
+    fn limits_have_the_servers_messages() {
         let cases = [
             (
                 json!({"type": "integer", "minimum": 1}),
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_change_is_let_pass() {
+    fn unchanged_values_are_not_validated_again() {
         let schema = Schema::from_json(&of_spec(&json!({"type": "object", "properties": {
             "a": {"type": "integer", "minimum": 5}, "b": {"type": "integer", "minimum": 5},
         }})));

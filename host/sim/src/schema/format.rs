@@ -8,8 +8,8 @@ use base64::prelude::Engine as _;
 
 use crate::time::Time;
 
-/// Whether a text has a format; formats that the server does not know, or that
-/// are not modelled, every text has.
+/// Whether a text has a format. Every text has a format that the server does not know
+/// or that is not modelled.
 #[must_use]
 pub(super) fn fits(format: &str, text: &str) -> bool {
     match format.replace('-', "").as_str() {

@@ -20,7 +20,7 @@ pub(crate) use shape::shape;
     reason = "a schema's own independent flags"
 )]
 pub struct Schema {
-    /// As it was declared; only kept at the root.
+    /// The declared schema; only stored at the root.
     json: Value,
     kind: String,
     format: String,
@@ -55,9 +55,9 @@ enum Additional {
     /// Nothing.
     #[default]
     Unsaid,
-    /// There may be any, or none.
+    /// Additional properties are allowed, or not.
     Allowed(bool),
-    /// They look like this.
+    /// Additional properties have this schema.
     Like(Box<Schema>),
 }
 
@@ -105,7 +105,7 @@ impl Schema {
         self.field(name)
     }
 
-    /// Whether it or a part of it holds rules in CEL.
+    /// Whether it or a part of it has rules in CEL.
     #[must_use]
     pub(crate) fn has_rules(&self) -> bool {
         let parts = self.fields.iter().map(|(_, part)| part);
@@ -210,12 +210,12 @@ impl Schema {
         self.items.as_deref()
     }
 
-    /// Whether fields that it does not know are kept.
+    /// Whether unknown fields are preserved.
     pub(crate) fn keeps_unknown(&self) -> bool {
         self.preserves_unknown
     }
 
-    /// Whether it holds a whole object with a type and metadata.
+    /// Whether it describes a whole object with a type and metadata.
     pub(crate) fn is_embedded(&self) -> bool {
         self.embedded
     }

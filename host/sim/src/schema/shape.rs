@@ -4,9 +4,8 @@ use serde_json::Value;
 
 use super::{Additional, Fields, Schema, is_machinery, join};
 
-/// Drops fields that the schema does not know, and `null`s that it does not
-/// allow, and fills defaults in. `body` is an object without its metadata.
-/// Answers the paths of what was not known, sorted.
+/// Drops unknown fields and `null`s that are not allowed, and fills in defaults. `body`
+/// is an object without its metadata. Returns the paths of the unknown fields, sorted.
 pub(crate) fn shape(schema: &Schema, body: &mut Fields) -> Vec<String> {
     let mut unknown = Vec::new();
     prune_fields(Some(schema), true, "", body, &mut unknown);
@@ -70,7 +69,7 @@ fn prune_fields(
     });
 }
 
-/// A `null` that is not allowed goes, unless a default takes its place.
+/// Drops a `null` that is not allowed, unless a default replaces it.
 fn drop_nulls(schema: Option<&Schema>, fields: &mut Fields) {
     fields.retain(|name, value| {
         let schema = schema.and_then(|schema| schema.field(name));
@@ -146,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unknown_goes_unless_it_is_preserved() {
+    fn unknown_fields_are_dropped_unless_preserved() {
         let schema = json!({"type": "object", "properties": {
             "spec": {"type": "object", "properties": {"a": {"type": "integer"}}},
             "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn defaults_fill_what_is_missing_and_what_may_not_be_null() {
+    fn defaults_replace_absent_fields_and_forbidden_nulls() {
         let schema = json!({"type": "object", "properties": {
             "spec": {"type": "object", "default": {}, "properties": {
                 "a": {"type": "integer", "default": 3},

@@ -28,7 +28,7 @@ enum Test {
     NotIn(BTreeSet<String>),
     Greater(i64),
     Less(i64),
-    /// Nothing matches (an empty `metav1.LabelSelector` that stands for none).
+    /// Nothing matches (an empty `metav1.LabelSelector` with that meaning).
     Never,
 }
 

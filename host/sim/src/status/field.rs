@@ -23,7 +23,7 @@ impl FieldError {
         }
     }
 
-    /// The same, for a value that the server prints in a form of its own.
+    /// The same, for a value with its own printed form.
     #[must_use]
     pub fn invalid_printed(field: impl Into<String>, value: &str, why: impl AsRef<str>) -> Self {
         FieldError {
@@ -64,7 +64,7 @@ impl FieldError {
         FieldError::not_supported_printed(field, &value.to_string(), known)
     }
 
-    /// The same, for a value that the server prints in a form of its own.
+    /// The same, for a value with its own printed form.
     #[must_use]
     pub fn not_supported_printed(field: impl Into<String>, value: &str, known: &[&str]) -> Self {
         let known: Vec<String> = known.iter().map(|text| format!("{text:?}")).collect();
@@ -84,7 +84,7 @@ impl FieldError {
         FieldError::duplicate_printed(field, &value.to_string(), "")
     }
 
-    /// The same, for a value that the server prints in a form of its own.
+    /// The same, for a value with its own printed form.
     #[must_use]
     pub fn duplicate_printed(field: impl Into<String>, value: &str, why: &str) -> Self {
         let mut body = format!("Duplicate value: {value}");

@@ -10,7 +10,7 @@ pub(super) fn of_object(object: &Object, now: Time) -> Value {
     since(object.metadata.creation_timestamp, now).into()
 }
 
-/// The time since the one that a field holds.
+/// The time since the time in a field.
 pub(super) fn of_value(value: Option<&Value>, now: Time) -> Value {
     match value.and_then(Value::as_str) {
         None => "<unknown>".into(),

@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-/// The values at a path; none if it leads nowhere or is not understood.
+/// The values at a path; none if the path does not exist or is not supported.
 pub(super) fn find(root: &Value, path: &str) -> Vec<Value> {
     let mut found = vec![root];
     let mut rest = path.trim();

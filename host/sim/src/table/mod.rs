@@ -1,4 +1,4 @@
-//! Tables: how `kubectl get` shows objects. The server chooses the columns.
+//! Tables: the output of `kubectl get`. The server chooses the columns.
 
 mod age;
 mod columns;
@@ -46,7 +46,7 @@ struct Column {
 enum Cell {
     /// By a function of the object and of the time.
     By(fn(&Object, Time) -> Value),
-    /// From a field of a custom resource; `true`: a time, shown as an age.
+    /// From a field of a custom resource; `true`: a time, printed as an age.
     Path(String, bool),
 }
 
@@ -84,7 +84,7 @@ pub fn cells(resource: &Resource, object: &Object, now: Time) -> Value {
         .collect()
 }
 
-/// A cell holds text, a number or a truth; lists are written out.
+/// A cell contains text, a number or a boolean; lists are printed.
 fn plain(found: &[Value]) -> Value {
     match found {
         [] => Value::Null,

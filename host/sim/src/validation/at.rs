@@ -128,7 +128,7 @@ impl<'a> At<'a> {
         FieldError::forbidden(&*self.path, why)
     }
 
-    /// The text is none of those known.
+    /// The text is not one of the supported values.
     pub(crate) fn not_supported(&self, known: &[&str]) -> FieldError {
         FieldError::not_supported(&*self.path, &json!(self.text()), known)
     }

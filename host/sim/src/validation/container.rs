@@ -78,7 +78,7 @@ fn unique<'a>(container: &At<'a>, names: &mut Vec<&'a str>, errors: &mut Vec<Fie
     }
 }
 
-/// What holds of every kind of container.
+/// The rules for every kind of container.
 fn common(container: &At<'_>, volumes: &[&str], errors: &mut Vec<FieldError>) {
     let name = container.child("name");
     if name.is_empty() {

@@ -170,7 +170,7 @@ pub(super) fn immutable_data(new: &Object, old: &Object, errors: &mut Vec<FieldE
     }
 }
 
-/// A `Secret` keeps its type.
+/// The type of a `Secret` cannot change.
 pub(super) fn secret_type(new: &Object, old: &Object, errors: &mut Vec<FieldError>) {
     let (new, old) = (json!(new.text(&["type"])), json!(old.text(&["type"])));
     metadata::immutable("type", &new, &old, errors);

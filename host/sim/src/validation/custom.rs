@@ -1,4 +1,4 @@
-//! Custom objects: their schema, and the numbers that `scale` shows.
+//! Custom objects: their schema, and the numbers of `scale`.
 
 use serde_json::{Value, json};
 
@@ -66,8 +66,8 @@ fn new_duplicates(custom: &Custom, new: &Object, old: &Object, errors: &mut Vec<
     rules(schema, errors);
 }
 
-/// Rules in CEL are not evaluated, but the server says so itself where it
-/// cannot get to them.
+/// Rules in CEL are not evaluated, but the server reports where it cannot evaluate
+/// them.
 fn rules(schema: &Schema, errors: &mut Vec<FieldError>) {
     if schema.has_rules() && errors.iter().any(FieldError::is_blocking) {
         errors.push(FieldError::invalid(

@@ -228,8 +228,8 @@ fn api_version(version: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// An event of the old kind lies in the namespace of what it is about, one of
-/// the new kind (with an `eventTime`) says who reports it and what was done.
+/// An event of the old form is in the namespace of its object. One of the new form
+/// (with an `eventTime`) names its reporter and the action.
 pub(super) fn event(event: &Object, errors: &mut Vec<FieldError>) {
     const LIMIT: usize = 128;
     let about = event.text(&["involvedObject", "namespace"]);

@@ -88,8 +88,7 @@ fn own_metadata(resource: &Resource, object: &Object, errors: &mut Vec<FieldErro
     }
 }
 
-/// Whether a kind's own validation is that of the core API, which wants
-/// finalizers to be qualified.
+/// Whether a kind is validated like the core API, which requires qualified finalizers.
 fn uses_core_metadata(resource: &Resource) -> bool {
     resource.custom.is_none()
         && !["coordination.k8s.io", "apiextensions.k8s.io"].contains(&resource.group.as_str())

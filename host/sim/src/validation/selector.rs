@@ -52,8 +52,8 @@ pub(super) fn label_map(labels: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// The selector of a set of pods: it must be there and select something.
-/// Answers it, unless it makes no sense.
+/// The selector of a set of pods: it is required and must select something. Returns it,
+/// unless it is invalid.
 pub(super) fn of_pods(
     selector: &At<'_>,
     empty: &str,

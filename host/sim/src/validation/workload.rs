@@ -292,7 +292,7 @@ fn selected(spec: &At<'_>, owner: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A template whose pods run for ever.
+/// A template whose pods never end.
 fn pod_template(template: &At<'_>, owner: &str, errors: &mut Vec<FieldError>) {
     pod::template(template, errors);
     let spec = template.child("spec");

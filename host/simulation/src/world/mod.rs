@@ -454,7 +454,7 @@ fn discovery(model: &Model, conditions: &Conditions) -> Discovery {
             preferred: is_preferred(model, resource),
         })
     });
-    let reason = "the API server could not reach it lately";
+    let reason = "the API server cannot reach it";
     Discovery {
         mapping: Mapping::new(served),
         failed: unreached

@@ -49,7 +49,7 @@ async fn a_deleted_object_is_gone_or_only_marked() {
 }
 
 #[tokio::test]
-async fn a_deleted_namespace_goes_on_terminating() {
+async fn a_deleted_namespace_is_still_terminating() {
     let body = json!({"kind": "Namespace", "metadata": {"name": "ns", "uid": "u-1"}});
     let server = Server::always(200, body);
     let namespace = ObjectRef {
@@ -91,7 +91,7 @@ async fn an_eviction_is_a_post_with_preconditions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_disruption_budget_that_refuses_holds_nobody_up() {
+async fn the_refusal_of_a_disruption_budget_is_not_waited_for() {
     let causes = json!([{"reason": "DisruptionBudget", "message": "still being processed"}]);
     let details = json!({"causes": causes, "retryAfterSeconds": 10});
     let message = "Cannot evict pod as it would violate the pod's disruption budget.";

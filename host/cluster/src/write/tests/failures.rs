@@ -1,6 +1,6 @@
 use super::*;
 
-/// The target of the plan may live on.
+/// The target of the plan may still exist.
 #[tokio::test]
 async fn a_namespace_that_is_not_there_is_no_target_that_is_gone() {
     let details = json!({"kind": "namespaces", "name": "ns"});
@@ -16,7 +16,7 @@ async fn a_namespace_that_is_not_there_is_no_target_that_is_gone() {
 }
 
 #[tokio::test]
-async fn failures_are_classed_by_what_the_server_said() {
+async fn failures_are_classified_by_the_servers_answer() {
     use FailureClass as Class;
     let named = || json!({"kind": "pods", "name": "p"});
     let uid_cause = json!({"kind": "Pod", "name": "p", "causes": [{
@@ -138,7 +138,7 @@ async fn a_write_that_may_have_happened_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_was_turned_away_is_sent_again_when_the_server_says() {
+async fn a_throttled_write_is_sent_again_after_the_servers_pause() {
     let server = Server::new(|_, before| match before {
         0 | 1 => Reply::Later(429, "2", json!({})),
         _ => Reply::Json(200, patched()),
@@ -158,7 +158,7 @@ async fn a_plan_fails_when_the_server_keeps_throttling() {
     let failure = execute(&server, step).await.unwrap_err();
     assert_eq!(failure.class, FailureClass::Throttled);
     assert_eq!(server.seen().len(), 6);
-    // Nobody waits for hours.
+    // The host does not wait for hours.
     let server = Server::new(|_, _| Reply::Later(429, "3600", json!({})));
     let step = Step::Delete(DeleteOptions::default());
     let failure = execute(&server, step).await.unwrap_err();
@@ -166,10 +166,10 @@ async fn a_plan_fails_when_the_server_keeps_throttling() {
     server.only();
 }
 
-/// One group answers that it has too much to do for half a minute. Requests to it
-/// are not sent meanwhile, nor waited for; those to the other group go at once.
+/// One group is overloaded for half a minute. Requests to it are neither sent nor
+/// waited for meanwhile. Requests to the other group are sent immediately.
 #[tokio::test(start_paused = true)]
-async fn a_pause_belongs_to_the_group_that_asked_for_it() {
+async fn a_pause_holds_for_the_group_of_the_refused_request() {
     let server = Server::new(|seen, _| {
         if seen.uri.contains("/apis/example.com/") {
             Reply::Later(429, "30", json!({}))

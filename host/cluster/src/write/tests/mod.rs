@@ -85,7 +85,7 @@ fn patched() -> Value {
 }
 
 #[tokio::test]
-async fn what_must_not_be_sent_is_not_sent() {
+async fn invalid_requests_are_not_sent() {
     let server = Server::always(200, patched());
     let no_uid = ObjectRef {
         uid: String::new(),
@@ -118,9 +118,9 @@ async fn what_must_not_be_sent_is_not_sent() {
     for (target, step, reason) in [
         (no_uid.clone(), delete(), "no uid"),
         (no_uid, status_patch(&json!({})), "no uid"),
-        (no_name, delete(), "\"\" is no object's name"),
-        (elsewhere, delete(), "\"..\" is no object's name"),
-        (no_namespace, delete(), "none is given"),
+        (no_name, delete(), "\"\" is not a valid object name"),
+        (elsewhere, delete(), "\"..\" is not a valid object name"),
+        (no_namespace, delete(), "the object has no namespace"),
         (pod(), status_patch(&other_uid), "\"u-2\""),
         (pod(), status_patch(&json!([])), "a list where a map"),
         (
@@ -161,7 +161,7 @@ async fn an_object_is_created_in_its_collection() {
         },
         body: messagepack(&body),
     });
-    // It is no version of the target.
+    // The version is not one of the target.
     assert_eq!(execute(&server, step).await.unwrap(), None);
     let seen = server.only();
     assert_eq!(

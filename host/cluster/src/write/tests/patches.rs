@@ -22,7 +22,7 @@ async fn a_status_patch_carries_the_uid_and_sorted_keys() {
 }
 
 #[tokio::test]
-async fn keys_are_sorted_whatever_order_the_guest_wrote_them_in() {
+async fn keys_are_sorted_whatever_the_guests_order() {
     let server = Server::always(200, patched());
     let mut body = Vec::new();
     rmp::encode::write_map_len(&mut body, 2).unwrap();
@@ -77,8 +77,8 @@ async fn a_merge_patch_of_a_status_proves_the_uid_by_the_version() {
     assert_eq!(server.seen().len(), 1, "nothing is written");
 }
 
-/// The guest's own version is the precondition: no read, and no permission to
-/// read, is needed.
+/// The guest's own version is the precondition: no read is needed, and no permission to
+/// read.
 #[tokio::test]
 async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
     let step = |version: &str| {
@@ -91,7 +91,7 @@ async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
         server.only().text,
         r#"{"metadata":{"resourceVersion":"7","uid":"u-1"},"status":{"ready":true}}"#
     );
-    // These would overwrite whatever is there.
+    // These would overwrite any version.
     for nothing in ["", "0", "any"] {
         let server = Server::always(200, patched());
         execute(&server, step(nothing)).await.unwrap();
@@ -106,7 +106,7 @@ async fn a_merge_patch_of_a_status_at_a_version_needs_no_read() {
 }
 
 #[tokio::test]
-async fn a_json_patch_refused_without_a_reason_is_looked_into() {
+async fn a_json_patch_refused_without_a_reason_is_followed_by_a_read() {
     let unexplained = || {
         let message = "the server rejected our request due to an error in our request";
         Reply::Json(422, status(422, "Invalid", message, json!({})))

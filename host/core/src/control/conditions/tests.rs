@@ -500,7 +500,7 @@ fn every_state_has_its_conditions() {
 
 /// What the API conventions ask of conditions, and what fits a column.
 #[test]
-fn every_condition_says_why_on_one_line() {
+fn every_condition_has_a_message_of_one_line() {
     for case in cases() {
         let name = case.name;
         let Description {
@@ -534,7 +534,7 @@ fn every_condition_says_why_on_one_line() {
 /// A controller that cannot run as its spec says is never ready, and never
 /// healthy.
 #[test]
-fn nothing_that_is_refused_looks_healthy() {
+fn a_refused_spec_is_never_healthy() {
     for case in refusals() {
         let conditions = described(&case).conditions;
         let is = |type_: &str| {

@@ -1,5 +1,5 @@
 //! Which revision of a controller is stable, which is the candidate, and how the
-//! candidate's step goes on.
+//! candidate's step ends.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// Decides how the step of the candidate goes on.
+    /// Decides whether the step of the candidate ends, and how.
     pub(super) fn judge(
         &mut self,
         seen: Option<&Observation>,
@@ -89,7 +89,7 @@ impl<G: Clone> Controller<G> {
     ) {
         let named = &mut self.named;
         let name = || {
-            // Never the same twice, whatever the wall clock does.
+            // Unique, whatever the wall clock does.
             *named = now.max(Wall(named.0.saturating_add(1)));
             precise_time(*named)
         };
@@ -97,7 +97,7 @@ impl<G: Clone> Controller<G> {
         self.take_stable();
     }
 
-    /// Keeps the loaded stable revision that of the state.
+    /// Sets the loaded stable revision to that of the state.
     fn take_stable(&mut self) {
         let Some(name) = self.rollout.stable().map(|stable| &stable.revision) else {
             return;
@@ -125,12 +125,12 @@ impl<G: Clone> Controller<G> {
             describes_stable: stable.is_some_and(|stable| self.is_described(stable)),
             steps: spec.map_or_else(Vec::new, |spec| spec.rollout.steps.clone()),
             failure: self.failure.clone(),
-            // Only then it matters.
+            // Only a loss depends on it.
             is_update: self.rollout.loss().is_some()
                 && spec
                     .zip(former)
                     .is_some_and(|(spec, former)| is_update_of(spec, former)),
-            asked: OperatorRequests {
+            requests: OperatorRequests {
                 abandon: self.in_force.abandons(recorded),
                 swap: name.is_some_and(|name| self.in_force.swaps(name, self.generation)),
                 retry: rejected.is_some_and(|rejected| self.in_force.retries(rejected)),
@@ -139,7 +139,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// What is seen of the candidate in this step, while both revisions run.
+    /// The observation of the candidate in this step, while both revisions run.
     fn seen_in_step<'a>(
         &self,
         seen: Option<&'a Observation>,
@@ -147,7 +147,7 @@ impl<G: Clone> Controller<G> {
     ) -> Option<&'a StepObservation> {
         let stable = self.stable.as_ref()?;
         let seen = seen.filter(|seen| seen.complete)?;
-        // Beside a revision that has been replaced it says nothing.
+        // An observation beside a replaced revision does not count.
         if seen.stable.as_ref() != Some(stable.identity()) {
             return None;
         }
@@ -157,7 +157,7 @@ impl<G: Clone> Controller<G> {
     }
 }
 
-/// The candidate as requests name it.
+/// The candidate in the form that requests name.
 fn candidate_status(rollout: &Rollout) -> crate::api::CandidateStatus {
     let mut status = ControllerStatus::default();
     rollout.write(&mut status, None);

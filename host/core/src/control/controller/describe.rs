@@ -13,7 +13,7 @@ use crate::observation::Observation;
 use crate::time::Wall;
 
 impl<G: Clone> Controller<G> {
-    /// The status, but for its answers to requests.
+    /// The status without its answers to requests.
     pub(super) fn project(
         &mut self,
         seen: Option<&Observation>,
@@ -105,11 +105,11 @@ impl<G: Clone> Controller<G> {
             problem: problem.or_else(|| Some(self.problem.as_ref()?.message.clone())),
         };
         let former = &self.status.requests;
-        answers::answer(former, &self.asked, open, &outcome, now, notices)
+        answers::answer(former, &self.requests, open, &outcome, now, notices)
     }
 }
 
-/// A condition as it is written; its time changes with its status only.
+/// A condition as it is written. Its time changes only with its status.
 fn condition(
     one: conditions::Condition,
     former: &[ConditionStatus],

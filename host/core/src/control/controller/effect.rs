@@ -1,5 +1,5 @@
-//! What follows from the decisions about a controller: what is recorded, what runs once
-//! that is, and which modules it takes.
+//! The effects of the decisions about a controller: what is recorded, what runs once it
+//! is recorded, and which modules the controller needs.
 
 use std::collections::BTreeSet;
 
@@ -16,8 +16,8 @@ use crate::rollout::cohort::{CandidateStep, Cohort, Share};
 use crate::time::Now;
 
 impl<G: Clone> Controller<G> {
-    /// What follows from the decisions so far: of no use until they are recorded. None
-    /// if there is nothing to run yet.
+    /// The controller that follows from the decisions so far; it must not run before
+    /// they are recorded. None if there is nothing to run yet.
     fn desired(&self, namespace: &str) -> Option<Unrecorded<DesiredController<G>>> {
         let (spec, stable) = (self.spec.as_ref()?, self.stable.as_ref()?);
         let cohort = Cohort::from(&spec.rollout.cohort);
@@ -40,8 +40,8 @@ impl<G: Clone> Controller<G> {
             settings: spec.settings(),
             user: account.map(|name| format!("system:serviceaccount:{namespace}:{name}")),
             stable: stable.loaded.clone(),
-            // Without steps there is never a candidate: nothing beyond what the guest
-            // reads has to be held.
+            // Without steps there is never a candidate: the cache needs only the fields
+            // that the guest reads.
             cohort: if spec.rollout.steps.is_empty() && candidate.is_none() {
                 Cohort::default()
             } else {
@@ -53,8 +53,8 @@ impl<G: Clone> Controller<G> {
         Some(Unrecorded::new(Decision::of(&self.status), desired))
     }
 
-    /// Applies what must not wait for the record: what an operator has decided, and
-    /// that a candidate is withdrawn.
+    /// Applies the decisions that must not wait for the record: an operator's settings,
+    /// and the withdrawal of a candidate.
     pub(in crate::control) fn apply_at_once(&mut self, namespace: &str) {
         let desired = self.desired(namespace);
         if let (Some(applied), Some(desired)) = (&mut self.applied, &desired) {
@@ -85,7 +85,7 @@ impl<G: Clone> Controller<G> {
         }
     }
 
-    /// The next write to its record, if there is something to record now.
+    /// The next write to the record, if one is due.
     pub(in crate::control) fn next_record(
         &mut self,
         now: Now,
@@ -119,9 +119,9 @@ impl<G: Clone> Controller<G> {
         self.recording.explain(error, &what, id)
     }
 
-    /// The modules that the controller needs: those of the revisions that are decided,
-    /// also of those that are still to be loaded after a start, of those that run, and
-    /// of those that the record may name. None as long as nobody knows the record.
+    /// The modules that the controller needs: those of the decided revisions, including
+    /// those that still have to be loaded after a start, of the running revisions, and
+    /// of those that the record may name. None while the record is unknown.
     pub(in crate::control) fn modules(&self) -> Option<BTreeSet<ModuleDigest>> {
         let recorded = self.recording.modules()?;
         let stable = self.rollout.stable().map(|one| &one.digest);

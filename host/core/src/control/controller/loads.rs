@@ -1,4 +1,4 @@
-//! Which revision of a controller is loaded next, and what a load brings.
+//! Which revision of a controller is loaded next, and the effect of a loaded revision.
 
 use super::Controller;
 use crate::control::loading::{LoadId, LoadOutcome, LoadProblem, LoadResult, LoadTarget};
@@ -39,7 +39,7 @@ impl<G: Clone> Controller<G> {
         Some(self.loading.start_recorded(which, revision, id()))
     }
 
-    /// Takes the result of an attempt to load a revision.
+    /// Handles the result of an attempt to load a revision.
     pub(in crate::control) fn handle_loaded(
         &mut self,
         now: Instant,
@@ -48,7 +48,7 @@ impl<G: Clone> Controller<G> {
     ) {
         self.rest.end();
         match self.loading.handle(now, id, result, self.spec.as_ref()) {
-            // The candidate may be loaded from its source.
+            // The candidate may still be loaded from its source.
             LoadOutcome::Nothing | LoadOutcome::Missing(Role::Candidate, _) => {}
             LoadOutcome::Desired { revision, problem } => {
                 if let Some((loaded, spec)) = revision {
@@ -62,7 +62,7 @@ impl<G: Clone> Controller<G> {
             }
             LoadOutcome::Recorded(Role::Candidate, loaded, spec) => {
                 let loaded = Revision::new(loaded, &spec);
-                // The spec may have changed while no host was there.
+                // The spec may have changed while no host was running.
                 if self.is_described(&loaded) {
                     self.desired.get_or_insert(loaded);
                 } else {

@@ -216,7 +216,7 @@ fn a_record_that_fails_for_an_hour_holds_everything_but_a_rollback() {
 }
 
 #[test]
-fn an_abort_holds_at_once_while_nothing_can_be_recorded() {
+fn an_abort_takes_effect_while_nothing_can_be_recorded() {
     let mut bench = rolling_out();
     bench.is_recording = false;
     aborts(&mut bench);
@@ -231,7 +231,7 @@ fn an_abort_holds_at_once_while_nothing_can_be_recorded() {
 
 /// After an error nobody knows whether a write took place.
 #[test]
-fn a_write_whose_reply_is_lost_is_made_again() {
+fn a_write_whose_answer_is_lost_is_repeated() {
     let mut bench = rolling_out();
     promotes(&mut bench);
     bench.look();
@@ -339,7 +339,7 @@ fn a_request_about_a_candidate_never_promotes_another_revision() {
 
 /// A host that cannot write runs what was recorded.
 #[test]
-fn what_is_recorded_runs_after_a_start_although_nothing_can_be_written() {
+fn the_recorded_revision_runs_after_a_start_while_nothing_can_be_recorded() {
     let bench = rolling_out();
     let mut next = bench.crash();
     next.is_recording = false;
@@ -421,12 +421,12 @@ fn ready_reason(bench: &Bench) -> String {
 }
 
 #[test]
-fn a_revision_is_the_same_whatever_else_its_spec_says() {
+fn other_fields_of_the_spec_do_not_change_the_revision() {
     assert_eq!(identity(&spec(1, &[])), identity(&first()));
 }
 
 #[test]
-fn a_candidate_whose_steps_are_taken_away_is_promoted_unless_it_is_paused() {
+fn a_candidate_whose_steps_are_removed_is_promoted_unless_it_is_paused() {
     let mut bench = rolling_out();
     let mut without = spec(2, &[]);
     without.rollout.paused = true;
@@ -444,7 +444,7 @@ fn a_candidate_whose_steps_are_taken_away_is_promoted_unless_it_is_paused() {
 }
 
 #[test]
-fn no_time_passes_and_nothing_is_promoted_while_the_spec_describes_what_is_not_loaded() {
+fn a_step_stands_still_while_the_described_revision_is_not_loaded() {
     let mut bench = rolling_out();
     bench.pass(5);
     let elapsed = |bench: &Bench| bench.status().candidate.map(|one| one.elapsed_seconds);
@@ -519,7 +519,7 @@ fn third() -> ControllerSpec {
 }
 
 #[test]
-fn modules_that_the_record_names_are_kept_until_it_names_them_no_more() {
+fn modules_are_kept_as_long_as_the_record_names_them() {
     let mut bench = Bench::running(first());
     bench.change(third());
     bench.settle();

@@ -127,7 +127,7 @@ fn the_next_host_does_not_answer_a_request_again() {
 }
 
 #[test]
-fn a_request_is_pending_while_what_the_spec_describes_cannot_be_loaded() {
+fn a_request_is_pending_while_the_described_revision_cannot_be_loaded() {
     let mut bench = rolling_out();
     let value = promote_fully(&bench.candidate());
     bench.is_source_away = true;

@@ -86,7 +86,7 @@ fn a_step_without_decisions_is_inconclusive() {
 /// Before the former spec is loaded again, its lack of steps must not promote what
 /// another spec described.
 #[test]
-fn the_former_spec_ends_a_rollout_also_without_steps_and_while_its_source_is_away() {
+fn the_former_spec_ends_a_rollout_without_steps_and_without_its_source() {
     for steps in [STEPS, &[]] {
         for is_source_away in [false, true] {
             let mut bench = rolling_out();
@@ -128,7 +128,7 @@ fn a_candidate_is_judged_beside_the_stable_revision_alone() {
 }
 
 #[test]
-fn an_abort_holds_when_the_steps_are_taken_away() {
+fn an_abort_holds_when_the_steps_are_removed() {
     let mut bench = rolling_out();
     let before = bench.stable();
     let value = abort(&bench.candidate());

@@ -239,7 +239,7 @@ fn a_full_promotion_makes_the_candidate_stable() {
 #[test]
 fn a_swap_replaces_the_stable_revision_whatever_the_state() {
     let swap = Circumstances {
-        asked: OperatorRequests {
+        requests: OperatorRequests {
             swap: true,
             ..OperatorRequests::default()
         },
@@ -289,7 +289,7 @@ fn a_step_that_ends_well_starts_the_next_one() {
 }
 
 #[test]
-fn a_step_that_continues_says_what_it_waits_for() {
+fn a_step_that_continues_has_a_reason() {
     for (hold, expected) in [
         (StepWait::Paused, "paused by an operator"),
         (
@@ -322,7 +322,7 @@ fn a_rejected_revision_is_rolled_out_again_only_when_it_is_retried() {
     assert_eq!(state, rolled_back());
     assert!(reasons.is_empty());
     let retry = Circumstances {
-        asked: OperatorRequests {
+        requests: OperatorRequests {
             retry: true,
             ..OperatorRequests::default()
         },
@@ -379,7 +379,7 @@ fn a_lost_revision_that_is_loaded_continues_as_before() {
 fn the_described_revision_replaces_a_lost_one_that_is_abandoned() {
     let now = Circumstances {
         stable_loaded: false,
-        asked: OperatorRequests {
+        requests: OperatorRequests {
             abandon: true,
             ..OperatorRequests::default()
         },
@@ -434,7 +434,7 @@ fn an_update_never_promotes_a_candidate_or_a_rejected_revision() {
 }
 
 #[test]
-fn a_source_that_is_away_is_no_update() {
+fn an_unavailable_source_is_not_an_update() {
     let now = Circumstances {
         stable_loaded: false,
         is_update: true,

@@ -158,7 +158,7 @@ fn a_target_whose_owner_changes_is_not_written_twice() {
 }
 
 #[test]
-fn what_was_left_to_the_other_is_taken_over_with_its_times() {
+fn items_left_to_the_other_revision_keep_their_times() {
     for promoted in [false, true] {
         let mut bench = Bench::enforcing();
         bench.see("a", 1, "n1");

@@ -159,7 +159,7 @@ fn an_item_of_a_queue_that_is_gone_waits_for_nothing() {
 }
 
 #[test]
-fn a_tick_whose_plans_are_the_others_keeps_its_period() {
+fn a_tick_with_plans_of_the_other_revision_keeps_its_period() {
     let mut bench = Bench::new(with_timers(), enforce());
     try_beside(&mut bench, 0);
     for _ in 0..3 {
@@ -193,7 +193,7 @@ fn a_tick_that_waits_for_a_guardrail_keeps_its_period() {
 }
 
 #[test]
-fn a_tick_of_which_a_plan_is_invalid_keeps_its_period() {
+fn a_tick_with_an_invalid_plan_keeps_its_period() {
     let mut bench = Bench::new(with_timers(), enforce());
     for _ in 0..3 {
         assert_eq!(work(&mut bench, Role::Stable).len(), 1);
@@ -246,7 +246,7 @@ fn an_item_that_was_left_to_the_other_is_reconciled_when_its_owner_changes() {
 }
 
 #[test]
-fn a_candidate_that_is_shown_other_views_keeps_what_was_counted() {
+fn a_candidate_with_changed_views_keeps_its_counts() {
     let mut bench = Bench::enforcing();
     let views = views(bench.view);
     bench
@@ -314,7 +314,7 @@ fn all_alike(bench: &mut Bench) {
 }
 
 #[test]
-fn what_was_decided_before_a_trial_is_compared_with_it() {
+fn plans_from_before_a_rollout_are_compared_with_the_candidate() {
     let mut bench = Bench::enforcing();
     let first = deleting_three(&mut bench);
     bench.start_candidate(0);
@@ -324,7 +324,7 @@ fn what_was_decided_before_a_trial_is_compared_with_it() {
 }
 
 #[test]
-fn what_was_decided_before_a_step_is_compared_in_it() {
+fn plans_from_before_a_step_are_compared_in_it() {
     let mut bench = Bench::enforcing();
     bench.start_candidate(0);
     let first = deleting_three(&mut bench);
@@ -344,7 +344,7 @@ fn what_was_decided_before_a_step_is_compared_in_it() {
 /// The stable revision has deleted it a moment ago, which the cache does not
 /// show yet: the candidate decides on what is not there any more.
 #[test]
-fn what_was_written_before_a_trial_is_not_held_against_the_candidate() {
+fn writes_from_before_a_rollout_are_not_disagreements() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
     bench.outcome(plan, succeeded(WriteResult::Gone));

@@ -42,7 +42,7 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
 /// Two items are about one object: the one was decided before its end was seen,
 /// and arrives after.
 #[test]
-fn what_is_gone_is_not_deleted_again_by_a_decision_from_before() {
+fn an_earlier_decision_does_not_delete_a_gone_object_again() {
     for verdict in [Verdict::Done, Verdict::RequeueWhenObserved] {
         let mut bench = Bench::enforcing();
         bench.see("a", 1, "n1");
@@ -102,7 +102,7 @@ fn the_reason_of_a_retry_is_reported() {
 }
 
 #[test]
-fn an_item_whose_plan_outlives_its_revision_comes_to_its_end() {
+fn an_item_ends_although_its_plan_outlives_its_revision() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
     bench
@@ -164,7 +164,7 @@ fn a_forbidden_write_waits_longer_and_an_invalid_one_longest() {
 }
 
 #[test]
-fn what_the_server_asks_to_wait_is_waited() {
+fn an_item_waits_for_the_servers_pause() {
     let mut bench = Bench::enforcing();
     let plan = deleting(&mut bench);
     let mut outcome = failed(FailureClass::Throttled);
@@ -222,7 +222,7 @@ fn a_spent_budget_makes_plans_wait() {
 /// The operator resets the guardrail while another plan of the same item is
 /// still being executed: no trigger names the item again.
 #[test]
-fn what_a_guardrail_held_is_decided_again_after_a_reset_during_the_item() {
+fn a_reset_during_an_item_decides_its_held_plans_again() {
     for in_parts in [false, true] {
         let settings = Settings {
             guardrails: Guardrails {
@@ -298,7 +298,7 @@ fn requeue_when_observed_waits_for_the_cache() {
 }
 
 #[test]
-fn measures_count_what_became_of_a_plan() {
+fn measures_count_the_outcomes_of_plans() {
     for (outcome, expected) in [
         (succeeded(WriteResult::Gone), vec!["attempted", "succeeded"]),
         (failed(FailureClass::NotFound), vec!["attempted", "gone"]),
@@ -375,7 +375,7 @@ fn a_guest_that_keeps_failing_opens_its_circuit_and_keeps_its_items() {
 }
 
 #[test]
-fn what_is_only_shown_is_not_waited_for() {
+fn a_dry_run_waits_for_no_observation() {
     let mut bench = Bench::new(manifest(), Settings::default());
     bench.see("a", 1, "");
     let (call, ..) = bench.keys().unwrap();
@@ -389,7 +389,7 @@ fn what_is_only_shown_is_not_waited_for() {
 /// A plan for a kind that is not served at the moment, by the gate or by the API
 /// server's answer.
 #[test]
-fn an_item_comes_again_when_the_kind_of_its_plan_is_served_again() {
+fn an_item_is_requeued_when_the_kind_of_its_plan_is_served_again() {
     let served = Bench::enforcing().mapping;
     for by_gate in [true, false] {
         let mut bench = Bench::enforcing();
@@ -421,7 +421,7 @@ fn an_item_comes_again_when_the_kind_of_its_plan_is_served_again() {
 
 /// What is served may change without a discovery that shows both.
 #[test]
-fn an_item_whose_kind_is_not_served_is_reconciled_now_and_then() {
+fn an_item_whose_kind_is_not_served_is_reconciled_periodically() {
     let mut bench = Bench::enforcing();
     bench.mapping = Mapping::default();
     bench.see("a", 1, "");

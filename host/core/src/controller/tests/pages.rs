@@ -27,7 +27,7 @@ fn first_part(bench: &mut Bench) -> PlanId {
 }
 
 #[test]
-fn the_next_part_is_asked_for_when_the_plans_of_the_last_have_ended() {
+fn the_next_page_is_called_for_when_the_plans_of_the_last_have_ended() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
     assert!(bench.call().is_none());
@@ -61,7 +61,7 @@ fn a_failure_in_any_page_is_retried_after_the_last_page() {
 }
 
 #[test]
-fn an_item_that_is_added_meanwhile_comes_again_from_its_start() {
+fn an_item_enqueued_meanwhile_is_decided_from_its_first_page() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
     bench.see("a", 2, "node");
@@ -118,7 +118,7 @@ fn another_revision_decides_from_the_start() {
 
 /// Plans of the first part that were not begun never are, and no part follows.
 #[test]
-fn a_revision_that_is_replaced_during_a_part_does_not_go_on() {
+fn a_swap_during_a_page_ends_the_decision() {
     let mut bench = Bench::enforcing();
     let plan = first_part(&mut bench);
     bench

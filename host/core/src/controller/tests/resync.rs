@@ -96,7 +96,7 @@ fn a_swap_resyncs_with_rests() {
 }
 
 #[test]
-fn what_takes_long_is_not_rested_from_for_long() {
+fn a_long_call_is_followed_by_a_short_rest() {
     let mut bench = with_pods(100);
     work(&mut bench, MILLI);
     reconfigured(&mut bench);

@@ -5,7 +5,7 @@ use crate::gate::WaitReason;
 
 /// A plan that has not begun was admitted by rules that do not hold any more.
 #[test]
-fn changed_settings_withdraw_what_has_not_begun() {
+fn changed_settings_withdraw_plans_that_have_not_started() {
     let mut bench = Bench::running(&["a"]);
     bench.answer_all(true);
     let id = bench.executes[0].id.controller;
@@ -20,7 +20,7 @@ fn changed_settings_withdraw_what_has_not_begun() {
 }
 
 #[test]
-fn a_rolled_back_candidate_loses_what_has_not_begun() {
+fn a_rollback_withdraws_plans_that_have_not_started() {
     let mut bench = Bench::running(&["a"]);
     bench.answer_all(false);
     bench.apply(vec![beside("one", "two", 100)]);
@@ -156,7 +156,7 @@ fn left(bench: &mut Bench) -> (usize, usize) {
 }
 
 #[test]
-fn a_plan_admitted_in_the_moment_in_which_leadership_is_lost_never_leaves() {
+fn a_plan_admitted_when_leadership_is_lost_is_not_executed() {
     let mut bench = Bench::running(&["a"]);
     let call = bench.calls.pop_front().unwrap();
     let (now, machine) = (bench.now, &mut bench.machine);

@@ -9,7 +9,7 @@ fn a_controller_starts_once_its_watches_are_synced() {
     bench.apply(vec![desired("one", enforce())]);
     assert!(bench.streams.is_empty(), "nothing is known to be served");
     let waiting = bench.waiting().unwrap();
-    assert!(waiting.contains("did not say what it serves"), "{waiting}");
+    assert!(waiting.contains("the first discovery"), "{waiting}");
     bench.discover(&["pods"]);
     assert!(!bench.has_started());
     assert_eq!(bench.waiting().unwrap(), "test: v1/pods is being listed");

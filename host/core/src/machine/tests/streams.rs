@@ -45,7 +45,7 @@ fn a_controller_pauses_while_its_resource_is_not_served() {
 }
 
 #[test]
-fn a_stream_runs_for_as_long_as_somebody_watches_its_resource() {
+fn a_stream_runs_as_long_as_a_view_watches_its_resource() {
     let mut bench = Bench::running(&["a"]);
     let pods = bench.stream("pods");
     assert!(bench.stream("nodes").is_none(), "nobody watches nodes");

@@ -5,7 +5,7 @@ use crate::circuit::{CallFailure, CallFailureKind};
 use crate::plan::{GetRequest, ListRequest};
 
 #[test]
-fn a_guest_takes_as_many_calls_at_once_as_it_has_instances() {
+fn a_guest_has_as_many_concurrent_calls_as_instances() {
     let mut bench = Bench::running(&["a", "b", "c", "d", "e", "f"]);
     assert_eq!(bench.calls.len(), 4);
     let call = bench.calls.pop_front().unwrap();

@@ -135,7 +135,7 @@ impl Bench {
 }
 
 #[test]
-fn the_same_steps_agree_whatever_is_said_about_them() {
+fn equal_steps_agree_whatever_their_messages() {
     let mut bench = Bench::with(&["a", "b"]);
     let mut other = (*delete("a")).clone();
     other.reason = "another".into();
@@ -204,7 +204,7 @@ fn a_target_that_lives_on_was_left_alone_by_the_other() {
 }
 
 #[test]
-fn a_target_that_was_gone_too_early_says_nothing() {
+fn a_target_that_was_gone_too_early_is_unknown() {
     let mut bench = Bench::with(&["a"]);
     bench.stable("tick", 10, &[delete("a")]);
     bench.remove("a");
@@ -214,7 +214,7 @@ fn a_target_that_was_gone_too_early_says_nothing() {
 }
 
 #[test]
-fn a_look_at_the_target_as_it_was_tells_even_if_it_is_gone_since() {
+fn a_reconcile_of_the_same_version_counts_although_the_target_is_gone() {
     // The candidate looks after the decision, while the target is still there.
     let mut bench = Bench::with(&["a"]);
     bench.stable("tick", 10, &[delete("a")]);
@@ -245,7 +245,7 @@ fn a_look_at_the_target_as_it_was_tells_even_if_it_is_gone_since() {
 }
 
 #[test]
-fn a_timer_says_when_the_other_will_look() {
+fn a_timer_after_the_window_counts_as_a_decision() {
     for (seconds, expected) in [(29, (1, 0)), (31, (0, 1))] {
         let mut bench = Bench::with(&["a"]);
         let spec = QueueSpec {
@@ -274,7 +274,7 @@ fn a_timer_says_when_the_other_will_look() {
 }
 
 #[test]
-fn a_verdict_is_corrected_by_what_comes_later() {
+fn a_later_decision_corrects_the_result() {
     let mut bench = Bench::with(&["a"]);
     bench.candidate("tick", 1, &[delete("a")]);
     assert_eq!(bench.counts(31).only_candidate, 1);

@@ -357,7 +357,7 @@ fn state(objects: &[(u8, u64)]) -> Option<Versions> {
 }
 
 #[test]
-fn the_current_stream_goes_on_until_its_successor_knows_all_it_has_shown() {
+fn the_current_stream_continues_until_its_successor_has_caught_up() {
     let mut two = Two::new(&[(1, 1), (2, 2)], "2");
     assert_eq!(two.streams(), [0, 1]);
     two.change(0, 1, 5, false);
@@ -381,7 +381,7 @@ fn the_current_stream_goes_on_until_its_successor_knows_all_it_has_shown() {
 }
 
 #[test]
-fn a_successor_that_is_ahead_takes_over_at_once() {
+fn a_successor_that_is_ahead_takes_over_immediately() {
     let mut two = Two::new(&[(1, 1)], "1");
     two.list(1, &[(1, 4), (2, 3)], "4");
     let both = || state(&[(1, 4), (2, 3)]);
@@ -390,7 +390,7 @@ fn a_successor_that_is_ahead_takes_over_at_once() {
 }
 
 #[test]
-fn a_third_need_asks_for_everything_and_one_that_is_gone_for_nothing() {
+fn a_third_view_lists_all_fields_and_a_removed_one_none() {
     let mut two = Two::new(&[(1, 1)], "1");
     let (third, _) = join(&mut two.store, "c");
     two.feeds.follow(&two.store, |_| true);
@@ -417,7 +417,7 @@ fn a_third_need_asks_for_everything_and_one_that_is_gone_for_nothing() {
 /// Another list of the current stream may be of a later state than one that its
 /// successor has asked for.
 #[test]
-fn a_successor_asks_again_after_the_current_stream_has_listed() {
+fn a_successor_lists_again_after_the_current_stream_has_listed() {
     let mut two = Two::new(&[(1, 1)], "1");
     two.list(0, &[(1, 8)], "8");
     assert_eq!(two.streams(), [0, 2]);
@@ -440,7 +440,7 @@ fn without_comparable_versions_the_current_stream_ends_first() {
 
 /// Nothing is shown yet, so nothing has to go on.
 #[test]
-fn before_the_first_list_all_fields_are_asked_for_at_once() {
+fn the_first_list_has_all_fields() {
     let mut store = Store::default();
     join(&mut store, "a");
     let mut feeds = Feeds::default();
@@ -459,7 +459,7 @@ fn before_the_first_list_all_fields_are_asked_for_at_once() {
 /// A stream that begins again lists what its views show already, although the
 /// fields were listed by another one before.
 #[test]
-fn a_stream_that_begins_again_keeps_what_is_shown() {
+fn a_restarted_stream_keeps_the_shown_objects() {
     let mut two = Two::new(&[(1, 1)], "1");
     two.list(1, &[(1, 1)], "1");
     let segment = two.store.segments().next().unwrap().0;

@@ -106,7 +106,7 @@ fn an_update_of_other_fields_is_no_change() {
 }
 
 #[test]
-fn older_news_is_no_news() {
+fn an_older_version_is_ignored() {
     let (mut store, view, pods) = pods_by_node();
     apply(&mut store, pods, item("a", "u", "10", &on_node("n")), 1);
     for (uid, stale) in [("u", "10"), ("u", "9"), ("before", "9")] {
@@ -122,7 +122,7 @@ fn older_news_is_no_news() {
 }
 
 #[test]
-fn a_list_may_go_back_in_time() {
+fn a_list_may_have_older_versions() {
     let (mut store, view, pods) = pods_by_node();
     apply(&mut store, pods, item("a", "u", "10", &on_node("n")), 1);
     let mut changes = Vec::new();
@@ -199,7 +199,7 @@ fn a_view_waits_for_fields_that_were_not_listed() {
 }
 
 #[test]
-fn a_list_that_would_take_fields_away_is_refused() {
+fn a_list_that_would_remove_fields_is_refused() {
     let (mut store, view, pods) = pods_by_node();
     apply(&mut store, pods, item("a", "u", "1", &on_node("n")), 1);
     let refused = store.replace(pods, fields(&["status"]), [], at(2), &mut Vec::new());
@@ -243,7 +243,7 @@ fn a_candidate_sees_the_change_times_of_the_stable_revision() {
 }
 
 #[test]
-fn a_view_of_many_resources_goes_by_uid() {
+fn a_view_of_many_resources_has_uids_as_keys() {
     let mut store = Store::default();
     let view = store.add_view(ViewSpec {
         fields: fields(&["metadata.ownerReferences"]),

@@ -393,7 +393,7 @@ fn pages<T>(read: impl Fn(u64) -> Page<T>) -> Vec<T> {
 
 proptest! {
     #[test]
-    fn the_store_does_what_its_model_does(ops in prop::collection::vec(op(), 1..60)) {
+    fn the_store_matches_its_model(ops in prop::collection::vec(op(), 1..60)) {
         let mut pair = Pair::default();
         for view in [Op::AddView(0), Op::Attach { view: 0, segment: 0 }] {
             pair.run(view);
