@@ -1,5 +1,5 @@
-//! How long the projector takes for a pod, and how much is left of it, beside
-//! the same through a tree of JSON values.
+//! The time that the projector takes for a pod and the size of the result, compared
+//! with a projection of a tree of JSON values.
 //!
 //! ```sh
 //! cargo run --release -p davit-core --example project_bench
@@ -19,7 +19,7 @@ use davit_core::path::{FieldPath, FieldTree, PathError};
 use davit_core::project::Projector;
 use serde_json::Value;
 
-/// What the controller that deletes pods reads of them.
+/// The fields of pods that PodGC reads.
 const FIELDS: [&str; 8] = [
     "metadata.creationTimestamp",
     "metadata.deletionTimestamp",
@@ -88,7 +88,7 @@ fn measure(
     Ok(())
 }
 
-/// Takes what is not declared out of a value, but for metadata's identity.
+/// Removes undeclared fields from a value, except metadata's identity.
 fn prune(value: &mut Value, keep: &FieldTree) {
     match value {
         Value::Object(fields) => fields.retain(|name, value| {

@@ -1,5 +1,5 @@
-//! What the store costs with 150,000 pods on 5,000 nodes: memory, and time per
-//! update and snapshot. Run it in release:
+//! The cost of the store with 150,000 pods on 5,000 nodes: memory, and time per update
+//! and snapshot. Run it in release:
 //!
 //! `cargo run --release -p davit-core --example store_scale`
 
@@ -45,8 +45,8 @@ fn main() -> Outcome<()> {
     )?;
     let without_pods = resident_bytes()?;
     let begun = Clock::now();
-    // The pods are made one by one: a list that the caller holds as a whole is
-    // the caller's memory. Nobody reads the changes of a first list here.
+    // The pods are created one by one, because a whole list would count as memory of
+    // the store. Nobody reads the changes of the first list here.
     let pods_fields = store.segment_fields(pods).unwrap_or_default();
     store.replace(
         pods,
@@ -108,7 +108,7 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// Makes a pod by number and version.
+/// Creates a pod by number and version.
 type Edit = fn(u32, u64) -> ProjectedObject;
 
 /// Times updates spread over all pods, in µs each; with `held`, a fresh
@@ -129,7 +129,7 @@ fn updates(store: &mut Store, pods: SegmentId, version: &mut u64, edit: Edit, he
     micros(spent, ROUNDS)
 }
 
-/// Every pod once, far from the one before.
+/// Every pod once, each far from the one before.
 fn spread(round: u32) -> u32 {
     round * 7_919 % PODS
 }
@@ -333,7 +333,7 @@ fn micros(spent: Duration, times: u32) -> f64 {
     spent.as_secs_f64() * 1e6 / f64::from(times)
 }
 
-/// What the process has in memory, from Linux' `/proc`.
+/// The resident memory of the process, from Linux' `/proc`.
 fn resident_bytes() -> Outcome<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

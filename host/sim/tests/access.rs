@@ -1,4 +1,4 @@
-//! Who may do what, where nothing is recorded: from the source of Kubernetes
+//! Access control, where there are no recorded exchanges: from the source of Kubernetes
 //! 1.36.
 
 #![allow(
@@ -21,7 +21,7 @@ const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/l";
 
-/// A server with RBAC, and who asks it.
+/// A server with RBAC, and the user of the requests.
 struct Client {
     sim: Sim,
     headers: Vec<(&'static str, String)>,
@@ -170,7 +170,7 @@ async fn strangers_see_that_the_server_lives() {
         answer["message"],
         "forbidden: User \"system:anonymous\" cannot get path \"/apis\""
     );
-    // What is not served is none of a stranger's business either.
+    // A user without permissions gets 403 for resources that are not served, too.
     assert_eq!(stranger.get("/apis/e.com/v1/things").await.0, 403);
 }
 
@@ -217,7 +217,7 @@ async fn a_user_cannot_grant_more_than_the_own_permissions() {
     assert_eq!(bot.call("PATCH", &path, role("list")).await.0, 403);
     assert_eq!(bot.call("PUT", &path, role("list")).await.0, 403);
     admin.must("PUT", &path, role("list")).await;
-    // It may let go what it may not grant.
+    // A finalizer may be removed without the permission to grant the rules.
     let finalizer = json!({"metadata": {"finalizers": ["e.com/f"]}});
     bot.must("PATCH", &path, finalizer).await;
     let label = json!({"metadata": {"labels": {"a": "b"}}});
@@ -233,7 +233,7 @@ async fn a_user_cannot_grant_more_than_the_own_permissions() {
         answer["message"],
         "roles.rbac.authorization.k8s.io \"none\" not found"
     );
-    // A role that gathers others may come to grant anything.
+    // An aggregated role may later grant anything.
     let gathering = json!({
         "metadata": {"name": "g"}, "rules": null,
         "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"a": "b"}}]},
@@ -325,7 +325,7 @@ async fn questions_about_one_namespace_and_about_all_rules() {
     );
 }
 
-/// What a test of permissions asserts on.
+/// The text that a test of permissions asserts.
 #[tokio::test(start_paused = true)]
 async fn denials_are_on_record() {
     let admin = Client::administrator();
@@ -335,7 +335,7 @@ async fn denials_are_on_record() {
     bot.get(&format!("{MAPS}/none")).await;
     admin.get(&format!("{MAPS}/none")).await;
     bot.with("Authorization", "Bearer garbage").get(MAPS).await;
-    // This is refused for another reason.
+    // This request is refused for another reason.
     let missing = "/api/v1/namespaces/none/configmaps";
     admin
         .call("POST", missing, json!({"metadata": {"name": "m"}}))

@@ -1,4 +1,4 @@
-//! Server-side apply: what it sets, what it takes away, and who is in its way.
+//! Server-side apply: fields that it sets and removes, and conflicts.
 
 #![allow(
     clippy::expect_used,
@@ -68,7 +68,7 @@ async fn a_field_is_removed_when_its_only_manager_drops_it() {
             "fieldsV1": {"f:data": {"f:a": {}, "f:b": {}}},
         }])
     );
-    // Another applies one of the two as it is, and shares it.
+    // Another manager applies one of the two unchanged, and shares it.
     let (code, _) = apply(&sim, &path, "fieldManager=y", &map(&json!({"b": "1"}))).await;
     assert_eq!(code, 200);
     let (code, left) = apply(&sim, &path, "fieldManager=x", &map(&json!({"c": "1"}))).await;
@@ -78,7 +78,7 @@ async fn a_field_is_removed_when_its_only_manager_drops_it() {
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"l": "1"}},
     })).await;
     assert_eq!(left["data"], json!({"c": "1"}));
-    // The same again changes nothing.
+    // The same apply changes nothing.
     let before = left["metadata"]["resourceVersion"].clone();
     let (_, same) = apply(&sim, &path, "fieldManager=x", &map(&json!({"c": "1"}))).await;
     assert_eq!(same["metadata"]["resourceVersion"], before);
@@ -113,7 +113,7 @@ async fn fields_of_other_managers_need_force() {
     );
     let (code, forced) = apply(&sim, &path, "fieldManager=y&force=true", &both).await;
     assert_eq!((code, &forced["data"]), (200, &json!({"a": "2", "b": "2"})));
-    // What was taken is not the first one's to drop any more.
+    // The first manager does not own these fields any more.
     let (_, left) = apply(&sim, &path, "fieldManager=x", &map(&json!({}))).await;
     assert_eq!(left["data"], json!({"a": "2", "b": "2"}));
 }
@@ -151,7 +151,7 @@ async fn an_update_owns_the_fields_that_it_changes() {
         refused["message"],
         "Apply failed with 1 conflict: conflict with \"z\" using v1 at 1970-01-01T00:00:00Z: .data.a"
     );
-    // A client that drops the record keeps it.
+    // A client that omits the record does not remove it.
     let (_, replaced) = call(&sim, "PUT", &path, Some(config_map("a"))).await;
     assert_eq!(replaced["data"], json!({"k": "v"}));
     assert_eq!(

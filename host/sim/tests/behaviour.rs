@@ -1,5 +1,5 @@
-//! What the recorded exchanges do not reach: pages over changes, history,
-//! bookmarks, namespaces, events in two forms, tables, loading, helpers.
+//! Behaviour that the recorded exchanges do not cover: pages during changes, history,
+//! bookmarks, namespaces, both forms of events, tables, loading, helpers.
 
 #![allow(
     clippy::expect_used,
@@ -64,7 +64,7 @@ async fn pages_show_one_version_until_it_expires() {
     assert_eq!(call(&sim, "GET", &exact, None).await.0, 410);
     let (status, expired) = call(&sim, "GET", &next, None).await;
     assert_eq!((status, expired["reason"].as_str()), (410, Some("Expired")));
-    // The answer says how to go on with what is there now.
+    // The answer has a token to continue with the present state.
     let inconsistent = expired["metadata"]["continue"].as_str().unwrap();
     let rest = format!("{MAPS}?limit=2&continue={inconsistent}");
     assert_eq!(names(&call(&sim, "GET", &rest, None).await.1), ["bb", "d"]);
@@ -334,7 +334,7 @@ async fn a_definition_serves_its_objects_until_it_is_deleted() {
     let gear = json!({"apiVersion": "example.com/v1", "kind": "Gear", "metadata": {"name": "g"}});
     let (status, _) = call(&sim, "POST", "/apis/example.com/v1/gears", Some(gear)).await;
     assert_eq!(status, 201);
-    // Both versions show the same object.
+    // Both versions serve the same object.
     let (_, other) = call(&sim, "GET", "/apis/example.com/v2/gears/g", None).await;
     assert_eq!(other["apiVersion"], "example.com/v2");
     let (_, group) = call(&sim, "GET", "/apis/example.com", None).await;
@@ -515,8 +515,8 @@ async fn server_side_apply_creates_and_overwrites() {
     assert_eq!(response.unwrap().status(), 422);
 }
 
-/// Whoever sets up a state in process may leave out what validation asks for;
-/// a request may not.
+/// A state that a test sets in process may lack fields that validation requires; a
+/// request may not.
 #[tokio::test(start_paused = true)]
 async fn a_status_set_in_process_is_stored_unchanged() {
     let sim = sim();

@@ -1,5 +1,4 @@
-//! The kept corpus of the fuzz targets, on stable Rust: what fuzzing found once
-//! stays found.
+//! The corpus of the fuzz targets, on stable Rust: regressions of earlier findings.
 
 #![allow(clippy::expect_used, reason = "a test may fail by panicking")]
 
@@ -15,7 +14,7 @@ fn replay(target: &str, run: fn(&[u8])) {
     let mut count = 0;
     for entry in std::fs::read_dir(&directory).expect("a corpus") {
         let path = entry.expect("a file").path();
-        // Shown if the test fails: it is this one.
+        // Printed if the test fails: this input caused it.
         println!("{}", path.display());
         run(&std::fs::read(&path).expect("it can be read"));
         count += 1;

@@ -1,4 +1,4 @@
-//! Bodies and patches that make no object, and what is said of them.
+//! Malformed bodies and patches, and their errors.
 
 #![allow(
     clippy::expect_used,
@@ -174,7 +174,7 @@ async fn a_dry_run_of_an_eviction_evicts_nothing() {
     assert_eq!((status, deleted()), (201, true));
 }
 
-/// What kubectl before 1.27 reads before it sends anything.
+/// kubectl before 1.27 reads this before any other request.
 #[tokio::test(start_paused = true)]
 async fn the_old_openapi_names_every_kind() {
     let sim = sim();

@@ -1,5 +1,5 @@
-//! What becomes of a `CustomResourceDefinition`: named, established, changed,
-//! and deleted together with its objects.
+//! The life of a `CustomResourceDefinition`: names accepted, established, changed, and
+//! deleted together with its objects.
 
 #![allow(
     clippy::expect_used,
@@ -105,7 +105,7 @@ async fn a_definition_with_names_in_use_waits() {
         refused["status"]["conditions"][0]["message"],
         "\"WidgetList\" is already in use"
     );
-    // What is free is accepted nevertheless.
+    // The names that are free are accepted nevertheless.
     assert_eq!(
         refused["status"]["acceptedNames"],
         json!({"kind": "", "plural": "wonders"})
@@ -260,7 +260,7 @@ async fn a_scale_without_replicas_is_an_error() {
     );
 }
 
-/// A dump is in the order in which somebody asked for its kinds.
+/// The order of a dump depends on the arguments of kubectl.
 #[tokio::test(start_paused = true)]
 async fn objects_are_loaded_before_their_definition_and_namespace() {
     let sim = sim();
@@ -283,9 +283,8 @@ async fn objects_are_loaded_before_their_definition_and_namespace() {
     );
 }
 
-/// Without a served version the resource
-/// answers 404, and its objects are there when it is served
-/// again. A deletion of the definition deletes them all the same.
+/// Without a served version the resource answers 404. Its objects are there when it is
+/// served again. A deletion of the definition deletes them in any case.
 #[tokio::test(start_paused = true)]
 async fn a_definition_without_a_served_version_keeps_its_objects() {
     let sim = sim();

@@ -1,4 +1,4 @@
-//! Faults: what they do to requests and to watches, and that they repeat.
+//! Faults: their effects on requests and on watches, and their repeatability.
 
 #![allow(
     clippy::expect_used,
@@ -157,7 +157,7 @@ async fn watches_end_break_and_fall_silent() {
     assert_eq!(sim.open_watches(), 0);
 }
 
-/// As a client sees it, which always waits for the next event.
+/// From a client's view, which always waits for the next event.
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_is_waited_on_is_disturbed() {
     let sim = sim();

@@ -25,7 +25,7 @@ fn model() -> Model {
     model
 }
 
-/// JSON with the names and the directives that the code looks for.
+/// JSON with names and directives that the code treats specially.
 fn json_value() -> impl Strategy<Value = Value> {
     let text = prop_oneof![
         Just("a".to_owned()),
@@ -255,7 +255,7 @@ proptest! {
         let _ = apply_json(&mut target.clone(), &json!([patch.clone()]));
         let mut merged = target.clone();
         if apply_strategic("Pod", &mut merged, patch.clone()).is_ok() {
-            // Directives never end up in an object that had none.
+            // No directive remains in an object that had none.
             let clean = !target.to_string().contains('$');
             prop_assert!(!clean || !merged.to_string().contains("\"$patch\""), "{target} + {patch} = {merged}");
         }

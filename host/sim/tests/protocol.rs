@@ -1,5 +1,5 @@
-//! What the generic layer answers to odd requests: types, options,
-//! preconditions, subresources. From the source of Kubernetes 1.36.
+//! The answers of the generic layer to unusual requests: types, options, preconditions,
+//! subresources. From the source of Kubernetes 1.36.
 
 #![allow(
     clippy::expect_used,
@@ -94,7 +94,7 @@ async fn custom_objects_have_their_type() {
     );
     let (status, _) = said(&sim, "POST", path, of("example.com/v1", "Gear")).await;
     assert_eq!(status, 201);
-    // The status endpoint takes nothing but the status.
+    // The status endpoint changes only the status.
     let patch = json!({"metadata": {"uid": UID, "labels": {"a": "b"}}, "status": {"ready": true}});
     let (status, patched) = call(&sim, "PATCH", &format!("{path}/g/status"), Some(patch)).await;
     assert_eq!((status, &patched["status"]), (200, &json!({"ready": true})));
@@ -140,7 +140,7 @@ async fn options_that_make_no_sense() {
         let path = format!("{MAPS}/{query}").replace("/?", "?");
         assert_eq!(said(&sim, method, &path, body).await.1, why, "{query}");
     }
-    // A single object is got, whatever else the query asks for.
+    // A single object is returned, whatever the query says.
     let path = format!("{MAPS}/a?watch=true");
     assert_eq!(call(&sim, "GET", &path, None).await.1["kind"], "ConfigMap");
 }
@@ -215,7 +215,7 @@ async fn bindings_and_evictions() {
         }))
         .unwrap();
     }
-    // The failure is the outcome of a request that went well.
+    // The failure is in the body of a successful answer.
     let (status, answer) = call(&sim, "POST", &evict, eviction(json!({}))).await;
     assert_eq!(
         (status, &answer["code"], &answer["status"]),

@@ -1,5 +1,5 @@
-//! What is refused, and in which words: from the source of Kubernetes 1.36,
-//! not recorded.
+//! Refused requests and their messages: from the source of Kubernetes 1.36, not
+//! recorded.
 
 #![allow(
     clippy::needless_pass_by_value,
@@ -19,7 +19,7 @@ use support::{call, sim};
 
 const CORE: &str = "/api/v1/namespaces/default";
 
-/// Creates `body` and answers what the server says is wrong with it.
+/// Creates `body` and returns the server's errors.
 async fn refusal(path: &str, body: Value) -> Vec<String> {
     let sim = sim();
     let (status, answer) = call(&sim, "POST", path, Some(body)).await;

@@ -23,7 +23,7 @@ async fn server() -> (Sim, Server) {
     (sim, server)
 }
 
-/// What a GET is answered with, until `until` appears or the connection ends.
+/// The answer to a GET, until `until` appears or the connection ends.
 async fn get(server: &Server, path: &str, until: &str) -> String {
     let mut stream = TcpStream::connect(server.address())
         .await

@@ -1,5 +1,5 @@
-//! Updates as kube-apiserver 1.36 takes them: what it fills in, and in which
-//! order it refuses.
+//! Updates as in kube-apiserver 1.36: the defaults that it adds, and the order of its
+//! errors.
 
 #![allow(
     clippy::expect_used,
@@ -22,7 +22,7 @@ async fn must(sim: &Sim, method: &str, path: &str, body: Value) -> Value {
     answer
 }
 
-/// An old kubelet sends a status without fields that it does not know.
+/// An old kubelet sends a status without new fields.
 #[tokio::test(start_paused = true)]
 async fn a_pod_status_keeps_fields_that_a_client_omits() {
     let sim = sim();
@@ -64,8 +64,8 @@ async fn a_pod_status_keeps_fields_that_a_client_omits() {
     assert_eq!(code, 422);
 }
 
-/// A client with a stale object retries on 409 and gives up on 422, so a stale
-/// version has to be found before any fault of the object.
+/// A client with a stale object retries on 409 and not on 422, so a stale version must
+/// be found before any other error.
 #[tokio::test(start_paused = true)]
 async fn a_stale_version_is_a_conflict_before_it_is_invalid() {
     let sim = sim();
@@ -114,8 +114,8 @@ async fn conflicts_first(sim: &Sim, path: &str, mut stale: Value) {
             "{method} {path}: {answer}"
         );
     }
-    // The object is invalid as well: of another uid. The status of a custom
-    // object is written without a look at the metadata that comes with it.
+    // The object is invalid as well: it has another uid. The status of a custom object
+    // is written regardless of the metadata in the body.
     let version = fresh["metadata"]["resourceVersion"].clone();
     stale["metadata"]["resourceVersion"] = version;
     let expected = if path.ends_with("widgets/x/status") {
@@ -213,8 +213,8 @@ async fn a_daemon_set_counts_the_changes_of_its_template() {
         changed["metadata"]["resourceVersion"]
     );
 
-    // The rest of the spec has a generation, too, but no clients' annotation
-    // counts.
+    // The rest of the spec has a generation too, but an annotation of a client does not
+    // count.
     let wait = json!({
         "spec": {"minReadySeconds": 5}, "metadata": {"annotations": {KEY: "9", "own": "a"}},
     });
@@ -230,8 +230,7 @@ async fn a_daemon_set_counts_the_changes_of_its_template() {
     let status = must(&sim, "PUT", &format!("{path}/status"), status).await;
     assert_eq!(shown(&status), (json!("2"), json!(3)));
 
-    // A set that comes from elsewhere brings its own; what is no number is
-    // refused.
+    // An imported set has its own annotation; one that is not a number is refused.
     set["metadata"] = json!({"name": "y", "annotations": {KEY: "7"}});
     assert_eq!(
         shown(&must(&sim, "POST", collection, set.clone()).await).0,

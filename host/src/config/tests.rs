@@ -20,7 +20,7 @@ fn a_small_file_is_enough() {
     assert_eq!(config.client, ClientConfig::default());
 }
 
-/// What is wrong with an entry of `controllers` that has these fields too.
+/// The error in an entry of `controllers` with these additional fields.
 fn entry(rest: &str) -> String {
     let error = error(&format!(
         "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  {rest}\n"
@@ -116,7 +116,7 @@ fn a_file_that_does_not_fit_is_refused_by_the_path_of_the_value() {
     }
 }
 
-/// What is wrong with a controller, and what is said of it.
+/// Invalid controllers, and their errors.
 const ENTRIES: &[(&str, &str)] = &[
     (
         "colour: red",
@@ -238,7 +238,7 @@ fn a_controller_that_does_not_fit_is_refused_in_words_of_its_own() {
     for (text, expected) in ENTRIES {
         assert_eq!(entry(text), *expected, "{text}");
     }
-    // What is found is data: on one line, and not all of it.
+    // The found value is data: on one line, and shortened.
     let long = format!("mode: \"a\\nb\\e[31m{}\"", "x".repeat(10_000));
     let found = entry(&long);
     assert!(found.contains(r#"found "a\nb\u{1b}[31mxxx"#), "{found}");

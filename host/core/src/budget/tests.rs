@@ -35,7 +35,7 @@ fn patch() -> Plan {
 }
 
 impl Budget {
-    /// Asks for a plan as a controller does, which trips what holds it back.
+    /// Spends a plan as a controller does, and trips the guardrail that holds it back.
     fn ask(&mut self, plan: &Plan, requester: Requester, now: Instant) -> Option<Trip> {
         let held_back = self.check(plan, requester, now);
         if let Some(trip) = held_back {
@@ -85,7 +85,7 @@ fn asking_a_guardrail_does_not_trip_it() {
     let held_back = budget.check(&delete(), STABLE, at(1));
     assert!(held_back.is_some());
     assert_eq!(budget.tripped(at(1)).count(), 0);
-    // Nor does it forget: a minute later there is room.
+    // The counts expire: a minute later there is room.
     assert_eq!(
         budget.check(&delete(), STABLE, at(59)).unwrap().since,
         Some(at(59))
@@ -192,7 +192,7 @@ fn a_percentage_is_of_the_objects_before_the_deletions() {
     );
 }
 
-/// There may be another kind of the same name.
+/// Another group may have a kind of the same name.
 #[test]
 fn a_share_is_of_one_kind_of_one_group() {
     let of = |api_version: &str| {
@@ -214,7 +214,7 @@ fn a_share_is_of_one_kind_of_one_group() {
     }
     let spent = budget.ask(&other, few, at(1)).unwrap();
     assert_eq!(spent.limit, 2);
-    // Another version of it is the same.
+    // Another version of the kind is the same kind.
     assert_eq!(
         budget.ask(&of("serving.example.com/v2"), few, at(2)),
         Some(spent)
@@ -263,7 +263,7 @@ fn a_recorded_trip_holds_both_revisions_back() {
         assert_eq!(admitted(&mut budget, asker, 19, 1), 0);
     }
     assert_eq!(admitted(&mut budget, STABLE, 20, 9), 3);
-    // Another limit by now, or none, is another decision of the operator's.
+    // With another limit, or none, the operator has decided again.
     for guardrails in [deletes(4), Guardrails::default()] {
         let mut budget = Budget::new(guardrails);
         budget.resume(spent);

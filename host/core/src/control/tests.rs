@@ -1,4 +1,4 @@
-//! The control half as a whole, without any driver.
+//! The control half as a whole, without a driver.
 
 mod bench;
 mod files;

@@ -3,7 +3,7 @@ use crate::mapping::ServedResource;
 use crate::object::{Kind, ProjectedObject, Uid};
 use crate::store::{SegmentSpec, ViewKey, ViewSpec};
 
-/// A store with one view of every deletable resource, and what covers it.
+/// A store with one view of every deletable resource, and its coverage.
 struct Bench {
     store: Store,
     view: ViewId,
@@ -53,7 +53,7 @@ fn foos() -> ServedResource {
 }
 
 impl Bench {
-    /// Everything that is served was listed.
+    /// Every served resource is listed.
     fn new(served: &[ServedResource], definitions: &[&str]) -> Self {
         let mut store = Store::default();
         let view = store.add_view(ViewSpec {
@@ -202,7 +202,7 @@ fn a_watch_has_to_catch_up_after_an_interruption() {
     assert_eq!(bench.since(), [begun], "it is one interruption");
     bench.wait(2);
     assert_eq!(bench.unlisted(), []);
-    // A list leaves nothing to catch up with.
+    // After a list there is nothing to catch up with.
     bench.condition(&pods(), &interrupted());
     bench.list(&pods(), &[]);
     bench.condition(&pods(), &Condition::Synced);
@@ -256,7 +256,7 @@ fn a_resource_whose_definition_is_deleted_is_gone() {
     assert_eq!(bench.unlisted(), []);
 }
 
-/// What discovery said last may be from before the deletion.
+/// The last discovery may be from before the deletion.
 #[test]
 fn a_resource_that_returns_after_its_definition_was_deleted_is_gone_again() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
@@ -273,8 +273,8 @@ fn a_resource_that_returns_after_its_definition_was_deleted_is_gone_again() {
     assert!(bench.is_gone(&foos()));
 }
 
-/// The definition is created again before discovery has seen that it was gone:
-/// there may be objects, and no stream to tell of them.
+/// The definition is created again before discovery has noticed its deletion: there may
+/// be objects, and no stream for them.
 #[test]
 fn a_resource_that_returns_between_two_discoveries_is_unlisted() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &["foos.example.com"]);
@@ -305,7 +305,7 @@ fn nothing_is_gone_as_long_as_the_definitions_are_unknown_themselves() {
     assert_eq!(bench.unlisted(), []);
 }
 
-/// It was not a definition that served it: its objects may be anywhere.
+/// The resource is not served by a definition, so its objects may still exist.
 #[test]
 fn a_resource_without_a_definition_stays_unknown() {
     let mut bench = Bench::new(&[pods(), definitions(), foos()], &[]);
@@ -351,7 +351,7 @@ fn a_group_that_never_answered_is_unknown_as_a_whole() {
     bench.discover(&[pods(), foos()], &[]);
     bench.list(&foos(), &[]);
     assert_eq!(bench.unlisted(), []);
-    // From here on its resources are known, and followed.
+    // From here on its resources are known and watched.
     bench.discover(&[pods()], &["example.com/v1"]);
     assert_eq!(bench.unlisted(), []);
 }
@@ -375,7 +375,7 @@ fn a_single_resource_that_is_not_served_is_unlisted() {
     assert!(gaps.contains(&("foos.example.com".to_owned(), Gap::NotServed)));
 }
 
-/// Its objects may be somewhere still, and it may be registered again.
+/// Its objects may still exist, and it may be registered again.
 #[test]
 fn an_aggregated_resource_is_gone_hours_after_its_registration() {
     let all = [pods(), definitions(), registrations(), foos()];
@@ -396,7 +396,7 @@ fn an_aggregated_resource_is_gone_hours_after_its_registration() {
         assert_eq!(bench.unlisted(), unknown);
         bench.wait(hour);
     }
-    // It was put back meanwhile, and is gone again.
+    // It was registered again, and deleted again.
     bench.list(&registrations(), &["v1.", "v1.example.com"]);
     assert_eq!(bench.unlisted(), unknown);
     bench.list(&registrations(), &["v1."]);

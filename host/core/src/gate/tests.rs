@@ -79,7 +79,7 @@ fn patch(subresource: &str) -> Step {
     })
 }
 
-/// Rules on a plan of a guest with these permissions, with the rest in order.
+/// Rules on a plan of a guest with these permissions; everything else admits it.
 fn ruling(plan: &Plan, permissions: &[(&str, &str, &str)]) -> Ruling {
     with(permissions, |circumstances| judge(plan, circumstances))
 }
@@ -132,7 +132,7 @@ fn each_step_needs_its_own_permission() {
             permission: permission("patch", "", "pods/status")
         })
     );
-    // The main resource does not stand for its subresource, nor the other way.
+    // A permission on a resource does not include its subresources, nor the reverse.
     let all = [("delete", "", "pods"), ("patch", "", "pods")];
     assert!(matches!(ruling(&both, &all), Ruling::Refuse(_)));
     let all = [("delete", "", "pods"), ("patch", "", "pods/status")];
@@ -186,7 +186,7 @@ fn an_event_needs_no_permission_and_a_kind_that_is_not_served_is_waited_for() {
     let unknown = plan(target("example.com/v1", "Thing", "u-1"), vec![patch("")]);
     let waits = Ruling::Wait(WaitReason::NotServed);
     assert_eq!(ruling(&unknown, &[("patch", "*", "*")]), waits);
-    // What can never be right is refused all the same.
+    // A plan that can never be executed is refused in any case.
     let mut evicts = unknown.clone();
     evicts.steps.push(Step::Evict(DeleteOptions::default()));
     let refused = Ruling::Refuse(Refusal::NotAPod);

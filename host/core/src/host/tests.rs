@@ -1,5 +1,5 @@
-//! The whole host on virtual time: what is declared takes effect once it is recorded,
-//! and a rollback before that.
+//! The whole host on virtual time: a declaration takes effect once it is recorded, a
+//! rollback before that.
 
 mod guardrails;
 
@@ -28,10 +28,10 @@ use crate::time::Wall;
 
 const NAME: &str = "podgc";
 
-/// A guest, by the threshold that it is configured with.
+/// A guest, identified by its configured threshold.
 type Guest = u64;
 
-/// A host, and drivers in memory: loads and reads of records are answered at once,
+/// A host with drivers in memory: loads and reads of records succeed immediately,
 /// writes of records when the test says so.
 struct Bench {
     host: Host<Guest>,
@@ -40,7 +40,7 @@ struct Bench {
     /// Whether records can be read.
     readable: bool,
     writes: VecDeque<(RecordId, Owner, Record)>,
-    /// What outlives a host, by the names of the controllers.
+    /// The records by controller; they outlive a host.
     records: BTreeMap<String, ControllerRecord>,
     /// The pods of the API server.
     pods: BTreeSet<String>,
@@ -89,8 +89,8 @@ impl Bench {
         Self::start_at(Wall(1_795_176_000_000), BTreeMap::new())
     }
 
-    /// Ends this host, and starts another a minute later, which lists the pods that are
-    /// left.
+    /// Ends this host. A minute later it starts another one, which lists the remaining
+    /// pods.
     fn crash(self, declaration: Declaration) -> Self {
         let Self {
             now, records, pods, ..
@@ -133,7 +133,7 @@ impl Bench {
         bench
     }
 
-    /// A host that enforces a revision of that threshold, with one pod.
+    /// A host that enforces a revision with this threshold, and one pod.
     fn running(spec: ControllerSpec) -> Self {
         let mut bench = Self::new();
         bench.declare(spec, Requests::default());
@@ -286,7 +286,7 @@ impl Bench {
     }
 
     /// Lets time pass, a second at a time. Calls are answered and plans executed in the
-    /// second in which they come.
+    /// second in which they start.
     fn work(&mut self, time: Duration) {
         for _ in 0..time.as_secs() {
             self.pass(Duration::from_secs(1));
@@ -303,7 +303,7 @@ impl Bench {
         }
     }
 
-    /// Writes of records succeed from now on, and those under way.
+    /// Lets the writes of records under way and later ones succeed.
     fn record(&mut self) {
         self.recording = true;
         while let Some((id, owner, record)) = self.writes.pop_front() {
@@ -316,8 +316,8 @@ impl Bench {
         }
     }
 
-    /// Every call under way is answered with the deletion of its pod, if the cache shows
-    /// that; returns the guests that were called.
+    /// Answers every call under way with the deletion of its pod, if the cache has it;
+    /// returns the guests that were called.
     fn answer(&mut self) -> Vec<Guest> {
         let mut called = Vec::new();
         while let Some(call) = self.calls.pop_front() {
@@ -355,7 +355,7 @@ impl Bench {
     }
 }
 
-/// The decisions of a guest that wants each pod deleted that there is.
+/// The decisions of a guest that deletes every pod.
 fn deletions(call: &Call<Guest>) -> Vec<Decision> {
     let decisions = call.items.iter().map(|item| {
         let plan = delete(&item.key);
@@ -470,14 +470,14 @@ fn a_candidate_whose_calls_fail_is_rolled_back() {
     assert!(rejected.reason.contains("unreachable"), "{rejected:?}");
     let stable = &status.stable.as_ref().unwrap().revision;
     assert_eq!(*stable, name(&spec(1, &[])));
-    // The stable revision works as before.
+    // The stable revision continues.
     bench.list(&["a"]);
     bench.work(Duration::from_secs(2));
     assert!(bench.pods.is_empty());
 }
 
-/// Who declares waits until it is settled: writes that come later must not hold up the
-/// next declaration.
+/// The caller of a declaration waits until it is settled: later writes must not delay
+/// the next declaration.
 #[test]
 fn a_declaration_stays_settled_while_records_are_renewed() {
     let mut bench = Bench::new();
@@ -516,7 +516,7 @@ fn a_record_that_cannot_be_read_is_written_before_anything_runs() {
     assert!(!bench.streams.is_empty());
 }
 
-/// A driver takes several inputs before it asks for effects.
+/// A driver may handle several inputs before it polls for effects.
 #[test]
 fn a_plan_decided_when_it_must_not_start_any_more_is_not_executed() {
     let dry_run = ControllerSpec {

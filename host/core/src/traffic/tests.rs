@@ -36,7 +36,7 @@ fn rate(per_second: f64, burst: u32) -> Traffic {
     Traffic::new(Some(Rate { per_second, burst }))
 }
 
-/// Whoever may go now.
+/// The requests that may go now.
 fn going(traffic: &mut Traffic, now: Instant) -> Vec<Ticket> {
     let turns = std::iter::from_fn(|| traffic.poll_turn(now));
     turns
@@ -102,7 +102,7 @@ fn a_controller_has_half_of_the_limit_at_most() {
     assert_eq!(going(&mut traffic, at(2)), [of_a[CEILING / 2]]);
 }
 
-/// Whatever is in its line: one request of each in turn.
+/// Whatever their lines contain, controllers send one request each in turn.
 #[test]
 fn controllers_take_turns_at_the_rate() {
     let mut traffic = rate(10.0, 1);
@@ -123,7 +123,7 @@ fn controllers_take_turns_at_the_rate() {
     assert_eq!(order, expected);
 }
 
-/// What never ends takes places, but no turns: the rate is what is scarce.
+/// Requests that never end take places but no turns: the rate is the bottleneck.
 #[test]
 fn requests_without_an_end_cost_a_controller_no_turns() {
     let mut traffic = rate(10.0, 6);
@@ -174,13 +174,13 @@ fn a_short_pause_is_waited_for_and_a_long_one_is_not() {
     let mut traffic = Traffic::new(None);
     let waiting = traffic.ask(at_group("example.com", Urgency::Begin), at(0));
     traffic.pause(to("example.com", Access::Write), PATIENCE, at(0));
-    // A shorter one after it ends nothing.
+    // A shorter pause does not end it.
     traffic.pause(to("example.com", Access::Write), Duration::ZERO, at(0));
     assert_eq!(traffic.poll_turn(at(0)), None);
     assert_eq!(traffic.poll_timeout(at(0)), Some(at(2000)));
     assert_eq!(traffic.poll_turn(at(1999)), None);
     assert_eq!(traffic.poll_turn(at(2000)), Some((waiting, Turn::Go)));
-    // One that comes while a request waits.
+    // A pause that arrives while a request waits.
     let waiting = traffic.ask(at_group("example.com", Urgency::Begin), at(2000));
     traffic.pause(
         to("example.com", Access::Write),
@@ -196,7 +196,7 @@ fn events_wait_while_anything_else_does() {
     let mut traffic = Traffic::new(None);
     let events = ask_many(&mut traffic, &asked("", Urgency::Event), 20);
     let writes = ask_many(&mut traffic, &asked("a", Urgency::Begin), CEILING / 2 + 2);
-    // Half of the limit is not used, and yet no event goes.
+    // Half of the limit is unused, and still no event is sent.
     assert_eq!(going(&mut traffic, at(0)), writes[..CEILING / 2]);
     end(&mut traffic, writes[0], at(1));
     assert_eq!(
@@ -222,7 +222,7 @@ fn events_have_a_rate_of_their_own() {
             end(&mut traffic, ticket, now);
         }
     }
-    // A burst of 10 and 20 a second, for 1.9 s; at most 8 at once.
+    // A burst of 10, then 20 a second for 1.9 s; at most 8 at once.
     assert_eq!(sent, 10 + 38);
     let writes = ask_many(&mut traffic, &asked("a", Urgency::Begin), 50);
     assert_eq!(

@@ -1,5 +1,5 @@
-//! Drives the state machine against a model of an API server that behaves as
-//! badly as it may, and compares what its reader holds in the end.
+//! Drives the state machine against a model of an API server that behaves as badly as
+//! the API allows, and compares the final state of its reader.
 
 use proptest::prelude::*;
 
@@ -62,7 +62,7 @@ impl World {
         }
     }
 
-    /// Lets the server behave until nothing is left to be said.
+    /// Lets the server behave well until it has nothing left to send.
     fn settle(&mut self) {
         for _ in 0..200 {
             match self.line.next_good_step(&self.server) {

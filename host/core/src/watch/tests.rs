@@ -68,7 +68,7 @@ impl WatchBench {
         }
     }
 
-    /// One that has listed `a` at version 5, and watches.
+    /// A watch that has listed `a` at version 5 and follows the resource.
     fn watching() -> Self {
         let mut driven = Self::paged();
         driven.outputs();
@@ -91,7 +91,7 @@ impl WatchBench {
         self.outputs()
     }
 
-    /// Lets the time of the next timer come; answers how long that was.
+    /// Advances to the next timer; returns the time until then.
     fn time_out(&mut self) -> Duration {
         let due = self.watch.poll_timeout();
         let waited = due.since(self.now);
@@ -189,7 +189,7 @@ fn a_server_that_knows_no_streaming_lists_is_listed_in_pages() {
     driven.watch.handle_interruption(&refused(422), driven.now);
     assert!(is_first_page(&driven.only_request()));
 
-    // One that ignores the option opens a watch and never sends the bookmark.
+    // A server that ignores the option opens a watch and never sends the bookmark.
     let mut driven = WatchBench::new(Settings::default());
     driven.watch.handle_opened(driven.now);
     driven
@@ -251,10 +251,10 @@ fn a_watch_continues_from_the_last_version_seen() {
         .handle_event(Event::Deleted(object("a", "6")), driven.now);
     driven.watch.handle_event(bookmark("8", false), driven.now);
     assert_eq!(driven.outputs(), [Output::Delete(object("a", "6"))]);
-    // The server's own timeout: at once.
+    // The server's own timeout: immediately.
     driven.watch.handle_end(driven.now);
     assert!(is_watch_from(&driven.only_request(), "8"));
-    // A connection that breaks: after a pause.
+    // A broken connection: after a pause.
     driven.watch.handle_opened(driven.now);
     driven.interrupt(&lost());
     let pause = driven.time_out();
@@ -297,7 +297,7 @@ fn a_version_that_is_refused_repeatedly_is_replaced_by_a_list() {
     driven.time_out();
     assert!(is_first_page(&driven.only_request()));
 
-    // A server that is only overloaded is not burdened with a list.
+    // An overloaded server gets no additional list.
     let mut driven = WatchBench::watching();
     for _ in 0..10 {
         driven.interrupt(&refused(503));
@@ -321,10 +321,10 @@ fn silence_is_a_dead_connection() {
     driven.watch.handle_bytes(driven.now);
     assert_eq!(driven.time_out(), Duration::from_secs(90));
     assert!(is_watch_from(&driven.only_request(), "5"));
-    // One that was never answered is a failure.
+    // A request without an answer is a failure.
     driven.time_out();
     assert!(matches!(driven.watch.state(), State::Waiting { .. }));
-    // A page has its own time.
+    // A page has its own timeout.
     let mut driven = WatchBench::paged();
     assert_eq!(driven.time_out(), Duration::from_secs(60));
     assert!(matches!(driven.watch.state(), State::Waiting { .. }));

@@ -31,14 +31,13 @@ const NANO: Duration = Duration::from_nanos(1);
 #[derive(Clone, Debug)]
 enum Step {
     Add(&'static str, &'static str, Origin),
-    /// A flood, so that the shares of the lanes are visible.
+    /// A flood of items, so that the shares of the lanes are visible.
     Flood(&'static str, Origin, u8),
     Enqueue(Enqueue),
     Cancel(&'static str, &'static str),
     SetRate(&'static str, &'static str, Rate),
     Dequeue,
-    /// The item with that number among those being reconciled, if there are so
-    /// many.
+    /// The item with this index among those being reconciled, if it exists.
     Finish(usize, Finish),
     Reconfigure(usize),
     Snapshot,
@@ -81,7 +80,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// Coarse, so that times coincide, and sometimes a little off.
+/// Coarse, so that times coincide, and sometimes slightly off.
 fn pause() -> impl Strategy<Value = Duration> {
     prop_oneof![
         4 => (0..20_u64).prop_map(|tenths| Duration::from_millis(tenths * 100)),
@@ -323,7 +322,7 @@ impl Drive {
         }
     }
 
-    /// The promise of `next_due`: an item then, none before.
+    /// The contract of `next_due`: an item at that time, and none before.
     fn check_next(&self) {
         let now = self.now();
         let next = self.queues.next_due(now);
@@ -343,8 +342,7 @@ impl Drive {
         }
     }
 
-    /// Without ticks and with every rate open, everything is dequeued in the
-    /// end.
+    /// Without ticks and with every rate open, every item is dequeued in the end.
     fn drain(mut self) {
         let (specs, _) = revision(0);
         self.reconfigure(&specs, &[]);

@@ -1,5 +1,4 @@
-//! The queues as a list that is searched from end to end: slow, and simple
-//! enough to be trusted.
+//! The queues as a list with linear search: slow, and simple enough to be correct.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -172,7 +171,7 @@ impl Queue {
         Some(self.waiting.remove(position))
     }
 
-    /// When a pending item could be dequeued, workers aside.
+    /// When a pending item could be dequeued, regardless of workers.
     fn possible_at(&self, now: Instant, item: &Item) -> Option<Instant> {
         if self.works_on(&item.key) {
             return None;
@@ -231,7 +230,7 @@ impl Queue {
         self.work.push(item);
     }
 
-    /// Checks that a call of these items was not too small.
+    /// Checks that a call with these items was not too small.
     fn check_size(&self, now: Instant, taken: &[Item]) {
         let ends_alone = taken.iter().any(|item| item.alone);
         assert!(!ends_alone || taken.len() == 1, "alone among others");
@@ -323,7 +322,7 @@ impl Model {
         }
     }
 
-    /// To be called after every step.
+    /// Call it after every step.
     pub(crate) fn note_groups(&mut self) {
         self.queues.values_mut().for_each(Queue::note_groups);
     }
@@ -398,7 +397,7 @@ impl Model {
         .min()
     }
 
-    /// Checks a batch against what could have been dequeued.
+    /// Checks a batch against the items that could have been dequeued.
     pub(crate) fn check_taken(&mut self, batch: &Batch) {
         let able =
             |queue: &&Queue| queue.free_workers() > 0 && !queue.possible(self.now).is_empty();

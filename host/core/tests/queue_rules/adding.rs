@@ -1,4 +1,4 @@
-//! What is enqueued, and its order.
+//! Enqueueing, and the order of items.
 
 use super::*;
 

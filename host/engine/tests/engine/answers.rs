@@ -108,7 +108,7 @@ async fn instances_are_reserved_for_each_guest() {
         matches!(error, DescribeError::NoInstances { wanted: 10_000, .. }),
         "{error}"
     );
-    // And are free again when the guest is dropped.
+    // They are free again when the guest is dropped.
     for _ in 0..600 {
         odd_guest(limits()).await;
     }
@@ -236,7 +236,7 @@ async fn there_is_one_decision_for_each_item() {
             panic!("{error}");
         };
         assert_eq!(malformed, AnswerError::Count { items, decisions });
-        // The instance is gone with the answer.
+        // The answer costs the guest its instance.
         assert_eq!(ask(&guest, "count").await.unwrap(), "1");
     }
 }

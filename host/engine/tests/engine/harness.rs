@@ -145,7 +145,7 @@ pub(crate) fn item(key: &str) -> WorkItem {
     }
 }
 
-/// Has the guest do one thing, and returns what it reports.
+/// Lets the guest show one behaviour, and returns its report.
 pub(crate) async fn ask(guest: &Guest, behaviour: &str) -> Result<String, CallError> {
     Ok(told(guest.reconcile(call(&[behaviour])).await?))
 }

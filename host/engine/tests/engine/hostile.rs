@@ -9,8 +9,7 @@ use davit_engine::{CallError, DescribeError, Guest, Limits};
 
 use crate::harness::{Config, ask, call, limits, odd_guest, short_limits, try_odd_guest};
 
-/// Has a guest misbehave after one good call, and checks everything but the
-/// error.
+/// Lets a guest misbehave after one good call, and checks everything but the error.
 async fn misbehave_under(limits: Limits, behaviour: &str) -> CallError {
     let guest = odd_guest(limits).await;
     let other = odd_guest(limits).await;

@@ -18,14 +18,14 @@ use http_body_util::{BodyExt, Full};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-/// The bearer of this may do everything.
+/// The administrator's token.
 const ADMINISTRATOR: &str = "the-administrators-token";
 
 #[tokio::test(start_paused = true)]
 async fn every_recorded_scenario() {
     let recorded = include_str!("../data/exchanges.jsonl");
     assert_eq!(replay(&Config::default(), recorded).await, 34);
-    // With RBAC, an administrator notices no difference.
+    // With RBAC, an administrator gets the same answers.
     assert_eq!(replay(&with_rbac(), recorded).await, 34);
 }
 
@@ -77,9 +77,9 @@ struct Call<'a> {
     body: Option<&'a Value>,
     content_type: Option<&'a str>,
     accept: Option<&'a str>,
-    /// The bearer of another token than the administrator's.
+    /// A token of another user than the administrator.
     token: Option<&'a str>,
-    /// Whom the sender speaks as.
+    /// The impersonated user.
     user: Option<&'a str>,
 }
 
@@ -257,7 +257,7 @@ impl<'a> Run<'a> {
         filled.as_str().expect("a path").to_owned()
     }
 
-    /// Puts captured values in the place of `${NAME}`.
+    /// Replaces `${NAME}` with captured values.
     fn fill(&self, value: &Value) -> Value {
         match value {
             Value::String(text) => self.fill_text(text),
@@ -307,7 +307,7 @@ impl Lines {
         }
     }
 
-    /// The whole body as JSON, or as text if it is none.
+    /// The whole body as JSON, or as text if it is not JSON.
     async fn rest(&mut self) -> Value {
         while let Some(frame) = self.body.frame().await {
             let bytes = frame.expect("no faults are set").into_data().expect("data");

@@ -1,6 +1,6 @@
-//! What differs between two runs is replaced by its rank or its order of
-//! appearance, and what is no part of the contract is dropped: the same as was
-//! done to the recording.
+//! Replaces values that differ between two runs by their rank or their order of
+//! appearance, and drops values that are not part of the contract. The recording was
+//! normalised in the same way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -206,7 +206,7 @@ impl Names<'_> {
     }
 }
 
-/// Replaces every span that `find` measures at the beginning of a rest.
+/// Replaces every span that `find` matches.
 fn replace_spans(
     text: &str,
     find: fn(&str) -> Option<usize>,
@@ -227,7 +227,8 @@ fn replace_spans(
     result
 }
 
-/// `pattern` has one letter a character: `h` hex, `d` digit, others themselves.
+/// `pattern` has one letter for each character: `h` hex, `d` digit, others stand for
+/// themselves.
 fn fits(text: &str, pattern: &str) -> bool {
     text.len() >= pattern.len()
         && text

@@ -32,7 +32,7 @@ fn plan(reason: &str, steps: Vec<plan::Step>) -> Arc<Plan> {
     })
 }
 
-/// What both revisions decided about one pod, as the host answers it.
+/// The decisions of both revisions about one pod, as the host returns them.
 fn found() -> Disagreements {
     let patch = plan::Step::Patch(plan::Patch {
         kind: PatchKind::StrategicMerge,

@@ -14,7 +14,7 @@ const LOADED: LoadedModule<'static> = LoadedModule {
     is_pinned: false,
 };
 
-/// A state, and what is expected of it.
+/// A state, and the expected conditions.
 struct Case {
     name: &'static str,
     status: ControllerStatus,
@@ -98,7 +98,7 @@ fn spec_error() -> SpecError {
     }
 }
 
-/// A controller that runs and enforces.
+/// A controller that runs in the mode `Enforce`.
 fn running() -> Case {
     Case {
         name: "running",
@@ -120,7 +120,7 @@ fn running() -> Case {
     }
 }
 
-/// One whose spec is refused, beside a revision that runs.
+/// A controller whose spec is refused, and whose former revision runs.
 fn refused(failure: LoadFailure) -> Case {
     Case {
         name: failure.reason(),
@@ -498,7 +498,7 @@ fn every_state_has_its_conditions() {
     }
 }
 
-/// What the API conventions ask of conditions, and what fits a column.
+/// The rules of the API conventions, and the width of a column.
 #[test]
 fn every_condition_has_a_message_of_one_line() {
     for case in cases() {
@@ -531,8 +531,7 @@ fn every_condition_has_a_message_of_one_line() {
     }
 }
 
-/// A controller that cannot run as its spec says is never ready, and never
-/// healthy.
+/// A controller that cannot run as its spec says is neither ready nor healthy.
 #[test]
 fn a_refused_spec_is_never_healthy() {
     for case in refusals() {

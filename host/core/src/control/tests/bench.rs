@@ -1,5 +1,5 @@
-//! A driver in memory: it loads whatever is asked for, records in a
-//! [`ControllerRecord`], and observes what was last asked to run.
+//! A driver in memory: it executes loads, writes records to a [`ControllerRecord`], and
+//! observes the controllers that should run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -27,38 +27,37 @@ use crate::time::{Instant, Now, Wall};
 pub(super) const NAME: &str = "podgc";
 const NOON: i64 = 1_795_176_000_000;
 
-/// The name of the guest: nobody calls it.
+/// The name of the guest, which is never called.
 pub(super) type Guest = &'static str;
 
 pub(super) struct Bench {
     pub(super) now: Now,
     pub(super) control: Control<Guest>,
-    /// What outlives a host.
+    /// The record, which outlives a host.
     pub(super) record: ControllerRecord,
     pub(super) declaration: Declaration,
-    /// What the data half runs.
+    /// The controllers that the data half runs.
     pub(super) running: Vec<DesiredController<Guest>>,
-    /// What is observed of the candidate in its step.
+    /// The observation of the candidate in its step.
     pub(super) observed: StepObservation,
     pub(super) reasons: Vec<&'static str>,
-    /// The modules that were to be kept last.
+    /// The modules that drivers were last told to keep.
     pub(super) modules: Option<BTreeSet<ModuleDigest>>,
     /// Effects that are not executed yet: writes and loads.
     pub(super) writes: Vec<(RecordId, Owner, Record)>,
     pub(super) loads: Vec<Load>,
     pub(super) pending: Vec<(RecordId, Owner)>,
-    /// Whose record was read or written last.
+    /// The owner whose record was last read or written.
     pub(super) last_owner: Option<Owner>,
     /// Whether writes succeed.
     pub(super) is_recording: bool,
-    /// Why the record cannot be read, if so.
+    /// Why the record cannot be read, if it cannot.
     pub(super) unreadable: Option<String>,
     /// Whether recorded revisions cannot be loaded.
     pub(super) is_cache_lost: bool,
-    /// Whether the source of what a spec describes cannot be read.
+    /// Whether the source of the spec's module cannot be read.
     pub(super) is_source_away: bool,
-    /// The stable revision that is observed, although another has to run: that one
-    /// still waits for its watches.
+    /// The observed stable revision, while the next one still waits for its watches.
     pub(super) former_stable: Option<RevisionIdentity>,
 }
 
@@ -133,7 +132,7 @@ fn settings() -> ControlSettings {
 }
 
 impl Bench {
-    /// A host that was just started, with what a former one recorded.
+    /// A host that was just started, with the record of a former one.
     pub(super) fn start(spec: ControllerSpec, record: ControllerRecord) -> Self {
         Self::start_at(0, spec, record)
     }
@@ -174,7 +173,7 @@ impl Bench {
         bench
     }
 
-    /// A controller that runs a first revision.
+    /// A controller whose first revision runs.
     pub(super) fn running(spec: ControllerSpec) -> Self {
         let mut bench = Self::start(spec, ControllerRecord::default());
         bench.settle();
@@ -182,7 +181,7 @@ impl Bench {
         bench
     }
 
-    /// Ends this host at once, and starts another.
+    /// Ends this host immediately, and starts another one.
     pub(super) fn crash(&self) -> Self {
         let spec = self.declaration.spec.clone().unwrap();
         let seconds = (self.now.wall.0 - NOON) / 1000;
@@ -239,7 +238,7 @@ impl Bench {
         self.poll();
     }
 
-    /// Takes over what the control half wants done.
+    /// Takes the outputs of the control half.
     fn poll(&mut self) {
         while let Some(output) = self.control.poll() {
             let effect = match output {
@@ -267,8 +266,8 @@ impl Bench {
         }
     }
 
-    /// Executes one effect: reading the record, a load, or a write. Whether there was
-    /// one.
+    /// Executes one effect: a read of the record, a load, or a write. Returns whether
+    /// there was one.
     pub(super) fn execute_one(&mut self) -> bool {
         if !self.pending.is_empty() {
             let (id, _) = self.pending.remove(0);
@@ -348,7 +347,7 @@ impl Bench {
         }
     }
 
-    /// The answer to a load that was made for this spec.
+    /// The answer to a load for this spec.
     pub(super) fn answer(&mut self, id: LoadId, spec: &ControllerSpec) {
         let result = Ok(LoadResult::Loaded {
             revision: loaded(spec),
@@ -358,14 +357,14 @@ impl Bench {
         self.handle(ControlInput::Loaded { id, result });
     }
 
-    /// Looks at the controllers, without executing anything.
+    /// Reconciles the controllers, without executing effects.
     pub(super) fn look(&mut self) {
         let observed = self.observe();
         self.control.advance(self.now, &observed);
         self.poll();
     }
 
-    /// Lets this much time pass, with a look a second.
+    /// Lets this much time pass, with a reconcile each second.
     pub(super) fn pass(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.now.instant = self.now.instant.after(Duration::from_secs(1));
@@ -374,7 +373,7 @@ impl Bench {
         }
     }
 
-    /// Looks and executes until nothing is left to do.
+    /// Reconciles and executes until nothing is left to do.
     pub(super) fn settle(&mut self) {
         self.look();
         while self.execute_one() {
@@ -384,7 +383,7 @@ impl Bench {
         }
     }
 
-    /// What the data half observes: what it runs, synced at once.
+    /// The observation of the data half: the revisions that run, synced immediately.
     fn observe(&self) -> BTreeMap<String, Observation> {
         let observed = self.running.iter().map(|desired| {
             let candidate = desired.candidate.as_ref();

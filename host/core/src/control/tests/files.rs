@@ -15,7 +15,7 @@ const NOW: Now = Now {
     wall: Wall(1_795_176_000_000),
 };
 
-/// A host whose file has one controller, of which the record is being read.
+/// A host whose file has one controller, whose record is being read.
 fn reading() -> (Control<()>, RecordId) {
     let settings = ControlSettings {
         namespace: "davit".into(),
@@ -34,7 +34,7 @@ fn reading() -> (Control<()>, RecordId) {
     (control, id)
 }
 
-/// The error that a pause of this controller is answered with at once.
+/// The error with which a pause of this controller is refused immediately.
 fn refusal(control: &mut Control<()>, name: &str) -> Option<String> {
     let pause = json!({"spec": {"rollout": {"paused": true}}});
     let change = ControlInput::Change {

@@ -1,4 +1,4 @@
-//! Orders of inputs and effects that matter: crashes, late answers, records that fail.
+//! The order of inputs and effects: crashes, late answers, failing records.
 
 use super::bench::{Bench, NAME, identity, module, name_of, spec};
 use crate::api::{ControllerSpec, ControllerStatus, ModuleSource, RequestResult};
@@ -53,8 +53,8 @@ fn swaps(bench: &mut Bench) {
     bench.ask(|requests| requests.swap = Some(value));
 }
 
-/// What is recorded is never behind what runs, except that a candidate that was
-/// withdrawn may still be in the record.
+/// The record is never behind the revisions that run, except that it may still have a
+/// withdrawn candidate.
 fn assert_recorded(bench: &Bench, after: &str) {
     let Some((stable, candidate)) = bench.runs() else {
         return;
@@ -71,7 +71,7 @@ fn assert_recorded(bench: &Bench, after: &str) {
     }
 }
 
-/// Crashes after so many effects, starts another host, and lets that settle.
+/// Crashes after this many effects, starts another host, and lets it settle.
 fn crash_after(effects: usize, ask: Ask) -> (Bench, Bench) {
     let mut bench = rolling_out();
     ask(&mut bench);
@@ -143,7 +143,7 @@ fn a_crash_around_any_transition_loses_nothing() {
 fn a_promotion_that_was_recorded_outlives_a_crash() {
     let (_, next) = crash_after(4, promotes);
     assert_eq!(next.runs(), Some((name_of(&second()), None)));
-    // One that was not is decided again from the same request.
+    // Otherwise it is decided again from the same request.
     let (_, next) = crash_after(0, promotes);
     assert_eq!(next.runs(), Some((name_of(&second()), None)));
 }
@@ -175,8 +175,8 @@ fn a_recorded_rejection_is_never_lost() {
     assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
 }
 
-/// A write that was under way when the candidate was rolled back ends later: it must
-/// not bring the candidate back.
+/// A write that was under way during the rollback ends later: it must not bring the
+/// candidate back.
 #[test]
 fn a_late_record_of_a_step_does_not_bring_a_withdrawn_candidate_back() {
     let mut bench = rolling_out();
@@ -203,7 +203,7 @@ fn a_record_that_fails_for_an_hour_holds_everything_but_a_rollback() {
     bench.pass(3600);
     assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
     let notices = bench.reasons.iter().filter(|one| **one == "NotRecorded");
-    // Once an attempt at most, and those become rare.
+    // At most one for each attempt, and attempts become rare.
     assert!((1..=125).contains(&notices.count()));
     let ready = ready(&bench.status());
     assert_eq!(ready, ("False".to_owned(), "NotRecorded".to_owned()));
@@ -222,14 +222,14 @@ fn an_abort_takes_effect_while_nothing_can_be_recorded() {
     aborts(&mut bench);
     bench.pass(60);
     assert_eq!(bench.runs(), Some((name_of(&first()), None)));
-    // The next host has no record of it, and decides it again.
+    // The next host has no record of it, and decides again.
     let mut next = bench.crash();
     next.settle();
     assert_eq!(next.runs(), Some((name_of(&first()), None)));
     assert!(next.record.status.rejected.is_some());
 }
 
-/// After an error nobody knows whether a write took place.
+/// After an error it is unknown whether a write was executed.
 #[test]
 fn a_write_whose_answer_is_lost_is_repeated() {
     let mut bench = rolling_out();
@@ -257,7 +257,7 @@ fn a_revision_that_was_loaded_for_an_old_spec_is_ignored() {
     bench.change(second());
     bench.look();
     let late = bench.loads.remove(0);
-    // Meanwhile the operator has taken the change back.
+    // Meanwhile the operator has undone the change.
     bench.change(first());
     bench.answer(late.id, &second());
     bench.pass(3);
@@ -268,13 +268,13 @@ fn a_revision_that_was_loaded_for_an_old_spec_is_ignored() {
         "DryRun",
         "what is described is loaded"
     );
-    // The same answer again is about nothing.
+    // The same answer again has no effect.
     bench.answer(late.id, &second());
     bench.pass(3);
     assert_eq!(bench.runs(), Some((name_of(&first()), None)));
 }
 
-/// Answers of the former resource's loads and records arrive late.
+/// Answers about the former resource's loads and records arrive late.
 #[test]
 fn another_resource_of_the_same_name_has_nothing_of_the_former_one() {
     let mut bench = rolling_out();
@@ -285,7 +285,7 @@ fn another_resource_of_the_same_name_has_nothing_of_the_former_one() {
     assert!(!loads.is_empty() && !writes.is_empty());
     bench.loads.clear();
     bench.writes.clear();
-    // Its record goes with it.
+    // Its record is deleted with it.
     bench.record = ControllerRecord::default();
     bench.declaration.requests = crate::control::Requests::default();
     bench.replace("2", spec(9, STEPS));
@@ -329,7 +329,7 @@ fn a_request_about_a_candidate_never_promotes_another_revision() {
     assert_eq!(status.stable.unwrap().revision, name_of(&first()));
     assert_eq!(status.candidate.unwrap().revision, name_of(&second()));
     assert_eq!(status.lost.unwrap().ready, Some(name_of(&third)));
-    // It is there again, and so is the rollout of what the spec describes.
+    // It is available again, and so is the rollout of the spec's revision.
     next.is_cache_lost = false;
     next.pass(70);
     let (stable, candidate) = next.runs().unwrap();
@@ -337,7 +337,7 @@ fn a_request_about_a_candidate_never_promotes_another_revision() {
     assert_eq!(candidate, Some((name_of(&third), 10)));
 }
 
-/// A host that cannot write runs what was recorded.
+/// A host that cannot write runs the recorded revisions.
 #[test]
 fn the_recorded_revision_runs_after_a_start_while_nothing_can_be_recorded() {
     let bench = rolling_out();
@@ -366,7 +366,7 @@ fn counts_are_recorded_every_ten_seconds_and_continue_after_a_crash() {
     assert!(continued.elapsed_seconds < recorded.elapsed_seconds + 17);
 }
 
-/// The state is made of the record once, and what is written of it is the same.
+/// The state is restored from the record once, and writing it gives the same record.
 #[test]
 fn a_restored_state_is_written_as_it_was_recorded() {
     let mut lost = rolling_out().crash();
@@ -403,7 +403,7 @@ fn the_clock_of_the_wall_never_gives_two_rollouts_one_name() {
     bench.ask(|requests| requests.retry = Some(value));
     bench.settle();
     assert!(since(&bench) > before);
-    // The abort of the former rollout says nothing of this one.
+    // The abort names the former rollout, not this one.
     assert_eq!(bench.runs(), Some((name_of(&first()), Some(candidate(10)))));
     let requests = bench.status().requests;
     let abort = requests.iter().find(|one| one.request == "abort").unwrap();
@@ -469,8 +469,8 @@ fn a_step_stands_still_while_the_described_revision_is_not_loaded() {
     assert_eq!(bench.runs(), Some((name_of(&first()), Some(third))));
 }
 
-/// What is recorded of former specs says what a revision was made of, not what it may
-/// do by now.
+/// Recorded specs have the module, configuration and limits of a revision, not its
+/// present permissions.
 #[test]
 fn nothing_runs_after_a_start_with_a_spec_that_cannot_be_read() {
     let bench = rolling_out();
@@ -488,8 +488,8 @@ fn nothing_runs_after_a_start_with_a_spec_that_cannot_be_read() {
     assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate(10)))));
 }
 
-/// Otherwise the revision of the spec would become stable as if it were the first, also
-/// one that was rolled back.
+/// Otherwise the revision of the spec would become stable like a first one, even if it
+/// was rolled back.
 #[test]
 fn nothing_runs_after_a_start_until_the_record_is_read() {
     let mut bench = rolling_out();
@@ -540,7 +540,7 @@ fn modules_are_kept_as_long_as_the_record_names_them() {
     assert_eq!(bench.modules, Some([stable].into()));
 }
 
-/// Nobody knows whether a write without an answer took place.
+/// It is unknown whether a write without an answer was executed.
 #[test]
 fn modules_of_a_write_without_an_answer_are_kept() {
     let mut bench = Bench::running(first());

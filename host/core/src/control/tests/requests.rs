@@ -1,4 +1,4 @@
-//! Requests of operators: each is answered once, and its answer is final.
+//! Requests of operators: each gets one final answer.
 
 use super::bench::{Bench, name_of, spec};
 use crate::api::{CandidateStatus, ControllerSpec, RequestResult, RequestStatus};
@@ -58,7 +58,7 @@ fn a_refused_request_never_takes_effect_later() {
     assert_eq!(bench.candidate().step, 2);
     assert_eq!(bench.status().requests, [refused]);
 
-    // The same once more is another request, which fits by now.
+    // The same value with a suffix is another request, which fits by now.
     let repeated = format!("{of_step_2}#again");
     bench.request(|requests| requests.promote = Some(repeated.clone()));
     let done = bench.answer_to("promote");
@@ -66,7 +66,7 @@ fn a_refused_request_never_takes_effect_later() {
     assert!(done.message.contains("step 3 of 3"), "{done:?}");
     assert_eq!(bench.candidate().step, 3);
 
-    // Whoever removes the annotation has read the answer.
+    // An operator removes the annotation after reading the answer.
     bench.request(|requests| *requests = Requests::default());
     assert_eq!(bench.status().requests, []);
 }
@@ -136,7 +136,7 @@ fn a_request_is_pending_while_the_described_revision_cannot_be_loaded() {
     let pending = bench.answer_to("promote");
     assert_eq!(pending.result, RequestResult::Pending);
     assert_eq!(pending.message, "it cannot be read");
-    // The candidate stays as it is, however long that takes.
+    // The candidate stays in its step.
     bench.pass(600);
     assert_eq!(bench.stable(), name_of(&first()));
     let candidate = bench.candidate();

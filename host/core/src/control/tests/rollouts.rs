@@ -83,8 +83,8 @@ fn a_step_without_decisions_is_inconclusive() {
     );
 }
 
-/// Before the former spec is loaded again, its lack of steps must not promote what
-/// another spec described.
+/// Before the former spec is loaded again, its lack of steps must not promote the
+/// candidate of another spec.
 #[test]
 fn the_former_spec_ends_a_rollout_without_steps_and_without_its_source() {
     for steps in [STEPS, &[]] {
@@ -105,8 +105,8 @@ fn the_former_spec_ends_a_rollout_without_steps_and_without_its_source() {
     }
 }
 
-/// The next stable revision still waits for its watches: what the candidate does is
-/// compared with a revision that is replaced.
+/// The next stable revision still waits for its watches: the candidate would be
+/// compared with a revision that is being replaced.
 #[test]
 fn a_candidate_is_judged_beside_the_stable_revision_alone() {
     let mut bench = Bench::running(spec(0, &[]));
@@ -162,7 +162,7 @@ fn the_record_knows_which_revisions_were_stable() {
     assert_eq!(since, [Some(stable.since), None, Some(before.since)]);
 }
 
-/// The spec may have changed while no host was there.
+/// The spec may have changed while no host was running.
 #[test]
 fn a_recorded_candidate_that_the_spec_does_not_describe_owns_nothing() {
     let all = &["weight 100 until promoted"];
@@ -178,7 +178,7 @@ fn a_recorded_candidate_that_the_spec_does_not_describe_owns_nothing() {
     next.pass(300);
     assert_eq!(next.runs(), Some((name_of(&first()), None)));
     assert_eq!(next.candidate().revision, name_of(&second()));
-    // The spec describes it again: its recorded module is enough.
+    // The spec describes it again: the recorded module suffices.
     next.change(spec(2, all));
     next.settle();
     next.pass(3);
@@ -186,8 +186,8 @@ fn a_recorded_candidate_that_the_spec_does_not_describe_owns_nothing() {
     assert_eq!(next.runs(), Some((name_of(&first()), Some(candidate))));
 }
 
-/// The spec asks for more than the update of a guest: an operator has to say whether that
-/// becomes stable without a rollout.
+/// The spec changes more than the built-in guest: an operator has to decide whether
+/// that becomes stable without a rollout.
 #[test]
 fn a_lost_revision_is_replaced_only_when_an_operator_abandons_it() {
     let bench = Bench::running(first());
@@ -217,7 +217,7 @@ fn a_lost_revision_is_replaced_only_when_an_operator_abandons_it() {
     assert_eq!(next.status().lost, None);
 }
 
-/// What is observed of a candidate that exceeds a limit, with a text of the reason.
+/// Observations of a candidate that exceeds a limit, each with a part of the reason.
 fn excesses() -> [(StepObservation, &'static str); 3] {
     let failed_calls = StepObservation {
         failed_calls: 1,
@@ -269,7 +269,7 @@ fn a_candidate_that_exceeds_a_limit_is_rolled_back_until_an_operator_retries_it(
     }
 }
 
-/// Restarts must not make a bad candidate a good one.
+/// Restarts must not reset the failures of a candidate.
 #[test]
 fn failed_calls_of_a_candidate_are_counted_over_restarts() {
     let with_limit = |most| {

@@ -72,7 +72,7 @@ fn describes(name: &str) -> Circumstances {
     }
 }
 
-/// The stable revision is loaded; what the spec describes is not.
+/// The stable revision is loaded; the revision that the spec describes is not.
 fn describes_nothing() -> Circumstances {
     Circumstances {
         described: None,
@@ -94,7 +94,7 @@ fn failed(is_updated: bool) -> LoadFailureOfStable {
     }
 }
 
-/// Makes the transitions of one look that precede the analysis: the state after them,
+/// Applies the transitions of one reconcile before the analysis: the state after them,
 /// and the reasons of the notices.
 fn look(mut state: Rollout, now: &Circumstances) -> (Rollout, Vec<&'static str>) {
     let mut reasons = Vec::new();
@@ -169,7 +169,7 @@ fn a_spec_that_describes_the_stable_revision_again_ends_the_rollout() {
     let (state, reasons) = look(rolling_out(), &describes("a"));
     assert_eq!(state, stable());
     assert_eq!(reasons, ["RolloutEnded"]);
-    // Also while its source cannot be read.
+    // This holds while its source cannot be read, too.
     let away = Circumstances {
         described: None,
         ..describes("a")
@@ -391,7 +391,7 @@ fn the_described_revision_replaces_a_lost_one_that_is_abandoned() {
         let stable = named_now("b");
         assert_eq!(after, Rollout::Stable { stable });
         assert_eq!(reasons, ["Promoted"]);
-        // Not before it is loaded.
+        // But not before it is loaded.
         let not_loaded = Circumstances {
             described: None,
             ..now.clone()
@@ -455,7 +455,7 @@ fn a_lost_candidate_can_still_be_aborted() {
     assert_eq!(reasons, ["RolledBack"]);
 }
 
-/// After a start, a spec that cannot be read describes nothing.
+/// After a start, an invalid spec describes nothing.
 #[test]
 fn without_a_readable_spec_every_state_stays() {
     let nothing = Circumstances {

@@ -19,7 +19,7 @@ pub(super) fn share(weight: u8) -> Share {
     }
 }
 
-/// Step 1 with that weight.
+/// Step 1 with this weight.
 pub(super) fn step(weight: u8) -> CandidateStep {
     CandidateStep {
         share: share(weight),
@@ -38,9 +38,8 @@ impl Bench {
         );
     }
 
-    /// Has a revision decide on everything that is due; it deletes those pods
-    /// of the items that it is asked about, as far as it is shown them. Returns
-    /// the pods that are to be deleted now.
+    /// Lets a revision decide on every due item. It deletes those of these pods that it
+    /// is called about and that its snapshot has. Returns the pods to delete now.
     pub(super) fn decide(&mut self, role: Role, deletes: &[&str]) -> Vec<(PlanId, String)> {
         while let Some(call) = self.call_of(role) {
             let decisions = call.items.iter().map(|item| {
@@ -211,7 +210,7 @@ fn a_candidate_begins_with_the_items_and_notes_of_the_stable_revision() {
             seen.insert(item.key);
         }
     }
-    // What the stable revision is working on, the candidate looks at too.
+    // The candidate reconciles items that the stable revision is executing.
     assert_eq!(seen, BTreeSet::from(["ns/a".to_owned(), "ns/b".to_owned()]));
     assert_eq!(reconciling.items[0].key, "ns/b");
 }
@@ -227,7 +226,7 @@ fn the_plans_of_a_revision_that_is_gone_still_come_to_their_end() {
         bench.decide(Role::Stable, &["a"]).is_empty(),
         "it is under way"
     );
-    // It failed: the stable revision tries by itself.
+    // It failed: the stable revision retries.
     bench.outcome(candidate[0].0, failed(FailureClass::Server));
     assert_eq!(names(&bench.decide(Role::Stable, &["a"])), ["a"]);
 }
@@ -286,7 +285,7 @@ fn a_failing_candidate_costs_the_stable_revision_nothing() {
     assert!(bench.call().is_some());
 }
 
-/// Something that happens to a controller with a candidate.
+/// An event in the life of a controller with a candidate.
 #[derive(Clone, Debug)]
 enum Event {
     Appears(u8),
@@ -314,8 +313,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
-    /// Both revisions want every pod gone. Whatever happens to the rollout
-    /// meanwhile, each pod is deleted, and only once.
+    /// Both revisions delete every pod. Whatever happens to the rollout, each pod is
+    /// deleted exactly once.
     #[test]
     fn every_target_is_written_exactly_once(events in events()) {
         let mut bench = Bench::enforcing();

@@ -1,4 +1,4 @@
-//! What one revision leaves to the next, and to the one beside it.
+//! The state that a revision passes on to the next one, and to a candidate.
 
 use super::candidate::{share, step};
 use super::*;
@@ -23,8 +23,8 @@ fn try_beside(bench: &mut Bench, weight: u8) {
         .start_candidate(now, loaded(with_timers()), views, step(weight));
 }
 
-/// Answers every call: items of `timers` and the tick want their pods deleted,
-/// others nothing. Returns the items of both.
+/// Answers every call: items of `timers` and the tick delete their pods, others have no
+/// plans. Returns the items of both.
 fn work(bench: &mut Bench, role: Role) -> Vec<(String, Instant)> {
     let mut items = Vec::new();
     while let Some(call) = bench.call_of(role) {
@@ -42,7 +42,7 @@ fn work(bench: &mut Bench, role: Role) -> Vec<(String, Instant)> {
     items
 }
 
-/// A pod is seen, and an item about it is put into the queue `timers`.
+/// The cache observes a pod, and an item about it is enqueued in `timers`.
 fn with_timer(bench: &mut Bench, pod: &str) {
     bench.see(pod, 1, "");
     while let Some(call) = bench.call() {
@@ -89,7 +89,7 @@ fn plans_of_a_replaced_revision_that_did_not_begin_never_do() {
     bench.outcome(first, succeeded(WriteResult::Gone));
     bench.lose("a");
     assert!(bench.carried().is_empty());
-    // The new revision decides by itself, on the item as it was.
+    // The new revision decides on the unchanged item.
     let mut keys = Vec::new();
     while let Some((call, _, called)) = bench.keys() {
         keys.extend(called);
@@ -134,7 +134,7 @@ fn a_plan_that_fails_after_its_queue_was_gone_for_a_while_is_retried_with_its_fa
     let item = &call.items[0];
     assert_eq!((item.key.as_str(), item.attempt), ("ns/a", 1));
     assert_eq!(item.failures[0].failure.class, FailureClass::Server);
-    // The run that follows is counted by its own plans.
+    // The plans of the next run are counted separately.
     bench.answer(call.id, vec![decide(vec![delete("a")], Verdict::Done)]);
     let plan = bench.carried()[0].0;
     bench.outcome(plan, succeeded(WriteResult::Gone));
@@ -266,7 +266,7 @@ fn a_candidate_with_changed_views_keeps_its_counts() {
     assert_eq!((candidate.id, candidate.tally().failed_calls), (before, 1));
 }
 
-/// Decides on three deletions, of which one is begun.
+/// Decides on three deletions, of which one has started.
 fn deleting_three(bench: &mut Bench) -> PlanId {
     for pod in ["a", "b", "c"] {
         bench.see(pod, 1, "");
@@ -280,7 +280,7 @@ fn deleting_three(bench: &mut Bench) -> PlanId {
     bench.carried()[0].0
 }
 
-/// Ends the deletions one by one, and a minute afterwards every window.
+/// Ends the deletions one by one and, a minute later, every window.
 fn until_compared(bench: &mut Bench, first: PlanId) -> crate::rollout::compare::Counts {
     let mut under_way = vec![first];
     for pod in ["a", "b", "c"] {
@@ -341,8 +341,8 @@ fn plans_from_before_a_step_are_compared_in_it() {
     assert_eq!((counts.agree, counts.disagreements()), (3, 0), "{counts:?}");
 }
 
-/// The stable revision has deleted it a moment ago, which the cache does not
-/// show yet: the candidate decides on what is not there any more.
+/// The stable revision has just deleted it, and the cache has not observed that yet:
+/// the candidate decides on an object that is gone.
 #[test]
 fn writes_from_before_a_rollout_are_not_disagreements() {
     let mut bench = Bench::enforcing();

@@ -31,8 +31,8 @@ use crate::store::{SegmentId, Store, ViewId, ViewSpec, testing};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A controller with a watch of pods, whose names come through the queue
-/// `pods` and whose nodes come through the queue `nodes`.
+/// A controller with a watch of pods: the queue `pods` has their names, the queue
+/// `nodes` their nodes.
 struct Bench {
     store: Store,
     segment: SegmentId,
@@ -163,7 +163,7 @@ impl Bench {
         self.now = self.now.after(time);
     }
 
-    /// The API server has a pod in this version, on this node.
+    /// The cache observes a pod in this version, on this node.
     fn see(&mut self, name: &str, version: u64, node: &str) {
         let mut data = Vec::new();
         rmp::encode::write_map_len(&mut data, 1).unwrap();
@@ -267,7 +267,7 @@ impl Bench {
         self.effects().into_iter().filter_map(ruling).collect()
     }
 
-    /// Has everything that is due decided to be done.
+    /// Answers every due item with `done`.
     fn settle(&mut self) {
         while let Some(call) = self.call() {
             let done = call.items.iter().map(|_| decide(vec![], Verdict::Done));
@@ -317,7 +317,7 @@ fn failed(class: FailureClass) -> Outcome {
     }
 }
 
-/// A pod is seen, the guest wants it deleted, and the deletion is under way.
+/// The cache observes a pod, the guest deletes it, and the deletion is under way.
 fn deleting(bench: &mut Bench) -> PlanId {
     bench.see("a", 1, "");
     let (call, _, keys) = bench.keys().unwrap();
@@ -365,7 +365,7 @@ fn a_dry_run_carries_nothing_out() {
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);
     assert_eq!(bench.rulings(), [Ruling::DryRun]);
-    // Once it enforces, a resync enqueues every key.
+    // With the mode Enforce, a resync enqueues every key.
     bench.controller.set(bench.now, enforce());
     let (call, ..) = bench.keys().unwrap();
     bench.answer(call, vec![decide(vec![delete("a")], Verdict::Done)]);

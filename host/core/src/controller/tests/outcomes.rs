@@ -1,4 +1,4 @@
-//! What becomes of plans, and of the items that they were made for.
+//! The outcomes of plans, and their items.
 
 use super::*;
 use crate::budget::{Cooldown, Guardrails};
@@ -10,7 +10,7 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
     let plan = deleting(&mut bench);
     bench.outcome(plan, succeeded(WriteResult::Gone));
     bench.effects();
-    // Another change of the same pod arrives before its deletion does.
+    // Another change of the same pod arrives before its deletion.
     bench.see("a", 2, "n1");
     let (call, queue, _) = bench.keys().unwrap();
     assert_eq!(queue, "nodes");
@@ -39,8 +39,8 @@ fn a_deleted_object_is_not_deleted_again_while_the_cache_lags() {
     assert_eq!(queues, ["nodes", "pods"]);
 }
 
-/// Two items are about one object: the one was decided before its end was seen,
-/// and arrives after.
+/// Two items are about one object: one was decided before the deletion was observed,
+/// and its answer arrives afterwards.
 #[test]
 fn an_earlier_decision_does_not_delete_a_gone_object_again() {
     for verdict in [Verdict::Done, Verdict::RequeueWhenObserved] {
@@ -60,14 +60,14 @@ fn an_earlier_decision_does_not_delete_a_gone_object_again() {
                 ExpectationState::Gone
             ))]
         );
-        // The resync of its end enqueues each item once, and nothing waits for more.
+        // The resync at its end enqueues each item once.
         bench.settle();
         assert_eq!(bench.timeout(), None);
     }
 }
 
-/// An item that waits for all that it wrote goes on when something of it was
-/// gone already.
+/// An item that waits for its writes continues when one of its objects was already
+/// gone.
 #[test]
 fn requeue_when_observed_continues_when_a_target_is_gone() {
     let mut bench = Bench::enforcing();
@@ -286,11 +286,11 @@ fn requeue_when_observed_waits_for_the_cache() {
     }
     bench.settle();
     bench.see("a", 5, "n1-gone");
-    // The change itself adds the node's key; take that out of the way.
+    // The change itself enqueues the node's key, which is removed here.
     bench.settle();
     bench.see("b", 5, "n1");
     assert!(bench.call().is_none(), "no declared field has changed");
-    // The version is seen when everything is tidied up.
+    // Housekeeping observes the version.
     let snapshot = bench.store.snapshot();
     bench.controller.housekeep(bench.now, &snapshot);
     let (_, queue, keys) = bench.keys().unwrap();
@@ -419,7 +419,7 @@ fn an_item_is_requeued_when_the_kind_of_its_plan_is_served_again() {
     }
 }
 
-/// What is served may change without a discovery that shows both.
+/// The served resources may change without a discovery that shows both states.
 #[test]
 fn an_item_whose_kind_is_not_served_is_reconciled_periodically() {
     let mut bench = Bench::enforcing();

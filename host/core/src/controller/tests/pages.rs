@@ -1,4 +1,4 @@
-//! Decisions that are too long for one answer and come in parts.
+//! Decisions that are too long for one answer and come in pages.
 
 use super::*;
 
@@ -15,7 +15,7 @@ fn asked(call: &CallRequest<()>) -> (&str, &str, u32) {
     (&item.key, &item.cursor, item.attempt)
 }
 
-/// A pod is seen, and the first part of the decision about it deletes this one.
+/// The cache observes a pod, and the first page of the decision deletes this one.
 fn first_part(bench: &mut Bench) -> PlanId {
     bench.see("a", 1, "");
     let call = bench.call().unwrap();
@@ -42,7 +42,7 @@ fn the_next_page_is_called_for_when_the_plans_of_the_last_have_ended() {
     assert!(bench.call().is_none());
 }
 
-/// Whatever the last part says, and although its own plans succeed.
+/// Whatever the verdict of the last page, and although its own plans succeed.
 #[test]
 fn a_failure_in_any_page_is_retried_after_the_last_page() {
     let mut bench = Bench::enforcing();
@@ -66,7 +66,7 @@ fn an_item_enqueued_meanwhile_is_decided_from_its_first_page() {
     let plan = first_part(&mut bench);
     bench.see("a", 2, "node");
     bench.outcome(plan, succeeded(WriteResult::Gone));
-    // What was begun goes before what waits.
+    // A started decision goes before pending items.
     let call = bench.call().unwrap();
     assert_eq!(asked(&call), ("ns/a", "b", 0));
     bench.answer(call.id, vec![decide(vec![], Verdict::Done)]);
@@ -76,7 +76,7 @@ fn an_item_enqueued_meanwhile_is_decided_from_its_first_page() {
     assert_eq!(asked(again.next().unwrap()), ("ns/a", "", 0));
 }
 
-/// Nothing that is only shown is decided for ever.
+/// A dry run does not decide forever.
 #[test]
 fn a_dry_run_shows_every_part_once() {
     let mut bench = Bench::new(manifest(), Settings::default());
@@ -92,7 +92,7 @@ fn a_dry_run_shows_every_part_once() {
     assert!(bench.call().is_none());
 }
 
-/// The revision that replaces it knows nothing of the cursor.
+/// The revision that replaces it does not know the cursor.
 #[test]
 fn another_revision_decides_from_the_start() {
     for asks in [false, true] {
@@ -116,7 +116,7 @@ fn another_revision_decides_from_the_start() {
     }
 }
 
-/// Plans of the first part that were not begun never are, and no part follows.
+/// Plans of the first page that have not started never start, and no page follows.
 #[test]
 fn a_swap_during_a_page_ends_the_decision() {
     let mut bench = Bench::enforcing();

@@ -1,4 +1,4 @@
-//! The pace of a resync, and what it leaves to others.
+//! The pace of a resync, and the capacity that it leaves to fresh events.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,7 @@ fn reconfigured(bench: &mut Bench) {
         .reconfigure(bench.now, loaded(names_only()), views);
 }
 
-/// Has every call that can be made take so long; returns the keys that they
-/// were about.
+/// Answers every possible call after this time; returns the keys of the calls.
 fn work(bench: &mut Bench, took: Duration) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     while let Some(call) = bench.call() {
@@ -51,7 +50,7 @@ fn work(bench: &mut Bench, took: Duration) -> BTreeSet<String> {
 #[test]
 fn at_its_start_a_controller_does_not_rest() {
     let mut bench = Bench::new(names_only(), enforce());
-    // The controller is not told of them: it begins with what is there.
+    // The controller does not get these changes: it starts with the cache as it is.
     let mut changes = Vec::new();
     for pod in 0..300 {
         let item = ProjectedObject {
@@ -82,12 +81,13 @@ fn a_swap_resyncs_with_rests() {
         }
         rounds += 1;
         seen.extend(page);
-        // Fresh events are reconciled meanwhile.
+        // Fresh events are reconciled in between.
         bench.see("pod-000", 1000 + rounds, &rounds.to_string());
         assert!(work(&mut bench, MILLI).contains("ns/pod-000"));
         let Some(next) = bench.timeout() else { break };
         let rest = next.since(bench.now);
-        // A page is some calls, and three times as long is rested after each.
+        // A page takes several calls, each followed by a rest of three times its
+        // length.
         assert!(rest <= 30 * MILLI, "{rest:?}");
         bench.now = next;
     }

@@ -1,4 +1,4 @@
-//! Guardrails over the whole host: what trips, for how long, and who resets it.
+//! Guardrails in the whole host: which one trips, for how long, and what resets it.
 
 use super::*;
 use crate::api::{CooldownConfig, GuardrailConfig, RequestResult, RequestStatus, TrippedStatus};
@@ -7,7 +7,7 @@ use crate::budget::Cooldown;
 const MINUTE: Duration = Duration::from_mins(1);
 const COOLDOWN: Cooldown = Cooldown::After(Duration::from_mins(10));
 
-/// A controller that deletes every pod, so many in a minute.
+/// A controller that deletes every pod, with this limit a minute.
 fn guarded(deletes: u32, cooldown: Cooldown) -> ControllerSpec {
     ControllerSpec {
         guardrails: GuardrailConfig {
@@ -19,7 +19,7 @@ fn guarded(deletes: u32, cooldown: Cooldown) -> ControllerSpec {
     }
 }
 
-/// Runs that beside so many pods until its guardrail trips.
+/// Runs the controller with this many pods until its guardrail trips.
 fn tripped(pods: usize, spec: &ControllerSpec) -> Bench {
     let mut bench = Bench::new();
     bench.declare(spec.clone(), Requests::default());
@@ -36,7 +36,7 @@ impl Bench {
         !self.status().tripped.is_empty()
     }
 
-    /// The only guardrail that is tripped.
+    /// The only tripped guardrail.
     fn trip(&self) -> TrippedStatus {
         let [tripped] = self.status().tripped.as_slice() else {
             panic!("{:?}", self.status().tripped);
@@ -51,7 +51,7 @@ impl Bench {
         (found.status, found.reason, found.message)
     }
 
-    /// Requests the reset of the guardrails that had tripped by then.
+    /// Requests a reset of the guardrails that had tripped by this time.
     fn reset(&mut self, spec: &ControllerSpec, since: &str) {
         self.declare(spec.clone(), resetting(since));
         self.work(Duration::from_secs(3));
@@ -84,7 +84,7 @@ fn plans_wait_for_the_whole_cooldown_of_a_tripped_guardrail() {
     }
     assert_eq!(bench.status().summary, "Guardrail: deletesPerMinute");
 
-    // There is room for more after a minute, and still nothing is deleted.
+    // After a minute there is room, but the trip still holds.
     bench.work(Duration::from_secs(590));
     assert_eq!(bench.pods.len(), 2);
     assert_eq!(bench.trip(), tripped);
@@ -112,7 +112,7 @@ fn a_reset_is_of_one_trip() {
     bench.reset(&spec, &first.since);
     let second = bench.trip();
     assert_ne!(second.since, first.since);
-    // The request that reset the first one stands.
+    // The request that reset the first trip is still there.
     bench.work(3 * MINUTE);
     assert_eq!(bench.pods.len(), 2);
     assert_eq!(bench.trip(), second);
@@ -121,7 +121,7 @@ fn a_reset_is_of_one_trip() {
     assert!(!bench.is_tripped());
 }
 
-/// Restarts are no way around a guardrail.
+/// A restart does not reset a guardrail.
 #[test]
 fn a_trip_outlives_the_host_until_it_is_reset() {
     let spec = guarded(3, Cooldown::UntilReset);
@@ -153,7 +153,7 @@ fn a_cooldown_continues_after_a_restart() {
     assert_eq!(next.pods.len(), 0);
 }
 
-/// Another limit is another decision of the operator's.
+/// With another limit, the operator has decided again.
 #[test]
 fn a_recorded_trip_of_another_limit_holds_nothing_back() {
     let bench = tripped(5, &guarded(3, Cooldown::UntilReset));
@@ -181,13 +181,13 @@ fn a_limit_in_percent_is_of_the_objects_that_the_controller_watches() {
     );
     bench.work(3 * MINUTE);
     assert_eq!(bench.pods.len(), 10);
-    // After the default cooldown, a share of those that are left.
+    // After the default cooldown, it deletes a share of the remaining pods.
     bench.work(3 * MINUTE);
     assert_eq!(bench.pods.len(), 5);
 }
 
-/// What is reset is not in the record: a host that ends right after its answer leaves
-/// the reset to the next one.
+/// The record does not have the reset itself: a host that ends right after its answer
+/// leaves the reset to the next one.
 #[test]
 fn a_reset_that_was_answered_is_repeated_by_the_next_host() {
     let spec = guarded(3, Cooldown::UntilReset);

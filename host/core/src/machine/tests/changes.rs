@@ -1,9 +1,9 @@
-//! What an operator, a rollout or leadership changes while controllers run.
+//! Changes by an operator, a rollout or leadership while controllers run.
 
 use super::*;
 use crate::gate::WaitReason;
 
-/// A plan that has not begun was admitted by rules that do not hold any more.
+/// A plan that has not started was admitted by rules that do not hold any more.
 #[test]
 fn changed_settings_withdraw_plans_that_have_not_started() {
     let mut bench = Bench::running(&["a"]);
@@ -30,7 +30,7 @@ fn a_rollback_withdraws_plans_that_have_not_started() {
     bench.apply(vec![desired("one", enforce())]);
     assert_eq!(bench.withdrawn, [bench.executes[0].id.controller]);
     assert_eq!(bench.released, ["two"]);
-    // What it had admitted is decided again, by the stable revision.
+    // The stable revision decides its admitted plans again.
     let execute = bench.executes.pop_front().unwrap();
     bench.input(Input::Executed {
         plan: execute.id,
@@ -54,14 +54,14 @@ fn of_tier(tier: &str) -> DesiredController<Guest> {
     both
 }
 
-/// Every call that waits is answered; only the candidate deletes.
+/// Answers every waiting call; only the candidate deletes.
 fn answer_harmfully(bench: &mut Bench) {
     while let Some(call) = bench.calls.pop_front() {
         bench.answer(&call, call.guest == "two");
     }
 }
 
-/// A candidate that does harm outside of a cohort must not continue until the labels of
+/// A harmful candidate must not own targets outside of its cohort until the labels of
 /// every pod are listed.
 #[test]
 fn a_narrower_cohort_holds_before_its_labels_are_listed() {
@@ -141,14 +141,14 @@ fn without_leadership_nothing_is_executed() {
         )
     };
     assert!(bench.reports.iter().any(waits));
-    // With it, what was not executed is decided again.
+    // With leadership, plans that were not executed are decided again.
     bench.input(Input::Leadership { held: true });
     bench.pass(SECOND);
     bench.answer_all(true);
     assert_eq!(bench.deleting(), ["b"]);
 }
 
-/// How many plans leave the machine, and how many withdrawals.
+/// The number of plans and of withdrawals that the machine outputs.
 fn left(bench: &mut Bench) -> (usize, usize) {
     let before = bench.withdrawn.len();
     bench.run();
@@ -186,8 +186,8 @@ fn a_plan_that_waits_for_the_driver_when_the_host_stops_ends_as_withdrawn() {
     assert!(bench.machine.is_stopped());
 }
 
-/// What is undone makes room for other plans of its item: these are ruled on by
-/// the settings that hold by now.
+/// A withdrawn plan makes room for other plans of its item, which are ruled on by the
+/// present settings.
 #[test]
 fn plans_admitted_in_the_moment_of_a_change_of_mode_never_leave() {
     let mut bench = Bench::running(&["a", "b"]);

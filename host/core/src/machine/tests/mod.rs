@@ -1,4 +1,4 @@
-//! The machine driven by hand: no clock, no I/O, and guests that are names.
+//! The machine without a driver: no clock, no I/O, and guests that are names.
 
 mod changes;
 mod starts;
@@ -28,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 /// A guest, by its name.
 type Guest = &'static str;
 
-/// A machine, and what it wants done.
+/// A machine and its effects.
 struct Bench {
     machine: Machine<Guest>,
     now: Now,
@@ -38,9 +38,9 @@ struct Bench {
     withdrawn: Vec<ControllerId>,
     released: Vec<Guest>,
     reports: Vec<Report>,
-    /// The effects that are none of these.
+    /// Other effects.
     others: Vec<Effect<Guest>>,
-    /// When the machine asked what is served.
+    /// The times at which the machine requested discovery.
     discoveries: Vec<Duration>,
     version: u64,
 }
@@ -69,7 +69,7 @@ impl Bench {
         bench
     }
 
-    /// A machine that runs a controller which watches pods, all of them listed.
+    /// A machine with a controller that watches pods, all of them listed.
     fn running(pods: &[&str]) -> Self {
         let mut bench = Self::new();
         bench.discover(&["pods", "nodes"]);
@@ -109,7 +109,7 @@ impl Bench {
         self.now.instant.since(Instant::ZERO)
     }
 
-    /// Lets time pass, and the machine wake whenever it wants to.
+    /// Lets time pass, and polls the machine whenever it is due.
     fn pass(&mut self, time: Duration) {
         let end = self.now.instant.after(time);
         for _ in 0..10_000 {
@@ -179,8 +179,8 @@ impl Bench {
             .collect()
     }
 
-    /// Every call that waits is answered: the guest deletes each pod of its items
-    /// if it should, and is done.
+    /// Answers every waiting call: the guest deletes each pod of its items if it
+    /// should, and is done.
     fn answer_all(&mut self, deletes: bool) {
         while let Some(call) = self.calls.pop_front() {
             self.answer(&call, deletes);
@@ -203,7 +203,7 @@ impl Bench {
         });
     }
 
-    /// The names of the pods whose plans are to be executed.
+    /// The names of the pods whose plans should be executed.
     fn deleting(&self) -> Vec<&str> {
         let executes = self.executes.iter();
         executes.map(|one| one.plan.target.name.as_str()).collect()
@@ -219,7 +219,7 @@ impl Bench {
         reports.any(|report| matches!(report, Report::CandidateStarted { .. }))
     }
 
-    /// What keeps the controllers from running, as of the next report.
+    /// What keeps the controllers from running, according to the next report.
     fn waiting(&mut self) -> Option<String> {
         self.pass(SECOND);
         let states = self.reports.iter().rev();
@@ -320,7 +320,7 @@ pub(crate) fn manifest() -> Manifest {
     }
 }
 
-/// A revision of that guest, which takes four calls at once.
+/// A revision of that guest with four concurrent calls.
 fn revision(guest: Guest, manifest: Manifest) -> LoadedRevision<Guest> {
     let limits = CallLimits {
         memory_mib: 64,
@@ -356,7 +356,7 @@ fn desired(guest: Guest, settings: Settings) -> DesiredController<Guest> {
     }
 }
 
-/// The same with a candidate of that weight.
+/// The same with a candidate of this weight.
 fn beside(guest: Guest, candidate: Guest, weight: u8) -> DesiredController<Guest> {
     let step = CandidateStep {
         share: Share {

@@ -22,8 +22,8 @@ fn a_controller_starts_once_its_watches_are_synced() {
     assert_eq!(stable, Some(revision("one", manifest()).identity));
 }
 
-/// A watch of everything is worth something with each resource, but what it has
-/// not seen yet it must not take for absent.
+/// A watch of every resource is useful with any of them, but an object of a resource
+/// that is not listed yet is not absent.
 #[test]
 fn a_revision_waits_thirty_seconds_for_resources_that_it_can_do_without() {
     let everything = Manifest {
@@ -40,7 +40,7 @@ fn a_revision_waits_thirty_seconds_for_resources_that_it_can_do_without() {
     assert!(!bench.has_started());
     bench.pass(2 * SECOND);
     assert!(bench.has_started());
-    // With all of them, nothing is waited for.
+    // With all of them, nothing is left to wait for.
     let mut bench = Bench::new();
     bench.discover(&["pods", "nodes"]);
     bench.apply(vec![one]);
@@ -117,7 +117,7 @@ fn a_revision_with_other_watches_replaces_the_stable_one_once_they_are_synced() 
     assert_eq!(bench.called(), [("two", "ns/a"), ("two", "ns/b")].into());
 }
 
-/// It is compared with the revision that it is to replace.
+/// The candidate is compared with the revision that it may replace.
 #[test]
 fn a_candidate_starts_after_the_stable_revision() {
     let mut bench = Bench::running(&["a"]);

@@ -22,7 +22,7 @@ fn discovery_is_repeated_after_thirty_seconds_and_after_a_failure_after_two() {
 fn a_controller_pauses_while_its_resource_is_not_served() {
     let mut bench = Bench::running(&["a"]);
     bench.answer_all(false);
-    // One discovery without it may be a mistake of the API server.
+    // A single discovery without the resource may be a mistake of the API server.
     bench.discover(&["nodes"]);
     let object = bench.object("b");
     bench.update("pods", Update::Apply(object));
@@ -55,8 +55,8 @@ fn a_stream_runs_as_long_as_a_view_watches_its_resource() {
     assert!(bench.streams.is_empty());
 }
 
-/// While the API server does not answer at all, one line says so, and not one for
-/// each of its resources.
+/// While the API server does not answer, one line of the log stands for all its
+/// resources.
 #[test]
 fn an_interruption_is_a_warning_unless_the_api_server_is_unreachable() {
     let mut bench = Bench::running(&["a"]);

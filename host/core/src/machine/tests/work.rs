@@ -51,7 +51,7 @@ fn a_removed_controllers_plans_are_withdrawn_and_come_to_their_end() {
         panic!("{:?}", bench.reports);
     };
     assert_eq!((controller.as_str(), decision), ("test", &execute.decision));
-    // Another controller of that name has nothing of the former one.
+    // Another controller of that name inherits nothing from the former one.
     bench.apply(vec![desired("one", enforce())]);
     bench.list("pods", &["a"]);
     bench.answer_all(true);
@@ -77,7 +77,7 @@ fn a_stop_waits_for_executions_and_begins_nothing() {
     assert!(bench.machine.is_stopped());
 }
 
-/// The driver may hand in several inputs before it asks for effects.
+/// The driver may handle several inputs before it polls for effects.
 #[test]
 fn a_plan_that_was_admitted_in_the_moment_of_a_stop_is_not_executed() {
     let mut bench = Bench::running(&["a"]);
@@ -113,8 +113,8 @@ fn a_guest_that_fails_opens_its_circuit() {
     panic!("the circuit stays closed");
 }
 
-/// The guest has seen what was served when it was called: a kind that it found there
-/// has to be found by its reads.
+/// The guest has read the mapping of the time of its call: its reads must find the
+/// kinds of that mapping.
 #[test]
 fn a_live_read_uses_the_mapping_of_its_call() {
     let mut bench = Bench::running(&["a"]);

@@ -7,14 +7,14 @@ use crate::store::{SegmentId, Store, testing};
 
 const WINDOW: Duration = Duration::from_secs(30);
 
-/// Two revisions that look at pods.
+/// Two revisions that reconcile pods.
 struct Bench {
     store: Store,
     segment: SegmentId,
     comparison: Comparison,
-    /// What waits in the other revision's queues.
+    /// The pending items of the other revision.
     timers: PendingSnapshot,
-    /// Whether what is decided was decided before the last write.
+    /// Whether the plans were decided before the last write.
     stale: bool,
 }
 
@@ -215,24 +215,24 @@ fn a_target_that_was_gone_too_early_is_unknown() {
 
 #[test]
 fn a_reconcile_of_the_same_version_counts_although_the_target_is_gone() {
-    // The candidate looks after the decision, while the target is still there.
+    // The candidate reconciles after the decision, while the target still exists.
     let mut bench = Bench::with(&["a"]);
     bench.stable("tick", 10, &[delete("a")]);
     bench.candidate("tick", 11, &[]);
     bench.remove("a");
     assert_eq!(bench.counts(40).only_stable, 1);
-    // It had looked before the decision, and the target has not changed since.
+    // It reconciled before the decision, and the target has not changed since.
     let mut bench = Bench::with(&["a"]);
     bench.candidate("tick", 9, &[]);
     bench.stable("tick", 10, &[delete("a")]);
     bench.remove("a");
     assert_eq!(bench.counts(40).only_stable, 1);
-    // The stable revision had, before there was a candidate.
+    // The stable revision reconciled before there was a candidate.
     let mut bench = Bench::with(&["a"]);
     bench.candidate("tick", 10, &[delete("a")]);
     bench.remove("a");
     assert_eq!(bench.counts(40).only_candidate, 1);
-    // They had looked before the target was there.
+    // They reconciled before the target existed.
     for role in Role::ALL {
         let mut bench = Bench::new();
         bench.candidate("tick", 9, &[]);
@@ -323,7 +323,7 @@ fn a_target_that_was_compared_before_the_step_does_not_disagree_in_it() {
     assert_eq!(bench.counts(100), Counts::default());
     assert_eq!(bench.comparison.disagreements().count(), 0);
     assert!(bench.comparison.by_item.is_empty() && bench.comparison.pending.is_empty());
-    // Decided on again, it counts in this step as well.
+    // After another decision, it counts in this step too.
     bench.stable("a", 101, &[delete("a")]);
     assert_eq!(bench.counts(101).agree, 1);
 }
@@ -335,10 +335,10 @@ fn a_target_that_waits_for_the_other_revision_is_pending() {
     bench.candidate("tick", 10, &[delete("a"), delete("b")]);
     bench.stable("c", 11, &[delete("c")]);
     assert_eq!(bench.comparison.pending(), 3);
-    // Compared at once, though its window is still open.
+    // Compared immediately, although its window is still open.
     bench.stable("tick", 12, &[delete("a")]);
     assert_eq!((bench.counts(12).agree, bench.comparison.pending()), (1, 2));
-    // A new step changes nothing for those that wait.
+    // A new step does not change waiting targets.
     bench.comparison.restart_counts(at(13));
     assert_eq!(bench.comparison.pending(), 2);
     let counts = bench.counts(50);

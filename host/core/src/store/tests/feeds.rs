@@ -1,4 +1,4 @@
-//! Streams that take each other's place.
+//! Streams that replace each other.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::watch::model::{ClusterChange, Line, Server, Step, View as Versions, d
 /// The fields that views read; every object has its version in each.
 const FIELDS: [&str; 3] = ["a", "b", "c"];
 
-/// An object as a stream with these fields keeps it.
+/// An object as a stream with these fields delivers it.
 fn keep(fields: &FieldTree, object: ProjectedObject) -> ProjectedObject {
     let version = Sample::Integer(object.resource_version.parse().unwrap());
     let value = map(FIELDS.map(|field| (field, version.clone())));
@@ -29,20 +29,20 @@ fn keep(fields: &FieldTree, object: ProjectedObject) -> ProjectedObject {
 #[derive(Clone, Debug)]
 enum Move {
     ClusterChange(ClusterChange),
-    /// Something happens to a stream.
+    /// A step of a stream.
     Step(usize, Step),
-    /// So much of what a stream has said reaches the store.
+    /// This many outputs of a stream reach the store.
     Deliver(usize, u8),
-    /// A view of this field is added; one is removed. The first one stays.
+    /// A view of this field is added, or one is removed. The first view stays.
     AddView(usize),
     RemoveView(usize),
-    /// The resource is served no longer as far as discovery says, or again.
+    /// Discovery says that the resource is not served, or is served again.
     Served(bool),
-    /// It is to be listed at once.
+    /// A new list is requested.
     ListAgain,
 }
 
-/// A server, the streams that follow it, and the store that they fill.
+/// A server, its streams, and their store.
 struct World {
     server: Server,
     store: Store,
@@ -175,8 +175,7 @@ impl World {
         }
     }
 
-    /// What the views show is one state of the server, and never an earlier one
-    /// than before.
+    /// The views show one state of the server, and never an earlier one than before.
     fn check(&mut self) {
         let snapshot = self.store.snapshot();
         for (id, field) in &self.views {
@@ -194,7 +193,7 @@ impl World {
         }
     }
 
-    /// Lets the server behave until nothing is left to be said.
+    /// Lets the server behave well until it has nothing left to send.
     fn settle(&mut self) {
         for _ in 0..400 {
             let mut is_idle = true;
@@ -228,7 +227,7 @@ fn join(store: &mut Store, field: &str) -> (ViewId, SegmentId) {
     (view, joined.unwrap())
 }
 
-/// The name of an object, and the version that the field tells.
+/// The name of an object, and the version in the field.
 fn read(entry: &Entry<'_>, field: &str) -> (u8, u64) {
     let mut version = 0;
     let mut take = |value: Value<'_>| match value {
@@ -255,8 +254,8 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
-    /// Whatever happens to the streams and to those who ask for fields, the
-    /// store goes forward only, and arrives.
+    /// Whatever happens to streams and views, the store never goes back, and reaches
+    /// the server's last state.
     #[test]
     fn streams_that_take_over_show_nothing_older_and_leave_nothing_out(
         moves in moves(),
@@ -279,8 +278,8 @@ proptest! {
     }
 }
 
-/// A store with a view of the field `a`, which the stream 0 fills, and a second
-/// one of the field `b`, for which the stream 1 lists.
+/// A store with a view of the field `a`, which stream 0 fills, and a view of the field
+/// `b`, for which stream 1 lists.
 struct Two {
     store: Store,
     feeds: Feeds,
@@ -337,7 +336,7 @@ impl Two {
         }
     }
 
-    /// What the views show; none if they show nothing yet.
+    /// The content of the views; none if a view is not complete.
     fn shown(&self) -> [Option<Versions>; 2] {
         [0, 1].map(|position| {
             let id = self.views[position];
@@ -363,7 +362,7 @@ fn the_current_stream_continues_until_its_successor_has_caught_up() {
     two.change(0, 1, 5, false);
     two.change(0, 2, 6, true);
     assert_eq!(two.shown(), [state(&[(1, 5)]), None]);
-    // Older than what is shown: the object that is gone does not come back.
+    // Older than the shown state: the deleted object does not return.
     two.list(1, &[(1, 1), (2, 2)], "4");
     assert_eq!(two.shown(), [state(&[(1, 5)]), None]);
     two.change(1, 1, 5, false);
@@ -374,7 +373,7 @@ fn the_current_stream_continues_until_its_successor_has_caught_up() {
     let both = || state(&[(1, 5), (3, 7)]);
     assert_eq!(two.shown(), [both(), both()]);
     assert_eq!(two.streams(), [1]);
-    // What the former stream had still to say is known already.
+    // Late outputs of the former stream are already known.
     two.change(0, 1, 5, true);
     two.list(0, &[], "9");
     assert_eq!(two.shown(), [both(), both()]);
@@ -406,7 +405,7 @@ fn a_third_view_lists_all_fields_and_a_removed_one_none() {
     two.list(2, &[], "9");
     two.change(0, 1, 2, false);
     assert_eq!(two.shown(), [state(&[(1, 2)]), None]);
-    // Asked for again, with a stream of its own.
+    // Requested again, with a stream of its own.
     two.views[1] = join(&mut two.store, "b").0;
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [0, 3]);
@@ -414,8 +413,8 @@ fn a_third_view_lists_all_fields_and_a_removed_one_none() {
     assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
 }
 
-/// Another list of the current stream may be of a later state than one that its
-/// successor has asked for.
+/// Another list of the current stream may be of a later state than the list of its
+/// successor.
 #[test]
 fn a_successor_lists_again_after_the_current_stream_has_listed() {
     let mut two = Two::new(&[(1, 1)], "1");
@@ -427,7 +426,7 @@ fn a_successor_lists_again_after_the_current_stream_has_listed() {
     assert_eq!(two.shown(), [state(&[(1, 8)]), state(&[(1, 8)])]);
 }
 
-/// Two streams cannot run side by side if nobody can tell which one is ahead.
+/// Two streams cannot run side by side if their versions cannot be compared.
 #[test]
 fn without_comparable_versions_the_current_stream_ends_first() {
     let mut two = Two::new(&[(1, 1)], "x");
@@ -438,7 +437,7 @@ fn without_comparable_versions_the_current_stream_ends_first() {
     assert_eq!(two.shown(), [state(&[(1, 2)]), state(&[(1, 2)])]);
 }
 
-/// Nothing is shown yet, so nothing has to go on.
+/// No view is complete yet, so no stream has to continue.
 #[test]
 fn the_first_list_has_all_fields() {
     let mut store = Store::default();
@@ -456,8 +455,8 @@ fn the_first_list_has_all_fields() {
     assert!(feeds.fills(StreamId(1)));
 }
 
-/// A stream that begins again lists what its views show already, although the
-/// fields were listed by another one before.
+/// A restarted stream lists the fields of its views, although another one listed them
+/// before.
 #[test]
 fn a_restarted_stream_keeps_the_shown_objects() {
     let mut two = Two::new(&[(1, 1)], "1");
@@ -468,7 +467,7 @@ fn a_restarted_stream_keeps_the_shown_objects() {
     assert_eq!(two.streams(), [0; 0]);
     two.feeds.follow(&two.store, |_| true);
     assert_eq!(two.streams(), [2]);
-    // The stream lists the first view's field only. This one is shown.
+    // The stream lists the first view's field only. This view is shown too.
     two.views[1] = join(&mut two.store, "b").0;
     assert_eq!(two.shown(), [state(&[(1, 1)]), state(&[(1, 1)])]);
     two.feeds.follow(&two.store, |_| true);

@@ -113,7 +113,7 @@ fn an_older_version_is_ignored() {
         let changes = apply(&mut store, pods, item("a", uid, stale, &on_node("m")), 2);
         assert!(changes.is_empty(), "{uid} {stale}");
     }
-    // As a text, 9 is above 10: these two can only be taken as they come.
+    // As texts, 9 is above 10: these two apply in the order of their arrival.
     assert_eq!(
         apply(&mut store, pods, item("a", "u", "09", &on_node("m")), 3).len(),
         1
@@ -238,7 +238,7 @@ fn a_candidate_sees_the_change_times_of_the_stable_revision() {
     assert_eq!(store.snapshot().view(candidate).unwrap().len(), 1);
     store.remove_view(candidate);
     assert_eq!(store.segments().count(), 0);
-    // The stream of a segment that is no more may still have something to say.
+    // The stream of a dropped segment may still deliver updates.
     assert!(apply(&mut store, pods, item("a", "u", "3", &beat), 3).is_empty());
 }
 
@@ -301,8 +301,8 @@ fn a_view_of_many_resources_has_uids_as_keys() {
     assert_eq!(shown.len(), 2, "the snapshot is as it was");
 }
 
-/// Guests go on with a list in another call: what went before the cursor, came
-/// or was listed again meanwhile shifts nothing behind it.
+/// Guests continue a list in another call: objects that were deleted, added or listed
+/// again before the cursor do not move the objects behind it.
 #[test]
 fn in_a_later_snapshot_a_cursor_skips_nothing_that_stays() {
     let (mut store, view, pods) = pods_by_node();

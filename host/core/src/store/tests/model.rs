@@ -1,4 +1,4 @@
-//! The store in the plainest form: what the real one is compared with.
+//! The store in its simplest form, to compare the real one with.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use crate::msgpack::sample::Sample;
 use crate::path::FieldTree;
 use crate::store::{SegmentId, ViewId, ViewKey, ViewSpec};
 
-/// An object as it is in the cluster.
+/// An object in the cluster.
 #[derive(Clone, Debug)]
 pub(super) struct Live {
     pub(super) name: String,
@@ -17,7 +17,7 @@ pub(super) struct Live {
     pub(super) value: Sample,
 }
 
-/// An object as it was projected, with when what of it changed.
+/// A projected object, with the times of its changes.
 #[derive(Clone, Debug)]
 struct StoredObject {
     uid: String,
@@ -37,7 +37,7 @@ pub(super) struct Stream {
 #[derive(Debug)]
 pub(super) struct Watch {
     pub(super) spec: ViewSpec,
-    /// Views that read the same while both exist have the same number.
+    /// Views that read the same fields at the same time have the same number.
     tree: usize,
     /// Its segments, with whether it shows their objects.
     pub(super) segments: BTreeMap<SegmentId, bool>,
@@ -50,7 +50,7 @@ pub(super) struct Model {
     trees: usize,
 }
 
-/// An object, by all that can be seen of it.
+/// Everything that can be read of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct VisibleObject {
     pub(super) key: String,
@@ -61,16 +61,16 @@ pub(super) struct VisibleObject {
     pub(super) data: Vec<u8>,
 }
 
-/// What a view shows.
+/// The content of a view.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct VisibleView {
     pub(super) objects: Vec<VisibleObject>,
     pub(super) by_uid: BTreeMap<String, VisibleObject>,
-    /// By index and value, the keys: in order, if the index has one.
+    /// The keys by index and value; sorted if the index has an order.
     pub(super) indexes: BTreeMap<String, BTreeMap<String, Vec<String>>>,
 }
 
-/// What a view showed before, and what it shows now.
+/// A change of an object in a view.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ViewChange {
     pub(super) view: ViewId,
@@ -173,7 +173,7 @@ impl Model {
         self.put(id, live, &tree, now)
     }
 
-    /// What the segment's stream keeps of its objects.
+    /// The fields that the segment's stream delivers.
     pub(super) fn projection(&self, id: SegmentId) -> FieldTree {
         let listed = self
             .streams
@@ -194,7 +194,7 @@ impl Model {
         }
     }
 
-    /// None if the list has to be refused.
+    /// None if the list must be refused.
     pub(super) fn replace(
         &mut self,
         id: SegmentId,
@@ -392,7 +392,7 @@ fn text(value: &Sample) -> Option<String> {
     }
 }
 
-/// What `IndexSpec` says, over a tree.
+/// The rules of `IndexSpec`, applied to a tree.
 pub(super) fn values(index: &IndexSpec, data: &Sample) -> BTreeSet<String> {
     let found = data.at(index.path.segments());
     let is_empty = |value: &&Sample| match value {
@@ -419,7 +419,7 @@ pub(super) fn values(index: &IndexSpec, data: &Sample) -> BTreeSet<String> {
     values
 }
 
-/// A version that is an integer in its one way to be written.
+/// A version that is an integer in canonical form.
 fn number(version: &str) -> Option<u64> {
     let number: u64 = version.parse().ok()?;
     (number.to_string() == version).then_some(number)

@@ -15,8 +15,7 @@ use crate::object::{ProjectedObject, Uid};
 use crate::path::FieldTree;
 use crate::store::*;
 
-/// What happens to the store. Views and segments are chosen by position among
-/// those there are.
+/// An operation on the store. Views and segments are chosen by their position.
 #[derive(Clone, Debug)]
 enum Op {
     Apply(usize, Live),
@@ -25,7 +24,7 @@ enum Op {
         name: String,
         uid: String,
     },
-    /// With `stale`, what was to be kept the last time that somebody asked.
+    /// With `stale`, the list has the fields of an earlier moment.
     Replace {
         segment: usize,
         items: Vec<Live>,
@@ -77,7 +76,7 @@ fn live() -> impl Strategy<Value = Live> {
         1 => Just("07".to_owned()),
         1 => Just("x".to_owned()),
     ];
-    // Lists at the root do not happen, and a map there is the usual thing.
+    // Values at the root are maps, as in Kubernetes, and never lists.
     let value = prop::collection::btree_map("[abc]", sample(), 0..4).prop_map(Sample::Map);
     (name(), prop::bool::weighted(0.1), version, value).prop_map(|(name, other, version, value)| {
         let uid = format!("{name}{}", u8::from(other));
@@ -105,7 +104,7 @@ struct Pair {
     store: Store,
     model: Model,
     now: u64,
-    /// What each segment's list was to keep when somebody last asked.
+    /// The fields of each segment at an earlier moment.
     stale: BTreeMap<SegmentId, FieldTree>,
     snapshots: Vec<(Snapshot, BTreeMap<ViewId, VisibleView>)>,
 }
@@ -251,7 +250,7 @@ impl Pair {
     }
 }
 
-/// The changes by view and key, in the order they came; how keys mix does not
+/// The changes by view and key, in the order of arrival; the order among keys does not
 /// matter.
 fn by_view(mut told: Vec<ViewChange>) -> Vec<ViewChange> {
     told.sort_by(|a, b| (a.view, &a.key).cmp(&(b.view, &b.key)));
@@ -267,7 +266,7 @@ fn projected(live: &Live, tree: &FieldTree) -> ProjectedObject {
     )
 }
 
-/// Reads a view through every function there is, in pages of two.
+/// Reads a view through every function, in pages of two.
 fn show(snapshot: &Snapshot, id: ViewId) -> VisibleView {
     let view = snapshot.view(id).unwrap();
     let mut shown = VisibleView::default();
@@ -339,7 +338,7 @@ fn show_index(view: &View<'_>, index: &IndexView<'_>) -> BTreeMap<String, Vec<St
         .collect()
 }
 
-/// The keys in the index's order, read in pages of two, or else as they are.
+/// The keys in the index's order, read in pages of two; without an order, as they are.
 fn in_order(
     view: &View<'_>,
     index: &IndexView<'_>,
