@@ -4,22 +4,22 @@ use crate::object::{ApiResource, ProjectedObject};
 use crate::path::FieldTree;
 use crate::watch::Condition;
 
-/// A stream's number; never used twice.
+/// The number of a stream; never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u32);
 
-/// What a stream watches.
+/// The resource and selectors of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamSpec {
     /// The resource.
     pub resource: ApiResource,
-    /// Only this namespace; empty for all.
+    /// The namespace; empty for all.
     pub namespace: String,
-    /// Kubernetes' label selector; empty for all.
+    /// The label selector; empty for all objects.
     pub label_selector: String,
-    /// Kubernetes' field selector; empty for all.
+    /// The field selector; empty for all objects.
     pub field_selector: String,
-    /// The fields to keep. If they are all metadata, the server is asked for
+    /// The fields to keep. If all of them are metadata, the server is asked for
     /// metadata only.
     pub fields: FieldTree,
 }
@@ -27,7 +27,7 @@ pub struct StreamSpec {
 /// Updates of one stream, in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Which stream. A batch may arrive after its stream was stopped.
+    /// The stream. A batch may arrive after its stream was stopped.
     pub stream: StreamId,
     /// At least one.
     pub updates: Vec<Update>,
@@ -36,7 +36,7 @@ pub struct Batch {
 /// One update of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Update {
-    /// These are all objects there were at that version.
+    /// The complete list of objects at a version.
     Reset {
         /// The objects, ordered by namespace and name.
         items: Vec<ProjectedObject>,
@@ -47,6 +47,6 @@ pub enum Update {
     Apply(ProjectedObject),
     /// An object was deleted; this was its last state.
     Delete(ProjectedObject),
-    /// How well the stream follows the server.
+    /// The condition of the stream changed.
     Status(Condition),
 }

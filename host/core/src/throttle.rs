@@ -1,9 +1,9 @@
-//! Keeps a log readable while one cause makes many messages: the first is
-//! written, then one after each pause, with the number of those left out.
+//! Keeps a log readable while one cause makes many messages: the first is written, then
+//! one after each pause, with the number of the suppressed ones.
 //!
-//! The pause starts at 10 seconds and doubles with each line, up to 10 minutes.
-//! A cause that stays quiet for longer than its pause, and for longer than anything
-//! waits between two attempts, starts again.
+//! The pause starts at 10 seconds and doubles with each line, up to 10 minutes. A cause
+//! starts again after a silence that is longer than its pause, and longer than any
+//! pause between two attempts.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,11 +15,11 @@ use crate::time::Instant;
 const FIRST_PAUSE: Duration = Duration::from_secs(10);
 /// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_mins(10);
-/// A cause is not over that was quiet for less: whatever is attempted again and again
-/// waits for up to 30 seconds in between.
+/// A shorter silence does not end a cause: the pause between two attempts is at most 30
+/// seconds.
 const QUIET: Duration = Duration::from_mins(1);
-/// How many causes are remembered. A new one beyond takes the place of the one
-/// that has been quiet for longest.
+/// The most causes that are stored. Another one replaces the cause that has been silent
+/// for longest.
 const MOST_CAUSES: usize = 1_000;
 
 /// Decides which messages of a cause are written.
@@ -38,8 +38,8 @@ struct Cause {
     last: Instant,
 }
 
-/// How many messages of a cause were left out since its last line. Displays as
-/// the end of the next line: empty, or ` (41 more since the last line)`.
+/// The number of suppressed messages of a cause since its last line. Displays as the
+/// end of the next line: empty, or ` (41 more since the last line)`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SuppressedCount(pub u64);
 
@@ -61,8 +61,7 @@ impl<K> Default for Throttle<K> {
 }
 
 impl<K: Ord + Clone> Throttle<K> {
-    /// Takes a message. `Some` if it is to be written; `None` if it is only
-    /// counted.
+    /// Takes a message. `Some` if it should be written; `None` if it is only counted.
     pub fn admit(&mut self, cause: K, now: Instant) -> Option<SuppressedCount> {
         if let Some(known) = self.causes.get_mut(&cause) {
             return known.admit(now);
@@ -80,8 +79,8 @@ impl<K: Ord + Clone> Throttle<K> {
         Some(SuppressedCount(0))
     }
 
-    /// The cause is over: its next message is written at once. Returns how many
-    /// were left out; `None` if there was no message.
+    /// The cause is over: its next message is written immediately. Returns the number
+    /// of suppressed messages; `None` if there was no message.
     pub fn clear(&mut self, cause: &K) -> Option<SuppressedCount> {
         let known = self.causes.remove(cause)?;
         Some(SuppressedCount(known.left_out))
@@ -122,8 +121,8 @@ mod tests {
         Instant::ZERO.after(Duration::from_secs(seconds))
     }
 
-    /// The seconds at which a message that comes every second is written, and
-    /// how many were left out before each.
+    /// The seconds at which a message that comes every second is written, and the
+    /// number of suppressed messages before each.
     fn lines(throttle: &mut Throttle<&str>, seconds: u64) -> Vec<(u64, u64)> {
         (0..seconds)
             .filter_map(|second| Some((second, throttle.admit("refused", at(second))?.0)))
@@ -151,7 +150,7 @@ mod tests {
         );
     }
 
-    /// Records, watches and loads are attempted that often.
+    /// Records, watches and loads are attempted this often.
     #[test]
     fn attempts_every_30_seconds_are_one_cause() {
         let mut throttle = Throttle::default();

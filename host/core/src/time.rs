@@ -1,5 +1,5 @@
-//! The two clocks: a monotonic one for every duration, the wall clock for what
-//! people and guests read.
+//! The two clocks: the monotonic clock for every duration, the wall clock for people
+//! and guests.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ pub struct Instant(u64);
 impl Instant {
     /// The start of the clock.
     pub const ZERO: Self = Self(0);
-    /// Later than anything that will happen.
+    /// Later than any event.
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     /// The point `nanos` nanoseconds after the start.
@@ -45,9 +45,8 @@ pub struct Wall(pub i64);
 
 /// Both clocks, read at the same moment.
 ///
-/// Everything inside the host is kept in [`Instant`]s and only written down in
-/// wall-clock time relative to one reading of both, so that a wall clock that
-/// jumps moves no timer.
+/// The host stores times as [`Instant`]s, and converts them to wall-clock time relative
+/// to one reading of both. So a jump of the wall clock moves no timer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Now {
     /// The monotonic clock.
@@ -57,7 +56,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// What the wall clock shows, or would show, at `instant`.
+    /// The wall-clock time at `instant`.
     #[must_use]
     pub fn wall_at(self, instant: Instant) -> Wall {
         let ahead = instant.since(self.instant).as_millis();

@@ -1,11 +1,11 @@
-//! Text that a guest or a server chose, made fit for a line of a log.
+//! Text of a guest or a server, made safe for a line of a log.
 
-/// The longest text that a field of a log line holds, in bytes.
+/// The longest text in a field of a log line, in bytes.
 pub const MOST_LOGGED: usize = 1024;
 
-/// A text on one line, and not longer than `most` bytes (and three for the
-/// ellipsis that says that it was cut). Control characters are escaped: they
-/// would let the text look like lines, fields or colours of the host's own.
+/// A text on one line, with at most `most` bytes (and three for the ellipsis if it was
+/// cut). Control characters are escaped: otherwise the text could look like lines,
+/// fields or colours of the host.
 #[must_use]
 pub fn line(text: &str, most: usize) -> String {
     let mut line = String::with_capacity(text.len().min(most));
@@ -25,8 +25,8 @@ pub fn line(text: &str, most: usize) -> String {
     line
 }
 
-/// Characters that end a line, move a cursor, or change the order in which
-/// others are shown.
+/// Characters that end a line, move a cursor, or change the order in which others
+/// appear.
 const fn is_control(character: char) -> bool {
     matches!(
         character,

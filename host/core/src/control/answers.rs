@@ -276,7 +276,7 @@ fn tripped_later(last: &str) -> String {
     format!("a guardrail tripped later, at {last}")
 }
 
-/// The candidate, if it is the one of the rollout of that name.
+/// The candidate, if this is the name of its rollout.
 fn candidate_of<'a>(
     status: &'a ControllerStatus,
     name: &str,

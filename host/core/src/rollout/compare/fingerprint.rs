@@ -1,11 +1,11 @@
-//! What a plan does, as one number.
+//! The effect of a plan, as one number.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::msgpack::{DecodeError, Value};
 use crate::plan::{DeleteOptions, Plan, Step};
 
-/// Equal for plans that do the same to the same kind of thing.
+/// Equal for plans with the same effect on objects of the same kind.
 pub(super) fn of(plan: &Plan) -> u64 {
     let mut hasher = DefaultHasher::new();
     plan.steps.len().hash(&mut hasher);
@@ -36,7 +36,7 @@ fn hash_step(step: &Step, hasher: &mut DefaultHasher) {
     }
 }
 
-/// Without the resource version: it only says which state was read.
+/// Without the resource version, which only identifies the state that was read.
 fn hash_options(options: &DeleteOptions, hasher: &mut DefaultHasher) {
     let policy = options.propagation_policy;
     policy
@@ -51,8 +51,8 @@ fn hash_body(body: &[u8], hasher: &mut DefaultHasher) {
     }
 }
 
-/// A body's value; the order of a map's entries and the point in time that a
-/// text may name make no difference.
+/// The value of a body. The order of a map's entries, and times in texts, make no
+/// difference.
 fn hash_value(bytes: &[u8], hasher: &mut DefaultHasher) -> Result<(), DecodeError> {
     match Value::read(bytes)? {
         Value::Map(entries) => {
@@ -76,8 +76,8 @@ fn hash_value(bytes: &[u8], hasher: &mut DefaultHasher) -> Result<(), DecodeErro
     Ok(())
 }
 
-/// Whether a text is a time as the API writes it: `2026-01-31T09:30:00Z`, with
-/// or without fractions of a second.
+/// Whether a text is a time as the API writes it: `2026-01-31T09:30:00Z`, with or
+/// without fractions of a second.
 fn is_timestamp(text: &str) -> bool {
     let pattern = b"0000-00-00T00:00:00";
     let fits = |(byte, sample): (u8, &u8)| match sample {
