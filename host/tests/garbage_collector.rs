@@ -1,10 +1,10 @@
-//! The garbage collector end to end: the component in the host against the API
-//! server in memory, on virtual time. With `DAVIT_TEST_KUBECONFIG=FILE` the
-//! tests of the module `conformance` run against that one.
+//! The garbage collector end to end: the component in the host against the API server
+//! in memory, on virtual time. With `DAVIT_TEST_KUBECONFIG=FILE`, the tests of the
+//! module `conformance` run against that server.
 //!
-//! The names begin with the ids of the specification's cases. What a case
-//! checks inside kube-controller-manager (a queue's length, a virtual node, the
-//! graph) is replaced by the outcome that it protects.
+//! The names start with the ids of the specification's cases. If a case checks the
+//! inside of kube-controller-manager (a queue's length, a virtual node, the graph), the
+//! test checks the outcome instead.
 
 #![allow(
     clippy::unwrap_used,

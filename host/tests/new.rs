@@ -57,7 +57,7 @@ fn built() -> PathBuf {
     }
     let output = davit_new(&["keep-failed", "--path", directory.to_str().unwrap()]);
     assert!(output.status.success(), "{output:?}");
-    // Cargo leaves out what the crate does not need.
+    // Cargo drops dependencies that the crate does not need.
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
     fs::copy(workspace.join("Cargo.lock"), directory.join("Cargo.lock")).unwrap();
     cargo(&directory, &["test"]);
@@ -68,7 +68,7 @@ fn built() -> PathBuf {
     tmp.join("new-guest-target/wasm32-wasip2/release/keep_failed.wasm")
 }
 
-/// The template deletes the failed pods of a namespace after their time.
+/// The template deletes the failed pods of a namespace after the configured time.
 #[test]
 fn a_new_guest_is_tested_built_and_runs() {
     let module = built();
@@ -93,8 +93,8 @@ fn a_new_guest_is_tested_built_and_runs() {
     });
 }
 
-/// The status of a pod whose container failed so many hours ago: guests get the
-/// machine's time, also while timers are virtual.
+/// The status of a pod whose container failed this many hours ago: guests read the
+/// machine's time, even while timers are virtual.
 fn failed(hours: i64) -> Value {
     let at = Timestamp::now() - SignedDuration::from_hours(hours);
     let state = json!({"terminated": {"exitCode": 1, "finishedAt": at.to_string()}});

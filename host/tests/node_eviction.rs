@@ -46,7 +46,7 @@ async fn seconds(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-/// Nodes `zone-0`, `zone-1`, … with a pod each, of the node's name.
+/// Nodes `zone-0`, `zone-1`, … with a pod each, named like the node.
 async fn zone(bench: &Bench, zone: &str, nodes: usize) {
     for number in 0..nodes {
         let name = format!("{zone}-{number}");
@@ -59,7 +59,7 @@ async fn zone(bench: &Bench, zone: &str, nodes: usize) {
     }
 }
 
-/// Kubelets for all nodes, and the host once their first heartbeats are in.
+/// Kubelets for all nodes, and the host after their first heartbeats.
 async fn start(bench: &Bench, config: &str) -> (Kubelet, Running) {
     let kubelet = Kubelet::start(bench.sim(), KubeletOptions::default());
     seconds(1).await;
@@ -74,7 +74,7 @@ fn silence(kubelet: &Kubelet, nodes: &[&str]) {
     }
 }
 
-/// The pods that were deleted, and how many seconds after the first one.
+/// The pods that were deleted, with the seconds since the first one.
 fn deletions(sim: &Sim) -> Vec<(String, i64)> {
     let log = sim.log();
     let deletions = log.iter().filter(|served| {
@@ -111,8 +111,8 @@ fn evictions(host: &Running, zone: &str) -> f64 {
     host.metric(&format!("{EVICTIONS}:\0:{zone}\"}}"))
 }
 
-/// `TestPodStatusChange`: the pods of a node that is unknown for long are marked
-/// and deleted.
+/// `TestPodStatusChange`: the pods of a node whose status is unknown for long are
+/// marked and deleted.
 #[test]
 fn ne_01_pods_of_a_silent_node_are_marked_and_deleted() {
     on_the_sim(|bench| async move {
@@ -177,7 +177,7 @@ fn ne_01_pods_of_a_silent_node_are_marked_and_deleted() {
     });
 }
 
-/// `TestTryOrdering`: in the order in which they went down, one in ten seconds.
+/// `TestTryOrdering`: in the order of their outages, one every ten seconds.
 #[test]
 fn ne_39_nodes_have_their_turn_in_order_at_the_zones_rate() {
     on_the_sim(|bench| async move {
@@ -205,7 +205,7 @@ fn ne_39_nodes_have_their_turn_in_order_at_the_zones_rate() {
     });
 }
 
-/// All nodes of a zone stop at once: they go at the zone's rate, no faster.
+/// All nodes of a zone stop at once: they are evicted at the zone's rate.
 #[test]
 fn a_zone_that_is_fully_down_is_evicted_at_the_normal_rate() {
     on_the_sim(|bench| async move {
@@ -220,7 +220,7 @@ fn a_zone_that_is_fully_down_is_evicted_at_the_normal_rate() {
     });
 }
 
-/// A small zone that is mostly down: nothing goes, until enough of it is back.
+/// A small zone that is mostly down: nothing is evicted until enough of it is back.
 #[test]
 fn ne_05_a_small_zone_that_is_partly_down_is_waited_for() {
     on_the_sim(|bench| async move {
@@ -242,7 +242,7 @@ fn ne_05_a_small_zone_that_is_partly_down_is_waited_for() {
     });
 }
 
-/// Of a large zone that is mostly down a node goes every 100 seconds.
+/// In a large zone that is mostly down, a node is evicted every 100 seconds.
 #[test]
 fn a_large_zone_that_is_partly_down_is_evicted_slowly() {
     on_the_sim(|bench| async move {
@@ -258,8 +258,8 @@ fn a_large_zone_that_is_partly_down_is_evicted_slowly() {
     });
 }
 
-/// Master disruption: as if the control plane were cut off. When the first
-/// node is back, the others have their whole time again.
+/// Master disruption: the control plane may be cut off. When the first node is back,
+/// the timeouts of the others start again.
 #[test]
 fn ne_08_when_all_zones_are_down_nothing_is_evicted() {
     on_the_sim(|bench| async move {
@@ -304,8 +304,7 @@ fn ne_37_a_node_that_is_ready_before_its_turn_keeps_its_pods() {
     });
 }
 
-/// `TestClear`: those that wait for their turn when everything goes down have
-/// none any more.
+/// `TestClear`: when all zones are down, nodes that wait for their turn lose it.
 #[test]
 fn ne_41_the_queue_is_cleared_when_everything_is_down() {
     on_the_sim(|bench| async move {
@@ -330,8 +329,8 @@ fn ne_41_the_queue_is_cleared_when_everything_is_down() {
     });
 }
 
-/// `TestSwapLimiter`: another rate holds at once, also one of exactly 1 and
-/// one after 0, and none gives out a burst.
+/// `TestSwapLimiter`: another rate applies immediately, also a rate of exactly 1 and
+/// one after 0, and none grants a burst.
 #[test]
 fn ne_42_a_changed_rate_takes_effect_immediately() {
     on_the_sim(|bench| async move {
@@ -363,8 +362,8 @@ fn ne_42_a_changed_rate_takes_effect_immediately() {
     });
 }
 
-/// A swap in the middle of it all: no time starts again, no node has a second turn,
-/// and the zone's rate continues.
+/// A swap in the middle: no timeout starts again, no node has a second turn, and the
+/// zone's rate continues.
 #[test]
 fn a_swap_keeps_times_turns_and_rates() {
     on_the_sim(|bench| async move {
@@ -393,8 +392,8 @@ fn a_swap_keeps_times_turns_and_rates() {
     });
 }
 
-/// That all zones were down is remembered too: the revision that takes over
-/// while they are does not take a zone's return for the usual state.
+/// The state that all zones are down is kept too: a swap in that state does not treat a
+/// returning zone as the usual state.
 #[test]
 fn a_swap_keeps_that_all_zones_were_down() {
     on_the_sim(|bench| async move {
@@ -414,8 +413,8 @@ fn a_swap_keeps_that_all_zones_were_down() {
     });
 }
 
-/// A host that has just started has seen no heartbeat of any node, and cannot tell
-/// for how long there was none.
+/// A host that has just started has observed no heartbeat, and cannot know how long a
+/// node was silent.
 #[test]
 fn a_started_host_gives_every_node_its_full_time() {
     on_the_sim(|bench| async move {
@@ -433,7 +432,7 @@ fn a_started_host_gives_every_node_its_full_time() {
     });
 }
 
-/// What a dry run showed for an hour is not made up for at once.
+/// After an hour of a dry run, the evictions are not all executed at once.
 #[test]
 fn after_a_dry_run_nodes_are_evicted_at_the_rate() {
     on_the_sim(|bench| async move {
@@ -459,17 +458,16 @@ fn after_a_dry_run_nodes_are_evicted_at_the_rate() {
     });
 }
 
-/// The watch of the leases says nothing for minutes, while the nodes are well.
+/// The watch of the leases is silent for minutes, while the nodes are healthy.
 #[test]
 fn a_stuck_watch_evicts_no_pod() {
     on_the_sim(|bench| async move {
         zone(&bench, "a", 3).await;
         zone(&bench, "b", 3).await;
-        // The host notices after a minute and a half: too late for these.
+        // The host detects this after a minute and a half: too late for these timeouts.
         let hasty = "{nodeMonitorGracePeriod: 20s, podEvictionTimeout: 40s}";
         let (_kubelet, _host) = start(&bench, &config("Enforce", hasty)).await;
-        // One node posts its status, so that it is not everything that seems to
-        // be down.
+        // One node posts its status, so that not all nodes seem to be down.
         bench.sim().disturb(
             &Match::new("watch", "leases"),
             WatchFault::Delay(Duration::from_secs(900)),
@@ -490,7 +488,7 @@ fn a_stuck_watch_evicts_no_pod() {
     });
 }
 
-/// More nodes go and come back at once than one decision has room for.
+/// More nodes go down and return at once than fit into one decision.
 #[test]
 fn thousands_of_nodes_that_change_at_once_are_all_reconciled() {
     on_the_sim(|bench| async move {
@@ -516,8 +514,8 @@ fn thousands_of_nodes_that_change_at_once_are_all_reconciled() {
     });
 }
 
-/// Everything goes wrong at once: pods of nodes that are down go, each once,
-/// and no other.
+/// Many faults at once: pods of nodes that are down are evicted, each once, and no
+/// other.
 #[test]
 fn whatever_fails_pods_of_dead_nodes_are_evicted_and_no_others() {
     on_the_sim(|bench| async move {

@@ -1,5 +1,5 @@
 //! The custom resource `controllers.davit.dev` on the API server in memory: its
-//! definition, what is remembered there, the watch, and the commands.
+//! definition, records, the watch, and the commands.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,4 +1,4 @@
-//! `davit run` as it is deployed: by its own `ServiceAccount`, with the roles in
+//! `davit run` as it is deployed: with its own `ServiceAccount`, and the roles in
 //! `deploy/` and no others, on an API server that enforces them.
 
 #![allow(

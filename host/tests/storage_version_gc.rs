@@ -84,7 +84,7 @@ fn store(sim: &Sim, name: &str, of: &[(&str, &str)]) -> String {
     text(&sim.create(version).unwrap(), "/metadata/uid")
 }
 
-/// What an API server does when it starts: it adds itself.
+/// A starting API server adds its entry.
 fn set_entries(sim: &Sim, name: &str, of: &[(&str, &str)]) {
     let version = json!({
         "apiVersion": API, "kind": "StorageVersion", "metadata": {"name": name},
@@ -106,8 +106,8 @@ fn servers(sim: &Sim, name: &str) -> Option<Vec<String>> {
     Some(entries.map(|it| text(it, "/apiServerID")).collect())
 }
 
-/// Waits until a storage version has entries of these servers; none if it is
-/// to be gone.
+/// Waits until a storage version has entries of exactly these servers; none if it must
+/// be gone.
 async fn until(sim: &Sim, name: &str, expected: Option<&[&str]>) {
     let expected = expected.map(|ids| ids.iter().map(ToString::to_string).collect());
     let deadline = Instant::now() + PATIENCE;
@@ -121,7 +121,7 @@ async fn until(sim: &Sim, name: &str, expected: Option<&[&str]>) {
     }
 }
 
-/// How many requests of the log, other than reads, were made.
+/// The number of requests in the log that are not reads.
 fn writes(sim: &Sim) -> usize {
     let reads = |work: &RequestInfo| matches!(&*work.verb, "get" | "list" | "watch");
     let of_group = |work: &RequestInfo| work.resource == "storageversions";
@@ -157,8 +157,8 @@ fn sv_23_the_deletion_carries_uid_and_resource_version() {
     });
 }
 
-/// With the API server's own answers: whatever else than 404 it says of a
-/// lease, no entry goes.
+/// With the API server's own answers: no answer about a lease except 404 removes an
+/// entry.
 #[test]
 fn sv_30_a_lease_that_cannot_be_read_keeps_its_entries() {
     let trouble = [
@@ -193,7 +193,7 @@ fn sv_30_a_lease_that_cannot_be_read_keeps_its_entries() {
     }
 }
 
-/// The deletion is under way when an API server adds itself.
+/// An API server adds itself while the deletion is on its way.
 #[test]
 fn sv_31_an_entry_added_before_the_deletion_survives() {
     on_the_sim(|bench| async move {
@@ -236,8 +236,8 @@ fn a_dry_run_writes_nothing() {
     });
 }
 
-/// API servers come and go while writes fail in every way and watches break:
-/// in the end exactly the entries of those that are there are left.
+/// API servers start and stop while writes fail in every way and watches break: in the
+/// end exactly the entries of the remaining servers are left.
 #[test]
 fn whatever_fails_entries_with_a_valid_id_are_kept() {
     on_the_sim(|bench| async move {
@@ -298,8 +298,8 @@ fn failing_writes(sim: &Sim) {
     });
 }
 
-/// Where the alpha API is not served the controller runs, is healthy and does
-/// nothing; when the API appears, it begins.
+/// While the alpha API is not served the controller runs, is healthy and does nothing;
+/// when the API appears, it starts its work.
 #[test]
 fn the_controller_waits_for_an_api_that_is_not_served() {
     on_the_sim(|bench: Bench| async move {
@@ -325,8 +325,8 @@ fn the_controller_waits_for_an_api_that_is_not_served() {
     });
 }
 
-/// A host that talks to an API server which serves the group of storage
-/// versions only while it is configured to.
+/// A host whose API server serves the group of storage versions only while configured
+/// to.
 fn host_behind(bench: &Bench, served: Arc<AtomicBool>) -> Running {
     let sim = bench.sim().clone();
     let service = service_fn(move |request: Request<Body>| {

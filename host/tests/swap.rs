@@ -1,12 +1,12 @@
-//! Swaps under load: a ledger of every change, decision and write.
+//! Swaps under load: a record of every change, decision and write.
 //!
-//! A guest answers each change of a pod with one write, which names the change
-//! and the revision. Modules and configurations take turns while pods change.
-//! `DAVIT_TEST_SWAP=full` does it at the scale that the project promises:
-//! 2,000 changes a second on 150,000 pods; build it with `--release`.
+//! A guest answers each change of a pod with one write, which names the change and the
+//! revision. Modules and configurations alternate while pods change.
+//! `DAVIT_TEST_SWAP=full` runs at the scale of the project's aims: 2,000 changes a
+//! second on 150,000 pods; build it with `--release`.
 //!
-//! It is a program of its own, because cargo runs one after the other: beside other
-//! tests its delays would be theirs.
+//! It is a separate test program, so that no other test runs at the same time and
+//! delays it.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,17 +37,18 @@ use tokio::time::sleep;
 use bench::{Bench, Running, Setup, builtin_guest, on_real_time};
 
 const SWAPS: usize = 200;
-/// How long after a swap delays are measured; as often without a swap.
+/// How long after a swap delays are measured; the same number of windows is measured
+/// without a swap.
 const WINDOW: Duration = Duration::from_millis(30);
-/// What a swap may add to the delay of a decision; unoptimised code takes
-/// several times as long for everything.
+/// The largest delay that a swap may add to a decision; unoptimised code is several
+/// times as slow.
 const MOST_DELAY: Duration = Duration::from_millis(if cfg!(debug_assertions) { 40 } else { 5 });
 
 struct Scale {
     pods: usize,
     changes_per_second: u32,
-    /// Whether the machine has nothing else to do: then every swap keeps to the
-    /// delay. Among other tests, the last ones tell of these.
+    /// Whether the machine has nothing else to do: then every swap must keep the delay.
+    /// Otherwise nine in ten must.
     alone: bool,
 }
 
@@ -67,22 +68,22 @@ fn scale() -> Scale {
     }
 }
 
-/// What happened to each change, by its number.
+/// The history of each change, by its number.
 #[derive(Default)]
 struct Ledger {
     changed: Vec<Instant>,
-    /// When it was decided on, and by which revision.
+    /// When and by which revision it was decided.
     decided: BTreeMap<usize, Vec<(Instant, usize)>>,
     written: BTreeMap<usize, usize>,
     failed: Vec<String>,
     /// The revisions that decided, in the order of their decisions.
     order: Vec<usize>,
-    /// How many revisions have begun.
+    /// How many revisions have started.
     begun: usize,
 }
 
 type SharedLedger = Arc<Mutex<Ledger>>;
-/// From when to when.
+/// The start and the end.
 type Span = (Instant, Instant);
 
 /// The change and the revision that a plan names.
@@ -160,12 +161,12 @@ fn change(sim: &Sim, scale: &Scale, ledger: &SharedLedger, stop: &AtomicBool) {
     }
 }
 
-/// The guest, and the same once more as another module.
+/// The guest, and the same guest as another module.
 fn modules(directory: &tempfile::TempDir) -> [PathBuf; 2] {
     let first = builtin_guest("fixture-marks");
     let second = directory.path().join("other.wasm");
     let mut wasm = std::fs::read(&first).unwrap();
-    // A custom section without content.
+    // An empty custom section.
     wasm.extend([0, 3, 2, b'a', b'b']);
     std::fs::write(&second, wasm).unwrap();
     [first, second]
@@ -179,7 +180,8 @@ async fn until(ledger: &SharedLedger, what: &str, fits: impl Fn(&Ledger) -> bool
     }
 }
 
-/// Measures, until `stop` is set, how long the machine keeps an idle thread waiting: no program can answer while the machine holds it up.
+/// Measures, until `stop` is set, how long the machine delays an idle thread: during
+/// that time no program can answer.
 fn hold_ups(stop: &AtomicBool) -> Vec<Span> {
     let pause = Duration::from_millis(1);
     let mut held_up = Vec::new();
@@ -194,8 +196,7 @@ fn hold_ups(stop: &AtomicBool) -> Vec<Span> {
     held_up
 }
 
-/// The windows in which the machine held nobody up: nine in ten, or else this
-/// measures the machine.
+/// The windows without such delays: nine of ten, or else the test measures the machine.
 fn undisturbed(windows: &[Span], held_up: &[Span]) -> Vec<Span> {
     let meets = |(from, to): &Span| {
         held_up
@@ -213,7 +214,7 @@ fn undisturbed(windows: &[Span], held_up: &[Span]) -> Vec<Span> {
     left
 }
 
-/// The worst delays of the changes in each window, the least of them first.
+/// The longest delays of the changes in each window, the shortest of them first.
 fn worst(ledger: &Ledger, windows: &[Span]) -> Vec<Duration> {
     let delay = |(change, at): (usize, &Instant)| {
         let decided = ledger.decided[&change][0].0;
@@ -295,8 +296,8 @@ fn swaps_under_load_lose_no_change_and_delay_no_decision() {
             std::thread::spawn(move || hold_ups(&stop))
         };
         sleep(Duration::from_secs(2)).await;
-        // Before the first swap: after one, the new revision looks at every pod
-        // again, which is a part of what a swap costs.
+        // Before the first swap: after a swap, the new revision reconciles every pod
+        // again, which is part of the cost of a swap.
         let mut ordinary = Vec::new();
         for _ in 0..SWAPS {
             let from = Instant::now();

@@ -1,7 +1,7 @@
-//! The guest taint-eviction end to end: its cases that need an API server or
-//! time, by the ids of the specification; and what the host adds to them. With
-//! `DAVIT_TEST_KUBECONFIG=FILE` the tests of the module `conformance` run against
-//! that API server, but for those on virtual time.
+//! The guest taint-eviction end to end: its cases that need an API server or time, by
+//! the ids of the specification; and the host's additions. With
+//! `DAVIT_TEST_KUBECONFIG=FILE`, the tests of the module `conformance` run against that
+//! API server, except those on virtual time.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,11 +1,10 @@
-//! All five controllers together, on one cluster where much happens and much
-//! breaks, against a record of what must remain.
+//! All five controllers together, on one cluster with many changes and faults, compared
+//! with a record of the expected objects.
 //!
-//! A run is some hundred random steps: objects are created, owned, tainted,
-//! deleted in the three ways and created again under their names, nodes go and
-//! come back and fall silent, watches break and writes fail. Then everything is
-//! healed, and when the cluster has come to rest, the API server is compared
-//! with the record.
+//! A run has some hundred random steps: objects are created, owned, tainted, deleted in
+//! the three ways and created again under their names; nodes are deleted, return and
+//! fall silent; watches break and writes fail. Then all faults end, and when the
+//! cluster is at rest, the API server is compared with the record.
 
 #![allow(
     clippy::unwrap_used,
@@ -27,10 +26,10 @@ mod story;
 
 use bench::on_the_sim;
 
-/// Runs of so many steps each.
+/// Each run has this many steps.
 const STEPS: u32 = 300;
 
-/// Seeds that once failed, and what was wrong.
+/// Seeds that failed once, and why.
 const ONCE_FAILED: [u64; 0] = [];
 
 /// `DAVIT_TEST_SEEDS=7-100` runs these instead.

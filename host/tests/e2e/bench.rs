@@ -1,5 +1,4 @@
-//! The bench: an API server, a namespace and nodes of the test's own, and the
-//! host.
+//! The bench: an API server, a namespace and nodes of the test, and the host.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -29,17 +28,17 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 use tower::service_fn;
 
-/// How long anything may take, on the API server's clock.
+/// The longest wait, on the API server's clock.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// An API server with what the test made there.
+/// An API server with the objects of the test.
 pub(crate) struct Bench {
     client: kube::Client,
     /// None on a real API server.
     pub(crate) sim: Option<Sim>,
     pub(crate) namespace: String,
-    /// The paths of what has to be removed from a real API server, in the order
-    /// in which it was made.
+    /// The paths of the objects to remove from a real API server, in the order of their
+    /// creation.
     made: RefCell<Vec<String>>,
 }
 
@@ -48,13 +47,13 @@ pub(crate) fn on_the_sim<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) 
     runtime(true).block_on(async { test(Bench::in_memory()).await });
 }
 
-/// Runs a test on the API server in memory, on the machine's own clock: for what
-/// takes the time that the host itself takes.
+/// Runs a test on the API server in memory, on the machine's own clock: for tests of
+/// the host's own speed.
 pub(crate) fn in_real_time<F: Future<Output = ()>>(test: impl FnOnce(Bench) -> F) {
     runtime(false).block_on(async { test(Bench::in_memory()).await });
 }
 
-/// The same, where the API server's clock begins at that time.
+/// The same, with a start time for the API server's clock.
 pub(crate) fn in_real_time_since<F: Future<Output = ()>>(
     start: jiff::Timestamp,
     test: impl FnOnce(Bench) -> F,
@@ -62,8 +61,8 @@ pub(crate) fn in_real_time_since<F: Future<Output = ()>>(
     runtime(false).block_on(async { test(Bench::in_memory_since(start)).await });
 }
 
-/// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, or else in memory,
-/// and removes what it made there.
+/// Runs a test on the API server of `DAVIT_TEST_KUBECONFIG`, otherwise in memory, and
+/// removes its objects.
 pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
     let real = std::env::var_os("DAVIT_TEST_KUBECONFIG");
     runtime(real.is_none()).block_on(async {
@@ -79,7 +78,7 @@ pub(crate) fn on_any_server<F: Future<Output = Bench>>(test: impl FnOnce(Bench) 
     });
 }
 
-/// Runs something on both processors and real time.
+/// Runs a future on both processors and in real time.
 pub(crate) fn on_real_time(test: impl Future<Output = ()>) {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.enable_all().build().unwrap().block_on(test);
@@ -127,12 +126,12 @@ impl Bench {
         }
     }
 
-    /// The API server in memory, where there is one.
+    /// The API server in memory, if there is one.
     pub(crate) fn sim(&self) -> &Sim {
         self.sim.as_ref().expect("this test runs in memory only")
     }
 
-    /// Has an object removed when the test is over.
+    /// Removes an object when the test is over.
     pub(crate) fn remember(&self, path: String) {
         self.made.borrow_mut().push(path);
     }
@@ -174,7 +173,7 @@ impl Bench {
         answer
     }
 
-    /// A node of that name, ready, with these taints; returns its full name.
+    /// A ready node of that name, with these taints; returns its full name.
     pub(crate) async fn node(&mut self, name: &str) -> String {
         let name = format!("{}-{name}", self.namespace);
         let node = json!({
@@ -212,8 +211,8 @@ impl Bench {
             .await;
     }
 
-    /// A pod in this phase, on this node (or none), with more of a spec and
-    /// metadata if needed; returns its uid.
+    /// A pod in this phase, on this node (or none), with additional fields of spec and
+    /// metadata; returns its uid.
     pub(crate) async fn pod(&self, name: &str, node: &str, phase: &str) -> String {
         self.pod_with(name, node, &json!({"phase": phase}), |_| {})
             .await
@@ -252,7 +251,7 @@ impl Bench {
             if status == 201 {
                 break answer;
             }
-            // The namespace's service account may not be there yet.
+            // The namespace's service account may not exist yet.
             assert!(
                 status == 403 && Instant::now() < deadline,
                 "{status} {answer}"
@@ -270,7 +269,7 @@ impl Bench {
         self.must("DELETE", &path, &Value::Null).await;
     }
 
-    /// A pod as the API server has it; null if it is not there.
+    /// A pod in the API server; null if it does not exist.
     pub(crate) async fn get_pod(&self, name: &str) -> Value {
         let path = format!("{}/{name}", self.pods_path());
         match self.send("GET", &path, &Value::Null).await {
@@ -291,8 +290,8 @@ impl Bench {
         format!("/api/v1/namespaces/{}/pods", self.namespace)
     }
 
-    /// Starts the host with this configuration and waits until its controllers
-    /// have begun.
+    /// Starts the host with this configuration and waits until its controllers have
+    /// started.
     pub(crate) async fn host(&self, config: &str) -> Running {
         let mut running = self.host_without_controllers();
         running.apply(config).await;
@@ -321,7 +320,7 @@ impl Bench {
         }
     }
 
-    /// Waits until a pod fits.
+    /// Waits until a pod has this property.
     pub(crate) async fn until_pod(&self, name: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -334,7 +333,7 @@ impl Bench {
         }
     }
 
-    /// The events in the test's namespace, as soon as there are so many.
+    /// The events in the test's namespace, as soon as there are this many.
     pub(crate) async fn events(&self, count: usize) -> Vec<Value> {
         let deadline = Instant::now() + PATIENCE;
         let path = format!("/api/v1/namespaces/{}/events", self.namespace);
@@ -349,7 +348,7 @@ impl Bench {
         }
     }
 
-    /// Removes what the test made from a real API server.
+    /// Removes the test's objects from a real API server.
     pub(crate) async fn remove(self) {
         if self.sim.is_some() {
             return;
@@ -359,7 +358,7 @@ impl Bench {
             .iter()
             .map(|name| format!("{}/{name}", self.pods_path()));
         let made = self.made.take();
-        // The last first: what was made later can depend on what was before.
+        // The last first: later objects can depend on earlier ones.
         for path in pods.chain(made.into_iter().rev()) {
             let bare = json!({"metadata": {"finalizers": null}});
             self.send("PATCH", &path, &bare).await;
@@ -371,13 +370,13 @@ impl Bench {
     }
 }
 
-/// How a host is set up.
+/// The parts of a host.
 pub(crate) struct Setup {
-    /// Where rollouts are remembered.
+    /// The records of rollouts.
     pub(crate) records: Arc<Records>,
-    /// Where modules are kept.
+    /// The directory of the module cache.
     pub(crate) cache: Option<PathBuf>,
-    /// Where the built-in guests are; those of the tests if none.
+    /// The directory of the built-in guests; that of the tests if none.
     pub(crate) guests: Option<PathBuf>,
     pub(crate) rates: ClientConfig,
 }
@@ -393,7 +392,7 @@ impl Default for Setup {
     }
 }
 
-/// The host at work.
+/// A running host.
 pub(crate) struct Running {
     pub(crate) host: Host,
     pub(crate) reports: mpsc::UnboundedReceiver<Report>,
@@ -408,7 +407,7 @@ impl Running {
         Self::start_with(client, Setup::default())
     }
 
-    /// Starts a host that is set up in another way.
+    /// Starts a host with other parts.
     pub(crate) fn start_with(client: kube::Client, setup: Setup) -> Self {
         let Setup {
             records,
@@ -451,7 +450,7 @@ impl Running {
         self.host.apply(&controllers).await.unwrap();
     }
 
-    /// Waits until a controller begins.
+    /// Waits until a controller starts.
     pub(crate) async fn started(&mut self) {
         let waiting =
             async { while !matches!(self.reports.recv().await, Some(Report::Started { .. })) {} };
@@ -460,7 +459,7 @@ impl Running {
             .expect("the controller did not begin");
     }
 
-    /// The reports since the last call that are about starts, rulings and plans.
+    /// The reports about starts, rulings and plans since the last call.
     pub(crate) fn work_reports(&mut self) -> Vec<Report> {
         let reports = std::iter::from_fn(|| self.reports.try_recv().ok());
         let is_work = |report: &Report| {
@@ -472,7 +471,7 @@ impl Running {
         reports.filter(is_work).collect()
     }
 
-    /// The value of a series that the metrics page shows; 0 if it does not.
+    /// The value of a series on the metrics page; 0 if it is not there.
     pub(crate) fn metric(&self, series: &str) -> f64 {
         let page = self.metrics.render();
         let mut lines = page.lines().filter_map(|line| line.rsplit_once(' '));
@@ -480,7 +479,7 @@ impl Running {
         found.map_or(0.0, |(_, value)| value.parse().unwrap())
     }
 
-    /// No call of a guest has failed: one that fails again and again is stopped,
+    /// Asserts that no call of a guest has failed: repeated failures open the circuit
     /// for every item.
     #[track_caller]
     pub(crate) fn assert_every_call_answered(&self) {
@@ -516,7 +515,7 @@ pub(crate) const FAILURES: [Action; 7] = [
     Action::CutBody(20),
 ];
 
-/// Lets the requests that match fail in every way, in turn.
+/// Lets the matching requests fail in every way, in turn.
 pub(crate) fn break_requests(sim: &Sim, matches: &Match) {
     for (number, action) in (3..).zip(FAILURES) {
         sim.add_fault(Fault {
@@ -554,8 +553,7 @@ pub(crate) fn guests() -> PathBuf {
     target.join("wasm32-wasip2/guest")
 }
 
-/// The fixture that does what it is asked to.
-/// The wasm of a guest that is shipped.
+/// A guest that is shipped, as WebAssembly.
 pub(crate) fn builtin_guest(name: &str) -> PathBuf {
     guests().join(format!("{}.wasm", name.replace('-', "_")))
 }
@@ -564,7 +562,7 @@ pub(crate) fn odd_guest() -> PathBuf {
     guests().join("fixture_odd.wasm")
 }
 
-/// An engine that keeps compiled guests for the next test.
+/// An engine that stores compiled guests for the next test.
 pub(crate) fn engine() -> Engine {
     Engine::new(EngineConfig {
         cache_dir: Some(Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules")),
@@ -573,7 +571,7 @@ pub(crate) fn engine() -> Engine {
     .unwrap()
 }
 
-/// The text at a place in a value; empty if there is none.
+/// The text at a path in a value; empty if absent.
 pub(crate) fn text(value: &Value, pointer: &str) -> String {
     let text = value.pointer(pointer).and_then(Value::as_str);
     text.unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Changing what runs, while it runs.
+//! Changes of the configuration while the host runs.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ fn a_threshold_changes_without_a_restart() {
         host.apply(&podgc("Enforce", &config(1))).await;
         host.started().await;
         bench.until_left(&["p-5"]).await;
-        // The watches went on: the test's own list is the only new one.
+        // The watches continued: the test's own list is the only new one.
         let watches = bench.sim().count(&Match::new("watch", "pods"));
         assert_eq!(watches, 1, "{lists} lists before");
     });
@@ -95,7 +95,7 @@ fn an_invalid_configuration_changes_nothing_and_the_log_names_the_error() {
     });
 }
 
-/// A module that cannot be loaded concerns its own controller alone.
+/// A module that cannot be loaded affects only its own controller.
 #[test]
 fn an_unavailable_source_delays_no_other_controller() {
     on_the_sim(|bench| async move {
@@ -117,10 +117,10 @@ fn an_unavailable_source_delays_no_other_controller() {
         sleep(Duration::from_secs(10)).await;
         assert_eq!(bench.pods().await.len(), 2, "it is disabled");
 
-        // It begins as soon as its module is there.
+        // The controller starts as soon as its module is available.
         std::fs::copy(builtin_guest("podgc"), &file).unwrap();
         host.started().await;
-        // The same once it runs, and its next module is away.
+        // The same while it runs, and its next module is unavailable.
         let gone = directory.path().join("gone.wasm");
         host.apply(&both("Enforce", &format!("{{file: {}}}", gone.display())))
             .await;

@@ -1,4 +1,4 @@
-//! What the documentation shows, on a cluster in memory.
+//! The examples of the documentation, on a cluster in memory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ fn example(name: &str) -> PathBuf {
     examples.join(name)
 }
 
-/// Runs kubectl; none if the machine has none.
+/// Runs kubectl; none if it is not installed.
 fn kubectl(kubeconfig: &Path, arguments: &[&str]) -> Option<String> {
     let kubectl = Command::new("kubectl")
         .arg("--kubeconfig")

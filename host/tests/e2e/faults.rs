@@ -1,4 +1,4 @@
-//! Everything goes wrong at once, and the cluster ends up right.
+//! Many faults at once: the cluster ends up in the right state.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -27,8 +27,8 @@ fn uids(sim: &Sim) -> BTreeSet<String> {
     pods.iter().map(uid).collect()
 }
 
-/// A watch is cut, expired, silent and starved of bookmarks, and writes fail in
-/// every way, while nodes go and pods are created again under their names.
+/// A watch is cut, expired, silent and starved of bookmarks, and writes fail in every
+/// way, while nodes disappear and pods are created again under their names.
 #[test]
 fn whatever_fails_orphans_are_deleted_and_nothing_else() {
     for seed in 1..=3 {
@@ -68,8 +68,8 @@ async fn run(mut bench: Bench, seed: u32) {
         disturb_watches(bench.sim(), *fault);
         bench.delete_node(node).await;
         sleep(Duration::from_millis(500 + rng.next_u64() % 4000)).await;
-        // A workload's controller creates a pod again under its name, on a node
-        // that lives.
+        // A workload's controller creates a pod again under its name, on an existing
+        // node.
         let gone: Vec<String> = (0..5)
             .flat_map(|number| (0..10).map(move |pod| format!("d-{number}-{pod}")))
             .filter(|name| {
@@ -84,7 +84,7 @@ async fn run(mut bench: Bench, seed: u32) {
         }
     }
     disturb_watches(bench.sim(), WatchFault::Expire);
-    // Idle streams are noticed after a minute and a half.
+    // The host detects idle streams after a minute and a half.
     sleep(Duration::from_secs(150)).await;
     bench.sim().heal_all();
     sleep(Duration::from_secs(30)).await;
@@ -113,8 +113,7 @@ async fn run(mut bench: Bench, seed: u32) {
     host.host.stop().await;
 }
 
-/// While the API server does not answer at all, nothing is lost and nothing is
-/// done.
+/// While the API server does not answer, nothing is lost and nothing is written.
 #[test]
 fn the_host_waits_for_an_unreachable_api_server() {
     on_the_sim(|bench| async move {
@@ -132,7 +131,8 @@ fn the_host_waits_for_an_unreachable_api_server() {
         bench.until_left(&[]).await;
         assert!(host.health.is_ready(), "{:?}", host.health);
 
-        // Once it runs, an absence is no matter of life and death, but of readiness.
+        // Once the host runs, an unreachable API server affects readiness, not
+        // liveness.
         let away = bench.sim().add_fault(Fault {
             matches: Match::default(),
             when: When::Always,
@@ -155,7 +155,7 @@ fn the_host_waits_for_an_unreachable_api_server() {
     });
 }
 
-/// The cache has not heard of the deletion when the next pass comes.
+/// The cache has not observed the deletion at the next pass.
 #[test]
 fn a_cache_that_lags_deletes_nothing_twice() {
     on_the_sim(|bench| async move {
@@ -199,8 +199,8 @@ fn a_write_that_fails_is_retried_with_back_off() {
     });
 }
 
-/// An API server behind the API server has too much to do, and says so for half a
-/// minute each time it is asked. Only its own objects wait for it.
+/// An aggregated API server is overloaded, and asks for half a minute at each request.
+/// Only requests for its own objects wait.
 #[test]
 fn a_pause_of_one_api_group_delays_no_other() {
     on_the_sim(|mut bench| async move {
@@ -265,14 +265,14 @@ fn a_pause_of_one_api_group_delays_no_other() {
                 "they wait for the other group"
             );
         }
-        // In the middle of the pause, of both controllers.
+        // In the middle of the pause, for both controllers.
         sleep(Duration::from_secs(5)).await;
         bench.pod("orphan", "missing", "Failed").await;
         sleep(Duration::from_secs(4)).await;
         assert_eq!(bench.pods().await, BTreeSet::from(["done".to_owned()]));
         assert_eq!(left("Deployment"), 100);
         // Each request was sent once in a pause, not six times: some at the same
-        // moment, and what each of a few calls reads.
+        // moment, and the reads of a few calls.
         let requests: usize = ["get", "patch", "delete"]
             .map(|verb| bench.sim().count(&Match::new(verb, "deployments")))
             .iter()

@@ -1,5 +1,4 @@
-//! A bad guest beside a good one: the good one does its work, the bad one does
-//! nothing.
+//! A bad guest beside a good one: the good one works, the bad one has no effect.
 
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ fn beside_podgc(behaviour: &str, series: &str) {
         let mut host = bench.host(&config).await;
         host.started().await;
         bench.until_left(&["innocent"]).await;
-        // The good one goes on for as long as the bad one fails.
+        // The good guest continues while the bad one fails.
         sleep(Duration::from_secs(120)).await;
         bench.pod("second", "missing", "Running").await;
         bench.until_left(&["innocent"]).await;

@@ -1,4 +1,4 @@
-//! The log of the program, as a collector reads it.
+//! The log of the program in the form for collectors.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::program::{Process, davit, free_port, sim_with, until};
 
-/// A JSON object in which every key is there once.
+/// A JSON object without duplicate keys.
 struct Strict(BTreeMap<String, Value>);
 
 impl<'de> Deserialize<'de> for Strict {
@@ -63,7 +63,7 @@ fn failed_pod(number: u32) -> Value {
     })
 }
 
-/// What `davit run --log-format json` logs until a line says this.
+/// The log of `davit run --log-format json` up to a line with this message.
 fn logged(mode: &str, arguments: &[&str], last: &str) -> Vec<BTreeMap<String, Value>> {
     let (directory, pods) = failed_pods();
     let (sim, kubeconfig) = sim_with(&[&pods], arguments);
@@ -79,7 +79,7 @@ fn logged(mode: &str, arguments: &[&str], last: &str) -> Vec<BTreeMap<String, Va
         .arg(&config)
         .arg("--kubeconfig")
         .arg(&kubeconfig)
-        // Rollouts are remembered there.
+        // The records of rollouts are there.
         .env("DAVIT_CACHE", directory.path().join("cache"))
         .stderr(Stdio::from(std::fs::File::create(&log).unwrap()))
         .spawn()
@@ -102,7 +102,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// The line about a plan with this message, in which these fields have to be.
+/// The line about a plan with this message, which must have these fields.
 fn plan<'a>(
     lines: &'a [BTreeMap<String, Value>],
     message: &str,
@@ -150,8 +150,8 @@ fn an_enforced_run_logs_executed_and_failed_plans() {
     assert_ne!(failed["decision"], done["decision"]);
 }
 
-/// Nobody listens at the API server's address: one line says so, with the request
-/// and the cause, and then one after each pause.
+/// Nothing listens at the API server's address: one line says so, with the request and
+/// the cause, and then one after each pause.
 #[test]
 fn an_unreachable_api_server_is_logged_once() {
     let directory = tempfile::tempdir().unwrap();

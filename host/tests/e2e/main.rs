@@ -1,8 +1,8 @@
 //! Davit end to end: the host with its guests against an API server.
 //!
 //! The API server is the one in memory, on virtual time. With
-//! `DAVIT_TEST_KUBECONFIG=FILE` those tests that need no faults run against that
-//! one: a server of their own, since PodGC looks at all of its pods.
+//! `DAVIT_TEST_KUBECONFIG=FILE`, the tests that need no faults run against that server.
+//! Use one that holds nothing else, since PodGC reconciles all of its pods.
 
 #![allow(
     clippy::unwrap_used,

@@ -7,13 +7,13 @@ use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, PATIENCE, accepted_deletions, text};
 
-/// Long enough for every cascade that is under way, and shorter than any
-/// polling that could hide a missed one.
+/// Long enough for every cascade, and shorter than any period of polling that could
+/// hide a missed event.
 pub(crate) const SETTLED: Duration = Duration::from_secs(5);
 
 impl Bench {
-    /// Creates an object, in the test's own namespace if it is to be in
-    /// `default`; returns it as it is stored.
+    /// Creates an object, in the test's own namespace instead of `default`; returns the
+    /// stored object.
     pub(crate) async fn create(&self, mut object: Value) -> Value {
         if object["metadata"]["namespace"] == "default" {
             object["metadata"]["namespace"] = json!(self.namespace);
@@ -25,8 +25,8 @@ impl Bench {
             if status == 201 {
                 break answer;
             }
-            // The namespace's service account, or the resource of a definition
-            // that was just made, may not be there yet.
+            // The namespace's service account, or the resource of a new definition, may
+            // not exist yet.
             assert!(
                 [403, 404].contains(&status) && Instant::now() < deadline,
                 "{collection}: {status} {answer}"
@@ -37,7 +37,7 @@ impl Bench {
         created
     }
 
-    /// The object as it is now; none if this very object is gone.
+    /// The present state of the object; none if this object is gone.
     pub(crate) async fn now(&self, object: &Value) -> Option<Value> {
         let (status, found) = self.send("GET", &path(object), &Value::Null).await;
         assert!([200, 404].contains(&status), "{status} {found}");
@@ -73,8 +73,8 @@ impl Bench {
         }
     }
 
-    /// Lets everything settle, then asserts that these objects are still there,
-    /// and were never even asked to go.
+    /// Waits until everything has settled, then asserts that these objects still exist
+    /// and are not terminating.
     pub(crate) async fn stay(&self, objects: &[&Value]) {
         sleep(SETTLED).await;
         for object in objects {
@@ -98,8 +98,8 @@ impl Bench {
         finalizers.cloned().unwrap_or_default()
     }
 
-    /// Asserts how often a deletion was accepted. Only the API server in memory
-    /// can tell.
+    /// Asserts how often a deletion was accepted. Only the API server in memory can
+    /// count this.
     #[track_caller]
     pub(crate) fn assert_deletions(&self, object: &Value, count: usize) {
         if let Some(sim) = &self.sim {
@@ -109,18 +109,18 @@ impl Bench {
     }
 }
 
-/// Whether an object is being deleted.
+/// Whether an object is terminating.
 pub(crate) fn is_going(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_string()
 }
 
-/// Where an object is served.
+/// The path of an object.
 pub(crate) fn path(object: &Value) -> String {
     format!("{}/{}", collection(object), text(object, "/metadata/name"))
 }
 
-/// Where the objects of its kind are, in its namespace. The plural of all kinds
-/// in these tests ends in a plain `s`.
+/// The path of the objects of its kind, in its namespace. The plural of all kinds in
+/// these tests ends in a plain `s`.
 fn collection(object: &Value) -> String {
     let api_version = text(object, "/apiVersion");
     let root = if api_version.contains('/') {

@@ -1,5 +1,5 @@
-//! PodGC's cases that need an API server or time, by the ids of the
-//! specification; and what the host adds to them.
+//! PodGC's cases that need an API server or time, by the ids of the specification; and
+//! the host's additions.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::bench::{Bench, on_any_server, on_the_sim, podgc, text};
 
-/// As Kubernetes' integration tests: a pass every half second, a second of
+/// The settings of Kubernetes' integration tests: a pass every half second, a second of
 /// quarantine, no threshold.
 const HASTY: &str = "{terminatedPodThreshold: 0, period: 500ms, quarantine: 1s}";
 
@@ -188,9 +188,9 @@ fn pgc_38_of_1000_pods_100_are_left() {
     });
 }
 
-/// More terminated pods than a guest can hold at once, with the default limits.
-/// Evicted pods go first although they are the youngest, then the oldest, those
-/// of one second by name; and the number that is kept is exact.
+/// More terminated pods than a guest can hold at once, with the default limits. Evicted
+/// pods are deleted first although they are the youngest, then the oldest; those of one
+/// second by name. The number of remaining pods is exact.
 #[test]
 fn a_backlog_of_60_000_terminated_pods_is_deleted_in_order() {
     const PODS: usize = 60_000;
@@ -198,7 +198,7 @@ fn a_backlog_of_60_000_terminated_pods_is_deleted_in_order() {
     const KEPT: usize = 57_500;
     on_the_sim(|mut bench| async move {
         let node = bench.node("a").await;
-        // As a kubelet leaves a pod that has ended.
+        // The conditions that a kubelet leaves on a pod that has ended.
         let conditions: Vec<Value> = ["Initialized", "Ready", "ContainersReady", "PodScheduled"]
             .iter()
             .map(|name| {
@@ -208,7 +208,7 @@ fn a_backlog_of_60_000_terminated_pods_is_deleted_in_order() {
                 })
             })
             .collect();
-        // The later a pod is created, the earlier comes its name.
+        // The later a pod is created, the earlier its name sorts.
         let number_of = |created: usize| PODS - created;
         for created in 0..PODS {
             if created == PODS / 2 {
@@ -243,13 +243,13 @@ fn a_backlog_of_60_000_terminated_pods_is_deleted_in_order() {
     });
 }
 
-/// Case E15: the name is used again between the decision and the write.
+/// Case E15: the name is reused between the decision and the write.
 #[test]
 fn a_pod_created_again_under_its_name_is_kept() {
     on_the_sim(|bench| async move {
         use davit_sim::fault::{Action, Fault, Match, When};
         bench.pod("a", "missing", "Failed").await;
-        // The deletion is slow, and the pod is replaced while it is under way.
+        // The deletion is slow, and the pod is replaced meanwhile.
         bench.sim().add_fault(Fault {
             matches: Match::new("delete", "pods"),
             when: When::First(1),
@@ -264,7 +264,7 @@ fn a_pod_created_again_under_its_name_is_kept() {
         let uid = bench.pod("a", "", "Pending").await;
         sleep(Duration::from_secs(30)).await;
         assert_eq!(text(&bench.get_pod("a").await, "/metadata/uid"), uid);
-        // Gone is what was wanted: no error is counted.
+        // The pod is gone, as intended: no error is counted.
         let reports = host.work_reports();
         assert!(reports.iter().any(|report| matches!(
             report,

@@ -18,8 +18,8 @@ use crate::bench::guests;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn davit() -> Command {
-    // What was compiled may be used again; what earlier tests ran is not to be
-    // taken for what this one runs.
+    // Compiled modules may be reused. Records of earlier tests must not be read by this
+    // one.
     static FORGOTTEN: Once = Once::new();
     let mut command = Command::new(env!("CARGO_BIN_EXE_davit"));
     let cache = Path::new(env!("CARGO_TARGET_TMPDIR")).join("modules");
@@ -49,7 +49,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has ended already, if all went well.
+        // It has ended already if the test succeeded.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -87,8 +87,8 @@ fn server(kubeconfig: &Path) -> String {
     line.unwrap().to_owned()
 }
 
-/// A GET without a library, in HTTP/1.0 so that the body comes in one piece:
-/// the status and the body.
+/// A GET without a library, in HTTP/1.0 so that the body has one part: the status and
+/// the body.
 pub(crate) fn get(url: &str) -> Option<(u16, String)> {
     use std::io::Write as _;
     let address = url.strip_prefix("http://")?;
@@ -323,8 +323,8 @@ fn the_shipped_configuration_files_are_valid_and_do_not_enforce() {
     assert_eq!(by_file[0].spec.mode, ModeConfig::DryRun);
 }
 
-/// With kubectl installed: it renders what is deployed, and it is a client of the
-/// sim.
+/// With kubectl installed: it renders the manifests in `deploy/`, and is a client of
+/// the sim.
 #[test]
 fn kubectl_renders_the_manifests_and_reads_the_simulator() {
     let kubectl = |arguments: &[&str]| Command::new("kubectl").args(arguments).output();
@@ -339,7 +339,7 @@ fn kubectl_renders_the_manifests_and_reads_the_simulator() {
         "image: davit:",
         "kind: CustomResourceDefinition",
     ];
-    // Roles for other namespaces than Davit's stay there.
+    // Roles for other namespaces than Davit's stay in theirs.
     let all = [
         "kind: Controller\n",
         "mode: DryRun",
@@ -386,7 +386,7 @@ fn the_examples_in_the_page_on_rollouts_are_valid() {
             assert_eq!(value["kind"], "Controller");
             ControllerSpec::read(spec).unwrap();
         } else {
-            // Some fields of a spec.
+            // Examples of some fields of a spec.
             value["module"] = serde_json::json!({"builtin": "podgc"});
             ControllerSpec::read(&value).unwrap_or_else(|error| panic!("{error}: {example}"));
         }
@@ -395,7 +395,7 @@ fn the_examples_in_the_page_on_rollouts_are_valid() {
     assert!(read >= 5, "{read}");
 }
 
-/// The demo's own exit status says whether the API server is right in the end.
+/// The demo's exit status says whether the API server has the expected state.
 #[test]
 fn the_demo_ends_with_the_expected_pods() {
     let begun = Instant::now();
@@ -475,8 +475,8 @@ impl Cluster {
     }
 }
 
-/// The controllers of the cluster's resources, as an operator works with them:
-/// a changed spec is tried, promoted, and remembered over a restart.
+/// The controllers of the cluster's resources, as an operator uses them: a changed spec
+/// is rolled out, promoted, and recorded across a restart.
 #[test]
 fn the_host_runs_the_clusters_controllers_and_continues_a_rollout_after_a_restart() {
     let (sim, kubeconfig) = sim(&[]);
@@ -510,7 +510,7 @@ fn the_host_runs_the_clusters_controllers_and_continues_a_rollout_after_a_restar
     let run = || {
         let mut command = davit();
         command.arg("run").arg("--kubeconfig").arg(&kubeconfig);
-        // Not the kubeconfig's, but what history and rollback read as well.
+        // Not from the kubeconfig; history and rollback read it too.
         command.env_remove("DAVIT_NAMESPACE");
         Process(
             command

@@ -1,6 +1,6 @@
-//! PodGC on the pods and nodes that were recorded from a real cluster: it
-//! deletes exactly those that the rules say. The expectation is computed here,
-//! the long way, from the recordings.
+//! PodGC on pods and nodes that were recorded from a real cluster: it deletes exactly
+//! the pods that the rules name. The test computes the expectation from the recordings
+//! in another way.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn is_out_of_service(node: &Value) -> bool {
     !ready && keys.any(|key| key == "node.kubernetes.io/out-of-service")
 }
 
-/// What podgc.md's stages delete, in its order.
+/// The pods that the stages of podgc.md delete, in their order.
 fn expected(threshold: usize) -> BTreeSet<String> {
     let (pods, nodes) = (items(PODS), items(NODES));
     let mut gone = BTreeSet::new();

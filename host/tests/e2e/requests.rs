@@ -38,7 +38,7 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// The file: `PodGC` that keeps so many, and its rollout.
+    /// The file: PodGC with this threshold and rollout.
     fn write(&self, keeps: u32, rollout: &str) {
         let text = format!(
             "controllers:\n- name: podgc\n  module: {{builtin: podgc}}\n  mode: DryRun\n  \
@@ -82,14 +82,14 @@ impl Site {
             .unwrap()
     }
 
-    /// What a command prints that must succeed.
+    /// The output of a command that must succeed.
     fn does(&self, command: &str) -> String {
         let output = self.davit(command);
         assert!(output.status.success(), "{command}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What a command says that must be refused.
+    /// The error of a command that must be refused.
     fn refuses(&self, command: &str) -> String {
         let output = self.davit(command);
         assert_eq!(output.status.code(), Some(1), "{command}: {output:?}");
@@ -227,7 +227,7 @@ fn diff_shows_that_a_step_waits_for_decisions() {
     assert_eq!(host.terminate(), 0);
 }
 
-/// The status that a PATCH is answered with.
+/// The status of the answer to a PATCH.
 fn patch(place: &Site, headers: &str) -> u16 {
     let body = r#"{"spec": {"rollout": {"paused": true}}}"#;
     let mut stream = TcpStream::connect(("127.0.0.1", place.port)).unwrap();
@@ -245,8 +245,8 @@ fn patch(place: &Site, headers: &str) -> u16 {
 
 const MERGE: &str = "Content-Type: application/merge-patch+json\r\n";
 
-/// A page that somebody visits must not promote anything, even if its name resolved
-/// to another address a moment ago.
+/// A page that a user visits must not promote anything, even if its name resolved to
+/// another address before.
 #[test]
 fn requests_of_browsers_are_refused() {
     let place = Site::new();

@@ -1,4 +1,4 @@
-//! Stopping: what was begun is finished, and nothing else is begun.
+//! Stopping: plans that have started are finished, and no other plan starts.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ fn a_stop_lets_plans_that_have_begun_end() {
         assert!(begun.elapsed() < Duration::from_secs(5));
         let left = bench.pods().await;
         assert!((1..50).contains(&left.len()), "{}", left.len());
-        // Whatever was marked is deleted too: no plan was left half done.
+        // Every marked pod is deleted too: no plan was left incomplete.
         for name in &left {
             let pod = bench.get_pod(name).await;
             assert_eq!(pod["status"]["phase"], "Running", "{name}");
@@ -38,7 +38,7 @@ fn a_stop_lets_plans_that_have_begun_end() {
     });
 }
 
-/// A host that comes back finishes what the first one left.
+/// The next host finishes the work of the first one.
 #[test]
 fn the_next_host_finishes_what_the_first_left() {
     on_the_sim(|bench| async move {

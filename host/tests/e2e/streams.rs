@@ -1,4 +1,4 @@
-//! Streams that are shared: what one controller needs must not hold up another.
+//! Shared streams: the needs of one controller do not delay another.
 
 use std::time::Duration;
 
@@ -22,9 +22,9 @@ fn started(running: &mut Running, name: &str) -> bool {
     reports.any(|report| matches!(report, Report::Started { controller, .. } if controller == name))
 }
 
-/// Another controller reads fields of the pods that nobody has read before, so
-/// they are listed again. Until the list is complete PodGC sees what changes as
-/// before, and afterwards both do.
+/// Another controller reads fields of the pods that no controller has read before, so
+/// they are listed again. Until the list is complete PodGC observes changes as before,
+/// and afterwards both do.
 #[test]
 fn a_controller_that_needs_more_fields_delays_no_other() {
     on_the_sim(|mut bench| async move {
@@ -49,7 +49,7 @@ fn a_controller_that_needs_more_fields_delays_no_other() {
         assert_eq!(bench.get_pod("orphan").await, Value::Null);
         assert!(begun.elapsed() < LIST);
         assert!(!started(&mut host, "taint-eviction"));
-        // In the middle of the list, and seen by one stream only.
+        // In the middle of the list, and observed by one stream only.
         bench.pod("evicted", &node, "Running").await;
         let deadline = begun + 3 * LIST;
         while !started(&mut host, "taint-eviction") {

@@ -14,8 +14,8 @@ use crate::cluster::{
 };
 use crate::objects::SETTLED;
 
-/// What the API server is asked about one dependent: not three requests as in
-/// Kubernetes, the object's own read is saved.
+/// The requests for one dependent: not three as in Kubernetes, because the object
+/// itself is not read.
 #[test]
 fn gc_04_a_dependent_costs_one_read_of_its_owner_and_one_deletion() {
     test(|cluster| async move {
@@ -51,23 +51,23 @@ fn gc_04_a_dependent_costs_one_read_of_its_owner_and_one_deletion() {
     });
 }
 
-/// With 2,000 dependents: a deletion each, and a handful of reads.
+/// With 2,000 dependents: one deletion each, and a few reads.
 #[test]
 fn two_thousand_dependents_cost_two_thousand_deletions_and_a_handful_of_reads() {
     let reads = reads_for_two_thousand("Background", 0);
     assert!((1..=8).contains(&reads), "{reads}");
 }
 
-/// In the foreground the owner is still there, so nothing is to be remembered of
-/// it: it is read once in each call. The last request lets it go.
+/// In the foreground the owner still exists, so its absence cannot be recorded: each
+/// call reads it once. The last request releases it.
 #[test]
 fn two_thousand_dependents_of_an_owner_that_waits_cost_a_read_a_call() {
     let reads = reads_for_two_thousand("Foreground", 1);
     assert!((1..=100).contains(&reads), "{reads}");
 }
 
-/// How often the owner of 2,000 dependents is read, which are deleted once each.
-/// Besides, there is this number of patches.
+/// How often the owner of 2,000 dependents is read. Each dependent is deleted once;
+/// besides, there are this many patches.
 fn reads_for_two_thousand(policy: &'static str, patches: usize) -> usize {
     const DEPENDENTS: usize = 2_000;
     let counted = Arc::new(AtomicUsize::new(0));
@@ -100,9 +100,9 @@ fn reads_for_two_thousand(policy: &'static str, patches: usize) -> usize {
     reads.load(Ordering::Relaxed)
 }
 
-/// `TestCRDDeletionCascading`, twice with the same definition. The API server
-/// deletes a definition's objects before the definition, and both within the
-/// time that the dependents take.
+/// `TestCRDDeletionCascading`, twice with the same definition. The API server deletes a
+/// definition's objects before the definition, and both before all dependents are
+/// deleted.
 #[test]
 fn gc_71_a_deleted_definition_deletes_its_objects_and_their_dependents() {
     test(|cluster| async move {
@@ -113,7 +113,7 @@ fn gc_71_a_deleted_definition_deletes_its_objects_and_their_dependents() {
             let owner = cluster.create(object("example.com/v1", "Foo", "default", "owner"));
             let dependent = cluster.create(owned(config_map("dependent"), &[reference(&owner)]));
             cluster.stay(&[&owner, &dependent]).await;
-            // The owner's kind is gone before it could be read.
+            // The owner's kind is gone before the owner is read.
             let slow = cluster.sim.add_fault(Fault {
                 matches: Match::new("get", "foos"),
                 when: When::Always,
@@ -134,7 +134,7 @@ fn gc_71_a_deleted_definition_deletes_its_objects_and_their_dependents() {
 #[test]
 fn gc_73_only_dependents_of_a_valid_cluster_scoped_owner_stay() {
     test(|cluster| async move {
-        // The owners' watch tells of them late.
+        // The owners' watch is late.
         cluster.sim.add_fault(Fault {
             matches: Match::new("watch", "persistentvolumes"),
             when: When::Always,
@@ -161,8 +161,8 @@ fn gc_73_only_dependents_of_a_valid_cluster_scoped_owner_stay() {
     });
 }
 
-/// An owner that only a live read has found is asked about until the cache has
-/// it: its deletion would go unnoticed. (kubernetes/kubernetes issue 56121)
+/// An owner that only a live read has found is read until the cache has it: otherwise
+/// its deletion would not be observed. (kubernetes/kubernetes issue 56121)
 #[test]
 fn an_owner_that_is_deleted_before_its_watch_shows_it_is_missing() {
     test(|cluster| async move {
@@ -182,8 +182,8 @@ fn an_owner_that_is_deleted_before_its_watch_shows_it_is_missing() {
     });
 }
 
-/// Objects that are there when the host starts are judged as well as those that
-/// come: nothing was seen to happen.
+/// Objects from before the start of the host are reconciled like later ones, although
+/// there was no event.
 #[test]
 fn orphans_from_before_the_start_are_deleted() {
     test(|cluster| async move {
@@ -205,7 +205,7 @@ fn orphans_from_before_the_start_are_deleted() {
     });
 }
 
-/// A name that was given again is another owner.
+/// A name that was reused is another owner.
 #[test]
 fn a_dependent_of_a_former_owner_of_the_same_name_is_deleted() {
     test(|cluster| async move {
@@ -221,7 +221,7 @@ fn a_dependent_of_a_former_owner_of_the_same_name_is_deleted() {
     });
 }
 
-/// In the mode `DryRun` nothing is written, and nothing is tried over and over.
+/// In the mode `DryRun` nothing is written, and nothing is retried forever.
 #[test]
 fn a_dry_run_writes_nothing_and_comes_to_rest() {
     test(|cluster| async move {

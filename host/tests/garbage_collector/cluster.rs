@@ -20,14 +20,14 @@ use tower::service_fn;
 use crate::bench::{Bench, PATIENCE, Running, on_the_sim, text};
 use crate::objects::SETTLED;
 
-/// An API server, and what it says that it serves.
+/// An API server, and its answers to discovery.
 #[derive(Clone)]
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
     edit: Arc<Mutex<Edit>>,
 }
 
-/// What becomes of the answers of discovery.
+/// Changes the answers of discovery.
 type Edit = Box<dyn Fn(&mut Value) -> Discovery + Send>;
 
 /// Whether discovery answers.
@@ -54,7 +54,7 @@ pub(crate) fn test<F: Future<Output = ()>>(test: impl FnOnce(Cluster) -> F) {
 }
 
 impl Cluster {
-    /// Starts the host with the collector and waits until it has begun.
+    /// Starts the host with the collector and waits until it has started.
     pub(crate) async fn collector(&self) -> Running {
         self.collector_with("Enforce", "{}").await
     }
@@ -75,7 +75,7 @@ impl Cluster {
         Running::start(kube::Client::new(service, "default"))
     }
 
-    /// Edits the answers of discovery from here on: what is served stays.
+    /// Changes the answers of discovery from now on; the served resources stay.
     pub(crate) fn discovery(&self, edit: impl Fn(&mut Value) -> Discovery + Send + 'static) {
         *self.edit.lock().unwrap() = Box::new(edit);
     }
@@ -101,12 +101,12 @@ impl Cluster {
         Ok(http::Response::from_parts(parts, Either::Right(body)))
     }
 
-    /// Creates an object; returns it as it is stored.
+    /// Creates an object; returns the stored object.
     pub(crate) fn create(&self, object: Value) -> Value {
         self.sim.create(object).unwrap()
     }
 
-    /// The object as it is now; none if this very object is gone.
+    /// The present state of the object; none if this object is gone.
     pub(crate) fn now(&self, object: &Value) -> Option<Value> {
         let [api_version, kind, namespace, name] = coordinates(object);
         let found = self.sim.get(&api_version, &kind, &namespace, &name).ok()?;
@@ -161,8 +161,8 @@ impl Cluster {
         }
     }
 
-    /// Lets everything settle, then asserts that these objects are still there,
-    /// and were never even asked to go.
+    /// Waits until everything has settled, then asserts that these objects still exist
+    /// and are not terminating.
     pub(crate) async fn stay(&self, objects: &[&Value]) {
         sleep(SETTLED).await;
         for object in objects {
@@ -214,7 +214,7 @@ impl Cluster {
         log
     }
 
-    /// Lets every request that matches fail so; returns how to heal it.
+    /// Refuses every matching request; returns the fault, to remove it.
     pub(crate) fn refuse(&self, matches: Match, refusal: Refusal) -> FaultId {
         self.sim.add_fault(Fault {
             matches,
@@ -224,7 +224,8 @@ impl Cluster {
     }
 }
 
-/// An object without owners: a `ConfigMap`, which goes at once when deleted.
+/// An object without owners: a `ConfigMap`, which is removed immediately when it is
+/// deleted.
 pub(crate) fn config_map(name: &str) -> Value {
     object("v1", "ConfigMap", "default", name)
 }
@@ -240,7 +241,7 @@ pub(crate) fn object(api_version: &str, kind: &str, namespace: &str, name: &str)
     object
 }
 
-/// A pod that no node runs: it goes at once when deleted.
+/// A pod that no node runs: it is removed immediately when it is deleted.
 pub(crate) fn pod(name: &str) -> Value {
     let mut pod = object("v1", "Pod", "default", name);
     pod["spec"] = json!({
@@ -276,7 +277,7 @@ pub(crate) fn reference(owner: &Value) -> Value {
     })
 }
 
-/// A reference to an object that may not go before the dependent.
+/// A reference to an object that must not be deleted before the dependent.
 pub(crate) fn blocking(owner: &Value) -> Value {
     let mut reference = reference(owner);
     reference["blockOwnerDeletion"] = json!(true);

@@ -1,7 +1,7 @@
-//! `TestConflictingData`: references that contradict what there is. The
-//! original scripts the order of events and asserts each step of the graph;
-//! here the order is that of the objects' coming and going, and what is
-//! asserted is who lives in the end, and which warnings were written.
+//! `TestConflictingData`: references that contradict the objects. The original
+//! prescribes the order of events and asserts each step of the graph. Here the order is
+//! that of creations and deletions, and the tests assert which objects remain, and
+//! which warnings were written.
 
 use std::time::Duration;
 
@@ -64,12 +64,12 @@ fn gc_19_a_namespaced_child_of_a_cluster_scoped_owner_stays() {
     });
 }
 
-/// A child whose owner lives in another namespace.
+/// A child whose owner is in another namespace.
 async fn across_namespaces(cluster: Cluster, child_first: bool) {
     let owner = cluster.create(pod_in("ns2", "owner"));
     let child = owned(pod_in("ns1", "child"), &[reference(&owner)]);
     let host = if child_first {
-        // The owner's watch tells of it after the child's.
+        // The owner's watch delivers it after the child's.
         let child = cluster.create(child);
         (cluster.collector().await, child)
     } else {
@@ -112,7 +112,7 @@ async fn cluster_scoped_child(cluster: Cluster, child_first: bool) {
     cluster.sim.clear_log();
     cluster.delete(&owner, "Background");
     cluster.stay(&[&child]).await;
-    // No request could tell anything about it.
+    // No request would give more information.
     assert_eq!(cluster.requests().len(), 0);
 }
 
@@ -145,8 +145,8 @@ fn gc_24_an_owner_may_be_named_in_another_version_that_is_served() {
     });
 }
 
-/// A reference in a version that is not served cannot be checked: the child
-/// stays, whether or not the owner does, and nobody else is held up.
+/// A reference in a version that is not served cannot be checked: the child stays,
+/// whether or not the owner exists, and nothing else is delayed.
 async fn inaccessible_version(cluster: Cluster, child_first: bool) {
     let owner = cluster.create(rc("owner"));
     let named = with(reference(&owner), "apiVersion", "v2");
@@ -185,8 +185,8 @@ fn gc_26_an_existing_owner_in_an_inaccessible_version_if_the_owner_is_seen_first
     test(|cluster| inaccessible_version(cluster, false));
 }
 
-/// An owner that never was, named by one child in a version that is served and
-/// by another in one that is not.
+/// An owner that never existed. One child names it in a version that is served, another
+/// in one that is not.
 async fn missing_owner(cluster: Cluster, inaccessible_first: bool) {
     let missing = json!({
         "apiVersion": "v1", "kind": "ReplicationController", "name": "nobody", "uid": "nowhere",
@@ -217,8 +217,8 @@ fn gc_28_a_missing_owner_if_the_child_that_can_be_checked_is_seen_first() {
     test(|cluster| missing_owner(cluster, false));
 }
 
-/// An owner that one child names in the wrong API version, which is served for
-/// a kind of that name: only that child goes.
+/// One child names an owner in the wrong API version, which is served for a kind of
+/// that name: only that child is deleted.
 async fn wrong_version(cluster: Cluster, order: [&str; 3]) {
     cluster.create(definition("ReplicationController", &["v1"], "Namespaced"));
     let _host = cluster.collector().await;
@@ -262,9 +262,9 @@ fn gc_29_an_owner_in_the_wrong_version_bad_child_first() {
     test(|cluster| wrong_version(cluster, ["bad child", "good child", "good parent"]));
 }
 
-/// In the original, the absence of the badly named owner is noticed after the
-/// owner was seen. Here the two are never mistaken for each other: the child
-/// that comes last finds the absence remembered.
+/// In the original, the absence of the wrongly named owner is noticed after the owner
+/// was observed. Here the two are always different: the last child finds the recorded
+/// absence.
 #[test]
 fn gc_30_an_owner_in_the_wrong_version_good_parent_before_its_absence() {
     test(|cluster| wrong_version(cluster, ["good parent", "bad child", "good child"]));
@@ -275,8 +275,8 @@ fn gc_31_an_owner_in_the_wrong_version_good_child_first() {
     test(|cluster| wrong_version(cluster, ["good child", "bad child", "good parent"]));
 }
 
-/// A cluster-scoped and a namespaced child of an owner that is missing: the
-/// first stays, the second goes.
+/// A cluster-scoped and a namespaced child of a missing owner: the first stays, the
+/// second is deleted.
 async fn missing_parent(cluster: Cluster, cluster_scoped_first: bool) {
     let _host = cluster.collector().await;
     let missing = crate::cluster::to_nowhere("v1", "Pod");
@@ -303,7 +303,7 @@ fn gc_32_a_missing_owner_of_a_cluster_scoped_child_seen_first() {
     test(|cluster| missing_parent(cluster, true));
 }
 
-/// The owner is seen late: the good child stays, and the bad one has a warning.
+/// The owner is observed late: the valid child stays, and the other one has a warning.
 #[test]
 fn gc_33_an_owner_that_is_seen_late() {
     test(|cluster| async move {
@@ -340,7 +340,7 @@ pub(crate) async fn conflict(cluster: Cluster, owners_changed: bool) {
         &Match::new("watch", "pods"),
         davit_sim::fault::WatchFault::Delay(Duration::from_secs(20)),
     );
-    // The cache does not hear of this for a while.
+    // The cache does not observe this for a while.
     let change = if owners_changed {
         json!({"ownerReferences": [reference(&owner)]})
     } else {
@@ -372,18 +372,17 @@ pub(crate) async fn conflict(cluster: Cluster, owners_changed: bool) {
     }
 }
 
-/// "resourceVersion conflict between Get/Delete requests", both of its cases.
-/// The child is read once it is known that the cache lags, not before each
-/// deletion.
+/// "resourceVersion conflict between Get/Delete requests", both of its cases. The child
+/// is read only when the cache is known to lag, not before each deletion.
 #[test]
 fn gc_35_a_conflict_is_decided_from_the_current_state() {
     test(|cluster| conflict(cluster, true));
     test(|cluster| conflict(cluster, false));
 }
 
-/// `TestCrossNamespaceReferencesWithWatchCache` and `-WithoutWatchCache`: children
-/// in other namespaces and of other kinds with the owner's uid go, valid ones
-/// stay; again after a restart.
+/// `TestCrossNamespaceReferencesWithWatchCache` and `-WithoutWatchCache`: children in
+/// other namespaces and of other kinds with the owner's uid are deleted, valid ones
+/// stay; also after a restart.
 #[test]
 fn gc_60_children_in_other_namespaces_are_deleted_and_valid_ones_are_kept() {
     const VALID: usize = 20;

@@ -13,8 +13,7 @@ use crate::cluster::{
 };
 use crate::objects::{SETTLED, is_going};
 
-/// Runs a test where there is a server for it, and stops the collector that it
-/// started.
+/// Runs a test if there is a server for it, and stops the collector that it started.
 fn test<F: Future<Output = (Bench, Running)>>(test: impl FnOnce(Bench) -> F) {
     on_any_server(|bench| async move {
         let (bench, host) = test(bench).await;
@@ -48,7 +47,7 @@ async fn assert_orphaned(bench: &Bench, owner: &Value, dependents: &[Value]) {
     }
 }
 
-/// Makes a custom resource of the test's own; returns how its objects are made.
+/// Creates a custom resource of the test; returns a function that builds its objects.
 async fn foos(bench: &Bench) -> impl Fn(&str) -> Value + use<> {
     let group = format!("{}.example.com", bench.namespace);
     let mut definition = crate::cluster::definition("Foo", &["v1"], "Namespaced");
@@ -58,8 +57,8 @@ async fn foos(bench: &Bench) -> impl Fn(&str) -> Value + use<> {
     move |name: &str| object(&format!("{group}/v1"), "Foo", "default", name)
 }
 
-/// `TestCascadingDeletion`: of a pod with two owners, one with the deleted one and
-/// one without any, only the second goes.
+/// `TestCascadingDeletion`: of a pod with two owners, one with the deleted owner and
+/// one without any, only the second is deleted.
 #[test]
 fn gc_61_a_cascading_deletion_deletes_dependents_without_another_owner() {
     test(|bench| async move {
@@ -104,8 +103,8 @@ fn gc_64_orphaned_dependents_stay_without_the_reference() {
     });
 }
 
-/// `TestSolidOwnerDoesNotBlockWaitingOwner`: what has another owner loses the one
-/// that waits, and so lets it go.
+/// `TestSolidOwnerDoesNotBlockWaitingOwner`: a dependent with another owner loses the
+/// reference to the waiting one, which is then released.
 #[test]
 fn gc_65_a_solid_owner_does_not_block_a_waiting_one() {
     test(|bench| async move {
@@ -122,7 +121,7 @@ fn gc_65_a_solid_owner_does_not_block_a_waiting_one() {
     });
 }
 
-/// `TestNonBlockingOwnerRefDoesNotBlock`: the owner goes while finalizers hold
+/// `TestNonBlockingOwnerRefDoesNotBlock`: the owner is deleted while finalizers keep
 /// dependents that do not block it.
 #[test]
 fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
@@ -146,8 +145,8 @@ fn gc_66_dependents_that_do_not_block_are_not_waited_for() {
     });
 }
 
-/// `TestDoubleDeletionWithFinalizer`: a deletion of what is being deleted changes
-/// nothing, and what a finalizer of another one holds is not asked to go again.
+/// `TestDoubleDeletionWithFinalizer`: deleting a terminating object changes nothing,
+/// and an object that a finalizer keeps is not deleted again.
 #[test]
 fn gc_67_a_second_deletion_changes_nothing() {
     test(|bench| async move {
@@ -158,7 +157,7 @@ fn gc_67_a_second_deletion_changes_nothing() {
         assert_eq!(bench.finalizers(&pod).await, ["example.com/hold"]);
         bench.delete(&pod, "Foreground").await;
         sleep(SETTLED).await;
-        // `foregroundDeletion` does not stay.
+        // `foregroundDeletion` is removed.
         assert_eq!(bench.finalizers(&pod).await, ["example.com/hold"]);
         bench.set(&pod, &json!({"finalizers": null})).await;
         bench.until_gone(&[&pod]).await;
@@ -187,7 +186,7 @@ fn gc_68_a_dependent_that_blocks_is_waited_for() {
     });
 }
 
-/// `TestCustomResourceCascadingDeletion`, with a generation more.
+/// `TestCustomResourceCascadingDeletion`, with one more generation.
 #[test]
 fn gc_69_custom_resources_own_and_are_owned() {
     test(|bench| async move {

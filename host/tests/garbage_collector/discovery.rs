@@ -1,5 +1,5 @@
-//! What is watched follows what the API server serves, and nobody waits for a
-//! resource that does not sync.
+//! The watched resources follow discovery, and a resource that does not sync delays no
+//! other.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -20,8 +20,7 @@ const SYNC_ERRORS: &str =
 /// The period of discovery.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// How many watches of a resource are open, as a disturbance tells that
-/// disturbs nobody.
+/// How many watches of a resource are open, counted by a disturbance without effect.
 fn watches(cluster: &Cluster, resource: &str) -> usize {
     let matches = Match::new("watch", resource);
     cluster
@@ -48,7 +47,7 @@ fn group<'v>(answer: &'v mut Value, name: &str) -> Option<&'v mut Value> {
         .find(|group| group["metadata"]["name"].as_str().unwrap_or_default() == name)
 }
 
-/// Takes a resource of the group `example.com` out of an answer of discovery.
+/// Removes a resource of the group `example.com` from an answer of discovery.
 fn hide(answer: &mut Value, resource: &str) {
     if let Some(group) = group(answer, "example.com") {
         for version in group["versions"].as_array_mut().unwrap() {
@@ -58,7 +57,7 @@ fn hide(answer: &mut Value, resource: &str) {
     }
 }
 
-/// Lets a group answer that it could not be reached, and say nothing.
+/// Lets a group answer that it cannot be reached, without resources.
 pub(crate) fn make_stale(answer: &mut Value, name: &str) {
     if let Some(group) = group(answer, name) {
         for version in group["versions"].as_array_mut().unwrap() {
@@ -68,8 +67,8 @@ pub(crate) fn make_stale(answer: &mut Value, name: &str) {
     }
 }
 
-/// `TestGarbageCollectorConstruction`: no, two, one, two and one resource of the
-/// tests' own are followed. What goes, goes after two discoveries without it.
+/// `TestGarbageCollectorConstruction`: no, two, one, two and one resource of the tests
+/// are watched. A watch stops after two discoveries without its resource.
 #[test]
 fn gc_01_watches_start_and_stop_with_the_served_resources() {
     test(|cluster| async move {
@@ -96,7 +95,7 @@ fn gc_01_watches_start_and_stop_with_the_served_resources() {
         cluster.discovery(|_| Discovery::Answers);
         sleep(PERIOD).await;
         assert_eq!(watched(&cluster, &ours), BTreeSet::from(ours));
-        // And it works again.
+        // It works again.
         let owner = cluster.create(object("example.com/v1", "Bar", "default", "owner"));
         let child = cluster.create(owned(pod("child"), &[reference(&owner)]));
         cluster.stay(&[&child]).await;
@@ -111,7 +110,7 @@ fn gc_01_watches_start_and_stop_with_the_served_resources() {
     });
 }
 
-/// What disappears from the cache with its resource was not deleted.
+/// An object that disappears from the cache with its resource was not deleted.
 #[test]
 fn objects_of_a_resource_that_is_no_longer_watched_are_not_absent() {
     test(|cluster| async move {
@@ -169,13 +168,13 @@ fn gc_14_only_resources_that_can_be_listed_watched_and_deleted_are_watched() {
     });
 }
 
-/// An error that names no group: what is there is kept, nothing is lost.
+/// An error that names no group: the known resources stay, nothing is lost.
 #[test]
 fn gc_15_a_failed_discovery_removes_no_resource() {
     failing_discovery(|_| Discovery::Fails);
 }
 
-/// A group cannot be reached: the others are watched.
+/// One group cannot be reached: the others are watched.
 #[test]
 fn gc_16_a_group_that_does_not_answer_stays_watched() {
     failing_discovery(|answer| {
@@ -184,7 +183,7 @@ fn gc_16_a_group_that_does_not_answer_stays_watched() {
     });
 }
 
-/// An empty answer is not believed.
+/// An empty answer removes nothing.
 #[test]
 fn gc_17_a_discovery_without_any_result_removes_no_resource() {
     failing_discovery(|answer| {
@@ -213,9 +212,8 @@ fn failing_discovery(edit: fn(&mut Value) -> Discovery) {
     });
 }
 
-/// `TestGarbageCollectorSync`, with the parts that the host has: discovery may
-/// fail, a resource may not sync, and deletions go on; afterwards all is
-/// followed.
+/// `TestGarbageCollectorSync`, with the host's parts: discovery may fail, a resource
+/// may not sync, and deletions continue; afterwards every resource is watched.
 #[test]
 fn gc_18_neither_discovery_nor_a_resource_that_cannot_sync_blocks() {
     test(|cluster| async move {
@@ -289,9 +287,8 @@ fn gc_72_a_definition_whose_conversion_fails_delays_no_other() {
     });
 }
 
-/// A host that starts waits for every resource before it lets an owner go: the
-/// owner's dependents could be of any. kube-controller-manager does so for as
-/// long.
+/// A host that starts waits for every resource before it releases an owner: the owner
+/// may have dependents in any of them. kube-controller-manager waits for the same time.
 #[test]
 fn an_owner_is_not_released_before_its_dependents_can_be_seen() {
     for policy in ["Foreground", "Orphan"] {
@@ -314,8 +311,8 @@ fn an_owner_is_not_released_before_its_dependents_can_be_seen() {
     }
 }
 
-/// A version that takes the place of another one is followed instead of it, and
-/// nothing is seen twice.
+/// A new preferred version is watched instead of the old one, and no object is observed
+/// twice.
 #[test]
 fn a_new_preferred_version_takes_the_place_of_the_old_one() {
     test(|cluster| async move {
@@ -338,9 +335,9 @@ fn a_new_preferred_version_takes_the_place_of_the_old_one() {
     });
 }
 
-/// The version that is followed is served no longer; the one that a dependent
-/// names cannot be listed or read, and then it is the first one's turn again.
-/// The owner lives all the while.
+/// The watched version is no longer served; the version in a dependent's reference
+/// cannot be listed or read; then the first version is watched again. The owner exists
+/// all the while.
 #[test]
 fn an_owner_whose_version_is_no_longer_watched_is_not_absent() {
     test(|cluster| async move {

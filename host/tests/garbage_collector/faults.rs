@@ -1,5 +1,5 @@
-//! Whatever breaks: in the end everything that lost its owners is gone, once,
-//! and nothing else.
+//! Whatever fails: in the end every object that lost its owners is gone, deleted once,
+//! and no other.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::objects::SETTLED;
 
 const RESOURCES: [&str; 4] = ["pods", "replicationcontrollers", "configmaps", "foos"];
 
-/// A generator of numbers that a run can be repeated with.
+/// A seeded generator of numbers.
 struct Numbers(u64);
 
 impl Numbers {
@@ -35,7 +35,7 @@ fn break_requests(cluster: &Cluster) {
     for verb in ["get", "delete", "patch"] {
         for resource in RESOURCES {
             for action in &actions {
-                // A 409 answers no read.
+                // 409 is not an answer to a read.
                 if verb == "get" && *action == Action::Refuse(Refusal::Conflict) {
                     continue;
                 }
@@ -49,7 +49,7 @@ fn break_requests(cluster: &Cluster) {
     }
 }
 
-/// An owner with dependents of their own below, and what is to become of it.
+/// An owner with its dependents, and their expected fate.
 struct Family {
     owner: Value,
     dependents: Vec<Value>,
@@ -116,8 +116,8 @@ async fn run(cluster: Cluster, seed: u64) {
         }
         sleep(Duration::from_millis(numbers.below(2_000) as u64)).await;
     }
-    // Idle streams are noticed after a minute and a half; what fails again and
-    // again comes again after a while.
+    // The host detects idle streams after a minute and a half, and retries failures
+    // after a back-off.
     sleep(Duration::from_mins(5)).await;
     cluster.sim.heal_all();
     sleep(Duration::from_mins(7)).await;
@@ -152,7 +152,7 @@ fn whatever_fails_garbage_is_deleted_once_and_nothing_else() {
     }
 }
 
-/// A read that fails says nothing about an owner.
+/// A failed read proves nothing about an owner.
 #[test]
 fn an_owner_that_cannot_be_read_is_not_absent() {
     for refusal in [
@@ -202,7 +202,7 @@ fn a_cache_that_lags_deletes_nothing_twice() {
     });
 }
 
-/// Nothing is decided from a connection that says nothing.
+/// A silent connection proves nothing.
 #[test]
 fn the_host_waits_for_an_unreachable_api_server() {
     test(|cluster| async move {
@@ -228,8 +228,8 @@ fn the_host_waits_for_an_unreachable_api_server() {
     });
 }
 
-/// A deletion in the foreground is undone while the owner's watch is stuck:
-/// the cache has it wait all the while.
+/// A deletion in the foreground is undone while the owner's watch is stuck: in the
+/// cache, the owner waits all the while.
 #[test]
 fn an_owner_that_was_rescued_behind_a_stuck_watch_keeps_its_dependents() {
     test(|cluster| async move {

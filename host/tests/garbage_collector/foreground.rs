@@ -1,5 +1,4 @@
-//! Deletions in the foreground: an owner goes after the dependents that block
-//! it.
+//! Deletions in the foreground: an owner is deleted after the dependents that block it.
 
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -13,7 +12,7 @@ fn finalizers(cluster: &Cluster, object: &Value) -> Vec<Value> {
     finalizers.cloned().unwrap_or_default()
 }
 
-/// Pods that own each other in a circle of that many.
+/// Pods that own each other in a cycle of this many.
 fn circle(cluster: &Cluster, members: usize) -> Vec<Value> {
     let pods: Vec<Value> = (0..members)
         .map(|number| cluster.create(pod(&format!("pod-{number}"))))
@@ -27,8 +26,8 @@ fn circle(cluster: &Cluster, members: usize) -> Vec<Value> {
     pods
 }
 
-/// A user deletes every member at once, or while nobody looks: in
-/// kube-controller-manager such a circle waits for ever.
+/// A user deletes every member at once, or while no host runs: in
+/// kube-controller-manager such a cycle waits forever.
 #[test]
 fn a_circle_whose_members_all_wait_is_broken() {
     for begun in [true, false] {
@@ -50,7 +49,8 @@ fn a_circle_whose_members_all_wait_is_broken() {
     }
 }
 
-/// In a chain, everybody waits for those below, also if a user began below.
+/// In a chain, each owner waits for its dependents, even if a user deleted the lowest
+/// first.
 #[test]
 fn a_chain_is_no_circle() {
     test(|cluster| async move {
@@ -62,7 +62,7 @@ fn a_chain_is_no_circle() {
         cluster.delete(&low, "Foreground");
         cluster.delete(&top, "Foreground");
         sleep(SETTLED).await;
-        // A new host looks at all of it once more.
+        // A new host reconciles everything again.
         host.host.stop().await;
         let _host = cluster.collector().await;
         sleep(SETTLED).await;
@@ -74,7 +74,7 @@ fn a_chain_is_no_circle() {
     });
 }
 
-/// The specification's recommendation: an object is no dependent of its own.
+/// The specification's recommendation: an object is not a dependent of its own.
 #[test]
 fn an_object_that_owns_itself_can_be_deleted() {
     for policy in ["Background", "Foreground", "Orphan"] {
@@ -90,7 +90,7 @@ fn an_object_that_owns_itself_can_be_deleted() {
     }
 }
 
-/// A dependent that comes while its owner waits is deleted too.
+/// A dependent that is created while its owner waits is deleted too.
 #[test]
 fn a_dependent_that_is_created_late_is_deleted_too() {
     test(|cluster| async move {
@@ -107,7 +107,7 @@ fn a_dependent_that_is_created_late_is_deleted_too() {
     });
 }
 
-/// A dependent that no longer blocks, or no longer depends, lets its owner go.
+/// A dependent that no longer blocks, or is no longer a dependent, releases its owner.
 #[test]
 fn an_owner_is_deleted_when_its_dependent_no_longer_blocks_it() {
     test(|cluster| async move {
@@ -131,7 +131,7 @@ fn an_owner_is_deleted_when_its_dependent_no_longer_blocks_it() {
     });
 }
 
-/// What names the owner wrongly does not mean it, and does not keep it.
+/// A wrong reference does not mean the owner, and does not keep it.
 #[test]
 fn a_wrong_reference_does_not_block() {
     test(|cluster| async move {

@@ -1,10 +1,10 @@
-//! What Kubernetes keeps as a graph is the host's index over the uids of
-//! owners. Its truth: the index names an object under an owner's uid if, and
-//! only if, the object names that owner.
+//! Kubernetes' graph is the host's index over the uids of owners. Its invariant: the
+//! index has an object under an owner's uid if, and only if, the object names that
+//! owner.
 //!
-//! The cases about the graph's drawing (GC-52 to GC-54), which the
-//! specification leaves open, are replaced by this truth for the same shapes:
-//! there is no graph to draw, and the index answers what the drawing showed.
+//! The cases about the drawing of the graph (GC-52 to GC-54), which the specification
+//! leaves open, check this invariant for the same shapes: there is no graph to draw,
+//! and the index has the same information.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::thread;
@@ -18,7 +18,7 @@ use serde_json::json;
 
 const OWNERS: &str = "metadata.ownerReferences[*].uid";
 
-/// The store as the collector has it, and what must be true of it.
+/// The store of the collector, and its expected content.
 struct Graph {
     store: Store,
     view: ViewId,
@@ -98,7 +98,7 @@ impl Graph {
         self.owners.remove(uid);
     }
 
-    /// Asserts the index's truth.
+    /// Asserts the invariant.
     #[track_caller]
     fn check(&self) {
         let mut expected: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -144,8 +144,8 @@ fn dependents_of(snapshot: &Snapshot, view: ViewId, owner: &str) -> BTreeSet<Str
         .collect()
 }
 
-/// `TestProcessEvent` test1: everything is added, in an order in which
-/// dependents come before their owners too.
+/// `TestProcessEvent` test1: all objects are added, in an order in which some
+/// dependents come before their owners.
 #[test]
 fn gc_05_created_objects_are_indexed() {
     let mut graph = Graph::new();
@@ -160,7 +160,7 @@ fn gc_05_created_objects_are_indexed() {
     }
 }
 
-/// test2: one in the middle goes. Its dependents still name it.
+/// test2: an object in the middle is deleted. Its dependents still name it.
 #[test]
 fn gc_06_a_deleted_object_leaves_its_dependents_indexed() {
     let mut graph = Graph::new();
@@ -173,7 +173,7 @@ fn gc_06_a_deleted_object_leaves_its_dependents_indexed() {
     graph.check();
 }
 
-/// test3: updates make it a circle.
+/// test3: updates make it a cycle.
 #[test]
 fn gc_07_changed_owner_references_are_indexed() {
     let mut graph = Graph::new();
@@ -207,8 +207,8 @@ fn gc_08_dependents_created_before_their_owners_are_indexed() {
     graph.check();
 }
 
-/// `TestDependentsRace`: dependents are read while they come and go. A reader
-/// has a snapshot, which stays as it was.
+/// `TestDependentsRace`: dependents are read while they are added and removed. A reader
+/// has a snapshot, which does not change.
 #[test]
 fn gc_09_the_index_can_be_read_while_dependents_change() {
     let mut graph = Graph::new();
@@ -279,7 +279,7 @@ fn below(graph: &Graph, uid: &str) -> BTreeSet<String> {
     found
 }
 
-/// `TestToDOTGraphObj`: from one object on, its own chain and no other.
+/// `TestToDOTGraphObj`: from one object, its own chain and no other.
 #[test]
 fn gc_53_the_index_leads_along_a_chain() {
     let graph = two_chains();
@@ -295,7 +295,7 @@ fn gc_53_the_index_leads_along_a_chain() {
     assert_eq!(below(&graph, "nobody"), names(&[]));
 }
 
-/// `TestMarshalDOT` {empty, simple, escaping}: whatever the uids look like.
+/// `TestMarshalDOT` {empty, simple, escaping}: for any form of uid.
 #[test]
 fn gc_54_the_index_takes_any_uid() {
     let mut graph = Graph::new();

@@ -1,4 +1,4 @@
-//! Deletions that leave the dependents: they lose the reference and stay.
+//! Deletions that orphan the dependents: they lose the reference and stay.
 
 use davit_sim::fault::{Action, Fault, Match, Refusal, When};
 use serde_json::{Value, json};
@@ -23,8 +23,8 @@ fn pods(cluster: &Cluster, owner: &Value, number: usize) -> Vec<Value> {
         .collect()
 }
 
-/// `TestOrphanDependentsFailure`: the owner stays until the last of its
-/// dependents could be let go.
+/// `TestOrphanDependentsFailure`: the owner stays until the last of its dependents is
+/// orphaned.
 #[test]
 fn gc_13_an_owner_waits_for_a_dependent_that_cannot_be_orphaned() {
     test(|cluster| async move {
@@ -98,8 +98,8 @@ fn gc_63_a_hundred_and_fifty_owners_are_deleted_by_their_policies() {
     });
 }
 
-/// "should support orphan deletion of custom resources": these take no
-/// strategic merge patch, which is learnt once for all of the kind.
+/// "should support orphan deletion of custom resources": these accept no strategic
+/// merge patch, which the guest records once for the kind.
 #[test]
 fn gc_89_custom_resources_are_orphaned_with_a_merge_patch() {
     const DEPENDENTS: usize = 200;
@@ -145,8 +145,8 @@ fn a_terminating_dependent_is_orphaned_too() {
     });
 }
 
-/// The owner changes while its dependents are let go: its finalizer comes off
-/// the state that it has by then.
+/// The owner changes while its dependents are orphaned: its finalizer is removed from
+/// its present state.
 #[test]
 fn a_conflict_on_the_owner_is_read_again() {
     test(|cluster| async move {

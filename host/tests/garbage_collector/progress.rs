@@ -1,4 +1,4 @@
-//! Deletions under way: what waits for what, and what goes on although objects
+//! Deletions in progress: which object waits for which, and progress although objects
 //! change meanwhile.
 
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn delay(cluster: &Cluster, matches: Match, time: Duration) -> FaultId {
     })
 }
 
-/// An owner with a finalizer of its own, and dependents that do not block it.
+/// An owner with another finalizer, and dependents that do not block it.
 fn held_owner(cluster: &Cluster, dependents: usize) -> (Value, Vec<Value>) {
     let owner = cluster.create(held(config_map("owner")));
     let pods = (0..dependents)
@@ -39,8 +39,8 @@ fn left(cluster: &Cluster, objects: &[Value]) -> usize {
     objects.iter().filter(|it| cluster.is_there(it)).count()
 }
 
-/// Once its own finalizer is the only one left the owner counts as solid: its
-/// dependents must be decided about before that.
+/// Once only the collector's finalizer is left the owner counts as solid: its
+/// dependents must be decided before that.
 #[test]
 fn an_owner_is_released_after_the_last_of_its_dependents_was_decided() {
     for millis in [0, 1, 20, 1_000] {
@@ -51,7 +51,7 @@ fn an_owner_is_released_after_the_last_of_its_dependents_was_decided() {
                 if round % 2 == 0 {
                     sleep(SETTLED).await;
                 }
-                // The owner is read before its dependents are decided about.
+                // The owner is read before its dependents are decided.
                 let slow = delay(
                     &cluster,
                     Match::new("get", "configmaps"),
@@ -69,7 +69,7 @@ fn an_owner_is_released_after_the_last_of_its_dependents_was_decided() {
     }
 }
 
-/// Dependents that cannot be deleted for now are not decided about.
+/// Dependents that cannot be deleted at the moment are not decided.
 #[test]
 fn an_owner_waits_for_dependents_whose_deletion_fails() {
     test(|cluster| async move {
@@ -92,7 +92,7 @@ fn an_owner_waits_for_dependents_whose_deletion_fails() {
     });
 }
 
-/// A guardrail lets three of them go in the first minute.
+/// A guardrail admits three of them in the first minute.
 #[test]
 fn an_owner_waits_for_dependents_that_a_guardrail_holds() {
     test(|cluster| async move {
@@ -110,8 +110,7 @@ fn an_owner_waits_for_dependents_that_a_guardrail_holds() {
     });
 }
 
-/// A deletion that was sent is enough: what keeps the dependent then is its own
-/// matter.
+/// A sent deletion is enough: what keeps the dependent afterwards does not matter.
 #[test]
 fn an_owner_does_not_wait_for_finalizers_of_dependents_that_do_not_block() {
     test(|cluster| async move {
@@ -132,8 +131,8 @@ fn an_owner_does_not_wait_for_finalizers_of_dependents_that_do_not_block() {
     });
 }
 
-/// A dependent that stays for an owner of a kind that nobody knows was decided
-/// about: it does not keep an owner that it does not block.
+/// A dependent that stays because the kind of its other owner is unknown was decided:
+/// it does not keep an owner that it does not block.
 #[test]
 fn a_dependent_that_can_never_be_judged_keeps_no_owner_that_it_does_not_block() {
     test(|cluster| async move {
@@ -147,9 +146,9 @@ fn a_dependent_that_can_never_be_judged_keeps_no_owner_that_it_does_not_block() 
     });
 }
 
-/// The reference names the owner in a version that is served no longer: nobody
-/// can say what has become of that owner, so the dependent stays, as in
-/// kube-controller-manager. The owner does not wait for it for ever.
+/// The reference names the owner in a version that is no longer served: the fate of
+/// that owner is unknown, so the dependent stays, as in kube-controller-manager. The
+/// owner does not wait for it forever.
 #[test]
 fn a_dependent_that_names_its_owner_in_a_former_version_does_not_keep_it() {
     test(|cluster| async move {
@@ -165,9 +164,9 @@ fn a_dependent_that_names_its_owner_in_a_former_version_does_not_keep_it() {
     });
 }
 
-/// The user deletes once more, with the dependents orphaned, while the finalizer
-/// of the first deletion comes off: the conflict shows another finalizer, and the
-/// dependents have to be let go before that one.
+/// The user deletes again, with the dependents orphaned, while the finalizer of the
+/// first deletion is being removed: the conflict shows another finalizer, and the
+/// dependents must be orphaned before it is removed.
 #[test]
 fn a_conflict_on_the_owner_is_decided_again() {
     test(|cluster| async move {
@@ -190,7 +189,7 @@ fn a_conflict_on_the_owner_is_decided_again() {
     });
 }
 
-/// The cache does not show yet that the dependent's other owner was taken off.
+/// The cache has not observed yet that the dependent's other owner was removed.
 #[test]
 fn a_dependent_never_loses_its_last_owner_to_a_stale_cache() {
     for custom in [false, true] {
@@ -225,8 +224,8 @@ fn a_dependent_never_loses_its_last_owner_to_a_stale_cache() {
     }
 }
 
-/// A controller writes the dependent's status again and again, faster than a
-/// deletion arrives.
+/// A controller writes the dependent's status repeatedly, faster than a deletion
+/// arrives.
 #[test]
 fn a_dependent_that_changes_all_the_time_is_deleted() {
     test(|cluster| async move {
@@ -251,8 +250,8 @@ fn a_dependent_that_changes_all_the_time_is_deleted() {
     });
 }
 
-/// A dependent of an owner that is deleted, a second before the deletion of the dependent
-/// arrives; with another owner that it can get meanwhile.
+/// A dependent of a deleted owner, a second before the deletion of the dependent
+/// arrives; and another owner that it can get meanwhile.
 async fn doomed_dependent(cluster: &Cluster) -> (Running, Value, Value) {
     let owner = cluster.create(rc("owner"));
     let haven = cluster.create(rc("haven"));
@@ -265,8 +264,7 @@ async fn doomed_dependent(cluster: &Cluster) -> (Running, Value, Value) {
     (host, dependent, haven)
 }
 
-/// What changes is who owns it: then nothing but its version proves that it is
-/// still garbage.
+/// The owners change: then only the version proves that the object is still garbage.
 #[test]
 fn a_dependent_whose_owners_change_is_deleted_only_at_its_version() {
     test(|cluster| async move {
@@ -276,8 +274,8 @@ fn a_dependent_whose_owners_change_is_deleted_only_at_its_version() {
     });
 }
 
-/// A label changes first, and then, while the next deletion is on its way, who
-/// owns it: the first conflict proves nothing about the second change.
+/// A label changes first, and then, while the next deletion is on its way, the owners:
+/// the first conflict proves nothing about the second change.
 #[test]
 fn a_dependent_that_changes_twice_is_not_deleted_by_its_uid_alone() {
     test(|cluster| async move {
@@ -289,8 +287,8 @@ fn a_dependent_that_changes_twice_is_not_deleted_by_its_uid_alone() {
     });
 }
 
-/// Many owners go with their kind, all at once: that each of them is gone is
-/// remembered for as long as a dependent needs it.
+/// Many owners are deleted with their kind, all at once: the absence of each is
+/// recorded as long as a dependent needs it.
 #[test]
 fn dependents_of_many_owners_that_vanished_with_their_kind_are_deleted() {
     const OWNERS: usize = 1_500;
@@ -307,8 +305,8 @@ fn dependents_of_many_owners_that_vanished_with_their_kind_are_deleted() {
             .collect();
         let host = cluster.collector().await;
         sleep(SETTLED).await;
-        // The kind is gone before an owner of it could be read, and none of the
-        // dependents can be deleted for a while.
+        // The kind is gone before an owner of it is read, and none of the dependents
+        // can be deleted for a while.
         let slow = delay(&cluster, Match::new("get", "foos"), Duration::from_secs(5));
         let refused = cluster.refuse(Match::new("delete", "configmaps"), Refusal::Unavailable);
         for (owner, _) in &made {

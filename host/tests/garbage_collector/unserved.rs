@@ -1,5 +1,4 @@
-//! Resources that cannot be listed: what is unknown of them is never taken for
-//! absent.
+//! Resources that cannot be listed: unknown objects are never treated as absent.
 
 use std::time::Duration;
 
@@ -22,7 +21,7 @@ fn foo(name: &str) -> Value {
     object("example.com/v1", "Foo", "default", name)
 }
 
-/// Has every version of a definition served, or none. The objects stay.
+/// Serves every version of a definition, or none. The objects stay.
 fn serve(cluster: &Cluster, definition: &Value, served: bool) {
     let mut changed = cluster.now(definition).unwrap();
     for version in changed["spec"]["versions"].as_array_mut().unwrap() {
@@ -31,8 +30,7 @@ fn serve(cluster: &Cluster, definition: &Value, served: bool) {
     cluster.sim.update(changed).unwrap();
 }
 
-/// A definition whose resource is followed, an owner, and a dependent of that
-/// kind.
+/// A definition whose resource is watched, an owner, and a dependent of that kind.
 fn dependent_of_a_custom_kind(cluster: &Cluster) -> (Value, Value, Value) {
     let definition = cluster.create(definition("Foo", &["v1"], "Namespaced"));
     let owner = cluster.create(config_map("owner"));
@@ -40,7 +38,7 @@ fn dependent_of_a_custom_kind(cluster: &Cluster) -> (Value, Value, Value) {
     (definition, owner, dependent)
 }
 
-/// The owner's finalizers, while it is there.
+/// The owner's finalizers, while it exists.
 fn finalizers(cluster: &Cluster, owner: &Value) -> Value {
     cluster.now(owner).expect("the owner is gone")["metadata"]["finalizers"].clone()
 }
@@ -93,8 +91,8 @@ fn a_host_that_starts_knows_which_kinds_are_not_served() {
     }
 }
 
-/// A kind whose definition comes while the host runs may have dependents before
-/// discovery has seen it.
+/// A kind whose definition is created while the host runs may have dependents before
+/// discovery finds it.
 #[test]
 fn a_kind_that_discovery_has_not_seen_yet_is_unknown() {
     test(|cluster| async move {
@@ -106,8 +104,8 @@ fn a_kind_that_discovery_has_not_seen_yet_is_unknown() {
     });
 }
 
-/// A definition that is deleted and created again between two discoveries, as
-/// when its operator is installed again: nobody follows its objects yet.
+/// A definition is deleted and created again between two discoveries, as when its
+/// operator is reinstalled: there is no stream of its objects yet.
 #[test]
 fn a_kind_that_returns_between_two_discoveries_is_unknown() {
     for policy in ["Orphan", "Foreground"] {
@@ -126,7 +124,7 @@ fn a_kind_that_returns_between_two_discoveries_is_unknown() {
     }
 }
 
-/// With its definition the objects of a kind are deleted: nobody waits for them.
+/// The objects of a kind are deleted with its definition: nothing waits for them.
 #[test]
 fn a_kind_whose_definition_is_deleted_keeps_no_owner_waiting() {
     for policy in ["Orphan", "Foreground"] {
@@ -143,14 +141,14 @@ fn a_kind_whose_definition_is_deleted_keeps_no_owner_waiting() {
                 cluster.delete(owner, policy);
             }
             cluster.until_gone(&[&other]).await;
-            // The silence of the watch has to be noticed first.
+            // The host must first detect the silent watch.
             sleep(PERIOD * 4).await;
             cluster.until_gone(&[&owner]).await;
         });
     }
 }
 
-/// A resource that never synced may hold dependents.
+/// A resource that never synced may have dependents.
 #[test]
 fn an_owner_waits_for_a_resource_that_was_never_listed() {
     for policy in ["Orphan", "Foreground"] {
@@ -170,7 +168,7 @@ fn an_owner_waits_for_a_resource_that_was_never_listed() {
     }
 }
 
-/// A dependent that came while its watch was broken.
+/// A dependent that was created while its watch was broken.
 #[test]
 fn an_owner_waits_for_a_watch_that_is_broken() {
     test(|cluster| async move {
@@ -193,7 +191,7 @@ fn an_owner_waits_for_a_watch_that_is_broken() {
     });
 }
 
-/// An aggregated API server that is away when the host starts.
+/// An aggregated API server is unavailable when the host starts.
 #[test]
 fn an_owner_waits_for_a_group_that_never_answered() {
     test(|cluster| async move {
@@ -215,8 +213,8 @@ fn an_owner_waits_for_a_group_that_never_answered() {
     });
 }
 
-/// A dependent that is to be deleted while its kind is not served: it changes
-/// nothing in the cache when it is served again, and goes all the same.
+/// A dependent is to be deleted while its kind is not served. When the kind is served
+/// again, the cache does not change, and the dependent is deleted nevertheless.
 #[test]
 fn a_plan_is_decided_again_when_the_kind_of_its_target_is_served_again() {
     for pause in [Duration::from_secs(20), Duration::from_mins(10)] {
@@ -234,8 +232,8 @@ fn a_plan_is_decided_again_when_the_kind_of_its_target_is_served_again() {
     }
 }
 
-/// An owner whose kind is not served at the moment is not absent, whatever
-/// happens to its dependents, and whether or not the host has seen it.
+/// An owner whose kind is not served at the moment is not absent, whatever happens to
+/// its dependents, and whether or not the host has observed it.
 #[test]
 fn an_owner_whose_kind_is_not_served_at_the_moment_keeps_its_dependents() {
     for seen in [true, false] {
@@ -266,8 +264,8 @@ fn an_owner_whose_kind_is_not_served_at_the_moment_keeps_its_dependents() {
     }
 }
 
-/// A resource that comes back is followed with the discovery that sees it, not
-/// when the pause of a watch that was answered 404 is over.
+/// A resource that is served again is watched after the discovery that finds it, not
+/// after the pause of a watch that was answered 404.
 #[test]
 fn a_resource_that_is_served_again_is_watched_immediately() {
     test(|cluster| async move {
@@ -287,7 +285,8 @@ fn a_resource_that_is_served_again_is_watched_immediately() {
     });
 }
 
-/// Nothing of the metrics APIs can own or be owned, and they are often away.
+/// Objects of the metrics APIs cannot own or be owned, and these APIs are often
+/// unavailable.
 #[test]
 fn a_metrics_api_that_is_unavailable_delays_no_owner() {
     test(|cluster| async move {
@@ -314,8 +313,8 @@ fn a_metrics_api_that_is_unavailable_delays_no_owner() {
     });
 }
 
-/// A definition is deleted, and the watch of its objects ends before it shows
-/// their deletions: they are gone with it.
+/// A definition is deleted, and the watch of its objects ends before it delivers their
+/// deletions: they are gone with it.
 #[test]
 fn dependents_of_owners_that_vanished_with_their_kind_are_deleted() {
     test(|cluster| async move {
@@ -336,8 +335,8 @@ fn dependents_of_owners_that_vanished_with_their_kind_are_deleted() {
     });
 }
 
-/// Another configuration takes over while a kind is not served: what the former
-/// one knew of its objects is known to the latter.
+/// A swap while a kind is not served: the new revision has the objects that the former
+/// one knew.
 #[test]
 fn a_swap_keeps_the_objects_of_a_kind_that_is_not_served() {
     test(|cluster| async move {
@@ -347,7 +346,7 @@ fn a_swap_keeps_the_objects_of_a_kind_that_is_not_served() {
             .await;
         serve(&cluster, &definition, false);
         sleep(PERIOD * 3).await;
-        // It watches something else, and so has a view of its own.
+        // It watches other resources, and so has its own view.
         let other = "{unlistedTimeout: 0s, ignoredResources: [{resource: secrets}]}";
         host.apply(&configuration("Enforce", other)).await;
         host.started().await;

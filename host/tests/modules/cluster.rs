@@ -12,7 +12,7 @@ use tower::service_fn;
 
 use crate::{OTHER_WASM, WASM, digest, fetch, module, modules, refusal};
 
-/// An API server in memory with objects in it.
+/// An API server in memory with these objects.
 pub(crate) fn api_server(objects: &[Value]) -> (Sim, kube::Client) {
     let now = "2026-11-20T10:00:00Z".parse().unwrap();
     let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
@@ -29,7 +29,7 @@ pub(crate) fn api_server(objects: &[Value]) -> (Sim, kube::Client) {
     (sim, kube::Client::new(service, "default"))
 }
 
-/// A value as it stands in JSON.
+/// A value in JSON.
 pub(crate) fn base64(bytes: &[u8]) -> Value {
     serde_json::to_value(k8s_openapi::ByteString(bytes.to_vec())).unwrap()
 }
@@ -114,7 +114,7 @@ async fn an_error_names_the_problem_with_a_config_map() {
     );
 }
 
-/// An API server stores no such `ConfigMap`; one that does is not believed.
+/// An API server stores no such `ConfigMap`; the host does not rely on that.
 #[tokio::test]
 async fn a_config_map_above_its_limit_is_refused() {
     let directory = tempdir().unwrap();

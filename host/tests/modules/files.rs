@@ -1,4 +1,4 @@
-//! Files, the cache beside them, and what a look at them tells.
+//! Files, the module cache, and probes.
 
 use std::fs;
 use std::path::Path;
@@ -63,7 +63,7 @@ async fn a_file_that_is_not_the_pinned_module_is_refused_and_not_cached() {
     assert_eq!(right.unwrap().wasm, WASM);
 }
 
-/// The module cache has the pinned module, and another source is named, or the
+/// The module cache has the pinned module, and the spec names another source, or the
 /// source has changed: the pin must not hide that.
 #[tokio::test]
 async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
@@ -99,7 +99,7 @@ async fn the_cache_does_not_hide_a_source_that_holds_another_module() {
         let recorded = module(pinned(source));
         assert_eq!(restarted.recall(&recorded).await.unwrap().wasm, WASM);
     }
-    // No such guest is shipped: that is no source that is away.
+    // No such guest is shipped: that source is not unavailable, but wrong.
     let misspelt = refusal(&restarted, pinned(json!({"builtin": "secnod"}))).await;
     assert!(misspelt.contains("secnod.wasm"), "{misspelt}");
     fs::remove_file(&first).unwrap();
@@ -159,7 +159,7 @@ async fn a_file_larger_than_any_module_is_not_read_to_its_end() {
     );
 }
 
-/// A pipe waits for somebody who writes, a device may have no end.
+/// Reading a pipe waits for a writer, and a device may have no end.
 #[tokio::test]
 async fn a_file_that_is_not_regular_is_not_opened() {
     let directory = tempdir().unwrap();
@@ -176,7 +176,7 @@ async fn a_file_that_is_not_regular_is_not_opened() {
     }
 }
 
-/// It is not taken for the module.
+/// The error does not call it the module.
 #[tokio::test]
 async fn a_missing_certificate_file_is_named_as_such() {
     let directory = tempdir().unwrap();

@@ -23,9 +23,9 @@ use davit::modules::{FetchedModule, Modules, ModulesOptions};
 use davit_core::api::ModuleConfig;
 use serde_json::Value;
 
-/// The smallest component there is: a header.
+/// The smallest component: a header.
 const WASM: &[u8] = b"\0asm\x0d\0\x01\0";
-/// Another one: a custom section without a name or content follows.
+/// Another component: with an empty custom section.
 const OTHER_WASM: &[u8] = b"\0asm\x0d\0\x01\0\0\x01\0";
 
 fn modules(cache: &Path, client: Option<kube::Client>) -> Modules {

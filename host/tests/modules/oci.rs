@@ -19,7 +19,7 @@ fn plain(reference: &str) -> Value {
     json!({"oci": {"reference": reference, "insecure": true}})
 }
 
-/// A component that does something goes through a registry into the engine.
+/// A working component goes through a registry into the engine.
 #[tokio::test]
 async fn both_media_types_are_pulled_by_tag_and_by_digest() {
     let Some(registry) = Registry::start(Protection::None) else {
@@ -88,7 +88,7 @@ async fn a_moved_tag_is_detected_and_a_pinned_module_stays() {
     assert_eq!(fetch(&first, pinned.clone()).await.unwrap().wasm, WASM);
     let elsewhere = tempdir().unwrap();
     let elsewhere = modules(elsewhere.path(), None);
-    // The tag has moved on, and the repository still has it.
+    // The tag names another module, and the repository still has the former one.
     assert_eq!(fetch(&elsewhere, pinned.clone()).await.unwrap().wasm, WASM);
     pinned["digest"] = json!(digest(b"never pushed"));
     let error = refusal(&elsewhere, pinned).await;
@@ -107,7 +107,7 @@ async fn a_moved_tag_is_detected_and_a_pinned_module_stays() {
         "{error}"
     );
 
-    // The registry goes away.
+    // The registry stops.
     drop(registry);
     let restarted = modules(directory.path(), None);
     let mut recorded = source.clone();

@@ -1,4 +1,4 @@
-//! The program with a module from a registry that goes away, or says nothing.
+//! The program with a module from a registry that stops, or does not answer.
 
 use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -35,7 +35,7 @@ impl Process {
         Self { child, lines }
     }
 
-    /// Waits for a line with these words.
+    /// Waits for a line with this text.
     fn says(&self, words: &str) -> String {
         let deadline = Instant::now() + PATIENCE;
         let mut seen = Vec::new();
@@ -67,7 +67,7 @@ fn send_lines(output: impl Read + Send + 'static, sender: Sender<String>) {
 }
 
 impl Process {
-    /// Asks it to stop; it has to do so by itself, and soon.
+    /// Sends SIGTERM; the process must end by itself, and soon.
     fn terminate(mut self) {
         let id = self.child.id().to_string();
         let killed = Command::new("kill").args(["-TERM", &id]).status().unwrap();
@@ -142,7 +142,7 @@ async fn a_pinned_module_runs_after_a_restart_while_its_registry_is_unreachable(
     place.run("cache", &[]).says("controller started");
     drop(registry);
     place.run("cache", &[]).says("controller started");
-    // Without what was kept it waits for the registry.
+    // Without the cache it waits for the registry.
     let without = place.run("elsewhere", &[]);
     without.says("cannot be reached");
     without.terminate();
@@ -166,7 +166,7 @@ async fn the_stable_module_runs_after_a_restart_while_the_registry_of_its_tag_is
     again.terminate();
 }
 
-/// A registry that takes connections and says nothing.
+/// A registry that accepts connections and sends nothing.
 #[test]
 fn a_silent_registry_delays_neither_the_probes_nor_a_stop() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) const USER: &str = "puller";
 pub(crate) const PASSWORD: &str = "a good password";
-/// bcrypt of the password, the only hash that the registry takes.
+/// The bcrypt hash of the password, the only form that the registry accepts.
 const HTPASSWD: &str = "puller:$2y$05$abcdefghijklmnopqrstuudPLndKqNxTJdyGgy8u1tt1GUFSmbwZS\n";
 
 /// How a registry is protected.
@@ -37,7 +37,7 @@ pub(crate) struct Registry {
 }
 
 impl Registry {
-    /// Starts a registry; none, and a line about it, where it is not installed.
+    /// Starts a registry; none, and a line about it, if it is not installed.
     pub(crate) fn start(protection: Protection) -> Option<Self> {
         let installed = Command::new("docker-registry").arg("--version").output();
         if installed.is_err() {

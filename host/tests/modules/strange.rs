@@ -1,5 +1,5 @@
-//! A registry of the test's own, which asks for tokens as Docker Hub does, and
-//! sends what it should not.
+//! A registry of the test, which requires tokens like Docker Hub, and sends invalid
+//! answers.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -28,19 +28,19 @@ use crate::cluster::{api_server, base64};
 use crate::registry::free_port;
 use crate::{WASM, digest, fetch, module, modules, refusal};
 
-/// What a registry has to offer.
+/// The content of a registry.
 #[derive(Clone)]
 struct Offer {
-    /// What its manifest says of the size.
+    /// The size in its manifest.
     size: usize,
-    /// What is sent as the layer.
+    /// The content of the layer.
     blob: Vec<u8>,
-    /// Who is given a token: `None` for everybody, or the header
-    /// `Authorization` of one user.
+    /// Who gets a token: everyone if `None`, or the user with this header
+    /// `Authorization`.
     user: Option<String>,
     /// The address of the token service in the challenge.
     token_host: Option<String>,
-    /// What those who are given a token are sent.
+    /// The answer of the token service.
     token: (StatusCode, String),
 }
 
@@ -181,8 +181,7 @@ async fn an_unreachable_token_service_is_not_reported_as_a_denial() {
     );
 }
 
-/// An overloaded token service is no refusal, and a token that is none does no
-/// harm.
+/// An overloaded token service is not a denial, and a malformed token is an error.
 #[tokio::test]
 async fn an_error_has_the_answer_of_a_token_service_that_gives_no_token() {
     let directory = tempdir().unwrap();
@@ -285,10 +284,10 @@ async fn a_blob_larger_than_any_module_is_refused_whatever_its_manifest_declares
     );
 }
 
-/// Registries count pulls: what cannot be used is not pulled again and again.
+/// Registries count pulls: an unusable module is not pulled again and again.
 #[tokio::test]
 async fn a_module_that_cannot_be_used_is_pulled_once() {
-    // A component, but no guest.
+    // A component, but not a guest.
     let registry = Strange::start(honest()).await;
     let (_sim, client) = api_server(&[]);
     let records = Arc::new(Records::memory());

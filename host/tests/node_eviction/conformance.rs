@@ -1,5 +1,5 @@
-//! The rules that need no kubelet and no hour of time, on any API server. Nodes
-//! say themselves that they are not ready.
+//! The rules that need neither a kubelet nor an hour, on any API server. The nodes
+//! report themselves as not ready.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use crate::bench::{Bench, Running, on_any_server, text};
 use crate::config;
 use crate::objects::is_going;
 
-/// A short life: the test is over before a silent node counts as unresponsive.
+/// Short periods: the test ends before a silent node counts as unresponsive.
 const HASTY: &str = "{nodeMonitorPeriod: 1s, podEvictionTimeout: 5s, skipTaintedNodes: false}";
 
-/// Three nodes of a zone and one of another, so that neither is down when one
-/// node is, with a pod each that stays after its deletion, marked.
+/// Three nodes of one zone and one of another, so that neither zone is down when one
+/// node is. Each has a pod that stays, marked, after its deletion.
 struct Zones {
     nodes: Vec<String>,
 }
@@ -39,7 +39,7 @@ impl Zones {
         Self { nodes }
     }
 
-    /// The one that goes down.
+    /// The node that goes down.
     fn down(&self) -> &str {
         &self.nodes[1]
     }
@@ -67,7 +67,7 @@ fn ne_01_the_pods_of_a_node_that_is_not_ready_are_evicted() {
         for other in ["a-0", "a-2", "b-0"] {
             assert!(!is_going(&bench.get_pod(other).await), "{other}");
         }
-        // What is bound to it later goes as well, without another turn.
+        // A pod that is bound to it later is evicted too, without another turn.
         let running = json!({"phase": "Running"});
         bench.pod_with("late", node, &running, |_| {}).await;
         bench

@@ -1,5 +1,5 @@
-//! `davit check` of permissions: what it asks the API server, and what it makes
-//! of the answers. An API server in memory that answers access reviews by rule.
+//! `davit check` of permissions: its access reviews, and its findings. The API server
+//! in memory answers access reviews by a rule.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -26,7 +26,7 @@ type AccessReview = (String, String, String);
 /// The answer to an access review.
 type Rule = fn(&AccessReview) -> Result<bool, StatusCode>;
 
-/// A client whose access reviews are answered by a rule, and the reviews.
+/// A client with access reviews by a rule, and the reviews.
 fn reviewing(cluster: &Cluster, rule: Rule) -> (Client, Arc<Mutex<Vec<AccessReview>>>) {
     let reviews = Arc::new(Mutex::new(Vec::new()));
     let (sim, log) = (cluster.sim.clone(), Arc::clone(&reviews));
@@ -88,7 +88,7 @@ fn arguments(more: &[&str]) -> CheckArguments {
     }
 }
 
-/// The findings about what PodGC may do.
+/// The findings about PodGC's permissions.
 async fn checked(cluster: &Cluster, rule: Rule) -> (Vec<Finding>, Vec<AccessReview>) {
     let (client, reviews) = reviewing(cluster, rule);
     let findings = find(Some(&client), &arguments(&[])).await.unwrap();
@@ -119,7 +119,7 @@ async fn check_reviews_every_permission_as_davits_account() {
         ("get", "nodes"),
         ("patch", "pods/status"),
         ("delete", "pods"),
-        // Davit's own.
+        // Davit's own permissions.
         ("watch", "controllers"),
         ("patch", "controllers/status"),
         ("create", "controllerrevisions"),
@@ -133,7 +133,7 @@ async fn check_reviews_every_permission_as_davits_account() {
     assert_eq!(findings[0].level, Level::Ok);
 }
 
-/// A dry run makes no write, so that a missing one is no error yet.
+/// A dry run sends no writes, so that a missing permission is not an error yet.
 #[tokio::test]
 async fn check_names_a_missing_permission() {
     let rule = |(_, verb, resource): &AccessReview| {
@@ -174,7 +174,7 @@ async fn check_reviews_the_writes_of_a_controller_with_an_account_as_that_accoun
     assert_eq!(errors, [format!("{WRITER} may not patch pods/status")]);
 }
 
-/// What the spec does not grant is never sent.
+/// A write that the spec does not grant is never sent.
 #[tokio::test]
 async fn check_reviews_no_permission_that_the_spec_does_not_grant() {
     let granted = json!([{"verb": "delete", "resource": "pods"}]);
@@ -188,7 +188,7 @@ async fn check_reviews_no_permission_that_the_spec_does_not_grant() {
     );
 }
 
-/// What nobody can tell is neither right nor wrong.
+/// A permission that cannot be reviewed is neither granted nor missing.
 #[tokio::test]
 async fn a_review_that_fails_is_not_checked() {
     for (code, part) in [
@@ -207,7 +207,7 @@ async fn a_review_that_fails_is_not_checked() {
     }
 }
 
-/// `davit run --config` works as the kubeconfig's user.
+/// `davit run --config` uses the kubeconfig's user.
 #[tokio::test]
 async fn check_reviews_a_file_as_the_kubeconfigs_user() {
     let file = tempfile::NamedTempFile::new().unwrap();

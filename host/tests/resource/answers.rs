@@ -13,7 +13,7 @@ use crate::program::Site;
 const STEPS: [&str; 2] = ["shadow until promoted", "weight 50 until promoted"];
 const AT: &str = "2026-11-20T10:00:00.000Z";
 
-/// A Controller with a candidate, as a host that is gone left it.
+/// A Controller with a candidate, whose host has ended.
 fn without_host() -> Site {
     let site = Site::new();
     site.podgc(1, &STEPS);
@@ -78,7 +78,7 @@ fn promote_pause_resume_abort_and_retry_take_effect_and_stale_requests_do_not() 
     assert!(out.contains("step 2 of 2"), "{out}");
     assert_eq!(site.get()["status"]["candidate"]["step"], 2);
 
-    // The host refuses a request about a step that is over.
+    // The host refuses a request about a former step.
     let since = site.get()["status"]["candidate"]["since"].clone();
     let stale = format!("{candidate}@{}/1", since.as_str().unwrap());
     let annotations = json!({"davit.dev/promote": stale});
@@ -119,7 +119,7 @@ fn promote_pause_resume_abort_and_retry_take_effect_and_stale_requests_do_not() 
     assert_eq!(site.get()["status"]["stable"]["revision"], json!(candidate));
 }
 
-/// A repeated request is another one: the former answer is not its answer.
+/// A repeated request is another request: the former answer is not its answer.
 #[test]
 fn a_former_answer_does_not_answer_a_new_request() {
     let site = without_host();
@@ -158,8 +158,7 @@ fn a_rollback_with_now_makes_the_revision_stable_without_steps() {
     assert_eq!(site.get()["status"]["candidate"], Value::Null);
 }
 
-/// Aborts against a stand-in for the host, which changes the Controller once the
-/// request is there.
+/// Aborts against a simulated host, which changes the Controller after the request.
 async fn abort_against(then: impl Fn(&str) -> Value + Send + 'static) -> anyhow::Result<String> {
     let cluster = Cluster::new();
     cluster.create("podgc", spec(1)).await.unwrap();
@@ -210,7 +209,7 @@ async fn a_pending_request_is_not_reported_as_done() {
     assert!(error.to_string().contains("the module is away"), "{error}");
 }
 
-/// Two operators make the same request: one annotation is left, and one answer.
+/// Two operators make the same request: one annotation remains, and one answer.
 #[tokio::test]
 async fn the_answer_to_the_same_request_of_another_operator_is_the_answer() {
     let other = |value: &str| {

@@ -168,8 +168,8 @@ fn an_unreachable_cluster_is_an_error() {
     assert!(output.out.contains("does not answer"), "{output:?}");
 }
 
-/// What roles grant: `ClusterRole`, or the namespace of a `Role`; verb, group,
-/// resource.
+/// The permissions that roles grant: `ClusterRole`, or the namespace of a `Role`; verb,
+/// group, resource.
 fn granted(documents: &str) -> BTreeSet<[String; 4]> {
     let documents: Vec<Value> = serde_saphyr::from_multiple(documents).unwrap();
     let texts = |value: &Value| -> Vec<String> {
@@ -192,7 +192,7 @@ fn granted(documents: &str) -> BTreeSet<[String; 4]> {
                 }
             }
         }
-        // A binding is of the role before it, for Davit's account.
+        // A binding belongs to the role before it, and names Davit's account.
         if let Some(subjects) = role["subjects"].as_array() {
             let subject = json!({
                 "kind": "ServiceAccount", "name": "davit", "namespace": "davit-system",
@@ -217,7 +217,7 @@ fn roles(guest: &str, arguments: &[&str]) -> String {
     output.out
 }
 
-/// The shipped roles grant what the guests ask for, and nothing else.
+/// The shipped roles grant the permissions that the guests declare, and no others.
 #[test]
 fn the_shipped_roles_are_what_inspect_prints() {
     let evicting = file("{deletion: evict}");

@@ -1,4 +1,4 @@
-//! An API server in memory, and what the tests put there.
+//! An API server in memory, with the objects of the tests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -14,19 +14,19 @@ use tower::service_fn;
 
 /// Davit's own namespace.
 pub(crate) const NAMESPACE: &str = "davit-system";
-/// The digest that the tests' modules are pinned to.
+/// The digest of the tests' modules.
 pub(crate) const DIGEST: &str =
     "sha256:9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
 
 pub(crate) struct Cluster {
     pub(crate) sim: Sim,
     pub(crate) client: Client,
-    /// How many requests came by the client.
+    /// The number of the client's requests.
     pub(crate) requests: Arc<AtomicUsize>,
 }
 
 impl Cluster {
-    /// One that knows nothing of Davit.
+    /// A server without Davit's definition.
     pub(crate) fn empty() -> Self {
         let now = "2026-11-20T10:00:00Z".parse().unwrap();
         let sim = Sim::new(davit_sim::Config::default(), now).unwrap();
@@ -51,7 +51,7 @@ impl Cluster {
         }
     }
 
-    /// One with the definition of Controllers.
+    /// A server with the definition of Controllers.
     pub(crate) fn new() -> Self {
         let cluster = Self::empty();
         cluster.define();

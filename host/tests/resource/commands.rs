@@ -1,4 +1,4 @@
-//! The commands, and what the API server holds after them.
+//! The commands, and the objects in the API server afterwards.
 
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex};
@@ -130,7 +130,7 @@ async fn without_a_candidate_promote_and_abort_fail() {
     );
 }
 
-/// Also during a rollout: nothing runs, so nothing can be compared.
+/// Also during a rollout: nothing runs, so there is nothing to compare.
 #[tokio::test]
 async fn a_full_promotion_abandons_a_lost_stable_revision_for_the_one_that_is_ready() {
     let lost = json!({"since": AT, "reason": "its module is not cached", "ready": "bbbb"});
@@ -232,13 +232,13 @@ async fn a_reset_names_the_last_trip_and_reports_every_tripped_guardrail() {
     );
 }
 
-/// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were
-/// stable, and whose spec has the given threshold now.
+/// A Controller whose specs "a", "b", "c" with the thresholds 1, 2, 3 were stable, and
+/// whose spec has this threshold now.
 async fn with_history(status: Value, asks_for: u32) -> Cluster {
     with_stable(status, asks_for, &["a", "b", "c"]).await
 }
 
-/// The same, of which only these were stable.
+/// The same; only these specs were stable.
 async fn with_stable(status: Value, asks_for: u32, were_stable: &[&str]) -> Cluster {
     let cluster = Cluster::new();
     let mut changed = spec(asks_for);
@@ -389,8 +389,8 @@ async fn a_rollback_brings_back_the_spec_before_a_rejected_one() {
     );
 }
 
-/// Another module under the same tag was rolled back: the spec describes whatever
-/// module the tag names.
+/// Another module under the same tag was rolled back: the spec describes any module of
+/// the tag.
 #[tokio::test]
 async fn a_rollback_pins_the_stable_module_if_its_source_holds_another() {
     let status = json!({"stable": stable("b"), "rejected": rejected("d")});
@@ -439,7 +439,7 @@ async fn a_rollback_restores_the_revision_that_was_stable_before() {
     );
 }
 
-/// A client whose every PUT follows a change by somebody else.
+/// A client whose every PUT follows a change by another user.
 fn disturbed(cluster: &Cluster, change: impl Fn(u32) -> Value + Send + Sync + 'static) -> Client {
     let (sim, change) = (cluster.sim.clone(), Arc::new(change));
     let count = Arc::new(Mutex::new(0));

@@ -20,9 +20,8 @@ fn the_definition_in_deploy_is_that_of_the_types() {
     );
 }
 
-/// What an API server asks of a schema before it accepts a definition, by the
-/// page "Extend the Kubernetes API with `CustomResourceDefinitions`" and
-/// apiextensions' own validation.
+/// The API server's rules for the schema of a definition, from the page "Extend the
+/// Kubernetes API with `CustomResourceDefinitions`" and apiextensions' own validation.
 #[test]
 fn the_schema_is_structural() {
     let definition = serde_json::to_value(definition()).unwrap();
@@ -116,7 +115,7 @@ fn check_schema(path: &str, schema: &Value, wrong: &mut Vec<String>) {
     {
         say("default of another type");
     }
-    // Inside of value validations nothing of the structure may be said.
+    // Value validations must not define structure.
     for alternative in schema["oneOf"].as_array().into_iter().flatten() {
         if alternative
             .as_object()
@@ -262,7 +261,7 @@ async fn invalid_specs_are_refused() {
     }
 }
 
-/// Sets a value, which may be new; null takes it away.
+/// Sets a value, which may be new; null removes it.
 fn set(object: &mut Value, pointer: &str, value: Value) {
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let parent = object.pointer_mut(parent).unwrap();
@@ -274,9 +273,9 @@ fn set(object: &mut Value, pointer: &str, value: Value) {
     }
 }
 
-/// The API server in memory does not look at patterns: so this does, with an
-/// engine of the same syntax, and asks the host as well. What a pattern
-/// admits, the host takes; what the documentation shows, both take.
+/// The API server in memory does not evaluate patterns, so the test does, with an
+/// engine of the same syntax, and compares with the host. The host accepts what a
+/// pattern accepts; both accept the examples of the documentation.
 #[test]
 fn the_patterns_and_the_host_agree() {
     let definition = serde_json::to_value(definition()).unwrap();
@@ -375,14 +374,15 @@ fn the_schema_and_the_host_know_the_same_verbs() {
     }
 }
 
-/// `kubectl get davit` is as good as `kubectl get controllers`.
+/// `kubectl get davit` works like `kubectl get controllers`.
 #[test]
 fn the_resource_has_a_short_name() {
     let definition = serde_json::to_value(definition()).unwrap();
     assert_eq!(definition["spec"]["names"]["shortNames"], json!(["davit"]));
 }
 
-/// Nor does it look at rules, which only say early what the host says as well.
+/// The server does not evaluate rules either; they only repeat errors of the host
+/// early.
 #[test]
 fn the_schema_has_rules_for_names_and_sources() {
     let definition = serde_json::to_value(definition()).unwrap();

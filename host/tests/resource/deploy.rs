@@ -1,4 +1,4 @@
-//! What is deployed, as an API server takes it.
+//! The manifests in `deploy/`, as an API server reads them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -38,15 +38,16 @@ async fn every_shipped_controller_is_valid_and_does_not_enforce() {
     assert_eq!(names.len(), 5, "{names:?}");
 }
 
-/// The kubelet would let the group write to what has to be private, each time
-/// that a volume is mounted.
+/// Without this setting, the kubelet would let the group write to private files each
+/// time that a volume is mounted.
 #[test]
 fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
     let deployment = &documents(&deploy().join("base/deployment.yaml"))[0];
     let context = &deployment["spec"]["template"]["spec"]["securityContext"];
     assert_eq!(context["fsGroup"], context["runAsGroup"]);
     assert_eq!(context["fsGroupChangePolicy"], "OnRootMismatch");
-    // The volume's root is the group's; the directory of the cache lies below.
+    // The root of the volume belongs to the group; the directory of the cache is below
+    // it.
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let mount = container["volumeMounts"]
         .as_array()
@@ -59,7 +60,7 @@ fn the_cache_stays_private_on_a_volume_that_outlives_the_pod() {
     assert!(cache.unwrap().starts_with(&format!("{path}/")), "{cache:?}");
 }
 
-/// Davit itself may do what it does to its own resources, and no more.
+/// Davit's role allows exactly its requests for its own resources.
 #[test]
 fn the_shipped_role_grants_davits_own_requests() {
     let mut granted = BTreeSet::new();

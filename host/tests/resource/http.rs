@@ -1,4 +1,4 @@
-//! What a running host answers about a candidate, and `davit diff` of it.
+//! The answers of a running host about a candidate, and `davit diff`.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ fn modules() -> Modules {
     Modules::new(ModulesOptions::default()).unwrap()
 }
 
-/// A host, and where it listens.
+/// A host, and its address.
 async fn host(client: Client) -> (Host, ServerAddress) {
     let metrics = Arc::new(HostMetrics::new().unwrap());
     let health = Arc::new(Health::default());
@@ -65,11 +65,11 @@ async fn host(client: Client) -> (Host, ServerAddress) {
     let (address, _) = http::serve(&"127.0.0.1:0".parse().unwrap(), served)
         .await
         .unwrap();
-    // Without a scheme, as people write it.
+    // Without a scheme, as users write it.
     (host, address.to_string().parse().unwrap())
 }
 
-/// `PodGC` that keeps so many terminated pods.
+/// PodGC with this threshold.
 fn podgc(keeps: u32) -> ControllerSpec {
     let config = json!({"terminatedPodThreshold": keeps, "period": "200ms"});
     ControllerSpec::read(&json!({"module": {"builtin": "podgc"}, "config": config})).unwrap()
@@ -113,7 +113,7 @@ async fn a_disagreement_is_served_with_both_plans() {
         "{error}"
     );
 
-    // Both run dry, and disagree on two of the pods.
+    // Both are in the mode DryRun, and disagree on two of the pods.
     let loader = Loader::new(engine(), modules());
     let stable = loader.load(&podgc(1)).await.unwrap();
     let candidate = loader.load(&podgc(3)).await.unwrap();

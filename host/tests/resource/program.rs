@@ -1,5 +1,5 @@
-//! The commands as an operator runs them: the program, against a server of its
-//! own, with and without a host.
+//! The commands as an operator runs them: the program, against a server of the test,
+//! with and without a host.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use server::{Server, davit};
 const PATIENCE: Duration = Duration::from_secs(30);
 const CONTROLLERS: &str = "/apis/davit.dev/v1alpha1/controllers";
 
-/// A server that knows the definition, and the Controllers on it.
+/// A server with the definition, and its Controllers.
 pub(crate) struct Site {
     pub(crate) server: Server,
 }
@@ -48,7 +48,7 @@ pub(crate) fn output_of(output: Output) -> CommandOutput {
     }
 }
 
-/// Where the guests are that are shipped.
+/// The directory of the shipped guests.
 pub(crate) fn guests() -> PathBuf {
     let program = Path::new(env!("CARGO_BIN_EXE_davit"));
     let target = program.ancestors().nth(2).unwrap();
@@ -95,7 +95,7 @@ impl Site {
         self.server.must("PATCH", &path, &json!({"status": status}));
     }
 
-    /// Waits until the Controller's status fits; returns it.
+    /// Waits until the Controller's status has this property; returns it.
     pub(crate) fn until(&self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         let deadline = Instant::now() + PATIENCE;
         loop {
@@ -123,12 +123,12 @@ impl Site {
             .spawn()
             .unwrap();
         let stderr = BufReader::new(process.stderr.take().unwrap());
-        // Somebody has to read it.
+        // The output must be read, so that the process does not block.
         std::thread::spawn(move || stderr.lines().for_each(|line| eprintln!("{line:?}")));
         Host(process)
     }
 
-    /// A host, and PodGC as it runs with a threshold of 1.
+    /// A host, and PodGC with a threshold of 1.
     pub(crate) fn with_host(steps: &[&str]) -> (Self, Host) {
         let site = Self::new();
         site.podgc(1, steps);
@@ -137,8 +137,7 @@ impl Site {
         (site, host)
     }
 
-    /// Has the spec ask for another threshold; returns the candidate in its
-    /// first step.
+    /// Sets another threshold in the spec; returns the candidate in its first step.
     pub(crate) fn start_rollout(&self, threshold: u32) -> String {
         self.change(&json!({"spec": {"config": {"terminatedPodThreshold": threshold}}}));
         let status = self.until("it is tried", |status| status["candidate"]["step"] == 1);

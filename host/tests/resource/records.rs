@@ -1,4 +1,4 @@
-//! What is remembered, wherever that is.
+//! Records, in each place.
 
 use std::sync::atomic::Ordering;
 
@@ -58,7 +58,7 @@ fn stable(revision: &str) -> ControllerStatus {
     }
 }
 
-/// The same story in every place.
+/// The same sequence of records in every place.
 async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
     assert_eq!(
         records.status(&podgc()).await.unwrap(),
@@ -85,12 +85,12 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
         assert_eq!(again.status(&podgc()).await.unwrap(), status);
     }
 
-    // What vanishes from a status is gone from the record as well.
+    // A field that is removed from a status is removed from the record.
     save(records, &podgc(), &stable("b")).await.unwrap();
     assert_eq!(records.status(&podgc()).await.unwrap(), stable("b"));
     assert_eq!(records.spec(&podgc(), "b").await.unwrap(), Some(read(2)));
 
-    // It is promoted; an old one is active again.
+    // It is promoted; an old one becomes active again.
     let since = Some("2026-11-20T10:00:00.000Z");
     activate(records, &podgc(), "b", &read(2), since).await;
     activate(records, &podgc(), "a", &read(1), None).await;
@@ -111,7 +111,7 @@ async fn remembers(records: &Records, again: impl Fn() -> Option<Records>) {
     assert_eq!(records.spec(&podgc(), "a").await.unwrap(), Some(read(1)));
     assert_eq!(records.spec(&podgc(), "z").await.unwrap(), None);
 
-    // The stable one is "b", however many came after it.
+    // The stable one is "b", however many follow.
     for number in 10..30 {
         let revision = format!("r{number}");
         activate(records, &podgc(), &revision, &read(number), None).await;
@@ -216,8 +216,8 @@ async fn a_controller_that_is_gone_is_no_error() {
     save(&records, &podgc(), &stable("b")).await.unwrap();
     activate(&records, &podgc(), "c", &read(3), None).await;
 
-    // Another of the same name has a history of its own, also before the
-    // garbage collector has come by.
+    // Another Controller of the same name has its own history, even before the garbage
+    // collector deletes the former one.
     cluster.create("podgc", spec(1)).await.unwrap();
     assert_eq!(
         records.status(&podgc()).await.unwrap(),
@@ -234,8 +234,8 @@ async fn a_controller_that_is_gone_is_no_error() {
     assert_eq!(kept["revision"], 1);
 }
 
-/// The former one's rollout may be written down late: its resource is gone, and
-/// another has its name.
+/// A late write about the former Controller: its resource is gone, and another one has
+/// its name.
 #[tokio::test]
 async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
     let cluster = Cluster::new();
@@ -283,7 +283,7 @@ async fn another_controller_of_the_same_name_has_nothing_of_the_former_one() {
     save(&records, &present, &stable("c")).await.unwrap();
     assert_eq!(cluster.get("podgc")["status"]["stable"]["revision"], "c");
 
-    // What the definition does not allow is refused, not taken for gone.
+    // A status that the definition refuses is an error, not a missing resource.
     let bad = ControllerStatus {
         conditions: vec![ConditionStatus {
             status: "Perhaps".into(),

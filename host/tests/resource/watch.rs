@@ -21,7 +21,7 @@ fn watched(cluster: &Cluster) -> Receiver {
     receiver
 }
 
-/// What is declared after the next change.
+/// The declarations after the next change.
 async fn next(receiver: &mut Receiver) -> Vec<Declaration> {
     let changed = timeout(Duration::from_secs(60), receiver.changed()).await;
     changed.expect("nothing is delivered").unwrap();
@@ -118,7 +118,7 @@ async fn a_missing_definition_is_waited_for() {
     let early = timeout(Duration::from_secs(60), receiver.changed()).await;
     assert!(early.is_err(), "nothing is known yet");
     assert!(receiver.borrow().is_none());
-    // As the host's task does, which is not here.
+    // The host's task, which does not run here, would do this.
     health.heartbeat(None);
     let why = health.not_ready();
     assert!(why[0].contains("apply deploy/crds"), "{why:?}");

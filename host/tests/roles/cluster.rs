@@ -1,4 +1,4 @@
-//! An API server with RBAC, what is deployed there, and the program.
+//! An API server with RBAC, the objects of `deploy/`, and the program.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -38,7 +38,7 @@ fn documents(path: &str) -> Vec<Value> {
 }
 
 impl Cluster {
-    /// A cluster with what is in `deploy/base`, but for the Deployment, whose
+    /// A cluster with the objects in `deploy/base`, except the Deployment, whose
     /// program a test starts itself.
     pub(crate) fn new() -> Self {
         let runtime = Runtime::new().unwrap();
@@ -67,7 +67,7 @@ impl Cluster {
             "base/rbac.yaml",
         ] {
             for mut object in documents(file) {
-                // As `namespace` in the kustomization does.
+                // Like `namespace` in the kustomization.
                 if ["ServiceAccount", "Role", "RoleBinding"].contains(&kind(&object)) {
                     object["metadata"]["namespace"] = json!(NAMESPACE);
                 }
@@ -77,7 +77,7 @@ impl Cluster {
         cluster
     }
 
-    /// Adds what is in `deploy/controllers/NAME`, but for the mode, and with
+    /// Adds the objects in `deploy/controllers/NAME`, in the mode Enforce and with
     /// another configuration.
     pub(crate) fn add(&self, name: &str, config: &Value) {
         for role in documents(&format!("controllers/{name}/rbac.yaml")) {
@@ -86,8 +86,8 @@ impl Cluster {
         self.sim.create(controller(name, config)).unwrap();
     }
 
-    /// The same, but the controller writes in the name of another account, which
-    /// has the roles; Davit's own may only read what the controller reads.
+    /// The same, but the controller writes as another account, which has the roles;
+    /// Davit's own account may only read what the controller reads.
     pub(crate) fn add_as(&self, name: &str, account: &str, config: &Value) {
         let file = format!("controllers/{name}/rbac.yaml");
         for mut role in documents(&file) {
@@ -121,14 +121,14 @@ impl Cluster {
         self.sim.create(controller).unwrap();
     }
 
-    /// Adds what is in `deploy/components/impersonation`.
+    /// Adds the component `deploy/components/impersonation`.
     pub(crate) fn allow_impersonation(&self) {
         for role in documents("components/impersonation/rbac.yaml") {
             self.sim.create(role).unwrap();
         }
     }
 
-    /// What the roles of a controller grant.
+    /// The permissions that the roles of a controller grant.
     pub(crate) fn granted(name: &str) -> BTreeSet<Permission> {
         let roles = documents(&format!("controllers/{name}/rbac.yaml"));
         let rules = roles
@@ -137,7 +137,7 @@ impl Cluster {
         rules.flat_map(permissions).collect()
     }
 
-    /// Takes a permission from the roles of a controller.
+    /// Removes a permission from the roles of a controller.
     pub(crate) fn revoke(&self, name: &str, permission: &str) {
         let mut revoked = false;
         for mut role in documents(&format!("controllers/{name}/rbac.yaml")) {
@@ -203,7 +203,7 @@ impl Cluster {
         token.unwrap_or_else(|| panic!("{answer}")).to_owned()
     }
 
-    /// Waits until the cluster is as it should be.
+    /// Waits until the cluster has this property.
     pub(crate) fn until(&self, what: &str, mut done: impl FnMut(&Sim) -> bool) {
         let deadline = Instant::now() + PATIENCE;
         while !done(&self.sim) {
@@ -216,13 +216,13 @@ impl Cluster {
         }
     }
 
-    /// The requests of the program that no role allows.
+    /// The program's requests that no role allows.
     pub(crate) fn denied(&self) -> BTreeSet<String> {
         let log = self.sim.log();
         log.into_iter().filter_map(|served| served.denied).collect()
     }
 
-    /// What the program did with its permissions.
+    /// The permissions that the program has used.
     pub(crate) fn used(&self) -> BTreeSet<Permission> {
         let log = self.sim.log();
         let resources = log.iter().filter(|served| !served.work.resource.is_empty());
@@ -230,7 +230,7 @@ impl Cluster {
     }
 }
 
-/// What is in `deploy/controllers/NAME/controller.yaml`, in the mode Enforce, with
+/// The object in `deploy/controllers/NAME/controller.yaml`, in the mode Enforce, with
 /// another configuration.
 fn controller(name: &str, config: &Value) -> Value {
     let file = format!("controllers/{name}/controller.yaml");
@@ -240,7 +240,7 @@ fn controller(name: &str, config: &Value) -> Value {
     controller
 }
 
-/// What a request needs.
+/// The permissions that a request needs.
 fn used(served: &RequestRecord) -> Vec<Permission> {
     let work = &served.work;
     let mut path = served.path.split('/');
@@ -250,7 +250,7 @@ fn used(served: &RequestRecord) -> Vec<Permission> {
     };
     let needs = |verb: &str| permission(verb, group, &work.resource, &work.subresource);
     if served.path.contains("sendInitialEvents=true") {
-        // From a server that cannot stream a list, the program lists.
+        // If a server cannot stream a list, the program lists.
         return vec![needs("list"), needs("watch")];
     }
     vec![needs(&work.verb)]
@@ -271,7 +271,7 @@ fn permission(verb: &str, group: &str, resource: &str, subresource: &str) -> Per
     format!("{verb} {name}")
 }
 
-/// What a rule allows.
+/// The permissions of a rule.
 fn permissions(rule: &Value) -> BTreeSet<Permission> {
     let list = |name: &str| -> Vec<&str> {
         let items = rule[name].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! What each controller does with its roles.
+//! The work of each controller with its roles.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::cluster::Cluster;
 
-/// A controller at work.
+/// A controller and its work.
 struct Story {
     controller: &'static str,
     config: Value,
-    /// Puts what there is to do into a cluster.
+    /// Creates the objects of the work.
     prepare: fn(&Sim),
-    /// Whether it is done.
+    /// Whether the work is done.
     done: fn(&Sim) -> bool,
 }
 
@@ -25,13 +25,13 @@ impl Story {
         cluster
     }
 
-    /// The controller does its work with what its roles grant. Answers what it
-    /// made use of.
+    /// The controller does its work with the permissions of its roles. Returns those
+    /// that it used.
     fn works(&self) -> BTreeSet<String> {
         let cluster = self.cluster();
         let _davit = cluster.run();
         cluster.until("the controller does its work", self.done);
-        // What is done last: the event, the status, the record.
+        // The last writes: the event, the status, the record.
         cluster.until("the Controller says what runs", |sim| {
             let controller = sim.get("davit.dev/v1alpha1", "Controller", "", self.controller);
             controller
@@ -43,15 +43,14 @@ impl Story {
         cluster.used()
     }
 
-    /// Nothing that the roles grant is without use, but for what is only used
-    /// `sometimes`.
+    /// Every granted permission is used, except those that are only used `sometimes`.
     fn uses_all(&self, used: &BTreeSet<String>, sometimes: &[&str]) {
         let mut unused = Cluster::granted(self.controller);
         unused.retain(|one| !used.contains(one) && !sometimes.contains(&one.as_str()));
         assert_eq!(unused, BTreeSet::new(), "{}", self.controller);
     }
 
-    /// Without this permission, the controller is refused, and a test notices.
+    /// Without this permission, the controller is refused, and the test detects it.
     fn misses(&self, permission: &str, denial: &str) {
         let cluster = self.cluster();
         cluster.revoke(self.controller, permission);
@@ -89,7 +88,7 @@ fn is_gone_or_going(sim: &Sim, pod: &str) -> bool {
     }
 }
 
-/// A terminated pod too many, and one of a node that does not exist.
+/// One terminated pod too many, and a pod of a node that does not exist.
 fn podgc() -> Story {
     Story {
         controller: "podgc",
@@ -167,7 +166,7 @@ fn taint_eviction_works_with_its_shipped_role() {
     let story = taint_eviction("delete");
     let mut used = story.works();
     used.extend(taint_eviction("evict").works());
-    // An event that repeats is patched.
+    // A repeated event is patched.
     story.uses_all(&used, &["patch events"]);
     story.misses("patch pods/status", "cannot patch resource \"pods/status\"");
     taint_eviction("evict").misses(
@@ -218,7 +217,7 @@ fn node_eviction_works_with_its_shipped_role() {
 
 const STORAGE: &str = "internal.apiserver.k8s.io/v1alpha1";
 
-/// One version of two is kept by a server that lives.
+/// A living API server has one of the two versions.
 fn storage_version_gc() -> Story {
     Story {
         controller: "storage-version-gc",
@@ -270,7 +269,7 @@ fn storage_version_gc_works_with_its_shipped_role() {
     );
 }
 
-/// A dependent of an owner that never was, and one that is orphaned.
+/// A dependent of an owner that never existed, and one that is orphaned.
 fn garbage_collector() -> Story {
     Story {
         controller: "garbage-collector",

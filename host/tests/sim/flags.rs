@@ -1,4 +1,4 @@
-//! What the flags of `davit sim` do.
+//! The flags of `davit sim`.
 
 use serde_json::{Value, json};
 

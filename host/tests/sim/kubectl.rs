@@ -1,4 +1,4 @@
-//! The real kubectl, where it is installed.
+//! The real kubectl, if it is installed.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
@@ -69,7 +69,7 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// None where kubectl is not installed.
+    /// None if kubectl is not installed.
     fn start(flags: &[&str]) -> Option<Self> {
         let probe = Command::new("kubectl")
             .args(["version", "--client"])
@@ -90,7 +90,7 @@ impl Kubectl {
         self.in_any_namespace(&format!("--namespace shop {words}"))
     }
 
-    /// Without a namespace, which would have to be that of every object.
+    /// Without a namespace, which every object would have to match.
     fn in_any_namespace(&self, words: &str) -> Command {
         let mut command = Command::new("kubectl");
         command
@@ -105,14 +105,14 @@ impl Kubectl {
         self.command(words).output().unwrap()
     }
 
-    /// What a command that succeeds prints.
+    /// The output of a command that succeeds.
     fn run(&self, words: &str) -> String {
         let output = self.output(words);
         assert!(output.status.success(), "{words}: {output:?}");
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What a command that fails complains about.
+    /// The error of a command that fails.
     fn fails(&self, words: &str) -> String {
         let output = self.output(words);
         assert!(!output.status.success(), "{words}: {output:?}");
@@ -167,7 +167,7 @@ fn kubectl_gets_describes_applies_and_creates() {
     assert_eq!(kubectl.run(selector), "pod/p1\n");
     assert!(kubectl.fails("get pod none").contains("(NotFound)"));
 
-    // What an apply no longer names goes, what others wrote stays.
+    // An apply removes the fields that it no longer has; fields of others stay.
     kubectl.run("label configmap c own=yes");
     let changed = "---\n{apiVersion: v1, kind: ConfigMap, metadata: {name: c}, data: {a: '3'}}";
     assert_eq!(kubectl.apply(changed), "configmap/c configured\n");
@@ -246,7 +246,7 @@ fn kubectl_uses_custom_resources() {
     kubectl.apply(&widget("{size: 3}"));
     let table = kubectl.run("get wd");
     assert!(table.contains("SIZE") && table.contains('3'), "{table}");
-    // Newer ones ask the server to refuse what older ones let it drop.
+    // Newer ones ask the server to refuse unknown fields, which older ones let it drop.
     let unknown = kubectl.send("apply -f -", &widget("{size: 3, extra: 1}"));
     let text = String::from_utf8(unknown.stderr).unwrap();
     let refused = text.contains(r#"unknown field "spec.extra""#);
@@ -277,7 +277,7 @@ fn kubectl_deletes_with_each_propagation_policy() {
         let object: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
         object["metadata"]["finalizers"].clone()
     };
-    // No garbage collector is here: its finalizers stay.
+    // No garbage collector runs here: its finalizers stay.
     assert_eq!(finalizers("background"), Value::Null);
     assert_eq!(
         finalizers("foreground"),
@@ -321,7 +321,7 @@ fn kubectl_waits_watches_and_evicts() {
     });
 }
 
-/// What is in `deploy/` is applied as a user does it, by whoever may.
+/// An administrator applies `deploy/` as a user does.
 #[test]
 fn davit_is_deployed_where_roles_are_enforced() {
     let Some(kubectl) = Kubectl::start(&["--rbac"]) else {
@@ -362,7 +362,7 @@ fn davit_is_deployed_where_roles_are_enforced() {
         "{refused}"
     );
 
-    // The token of the account is the account.
+    // The account's token authenticates as the account.
     let token = kubectl.run("--namespace davit-system create token davit");
     let token = token.trim();
     let whoami = kubectl.run(&format!("--token {token} auth whoami -o json"));
@@ -386,7 +386,7 @@ fn only_its_owner_can_read_the_administrators_kubeconfig() {
     let server = Server::start(&["--rbac"]);
     let metadata = std::fs::metadata(server.kubeconfig()).unwrap();
     assert_eq!(metadata.permissions().mode() & 0o777, 0o600);
-    // Plain HTTP is served on the same port, and who sends no token is nobody.
+    // Plain HTTP works on the same port, and a request without a token is anonymous.
     assert_eq!(server.get("/readyz").status, 200);
     assert_eq!(server.get("/api/v1/pods").status, 403);
 }

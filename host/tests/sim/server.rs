@@ -1,4 +1,4 @@
-//! A process that serves, and requests to it.
+//! A server process, and requests to it.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -17,7 +17,7 @@ pub(crate) struct Server {
     address: String,
 }
 
-/// What a request is answered with.
+/// The answer to a request.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,

@@ -11,8 +11,8 @@ use crate::bench::{Bench, PATIENCE, on_any_server, text};
 use crate::objects::path;
 use crate::{API, config, entries};
 
-/// Runs a test with the collector at work, where there are storage versions: the
-/// API is alpha, and off by default.
+/// Runs a test with the collector if the server serves storage versions: the API is
+/// alpha, and off by default.
 fn test<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
     on_any_server(|bench| async move {
         let (status, _) = bench
@@ -29,13 +29,13 @@ fn test<F: Future<Output = Bench>>(test: impl FnOnce(Bench) -> F) {
     });
 }
 
-/// The id of an API server of the test's own.
+/// The id of an API server of the test.
 fn id(bench: &Bench, server: &str) -> String {
     format!("{}-{server}", bench.namespace)
 }
 
-/// The lease of an API server. One that is never renewed counts as expired, and
-/// the real server takes those away itself.
+/// The lease of an API server. A lease that is never renewed counts as expired, and a
+/// real server removes it.
 async fn hold(bench: &Bench, server: &str) -> Value {
     let now = jiff::Timestamp::now();
     let lease = json!({
@@ -65,7 +65,7 @@ async fn store(bench: &Bench, of: &[(&str, &str)]) -> Value {
         .collect();
     let ids: Vec<(&str, &str)> = ids.iter().map(|(id, version)| (&**id, *version)).collect();
     let mut status = json!({"status": {"storageVersions": entries(&ids)}});
-    // API servers keep it right, and refuse anything else.
+    // API servers keep this right, and refuse other values.
     if let [(_, first), rest @ ..] = &ids[..]
         && rest.iter().all(|(_, version)| version == first)
     {
@@ -121,8 +121,8 @@ fn sv_21_an_entry_with_a_valid_id_is_kept() {
     });
 }
 
-/// … "deleting an id should delete a storage version entry", and the common
-/// version of those that are left is known.
+/// … "deleting an id should delete a storage version entry", and the remaining entries
+/// have a common version.
 #[test]
 fn sv_22_deleting_an_id_deletes_its_entry() {
     test(|bench| async move {

@@ -1,4 +1,4 @@
-//! Tainted nodes, and pods that tolerate some of it.
+//! Tainted nodes, and pods that tolerate some of the taints.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -29,15 +29,16 @@ pub(crate) async fn taint(bench: &Bench, node: &str, keys: &[&str]) {
     bench.must("PATCH", &path, &patch).await;
 }
 
-/// Lets the host reconcile every pod that it has listed. From then on, only a change of
-/// its node concerns a pod. A call about pods that is still under way when a taint is added
-/// reads their nodes by itself: how many do depends on how busy the machine is, although
-/// the time is virtual, because a guest gives way to others by the machine's own clock.
+/// Lets the host reconcile every listed pod. From then on, only a change of its node
+/// concerns a pod. A call about pods that is in flight when a taint is added reads
+/// their nodes itself: how many calls do so depends on the load of the machine,
+/// although the time is virtual, because a guest yields to others by the machine's own
+/// clock.
 pub(crate) async fn until_resynced() {
     sleep(Duration::from_secs(10)).await;
 }
 
-/// The toleration of a taint of that key, for so many seconds or for ever.
+/// The toleration of a taint with that key, for this many seconds or forever.
 pub(crate) fn toleration(key: &str, seconds: Option<i64>) -> Value {
     let mut toleration = json!({
         "key": key, "operator": "Exists", "effect": "NoExecute",
@@ -48,7 +49,7 @@ pub(crate) fn toleration(key: &str, seconds: Option<i64>) -> Value {
     toleration
 }
 
-/// A running pod with these tolerations that is gone as soon as it is deleted;
+/// A running pod with these tolerations that is removed as soon as it is deleted;
 /// returns its uid.
 pub(crate) async fn pod(bench: &Bench, name: &str, node: &str, tolerations: &[Value]) -> String {
     let running = json!({"phase": "Running"});
@@ -60,7 +61,7 @@ pub(crate) async fn pod(bench: &Bench, name: &str, node: &str, tolerations: &[Va
         .await
 }
 
-/// The same, but it stays after its deletion, marked.
+/// The same, but it stays, marked, after its deletion.
 pub(crate) async fn held_pod(
     bench: &Bench,
     name: &str,
@@ -76,8 +77,7 @@ pub(crate) async fn held_pod(
         .await
 }
 
-/// Changes a pod's tolerations: the API server allows more of them, and other
-/// times.
+/// Changes a pod's tolerations: the API server allows additional ones, and other times.
 pub(crate) async fn set_tolerations(bench: &Bench, name: &str, tolerations: &[Value]) {
     let path = format!("/api/v1/namespaces/{}/pods/{name}", bench.namespace);
     let patch = json!({"spec": {"tolerations": tolerations}});
@@ -95,7 +95,7 @@ pub(crate) fn disruption_target(pod: &Value) -> Option<&Value> {
         .find(|condition| condition["type"] == "DisruptionTarget")
 }
 
-/// Asserts that exactly these pods are there, for as long as that.
+/// Asserts that exactly these pods exist, for this long.
 #[track_caller]
 pub(crate) fn assert_left(left: &BTreeSet<String>, expected: &[&str]) {
     let expected: BTreeSet<String> = expected.iter().map(ToString::to_string).collect();

@@ -14,12 +14,11 @@ use crate::cluster::{
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// How long nothing happens in the cases where nothing should.
+/// How long the tests wait in cases where nothing should happen.
 const A_WHILE: Duration = Duration::from_secs(3);
 
-/// `TestEvictionForNoExecuteTaintAddedByUser`: "separate disabled" (the taint
-/// manager within the node lifecycle controller) no longer exists; in its place
-/// stands that of a dry run.
+/// `TestEvictionForNoExecuteTaintAddedByUser`: "separate disabled" (the taint manager
+/// within the node lifecycle controller) no longer exists; a dry run replaces it.
 #[test]
 fn te_60_a_taint_added_by_a_user_evicts_pods() {
     for (mode, evicts) in [("Disabled", false), ("DryRun", false), ("Enforce", true)] {
@@ -47,9 +46,9 @@ fn te_60_a_taint_added_by_a_user_evicts_pods() {
     }
 }
 
-/// `TestTaintBasedEvictions`: which controller adds the taints is not this one's
-/// matter, so a user does; the default of 300 s is what admission would add.
-/// On virtual time, the moment of the deletion can be asserted, too.
+/// `TestTaintBasedEvictions`: another controller would add the taints, so the test
+/// does; the default of 300 s is what admission would add. On virtual time, the test
+/// asserts the moment of the deletion too.
 #[test]
 fn te_61_a_pod_leaves_a_failing_node_when_its_toleration_ends() {
     for (key, seconds) in [
@@ -203,8 +202,8 @@ fn te_76_evicts_pods_with_minimum_toleration_seconds() {
     });
 }
 
-/// `TestEmitPodDeletionEvent` and `TestEmitCancelPodDeletionEvent`, as people see
-/// them. Kubernetes leaves the uid out.
+/// `TestEmitPodDeletionEvent` and `TestEmitCancelPodDeletionEvent`. Kubernetes omits
+/// the uid.
 #[test]
 fn te_30_te_31_evictions_and_cancellations_are_events() {
     on_any_server(|mut bench| async move {

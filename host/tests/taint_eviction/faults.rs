@@ -1,4 +1,4 @@
-//! Everything goes wrong at once, and the cluster ends up right.
+//! Many faults at once: the cluster ends up in the right state.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::cluster::{
     KEY, assert_left, disruption_target, messages, pod, taint, taint_eviction, toleration,
 };
 
-/// Which writes fail, and how.
+/// Lets these writes fail in every way.
 fn failing_writes(sim: &Sim, verbs: &[(&str, &str)]) {
     for (verb, subresource) in verbs {
         let matches = Match {
@@ -29,8 +29,8 @@ fn disturb_watches(sim: &Sim, fault: WatchFault) {
     }
 }
 
-/// Watches are cut, expired, silent and starved of bookmarks, and writes fail
-/// in every way, while nodes get taints, lose them and go.
+/// Watches are cut, expired, silent and starved of bookmarks, and writes fail in every
+/// way, while nodes get taints, lose them and are deleted.
 #[test]
 fn whatever_fails_tainted_pods_are_evicted_and_no_others() {
     for (seed, deletion) in [(1, "delete"), (2, "delete"), (3, "evict")] {
@@ -56,7 +56,7 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         stay.insert(pod(&bench, &format!("ever-{number}"), &node, &for_ever).await);
         tainted.push(node);
     }
-    // Longer than any fault lasts: nobody here leaves.
+    // Longer than any fault lasts: these pods stay.
     let mut relieved = Vec::new();
     for number in 0..4 {
         let node = bench.node(&format!("r-{number}")).await;
@@ -94,7 +94,7 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         }
     }
     disturb_watches(bench.sim(), WatchFault::Expire);
-    // Idle streams are noticed after a minute and a half.
+    // The host detects idle streams after a minute and a half.
     sleep(Duration::from_secs(150)).await;
     bench.sim().heal_all();
     sleep(Duration::from_secs(1000)).await;
@@ -115,8 +115,8 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
     host.host.stop().await;
 }
 
-/// The watch of nodes says nothing any more, the taint is gone, and pods come, or
-/// have tolerated it for long enough: the cache alone would evict them.
+/// The watch of nodes is silent, the taint is gone, and new pods appear, or tolerations
+/// end: the cache alone would evict them.
 #[test]
 fn a_taint_that_only_the_cache_shows_evicts_no_pod() {
     on_the_sim(|mut bench| async move {
@@ -144,8 +144,7 @@ fn a_taint_that_only_the_cache_shows_evicts_no_pod() {
     });
 }
 
-/// Kubernetes gives up after five attempts; the eviction is lost until
-/// something changes.
+/// Kubernetes drops the eviction after five attempts, until something changes.
 #[test]
 fn an_eviction_that_fails_is_retried() {
     on_the_sim(|mut bench| async move {
@@ -173,7 +172,7 @@ fn an_eviction_that_fails_is_retried() {
     });
 }
 
-/// An eviction that keeps failing is called off when the taint goes.
+/// A failing eviction is cancelled when the taint is removed.
 #[test]
 fn an_eviction_that_fails_can_be_cancelled() {
     on_the_sim(|mut bench| async move {
@@ -203,8 +202,8 @@ fn an_eviction_that_fails_can_be_cancelled() {
     });
 }
 
-/// A host that comes back finds what the first one left, and lets the
-/// tolerations start again (E10).
+/// The next host continues the work of the first one, and the tolerations start again
+/// (E10).
 #[test]
 fn the_next_host_finishes_what_the_first_left() {
     on_the_sim(|mut bench| async move {

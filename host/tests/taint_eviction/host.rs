@@ -1,4 +1,4 @@
-//! What the guest and the host do together.
+//! The guest and the host together.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn a_pod_is_marked_and_deleted_under_its_uid() {
         assert_eq!(body["preconditions"], json!({"uid": uid}));
         assert_eq!(body.get("gracePeriodSeconds"), None);
         assert_eq!(body.get("propagationPolicy"), None);
-        // Two requests for a pod, and none to find out what is known.
+        // Two requests for a pod, and none for known information.
         assert_eq!(of_host("get", "").map(|it| &it.path), Some(&path));
         let reads = Match::new("get", "pods");
         let own = log.iter().filter(|it| reads.matches(&it.work));
@@ -71,8 +71,8 @@ fn a_pod_is_marked_and_deleted_under_its_uid() {
     });
 }
 
-/// As many as in the design's numbers. Every pod costs two requests and every
-/// node one, and no node's pods wait for another's.
+/// The number of requests in the design. Every pod costs two requests and every node
+/// one, and no pod waits for another node.
 #[test]
 fn twelve_hundred_pods_on_sixty_nodes_take_two_writes_a_pod_and_one_read_a_node() {
     on_the_sim(|mut bench| async move {
@@ -90,8 +90,8 @@ fn twelve_hundred_pods_on_sixty_nodes_take_two_writes_a_pod_and_one_read_a_node(
         for node in &nodes {
             taint(&bench, node, &[KEY]).await;
         }
-        // The client's rate is what it takes time for: two writes and an event
-        // for each pod at 1,000 a second after the first 2,000.
+        // The time is due to the client's rate: two writes and an event for each pod at
+        // 1,000 a second after the first 2,000.
         sleep(Duration::from_secs(3)).await;
         bench.until_left(&[]).await;
         let sim = bench.sim();
@@ -123,14 +123,14 @@ fn a_swap_keeps_timers() {
         assert_left(&bench.pods().await, &["pod"]);
         sleep(Duration::from_millis(400)).await;
         assert_left(&bench.pods().await, &[]);
-        // Nothing was called off in between.
+        // No eviction was cancelled in between.
         let events = bench.events(1).await;
         let marked = format!("Marking for deletion Pod {}/pod", bench.namespace);
         assert_eq!(messages(&events), [marked]);
     });
 }
 
-/// When a pod leaves whose 30 s become another time after 10 s.
+/// When a pod leaves whose 30 s change to another time after 10 s.
 #[test]
 fn a_changed_toleration_counts_from_the_start_of_its_taint() {
     for (policy, lasts, expected, count) in [
@@ -158,7 +158,7 @@ fn a_changed_toleration_counts_from_the_start_of_its_taint() {
     }
 }
 
-/// Longer than the host's clock can count.
+/// Longer than the host's clock can represent.
 #[test]
 fn the_longest_toleration_is_a_timer_that_can_be_cancelled() {
     for policy in ["keep", "shorten-only", "recompute"] {
@@ -178,7 +178,7 @@ fn the_longest_toleration_is_a_timer_that_can_be_cancelled() {
     }
 }
 
-/// E4: Kubernetes deletes the pod that has the name when the time has come.
+/// E4: Kubernetes would delete the pod that has the name at that time.
 #[test]
 fn a_pod_created_again_under_its_name_is_kept() {
     on_the_sim(|mut bench| async move {
@@ -220,7 +220,7 @@ fn a_pod_created_again_during_the_deletion_is_kept() {
     });
 }
 
-/// E6: its pods are the pod garbage collector's.
+/// E6: the pod garbage collector deletes its pods.
 #[test]
 fn a_node_that_goes_cancels_the_timers_of_its_pods() {
     on_the_sim(|mut bench| async move {
@@ -235,7 +235,7 @@ fn a_node_that_goes_cancels_the_timers_of_its_pods() {
     });
 }
 
-/// A pod whose status changes all the time, and a node whose heartbeat does.
+/// A pod whose status changes constantly, and a node with heartbeats.
 #[test]
 fn heartbeats_trigger_no_reconcile() {
     on_the_sim(|mut bench| async move {
@@ -251,7 +251,7 @@ fn heartbeats_trigger_no_reconcile() {
             lines.map(str::to_owned).collect::<Vec<_>>()
         };
         let before = worked();
-        // The node's and the pod's.
+        // Those of the node and of the pod.
         assert_eq!(before.len(), 2, "{before:?}");
         for beat in 0..20 {
             bench.set_ready(&node, ["True", "False"][beat % 2]).await;
@@ -264,7 +264,7 @@ fn heartbeats_trigger_no_reconcile() {
     });
 }
 
-/// The eviction API asks the budget, and the pods that it keeps are not marked.
+/// The eviction API checks the budget, and the pods that it protects are not marked.
 #[test]
 fn with_deletion_evict_disruption_budgets_hold() {
     on_the_sim(|mut bench| async move {
@@ -336,7 +336,7 @@ fn pods_of_a_dry_run_are_evicted_when_it_ends() {
     });
 }
 
-/// A deletion that the cache has not heard of is not sent again.
+/// A deletion that the cache has not observed is not sent again.
 #[test]
 fn a_cache_that_lags_deletes_nothing_twice() {
     on_the_sim(|mut bench| async move {
@@ -350,7 +350,7 @@ fn a_cache_that_lags_deletes_nothing_twice() {
             .disturb(&watches, WatchFault::Delay(Duration::from_secs(10)));
         taint(&bench, &node, &[KEY]).await;
         sleep(Duration::from_secs(2)).await;
-        // More taints make the node's pods come up again.
+        // More taints enqueue the node's pods again.
         taint(&bench, &node, &[KEY, "another"]).await;
         sleep(Duration::from_secs(60)).await;
         let sim = bench.sim();

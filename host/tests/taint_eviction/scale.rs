@@ -1,4 +1,4 @@
-//! A node with more pods than one answer of the guest can be about.
+//! A node with more pods than fit into one answer of the guest.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::bench::{Bench, on_the_sim};
 use crate::cluster::{KEY, pod, taint, taint_eviction, toleration, until_resynced};
 
-/// With two commands for each: more than the host takes in one decision.
+/// With two commands for each: more than the host accepts in one decision.
 const PODS: usize = 6_000;
 
 async fn many_pods(bench: &Bench, node: &str, seconds: Option<i64>) {
@@ -35,7 +35,7 @@ fn six_thousand_pods_of_one_node_are_evicted() {
     on_the_sim(|bench| all_leave(bench, None));
 }
 
-/// A timer for each, which it takes two commands to start.
+/// One timer for each pod, which takes two commands to start.
 #[test]
 fn six_thousand_timers_of_one_node_end() {
     on_the_sim(|bench| all_leave(bench, Some(15)));
@@ -48,8 +48,8 @@ async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
     until_resynced().await;
     bench.sim().clear_log();
     taint(&bench, &node, &[KEY]).await;
-    // Two writes and an event for each, at the client's 1,000 a second after
-    // the first 2,000.
+    // Two writes and an event for each, at the client's 1,000 a second after the first
+    // 2,000.
     for _ in 0..60 {
         sleep(Duration::from_secs(1)).await;
         if left(&bench) == 0 {
@@ -63,7 +63,7 @@ async fn all_leave(mut bench: Bench, seconds: Option<i64>) {
     host.assert_every_call_answered();
 }
 
-/// A dry run shows every pod, and comes to rest.
+/// A dry run rules on every pod, and comes to rest.
 #[test]
 fn a_dry_run_of_six_thousand_pods_comes_to_rest() {
     on_the_sim(|mut bench| async move {

@@ -18,11 +18,10 @@ use crate::cluster::{KEY, pod, taint, taint_eviction, until_resynced};
 const NODES: usize = 60;
 const PODS: usize = 20;
 
-/// From the taint's request to that for the first pod's condition.
+/// From the request with the taint to the request with the first pod's condition.
 const AT_MOST: Duration = Duration::from_millis(50);
-/// One of so many rounds has to be that fast: the machine that runs the tests
-/// may have other things to do in any of them, but a controller that is too slow
-/// is so in all.
+/// One of this many rounds must be that fast: the machine may be busy in any of them,
+/// but a slow controller is slow in all.
 const ROUNDS: usize = 10;
 
 #[test]
@@ -63,7 +62,7 @@ fn a_taint_marks_its_first_pod_at_once_and_reads_no_other_nodes_pods() {
 /// When the first pod's status was patched.
 type FirstMark = Arc<Mutex<Option<Instant>>>;
 
-/// A client of the API server in memory that takes note of it.
+/// A client of the API server in memory that records this time.
 fn watched(sim: &Sim, marked: &FirstMark) -> kube::Client {
     let (sim, marked) = (sim.clone(), Arc::clone(marked));
     let service = service_fn(move |request: Request<Body>| {
@@ -112,9 +111,9 @@ fn assert_only_of_node(sim: &Sim, number: usize) {
     assert!((1..=4).contains(&reads), "{reads}");
 }
 
-/// The server of the next test answers so many requests at once.
+/// The server of the next test answers this many requests at once.
 const AT_ONCE: usize = 8;
-/// Each takes so long: 800 requests a second.
+/// Each request takes this long: 800 requests a second.
 const EACH: Duration = Duration::from_millis(10);
 /// Pods of each node.
 const FEWER_PODS: usize = 18;
@@ -142,7 +141,7 @@ fn events_wait_while_pods_are_marked_and_deleted() {
         for node in &nodes {
             taint(&bench, node, &[KEY]).await;
         }
-        // The requests of somebody else, in the midst of it.
+        // Requests of another user at the same time.
         let mut others = Vec::new();
         for _ in 0..10 {
             sleep(Duration::from_millis(150)).await;
@@ -172,10 +171,11 @@ fn events_wait_while_pods_are_marked_and_deleted() {
         assert!(deleted < 3.0, "last pod deleted after {deleted} s");
         others.sort_unstable();
         let median = others[others.len() / 2];
-        // The limit of requests under way falls when half of the answers take longer than
-        // three times EACH, so what others wait lies about there; without it, 160 ms.
+        // The limit of requests under way falls when half of the answers take longer
+        // than three times EACH, so other requests wait about that long; without the
+        // limit, 160 ms.
         assert!(median < 6 * EACH, "others wait {others:?} for an answer");
-        // None of the events is lost, though most are still to be sent.
+        // No event is lost, although most are not sent yet.
         let events = Match::new("create", "events");
         let sent = bench.sim().count(&events);
         assert!(
@@ -196,8 +196,8 @@ struct AnswerTimes {
     deleted: Vec<tokio::time::Instant>,
 }
 
-/// A client of a server that answers [`AT_ONCE`] requests at once and lets the
-/// others wait. Watches take no place.
+/// A client of a server that answers [`AT_ONCE`] requests at once; others wait. Watches
+/// do not count.
 fn limited(sim: &Sim, times: &Times) -> kube::Client {
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let (sim, times) = (sim.clone(), Arc::clone(times));

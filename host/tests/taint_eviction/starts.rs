@@ -15,7 +15,7 @@ use crate::cluster::{
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
-/// A node, and a pod on it that tolerates a taint of each key for so many seconds.
+/// A node, and a pod on it that tolerates a taint of each key for this many seconds.
 async fn pod_on_a_node(bench: &mut Bench, tolerated: &[(&str, i64)]) -> String {
     let node = bench.node("a").await;
     let tolerations = tolerated.iter();
@@ -30,7 +30,7 @@ async fn host_with(bench: &Bench, policy: &str) -> Running {
     bench.host(&taint_eviction("Enforce", &config)).await
 }
 
-/// The pod is there until then, to the second.
+/// The pod exists until then, to the second.
 async fn leaves_after(bench: &mut Bench, seconds: u64) {
     sleep(Duration::from_millis(seconds * 1_000 - 500)).await;
     assert_left(&bench.pods().await, &["pod"]);
@@ -38,8 +38,8 @@ async fn leaves_after(bench: &mut Bench, seconds: u64) {
     assert_left(&bench.pods().await, &[]);
 }
 
-/// As long as no taint is gone, the policies agree with Kubernetes on that a
-/// taint that is added ends no pod's time before its own seconds have passed.
+/// While no taint is removed, the policies agree with Kubernetes that an added taint
+/// ends no pod's time before its own seconds have passed.
 #[test]
 fn a_later_taint_counts_from_when_it_was_added() {
     for (policy, after) in [("shorten-only", 15), ("recompute", 15), ("keep", 30)] {
@@ -70,7 +70,7 @@ fn pods_of_an_unreachable_node_stay_for_their_toleration() {
     }
 }
 
-/// Whatever the policy: what remains of the taints decides.
+/// Under every policy, the remaining taints decide.
 #[test]
 fn a_removed_taint_no_longer_limits_a_pods_time() {
     for policy in ["shorten-only", "recompute", "keep"] {
@@ -83,8 +83,7 @@ fn a_removed_taint_no_longer_limits_a_pods_time() {
             sleep(Duration::from_secs(10)).await;
             taint(&bench, &node, &["a"]).await;
             leaves_after(&mut bench, 20).await;
-            // A later time is not given in silence. If the first one is kept,
-            // there was none.
+            // A later time has an event. If the first one is kept, there is none.
             let namespace = &bench.namespace;
             let mut expected = vec![format!("Marking for deletion Pod {namespace}/pod")];
             if policy != "keep" {
@@ -96,7 +95,7 @@ fn a_removed_taint_no_longer_limits_a_pods_time() {
     }
 }
 
-/// The watch does not say so, but the API server does when the time has come.
+/// The watch does not deliver this, but a live read at the end of the time finds it.
 #[test]
 fn a_taint_that_was_removed_unseen_no_longer_limits_a_pods_time() {
     on_the_sim(|mut bench| async move {
@@ -125,8 +124,7 @@ fn a_taint_that_is_added_again_starts_again() {
     });
 }
 
-/// A taint keeps its start when another configuration, and so another revision,
-/// takes over.
+/// A taint keeps its start across a swap.
 #[test]
 fn a_swap_keeps_the_starts_of_taints() {
     on_the_sim(|mut bench| async move {
@@ -150,7 +148,7 @@ fn a_swap_keeps_the_starts_of_taints() {
     });
 }
 
-/// The node that bears the name now has been tainted for 5 s.
+/// The node that has the name now has been tainted for 5 s.
 #[test]
 fn a_node_created_again_under_its_name_has_starts_of_its_own() {
     on_the_sim(|mut bench| async move {
@@ -169,8 +167,8 @@ fn a_node_created_again_under_its_name_has_starts_of_its_own() {
 }
 
 /// The call that decides about a new pod waits for the live read of another pod's node
-/// while the taint of its own node goes. The timer that it starts then must not count
-/// when the taint is back.
+/// while the taint of its own node is removed. The timer that it starts then must not
+/// count when the taint returns.
 #[test]
 fn a_taint_that_was_away_during_a_slow_call_starts_again() {
     on_the_sim(|mut bench| async move {
@@ -187,7 +185,7 @@ fn a_taint_that_was_away_during_a_slow_call_starts_again() {
             when: When::First(1),
             action: Action::Delay(Duration::from_secs(20)),
         });
-        // Both pods come with one list, and so into one call.
+        // Both pods come in one list, and so in one call.
         bench
             .sim()
             .disturb(&Match::new("watch", "pods"), WatchFault::Expire);
@@ -202,8 +200,8 @@ fn a_taint_that_was_away_during_a_slow_call_starts_again() {
     });
 }
 
-/// By choice, a time counts from `timeAdded`, and so over a restart of the host.
-/// Its wall clock is the machine's: so is the time here.
+/// If configured, a time counts from `timeAdded`, also across a restart of the host.
+/// Its wall clock is the machine's, so the times here are too.
 #[test]
 fn with_count_from_time_added_a_restart_keeps_the_start() {
     let begun = Timestamp::now();
@@ -227,7 +225,7 @@ fn with_count_from_time_added_a_restart_keeps_the_start() {
             assert_left(&bench.pods().await, &["pod"]);
             sleep(Duration::from_millis(200)).await;
         }
-        // From when the second host saw it, it would be 18 s.
+        // Counted from the second host's first observation, it would be 18 s.
         bench.until_left(&[]).await;
         assert!(Timestamp::now() < begun + Span::new().seconds(16));
     });

@@ -1,4 +1,4 @@
-//! A run: random steps, then rest, then the comparison.
+//! A run: random steps, rest, and the comparison.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,10 +15,9 @@ use crate::fate::{Fates, left_over, tolerates, uid};
 
 const NODES: u64 = 6;
 const NAMES: u64 = 60;
-/// Longer than a silent watch is believed in, so that every cache has caught
-/// up.
+/// Longer than the idle timeout of a watch, so that every cache has caught up.
 const CAUGHT_UP: Duration = Duration::from_secs(200);
-/// Longer than anything that any controller waits for.
+/// Longer than any timer of any controller.
 const AT_REST: Duration = Duration::from_secs(1800);
 
 const CONTROLLERS: &str = "
@@ -48,17 +47,17 @@ struct Story {
     kubelet: Kubelet,
     rng: Rng,
     fates: Fates,
-    /// When each node's taint was last lifted. Until every cache has heard of
-    /// it, a new pod may be evicted for it, as kube-controller-manager does.
+    /// When each node's taint was last removed. Until every cache has observed that, a
+    /// new pod may be evicted for it, as in kube-controller-manager.
     lifted: BTreeMap<u64, Instant>,
-    /// When each node's kubelet was last back. Until that is known, the node
-    /// counts as unresponsive, for new pods too.
+    /// When each node's kubelet last returned. Until that is observed, the node counts
+    /// as unresponsive, for new pods too.
     back: BTreeMap<u64, Instant>,
-    /// How often the story deleted each map.
+    /// How often the story deleted each ConfigMap.
     deleted: BTreeMap<String, usize>,
 }
 
-/// Tells the story of one seed.
+/// Runs the story of one seed.
 pub(crate) async fn tell(bench: Bench, seed: u64, steps: u32) {
     let sim = bench.sim().clone();
     let mut story = Story {
@@ -112,7 +111,7 @@ impl Story {
         sleep(Duration::from_millis(self.rng.next_u64() % 1500)).await;
     }
 
-    /// An object of a random name, if that is free, with up to two owners.
+    /// An object of a random name, if the name is free, with up to two owners.
     fn create(&mut self) {
         let is_pod = self.pick(2) == 0;
         let number = self.pick(NAMES);
@@ -161,7 +160,7 @@ impl Story {
                 object["spec"]["tolerations"] = json!([{"operator": "Exists"}]);
             }
         }
-        // A name that is taken is no step.
+        // A name in use makes this no step.
         let Ok(created) = self.sim.create(object) else {
             return;
         };
@@ -178,7 +177,7 @@ impl Story {
         }
     }
 
-    /// Whether a pod can stay on a node as that is now.
+    /// Whether a pod can stay on a node in its present state.
     fn is_safe(&self, number: u64, pod: &Value) -> bool {
         let Ok(node) = self.sim.get("v1", "Node", "", &format!("node-{number}")) else {
             return false;
@@ -225,8 +224,8 @@ impl Story {
         self.delete_with(&object, policy);
     }
 
-    /// Dependents that a cache has not seen cannot be orphaned: everything
-    /// catches up first, as a careful operator would wait for.
+    /// Dependents that a cache has not observed cannot be orphaned: everything catches
+    /// up first, as a careful operator would wait.
     async fn orphan(&mut self) {
         let Some(object) = self.any("ConfigMap") else {
             return;
@@ -282,9 +281,9 @@ impl Story {
         }
     }
 
-    /// A new machine of that name, whose kubelet speaks.
+    /// A new machine of that name, with a kubelet.
     fn create_node(&mut self, node: u64) {
-        // One that is there stays as it is.
+        // An existing one stays as it is.
         let _ = self.sim.create(json!({
             "apiVersion": "v1",
             "kind": "Node",
@@ -337,7 +336,7 @@ impl Story {
         let node = self.pick(NODES);
         self.doom_pods_on(node);
         let options = DeleteOptions::default();
-        // Its taints go with it.
+        // Its taints are deleted with it.
         self.lifted.insert(node, Instant::now());
         let removed = self
             .sim
@@ -451,7 +450,7 @@ impl Story {
         });
     }
 
-    /// Heals everything and waits until nothing happens any more.
+    /// Ends all faults and waits until nothing happens any more.
     async fn calm(&mut self) {
         self.sim.heal_all();
         for node in 0..NODES {
@@ -507,7 +506,7 @@ impl Story {
         problems
     }
 
-    /// Maps, which only the garbage collector deletes besides the story: once.
+    /// ConfigMaps, which only the story and the garbage collector delete: each once.
     fn deleted_twice(&self) -> Vec<String> {
         self.sim.with_model(|model, _| {
             let deletions = model.deletions();

@@ -1,6 +1,6 @@
 //! A candidate beside the stable revision, from its decisions to its promotion or
-//! rollback. The core's tests hold every transition; these hold that guests, gate and
-//! API server take part in them.
+//! rollback. The core's tests cover every transition; these cover the guests, the gate
+//! and the API server.
 
 use std::time::Duration;
 
@@ -62,7 +62,7 @@ fn a_shadow_deletes_nothing_until_it_is_promoted() {
     });
 }
 
-/// A controller that traps.
+/// A controller whose guest traps.
 fn trapping(rollout: &str) -> String {
     format!(
         "controllers:\n\

@@ -1,6 +1,6 @@
-//! Rollouts with what they need of real parts: guests, module sources, records in the
-//! cluster, requests on the wire. The rules of a rollout are tested in
-//! `host/core/src/control`, and over the whole host in `host/core/src/host`.
+//! Rollouts with real parts: guests, module sources, records in the cluster, HTTP
+//! requests. The rules of a rollout are tested in `host/core/src/control`, and in the
+//! whole host in `host/core/src/host`.
 
 mod candidate;
 mod records;
@@ -35,7 +35,7 @@ fn remembering(records: &Arc<Records>) -> Setup {
     }
 }
 
-/// A host that runs what a configuration declares.
+/// A host that runs the controllers of a configuration.
 async fn declared(bench: &Bench, config: &str) -> Running {
     declared_to(bench.host_without_controllers(), config, 1).await
 }
@@ -71,7 +71,7 @@ impl Running {
         self.records.status(&Owner::named("podgc")).await.unwrap()
     }
 
-    /// Waits until the status fits.
+    /// Waits until the status has this property.
     async fn until_status(&self, fits: impl Fn(&ControllerStatus) -> bool) -> ControllerStatus {
         let deadline = Instant::now() + 20 * PATIENCE;
         loop {

@@ -1,5 +1,5 @@
-//! Records in the cluster, where other hosts may write too, or where nothing can be
-//! written; and what the status and the probe say of it.
+//! Records in the cluster, which other hosts may write too, or which cannot be written;
+//! and the status and the probe in these cases.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,7 +27,7 @@ const EAGER: &str = "{quarantine: 1s, period: 1s}";
 /// The Controller podgc of the API server.
 struct Resource {
     object: ObjectRef,
-    /// How many requests the hosts have sent that write records.
+    /// The number of requests that write records.
     writes: Arc<AtomicUsize>,
 }
 
@@ -59,7 +59,7 @@ impl Resource {
         bench.sim().create(namespace).unwrap();
     }
 
-    /// A host that records there.
+    /// A host with these records.
     async fn start(&self, bench: &Bench) -> Running {
         let (sim, writes) = (bench.sim().clone(), Arc::clone(&self.writes));
         let service = service_fn(move |request: Request<Body>| {
@@ -90,8 +90,7 @@ impl Resource {
         running
     }
 
-    /// The status that the API server has, which may differ from what a host
-    /// remembers of it.
+    /// The status in the API server, which may differ from the host's copy.
     fn status(bench: &Bench) -> ControllerStatus {
         let found = bench
             .sim()
@@ -131,7 +130,7 @@ fn event_reasons(bench: &Bench) -> Vec<String> {
     events.iter().map(|event| text(event, "/reason")).collect()
 }
 
-/// Neither knows of the other beforehand; both continue.
+/// Neither host knows of the other beforehand; both continue.
 #[test]
 fn each_of_two_hosts_on_one_controller_reports_the_other() {
     on_the_sim(|bench| async move {
@@ -195,7 +194,7 @@ fn a_host_that_replaces_one_that_has_ended_reports_no_other() {
 }
 
 /// Davit's namespace does not exist: status, event and probe name the cause, and the
-/// API server is not asked several times a second.
+/// host does not retry several times a second.
 #[test]
 fn nothing_runs_until_its_revision_can_be_recorded() {
     on_the_sim(|bench| async move {

@@ -1,4 +1,4 @@
-//! Modules and configurations that cannot be loaded: what runs continues.
+//! Modules and configurations that cannot be loaded: the running revision continues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,8 @@ fn with(module: &str, config: &str) -> String {
     )
 }
 
-/// What cannot be loaded never replaces what runs; a condition names the reason.
+/// A revision that cannot be loaded never replaces the running one; a condition names
+/// the reason.
 fn refused(module: &str, config: &str, type_: &str, reason: &str, words: &[&str]) {
     let broken = with(module, config);
     on_the_sim(|bench| async move {
@@ -124,15 +125,15 @@ fn a_registry_that_does_not_answer_is_not_found() {
     );
 }
 
-/// Another module that does the same.
+/// Another module with the same behaviour.
 fn another_podgc() -> Vec<u8> {
     let mut wasm = std::fs::read(builtin_guest("podgc")).unwrap();
-    // A custom section without content.
+    // An empty custom section.
     wasm.extend([0, 3, 2, b'a', b'b']);
     wasm
 }
 
-/// A Davit with built-in guests and a cache of its own.
+/// A version of Davit with its built-in guests and its cache.
 struct Image {
     directory: tempfile::TempDir,
     records: Arc<Records>,
@@ -150,7 +151,7 @@ impl Image {
         image
     }
 
-    /// From now on it comes with this module.
+    /// From now on the image has this module.
     fn ship(&self, podgc: &[u8]) {
         let file = self.directory.path().join("guests/podgc.wasm");
         std::fs::write(file, podgc).unwrap();
@@ -182,8 +183,8 @@ fn config() -> String {
     podgc(EAGER, STEPS)
 }
 
-/// An image that ran, stable, and comes with another guest by now; with the
-/// revision that was stable.
+/// An image whose guest was stable and then replaced; with the revision that was
+/// stable.
 async fn updated(bench: &Bench, is_cached: bool) -> (Image, RevisionStatus) {
     let image = Image::new();
     let before = image.run(bench, is_cached, &config()).await;
@@ -191,7 +192,7 @@ async fn updated(bench: &Bench, is_cached: bool) -> (Image, RevisionStatus) {
     (image, before)
 }
 
-/// The cache went with the former pod.
+/// The cache was deleted with the former pod.
 #[test]
 fn an_update_of_davit_replaces_its_guests_without_a_rollout_if_the_former_ones_are_gone() {
     on_the_sim(|bench| async move {
@@ -216,8 +217,8 @@ fn an_update_of_davit_is_rolled_out_if_the_former_guest_is_cached() {
     });
 }
 
-/// A module of an earlier interface lies in the cache, and an earlier Davit ran it:
-/// this one cannot.
+/// The cache has a module of an earlier interface, which an earlier Davit ran: this one
+/// cannot.
 async fn outdated(bench: &Bench) -> (Image, RevisionStatus) {
     let image = Image::new();
     let ran = image.run(bench, true, &config()).await;
@@ -402,7 +403,7 @@ fn the_cached_module_runs_after_a_restart_without_its_source() {
             .await;
         assert_eq!(status.stable, before.stable);
 
-        // It comes back with other content: that is another revision.
+        // The file returns with another content: that is another revision.
         std::fs::write(&file, another_podgc()).unwrap();
         let after = host
             .until_status(|status| status.stable != before.stable)

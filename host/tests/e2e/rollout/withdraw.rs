@@ -1,5 +1,5 @@
-//! Plans that have not begun are withdrawn when an operator stops a controller, and when
-//! the host stops.
+//! Plans that have not started are withdrawn when an operator stops a controller, and
+//! when the host stops.
 
 use std::time::Duration;
 
@@ -12,8 +12,7 @@ use crate::bench::{Bench, on_the_sim};
 const ALL: &str = "{terminatedPodThreshold: 1, quarantine: 24h, period: 1s, \
                     maxParallelDeletes: 400}";
 
-/// Three hundred failed pods, of which a webhook makes every deletion take half
-/// a minute.
+/// Three hundred failed pods; a webhook delays every deletion by half a minute.
 async fn slow_deletions(bench: &Bench) {
     for number in 0..300 {
         bench.pod(&format!("p-{number:03}"), "", "Failed").await;
@@ -36,7 +35,7 @@ fn plans_that_have_not_begun_are_withdrawn_when_their_controller_is_disabled() {
         host.declare(&disabled, 2).await;
         sleep(Duration::from_secs(3600)).await;
         let left = bench.pods().await.len();
-        // One controller has at most 64 plans under way at once.
+        // A controller has at most 64 plans in execution.
         assert_eq!(left, 300 - 64);
         // They are decided again.
         host.declare(&enforce, 3).await;
@@ -45,7 +44,7 @@ fn plans_that_have_not_begun_are_withdrawn_when_their_controller_is_disabled() {
     });
 }
 
-/// The next host decides on the others again.
+/// The next host decides about the others again.
 #[test]
 fn a_host_that_stops_waits_only_for_plans_that_have_begun() {
     on_the_sim(|bench| async move {
