@@ -91,7 +91,7 @@ impl Modules {
         self.cache.retain(|digest, _| digests.contains(digest));
     }
 
-    /// What becomes of a load.
+    /// The outcome of a load.
     pub(crate) fn load(&mut self, load: &Load, records: &Records) -> Result<LoadResult<Guest>> {
         match &load.target {
             LoadTarget::Desired { spec, before } => self.load_desired(spec, before.as_ref()),

@@ -208,7 +208,7 @@ pub(crate) struct Kubelets {
 }
 
 impl Kubelets {
-    /// What all kubelets do now and then: they renew their nodes' leases, start
+    /// What all kubelets do periodically: they renew their nodes' leases, start
     /// the pods that are bound to them, and end those that terminate.
     pub(crate) fn work(&self, world: &mut World) {
         let nodes = all(world.model(), "nodes");

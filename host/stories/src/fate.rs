@@ -130,7 +130,7 @@ fn misplaced(pod: &Value, nodes: &[Value]) -> Option<&'static str> {
     (evicts && !tolerates(pod)).then_some("does not tolerate its node's taint")
 }
 
-/// Whether a pod tolerates every taint for ever.
+/// Whether a pod tolerates every taint forever.
 pub(crate) fn tolerates(pod: &Value) -> bool {
     let tolerations = pod["spec"]["tolerations"].as_array();
     tolerations.into_iter().flatten().any(|toleration| {

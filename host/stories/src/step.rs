@@ -72,7 +72,7 @@ pub(crate) enum Event {
     Unlist(&'static str),
     Heal,
     Nothing,
-    /// Calls into guests trap now and then.
+    /// Calls into guests trap occasionally.
     Trap,
     /// The host crashes at once, and starts again after a while.
     Crash(Duration),

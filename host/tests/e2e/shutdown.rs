@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 use crate::bench::{on_the_sim, podgc};
 
 #[test]
-fn a_stop_lets_plans_that_have_begun_end() {
+fn a_stop_lets_started_plans_end() {
     on_the_sim(|bench| async move {
         for number in 0..50 {
             let name = format!("p-{number:02}");

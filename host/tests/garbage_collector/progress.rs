@@ -245,7 +245,7 @@ fn a_dependent_that_changes_all_the_time_is_deleted() {
             cluster.set(&dependent, &labels);
             sleep(Duration::from_millis(200)).await;
         }
-        assert!(!cluster.is_there(&dependent), "it stays for ever");
+        assert!(!cluster.is_there(&dependent), "it stays forever");
         assert_eq!(cluster.deletions(&dependent), 1);
     });
 }

@@ -147,7 +147,7 @@ async fn a_probe_tells_a_changed_file_from_an_unchanged_one() {
 }
 
 #[tokio::test]
-async fn a_file_larger_than_any_module_is_not_read_to_its_end() {
+async fn a_file_larger_than_any_module_is_not_read_completely() {
     let directory = tempdir().unwrap();
     let file = directory.path().join("large.wasm");
     fs::File::create(&file).unwrap().set_len(1 << 40).unwrap();

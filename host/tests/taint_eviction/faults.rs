@@ -52,8 +52,8 @@ async fn run(mut bench: Bench, seed: u64, deletion: &str) {
         ] {
             leave.insert(pod(&bench, &format!("{kind}-{number}"), &node, &tolerations).await);
         }
-        let for_ever = [toleration(KEY, None)];
-        stay.insert(pod(&bench, &format!("ever-{number}"), &node, &for_ever).await);
+        let forever = [toleration(KEY, None)];
+        stay.insert(pod(&bench, &format!("ever-{number}"), &node, &forever).await);
         tainted.push(node);
     }
     // Longer than any fault lasts: these pods stay.

@@ -80,7 +80,7 @@ fn a_dry_run_of_six_thousand_pods_comes_to_rest() {
         let before = calls();
         assert!(before > 0.5);
         sleep(Duration::from_secs(600)).await;
-        assert!((calls() - before).abs() < 0.5, "it goes on deciding");
+        assert!((calls() - before).abs() < 0.5, "it continues to decide");
         assert_eq!(bench.sim().count(&Match::new("delete", "pods")), 0);
         assert_eq!(left(&bench), PODS);
         host.assert_every_call_answered();

@@ -275,7 +275,7 @@ impl<C: Controller> Harness<C> {
             decision = self.decision(&item);
             failures.extend(self.execute_page(&mut decision));
         }
-        panic!("{MAX_CALLS} parts of one decision, and it goes on");
+        panic!("{MAX_CALLS} pages of one decision, and more follow");
     }
 
     /// Returns the failures that a retry can fix.

@@ -83,7 +83,7 @@ impl Pod {
         self
     }
 
-    /// Tolerates the `NoExecute` taint of this key for so many seconds, or for ever.
+    /// Tolerates the `NoExecute` taint of this key for so many seconds, or forever.
     #[must_use]
     pub fn tolerates(self, key: &str, seconds: Option<i64>) -> Self {
         self.toleration(json!({

@@ -133,7 +133,7 @@ fn page(name: &str, continue_token: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_list_is_read_to_its_end_and_again_if_its_token_expires() {
+async fn a_list_is_read_completely_and_again_if_its_token_expires() {
     let server = Server::new(|_, before| match before {
         0 => page("a", "t1"),
         1 => Reply::Json(410, status(410, "Expired", "expired", json!({}))),

@@ -67,7 +67,7 @@ pub(super) struct ItemExecution {
     /// Whether a plan was executed.
     executed: bool,
     /// Whether a plan was deferred.
-    put_off: Deferral,
+    deferral: Deferral,
 }
 
 /// Whether a plan of an item was deferred.
@@ -100,7 +100,7 @@ impl ItemExecution {
             unseen: Vec::new(),
             held: false,
             executed: false,
-            put_off: Deferral::None,
+            deferral: Deferral::None,
         }
     }
 
@@ -146,14 +146,14 @@ impl ItemExecution {
     }
 
     pub(super) fn leave(&mut self) {
-        self.put_off = self.put_off.max(Deferral::ToOwner);
+        self.deferral = self.deferral.max(Deferral::ToOwner);
     }
 
     /// A resync starts: deferred plans are decided again as soon as the item's
     /// execution ends.
     pub(super) fn resync(&mut self) {
-        if self.not_before.take().is_some() || self.put_off == Deferral::ToOwner {
-            self.put_off = Deferral::Over;
+        if self.not_before.take().is_some() || self.deferral == Deferral::ToOwner {
+            self.deferral = Deferral::Over;
         }
     }
 
@@ -164,7 +164,7 @@ impl ItemExecution {
         self.next_page = None;
         self.verdict = Verdict::RequeueAfter(Duration::ZERO);
         self.not_before = None;
-        self.put_off = Deferral::None;
+        self.deferral = Deferral::None;
     }
 
     /// The kind of a plan's object is not served. No request was sent.
@@ -239,7 +239,7 @@ impl ItemExecution {
                 RequeueTrigger::Resync,
             );
         }
-        if self.put_off == Deferral::Over && !is_tick {
+        if self.deferral == Deferral::Over && !is_tick {
             return (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never);
         }
         match &self.verdict {
@@ -262,7 +262,7 @@ impl ItemExecution {
             // If this revision comes to own the target, the item is reconciled again
             // with its creation time.
             Verdict::Done | Verdict::RequeueWhenObserved
-                if self.put_off == Deferral::ToOwner && !is_tick =>
+                if self.deferral == Deferral::ToOwner && !is_tick =>
             {
                 (Finish::RequeueAfter(LEFT_PAUSE), RequeueTrigger::Resync)
             }

@@ -63,8 +63,8 @@ impl Resync {
 
     /// When the next page is due, if nothing else happens.
     pub(super) fn due_at(&self, now: Instant) -> Option<Instant> {
-        let goes_on = !self.left.is_empty() && !self.is_crowded;
-        goes_on.then(|| self.rests_until.max(now))
+        let is_unfinished = !self.left.is_empty() && !self.is_crowded;
+        is_unfinished.then(|| self.rests_until.max(now))
     }
 
     /// The next keys and their queue. None at the end, during a rest, and while keys of

@@ -391,7 +391,11 @@ mod tests {
         served.run(1_000, Duration::from_secs(5));
         served.change(200, 100 * MILLISECOND);
         served.run(1_000, Duration::from_secs(10));
-        assert_eq!(served.limit.allowed(), FLOOR, "it cannot be told apart");
+        assert_eq!(
+            served.limit.allowed(),
+            FLOOR,
+            "fast and slow answers are indistinguishable"
+        );
         served.run(1_000, Duration::from_secs(60));
         assert!(served.limit.allowed > 127.0, "{:?}", served.limit);
     }

@@ -193,8 +193,8 @@ impl Traffic {
     /// The next request that may be sent, or that cannot be sent in time.
     pub fn poll_turn(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
         self.pauses.retain(|_, until| *until > now);
-        if let Some(turned_away) = self.turn_away(now) {
-            return Some(turned_away);
+        if let Some(paused) = self.poll_paused(now) {
+            return Some(paused);
         }
         if self.under_way.len() >= self.limit.allowed() {
             return None;
@@ -278,7 +278,7 @@ impl Traffic {
 
     /// A request that would wait too long for the end of the server's pause. Events
     /// wait: no plan depends on them.
-    fn turn_away(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
+    fn poll_paused(&mut self, now: Instant) -> Option<(Ticket, Turn)> {
         let (request, left) = self.lines.keys().find_map(|request| {
             let left = self.pauses.get(&request.destination)?.since(now);
             (left > PATIENCE && request.urgency != Urgency::Event).then(|| (request.clone(), left))

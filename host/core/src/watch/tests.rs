@@ -117,7 +117,7 @@ fn is_watch_from(request: &Request, version: &str) -> bool {
 }
 
 #[test]
-fn pages_are_handed_over_together_and_watched_from_their_version() {
+fn pages_are_delivered_together_and_watched_from_their_version() {
     let mut driven = WatchBench::paged();
     assert!(is_first_page(&driven.only_request()));
     driven

@@ -40,7 +40,7 @@ pub(crate) fn deployment(object: &mut Object) {
     pod::template(spec);
 }
 
-/// Stateful sets: the strategy, and what becomes of claims.
+/// Stateful sets: the strategy, and the retention of claims.
 pub(crate) fn stateful_set(object: &mut Object) {
     let spec = object.section("spec");
     fill(

@@ -204,7 +204,7 @@ impl Model {
         if resource.group != GROUP || resource.custom.is_some() || user.is_privileged() {
             return Ok(());
         }
-        if old.is_some_and(|old| only_lets_go(new, old)) {
+        if old.is_some_and(|old| only_removes_finalizers(new, old)) {
             return Ok(());
         }
         let granted = if resource.kind.ends_with("Binding") {
@@ -294,7 +294,7 @@ fn parsed<T: Default + for<'de> Deserialize<'de>>(object: &Object, field: &str) 
 }
 
 /// Whether an update only removes finalizers and owner references.
-fn only_lets_go(new: &Object, old: &Object) -> bool {
+fn only_removes_finalizers(new: &Object, old: &Object) -> bool {
     new.body == old.body
         && new.metadata.labels == old.metadata.labels
         && new.metadata.annotations == old.metadata.annotations

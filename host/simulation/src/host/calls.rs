@@ -15,7 +15,7 @@ use super::{Host, Reminder};
 /// A guest that runs in the process.
 ///
 /// It decides from the call alone: a live read ends it, and it is asked again
-/// with the answers that are known by then. So everything else goes on
+/// with the answers that are known by then. So everything else continues
 /// meanwhile, as it does while a component is suspended.
 pub trait NativeGuest: fmt::Debug {
     /// Decides about the items of a call. `answers` are those to the live reads

@@ -14,7 +14,7 @@ impl World {
     /// Starts a stream. Its updates come as [`Notice::Stream`].
     pub fn start_stream(&mut self, id: StreamId, spec: StreamSpec) {
         let settings = Settings {
-            // Both ways to list are told apart by the seed.
+            // The seed chooses the way to list.
             streaming_list: self.dice.chance(0.7),
             page_size: if self.dice.chance(0.3) { 5 } else { 500 },
             ..Settings::default()

@@ -222,7 +222,7 @@ fn a_plan_deletes_its_target_and_nothing_of_the_same_name() {
 }
 
 #[test]
-fn an_answer_that_is_lost_says_nothing_of_the_write() {
+fn a_lost_answer_does_not_show_whether_the_write_was_executed() {
     let mut world = world(2);
     let target = create(&mut world, "a");
     fault(&mut world, "delete", When::First(1), Action::CloseAfter);
@@ -266,7 +266,7 @@ fn a_plan_that_is_withdrawn_before_its_turn_sends_nothing() {
     world.withdraw(&[first, second]);
     let (_, failure) = ended(&mut world, second).failed.unwrap();
     assert_eq!(failure.class, FailureClass::Conflict);
-    // What has started comes to its end.
+    // A started execution ends.
     assert!(ended(&mut world, first).is_success());
     assert!(!exists(&world, &target));
     assert!(exists(&world, &other));

@@ -25,7 +25,7 @@ async fn slow_deletions(bench: &Bench) {
 }
 
 #[test]
-fn plans_that_have_not_begun_are_withdrawn_when_their_controller_is_disabled() {
+fn plans_that_have_not_started_are_withdrawn_when_their_controller_is_disabled() {
     on_the_sim(|bench| async move {
         slow_deletions(&bench).await;
         let enforce = podgc(ALL, "{}");
@@ -46,7 +46,7 @@ fn plans_that_have_not_begun_are_withdrawn_when_their_controller_is_disabled() {
 
 /// The next host decides about the others again.
 #[test]
-fn a_host_that_stops_waits_only_for_plans_that_have_begun() {
+fn a_host_that_stops_waits_only_for_plans_that_have_started() {
     on_the_sim(|bench| async move {
         slow_deletions(&bench).await;
         let host = declared(&bench, &podgc(ALL, "{}")).await;
