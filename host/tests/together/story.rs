@@ -53,7 +53,7 @@ struct Story {
     /// When each node's kubelet last returned. Until that is observed, the node counts
     /// as unresponsive, for new pods too.
     back: BTreeMap<u64, Instant>,
-    /// How often the story deleted each ConfigMap.
+    /// How often the story deleted each `ConfigMap`.
     deleted: BTreeMap<String, usize>,
 }
 
@@ -506,7 +506,7 @@ impl Story {
         problems
     }
 
-    /// ConfigMaps, which only the story and the garbage collector delete: each once.
+    /// `ConfigMaps`, which only the story and the garbage collector delete: each once.
     fn deleted_twice(&self) -> Vec<String> {
         self.sim.with_model(|model, _| {
             let deletions = model.deletions();
