@@ -40,7 +40,7 @@ impl<C: Controller> Harness<C> {
         let described: BTreeSet<&str> = described.keys().map(String::as_str).collect();
         let (_, message) = Self::refused(&json!({"": 1})).expect("an unknown field is refused");
         let (_, read) = message
-            .split_once("only ")
+            .split_once("one of ")
             .expect("the known fields are named");
         assert_eq!(described, read.split(", ").collect());
         let others = schema.pointer("/additionalProperties");
