@@ -189,10 +189,10 @@ impl Api {
 
     /// Waits for the turn of a plan's first request, which writes to this API group.
     pub(crate) async fn begin(&self, group: &str) -> Result<Course, RequestError> {
-        let asked = self.asked(group, Access::Write, Urgency::Begin);
+        let turn_request = self.turn_request(group, Access::Write, Urgency::Begin);
         let permit = self
             .limiter
-            .turn(asked)
+            .turn(turn_request)
             .await
             .map_err(RequestError::Paused)?;
         Ok(Course {
@@ -220,14 +220,14 @@ impl Api {
             (_, Method::Get) => Access::Read,
             _ => Access::Write,
         };
-        let asked = self.asked(&route.group, access, course.urgency);
+        let turn_request = self.turn_request(&route.group, access, course.urgency);
         let kind = format!("{} {}", request.method, route.kind);
         let mut repeats = Repeats::default();
         loop {
             let permit = if let Some(permit) = course.permit.take() {
                 permit
             } else {
-                let turn = self.limiter.turn(asked.clone()).await;
+                let turn = self.limiter.turn(turn_request.clone()).await;
                 turn.map_err(RequestError::Paused)?
             };
             let sent = self.send(request).await;
@@ -236,7 +236,7 @@ impl Api {
                 return sent;
             };
             if let Some(pause) = error.overload_pause() {
-                self.limiter.pause(asked.destination.clone(), pause);
+                self.limiter.pause(turn_request.destination.clone(), pause);
             }
             if !repeats.may_repeat(request.method, error) {
                 return sent;
@@ -244,7 +244,7 @@ impl Api {
         }
     }
 
-    fn asked(&self, group: &str, access: Access, urgency: Urgency) -> TurnRequest {
+    fn turn_request(&self, group: &str, access: Access, urgency: Urgency) -> TurnRequest {
         let user = self.user.as_ref();
         TurnRequest {
             controller: Arc::clone(&self.controller),

@@ -9,10 +9,10 @@ use super::{MOST_BYTES, blocking};
 
 /// Why a file cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[error("{what} {path} cannot be read", path = path.display())]
+#[error("{purpose} {path} cannot be read", path = path.display())]
 pub struct FileError {
     /// Its purpose: `the module`.
-    pub what: &'static str,
+    pub purpose: &'static str,
     /// The file.
     pub path: PathBuf,
     /// The problem.
@@ -34,15 +34,15 @@ pub enum FileProblem {
     TooLarge,
 }
 
-/// The content of a file; `what` names its purpose in the error.
-pub(super) async fn read(what: &'static str, path: &Path) -> Result<Vec<u8>, FileError> {
-    about(what, path, read_whole).await
+/// The content of a file; `purpose` names its purpose in the error.
+pub(super) async fn read(purpose: &'static str, path: &Path) -> Result<Vec<u8>, FileError> {
+    about(purpose, path, read_whole).await
 }
 
 /// Identifies a file's content without reading it. A file that is written or replaced
 /// has another version, also through the links by which a mounted `ConfigMap` changes.
-pub(super) async fn version(what: &'static str, path: &Path) -> Result<String, FileError> {
-    let found = about(what, path, regular).await?;
+pub(super) async fn version(purpose: &'static str, path: &Path) -> Result<String, FileError> {
+    let found = about(purpose, path, regular).await?;
     Ok(format!(
         "{}/{}/{}/{}.{}",
         found.dev(),
@@ -54,14 +54,14 @@ pub(super) async fn version(what: &'static str, path: &Path) -> Result<String, F
 }
 
 async fn about<T: Send + 'static>(
-    what: &'static str,
+    purpose: &'static str,
     path: &Path,
     learn: fn(&Path) -> Result<T, FileProblem>,
 ) -> Result<T, FileError> {
     let path = path.to_owned();
     let learnt = move || {
         learn(&path).map_err(|problem| FileError {
-            what,
+            purpose,
             path,
             problem,
         })

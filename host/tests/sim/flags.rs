@@ -86,7 +86,7 @@ fn the_same_seed_repeats_uids_and_faults() {
 #[test]
 fn bad_flags_are_refused_by_name() {
     for (flags, named) in [
-        (["--fault", "delete pods 418"], "\"418\" is no effect"),
+        (["--fault", "delete pods 418"], "\"418\" is not an effect"),
         (
             ["--fault", "delete podz 429"],
             "no resource \"podz\" is served",

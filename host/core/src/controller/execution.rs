@@ -63,7 +63,7 @@ pub(super) struct ItemExecution {
     /// observe their writes before the item is reconciled again.
     pub(super) unseen: Vec<Uid>,
     /// Whether an expectation held a plan back.
-    held: bool,
+    held_back: bool,
     /// Whether a plan was executed.
     executed: bool,
     /// Whether a plan was deferred.
@@ -98,7 +98,7 @@ impl ItemExecution {
             pause: Duration::ZERO,
             not_before: None,
             unseen: Vec::new(),
-            held: false,
+            held_back: false,
             executed: false,
             deferral: Deferral::None,
         }
@@ -128,7 +128,7 @@ impl ItemExecution {
     }
 
     pub(super) fn hold(&mut self, target: Uid) {
-        self.held = true;
+        self.held_back = true;
         self.unseen.push(target);
     }
 
@@ -255,10 +255,12 @@ impl ItemExecution {
             Verdict::ContinueFrom { .. } => {
                 (Finish::RequeueAfter(Duration::ZERO), RequeueTrigger::Never)
             }
-            Verdict::RequeueWhenObserved if self.executed || self.held => self.when_seen(lapse),
+            Verdict::RequeueWhenObserved if self.executed || self.held_back => {
+                self.when_seen(lapse)
+            }
             // A plan that an expectation held back has to be decided again: the earlier
             // write may not have done all of it.
-            Verdict::Done if self.held => self.when_seen(lapse),
+            Verdict::Done if self.held_back => self.when_seen(lapse),
             // If this revision comes to own the target, the item is reconciled again
             // with its creation time.
             Verdict::Done | Verdict::RequeueWhenObserved

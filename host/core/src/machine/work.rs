@@ -24,18 +24,18 @@ impl<G: Clone> Machine<G> {
             return;
         };
         if !self.outbox.stopping {
-            let shown = CallInputs {
+            let inputs = CallInputs {
                 snapshot: self.store.snapshot(),
                 unlisted: self.unlisted(&mapping, now.instant),
                 mapping,
             };
-            self.call_all(now, &shown);
+            self.call_all(now, &inputs);
         }
         // After the calls, because dequeueing items is an effect too.
         self.settle(now.instant);
     }
 
-    fn call_all(&mut self, now: Now, shown: &CallInputs) {
+    fn call_all(&mut self, now: Now, inputs: &CallInputs) {
         let Self {
             controllers,
             calls,
@@ -46,10 +46,11 @@ impl<G: Clone> Machine<G> {
             let Some(controller) = &mut hosted.controller else {
                 continue;
             };
-            controller.continue_resync(now.instant, &shown.snapshot);
+            controller.continue_resync(now.instant, &inputs.snapshot);
             for role in Role::ALL {
-                while let Some(request) = controller.poll_call(now.instant, role, &shown.snapshot) {
-                    let call = call(name, request, shown, now);
+                while let Some(request) = controller.poll_call(now.instant, role, &inputs.snapshot)
+                {
+                    let call = call(name, request, inputs, now);
                     calls.insert(call.id, Arc::clone(&call.mapping));
                     outbox.push(Effect::Call(Box::new(call)));
                 }
@@ -72,7 +73,7 @@ impl<G: Clone> Machine<G> {
     }
 }
 
-fn call<G>(name: &str, request: CallRequest<G>, shown: &CallInputs, now: Now) -> Call<G> {
+fn call<G>(name: &str, request: CallRequest<G>, inputs: &CallInputs, now: Now) -> Call<G> {
     Call {
         id: request.id,
         controller: name.into(),
@@ -83,7 +84,7 @@ fn call<G>(name: &str, request: CallRequest<G>, shown: &CallInputs, now: Now) ->
         views: request.views,
         pending: request.pending,
         notes: request.notes,
-        mapping: Arc::clone(&shown.mapping),
-        unlisted: Arc::clone(&shown.unlisted),
+        mapping: Arc::clone(&inputs.mapping),
+        unlisted: Arc::clone(&inputs.unlisted),
     }
 }

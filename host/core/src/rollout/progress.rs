@@ -330,7 +330,7 @@ mod tests {
         next(&STEPS, &ANALYSIS, &progress, observed, false, None)
     }
 
-    fn asked(
+    fn after_request(
         step: usize,
         observed: &StepObservation,
         paused: bool,
@@ -430,24 +430,24 @@ mod tests {
     fn an_operator_decides() {
         let (good, bad) = (seen(10, 0), seen(0, 10));
         assert_eq!(
-            asked(0, &good, true, None),
+            after_request(0, &good, true, None),
             StepOutcome::StepWait(StepWait::Paused)
         );
         assert_eq!(
-            asked(0, &seen(0, 0), true, Some(Request::Promote)),
+            after_request(0, &seen(0, 0), true, Some(Request::Promote)),
             StepOutcome::Advance
         );
         assert_eq!(
-            asked(2, &good, false, Some(Request::Promote)),
+            after_request(2, &good, false, Some(Request::Promote)),
             StepOutcome::Promote
         );
         assert_eq!(
-            asked(0, &good, false, Some(Request::PromoteFully)),
+            after_request(0, &good, false, Some(Request::PromoteFully)),
             StepOutcome::Promote
         );
         let aborted = StepOutcome::RollBack(AnalysisFailure::Aborted);
-        assert_eq!(asked(1, &good, true, Some(Request::Abort)), aborted);
-        let faulty = asked(1, &bad, false, Some(Request::PromoteFully));
+        assert_eq!(after_request(1, &good, true, Some(Request::Abort)), aborted);
+        let faulty = after_request(1, &bad, false, Some(Request::PromoteFully));
         assert!(
             matches!(faulty, StepOutcome::RollBack(_)),
             "not past a limit"

@@ -32,9 +32,9 @@ impl Store {
         now: Instant,
         changes: &mut Vec<Change>,
     ) {
-        let held = self.state.find(segment, &item.key());
+        let stored = self.state.find(segment, &item.key());
         let version = ResourceVersion::new(&item.resource_version);
-        if held.is_none_or(|(_, held)| version.may_follow(held.version())) {
+        if stored.is_none_or(|(_, stored)| version.may_follow(stored.version())) {
             self.put(segment, item, now, changes);
         }
     }
@@ -49,8 +49,8 @@ impl Store {
         uid: &Uid,
         changes: &mut Vec<Change>,
     ) {
-        if let Some((slot, held)) = self.state.find(segment, &object_key(namespace, name))
-            && (uid.is_empty() || held.uid() == uid)
+        if let Some((slot, stored)) = self.state.find(segment, &object_key(namespace, name))
+            && (uid.is_empty() || stored.uid() == uid)
         {
             self.vacate(segment, slot, changes);
         }
@@ -73,16 +73,16 @@ impl Store {
         now: Instant,
         changes: &mut Vec<Change>,
     ) -> Result<(), TooFewFields> {
-        let Some(held) = self.segments.get_mut(&segment) else {
+        let Some(entry) = self.segments.get_mut(&segment) else {
             return Ok(());
         };
         let loses = |reader: &Reader| reader.ready && !listed.covers(&reader.tree);
-        if held.readers.iter().any(loses) {
+        if entry.readers.iter().any(loses) {
             return Err(TooFewFields {
-                resource: held.spec.resource.to_string(),
+                resource: entry.spec.resource.to_string(),
             });
         }
-        held.listed = Some(listed);
+        entry.listed = Some(listed);
         let mut seen: Vec<Slot> = items
             .into_iter()
             .filter_map(|item| self.put(segment, item, now, changes))
@@ -130,21 +130,21 @@ impl Store {
     ) -> Option<Slot> {
         let segment = self.segments.get_mut(&id)?;
         let key = item.key();
-        let Some((slot, held)) = self.state.find(id, &key) else {
+        let Some((slot, stored)) = self.state.find(id, &key) else {
             return Some(self.occupy(id, &key, item, now, changes));
         };
-        if *held.uid() != item.uid {
+        if *stored.uid() != item.uid {
             self.vacate(id, slot, changes);
             return Some(self.occupy(id, &key, item, now, changes));
         }
-        if *held.data() == *item.data {
+        if *stored.data() == *item.data {
             let version = ResourceVersion::new(&item.resource_version);
-            if *held.version() != version {
+            if *stored.version() != version {
                 self.state.set_version(slot, version);
             }
             return Some(slot);
         }
-        let old = Arc::clone(held);
+        let old = Arc::clone(stored);
         let mut earlier = Vec::new();
         let mut touched = Vec::new();
         for reader in segment.readers.iter().filter(|reader| reader.ready) {
